@@ -1,0 +1,1 @@
+//! Calibration and accounting of the Gaussian mechanism.

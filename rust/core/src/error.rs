@@ -1,0 +1,57 @@
+//! The one error type of the core.
+
+use std::fmt;
+
+/// What can go wrong in the core. No variant carries a value read from the data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// An argument outside its documented range.
+    InvalidArgument {
+        /// Name of the argument as the Python user knows it.
+        name: &'static str,
+        /// What came and what is accepted.
+        message: String,
+    },
+    /// The caller asked to stop (Ctrl-C).
+    Interrupted,
+    /// The operating system gave no entropy. Never replaced by a weaker seed.
+    Entropy(String),
+    /// The system gave no memory for a working array of this many bytes.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+}
+
+/// Result with the core's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An [`Error::InvalidArgument`] for `name`.
+    pub fn invalid(name: &'static str, message: impl Into<String>) -> Self {
+        Self::InvalidArgument {
+            name,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidArgument { name, message } => write!(f, "{name}: {message}"),
+            Self::Interrupted => write!(f, "interrupted"),
+            Self::Entropy(why) => {
+                write!(
+                    f,
+                    "the operating system's entropy source failed ({why}); no noise was drawn"
+                )
+            }
+            Self::OutOfMemory { bytes } => {
+                write!(f, "could not allocate a working array of {bytes} bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

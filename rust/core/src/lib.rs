@@ -1,0 +1,16 @@
+//! Numerical core of `dpsvm_fast`.
+//!
+//! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
+//! layers point one way: `error` <- `rows` <- `solver`, `noise`; `accounting` uses `error` only;
+//! `parallel` and `simd` serve the solvers and samplers. A solver receives plain numbers and
+//! returns plain numbers: budgets and noise scales are decided by the caller.
+
+pub mod accounting;
+pub mod error;
+pub mod noise;
+pub mod parallel;
+pub mod rows;
+pub mod simd;
+pub mod solver;
+
+pub use error::{Error, Result};

@@ -1,0 +1,81 @@
+//! Thread pools and reductions whose result does not depend on the number of threads.
+//!
+//! Work is cut into blocks whose boundaries are constants of the problem; each block is computed
+//! by one thread, and partial results are combined in block order.
+
+use crate::error::{Error, Result};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Largest number of threads that a caller may ask for.
+pub const MAX_THREADS: usize = 1024;
+
+/// Threads used when the caller names none: the cores this process may run on.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Pools by size, each with the process that started it: after `fork` the child has no worker
+/// threads, so a pool of another process is never used.
+static POOLS: Mutex<Vec<(u32, usize, Arc<ThreadPool>)>> = Mutex::new(Vec::new());
+
+/// The shared pool of `threads` workers of this process.
+///
+/// # Errors
+/// `n_threads` of 0 or above [`MAX_THREADS`]; a system that cannot start the threads.
+pub fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
+    if threads == 0 || threads > MAX_THREADS {
+        return Err(Error::invalid(
+            "n_threads",
+            format!("got {threads}, expected 1 to {MAX_THREADS}"),
+        ));
+    }
+    let process = std::process::id();
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let stale = pools.iter().position(|(id, _, _)| *id != process);
+    if stale.is_some() {
+        // Dropping a pool of the parent would wait for threads that do not exist here.
+        pools.drain(..).for_each(std::mem::forget);
+    }
+    if let Some((_, _, pool)) = pools.iter().find(|(_, n, _)| *n == threads) {
+        return Ok(Arc::clone(pool));
+    }
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("dpsvm-{i}"))
+        .build()
+        .map_err(|e| Error::invalid("n_threads", format!("cannot start {threads} threads: {e}")))?;
+    let pool = Arc::new(pool);
+    pools.push((process, threads, Arc::clone(&pool)));
+    Ok(pool)
+}
+
+/// Asked by long computations whether they should give up.
+///
+/// Implementations must be cheap: a solver polls every few hundred microseconds.
+pub trait Interrupt {
+    /// True once the caller wants the computation to end.
+    fn stopped(&self) -> bool;
+
+    /// `Err(Interrupted)` once the caller wants the computation to end.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`].
+    fn check(&self) -> Result<()> {
+        if self.stopped() {
+            Err(Error::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Never stops: for tests, benchmarks and short work.
+#[derive(Debug, Clone, Copy)]
+pub struct Never;
+
+impl Interrupt for Never {
+    fn stopped(&self) -> bool {
+        false
+    }
+}

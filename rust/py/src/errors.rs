@@ -1,0 +1,15 @@
+//! The one mapping from the core's errors to Python exceptions.
+
+use dpsvm_core::Error;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
+
+/// The Python exception for a core error.
+pub fn to_python(error: Error) -> PyErr {
+    match error {
+        Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
+        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::Entropy(_) => PyOSError::new_err(error.to_string()),
+        Error::OutOfMemory { .. } => PyMemoryError::new_err(error.to_string()),
+    }
+}

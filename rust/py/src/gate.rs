@@ -1,0 +1,60 @@
+//! The one gate for long calls: releases the GIL, lets Ctrl-C through, converts errors.
+
+use crate::errors::to_python;
+use dpsvm_core::parallel::Interrupt;
+use dpsvm_core::{Error, Result};
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+/// How long a signal may wait. Well below the 200 ms that a user is promised, long enough that
+/// taking the GIL costs nothing measurable.
+const SIGNAL_PERIOD: Duration = Duration::from_millis(40);
+
+/// Runs pending Python signal handlers now and then, on the thread that called us.
+struct Signals {
+    last: Cell<Instant>,
+    raised: RefCell<Option<PyErr>>,
+}
+
+impl Interrupt for Signals {
+    fn stopped(&self) -> bool {
+        if self.raised.borrow().is_some() {
+            return true;
+        }
+        if self.last.get().elapsed() < SIGNAL_PERIOD {
+            return false;
+        }
+        let outcome = Python::attach(|py| py.check_signals());
+        self.last.set(Instant::now());
+        match outcome {
+            Ok(()) => false,
+            Err(error) => {
+                *self.raised.borrow_mut() = Some(error);
+                true
+            }
+        }
+    }
+}
+
+/// Runs `work` without the GIL. `work` must poll the interrupt it is given.
+///
+/// A signal handler's exception (for example `KeyboardInterrupt`) wins over the core's own
+/// "interrupted"; a panic in `work` becomes Python's `PanicException` at the call's boundary.
+pub fn run<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send,
+) -> PyResult<T> {
+    let outcome = py.detach(|| {
+        let signals = Signals {
+            last: Cell::new(Instant::now()),
+            raised: RefCell::new(None),
+        };
+        let result = work(&signals);
+        (result, signals.raised.into_inner())
+    });
+    match outcome {
+        (Err(Error::Interrupted), Some(raised)) => Err(raised),
+        (result, _) => result.map_err(to_python),
+    }
+}

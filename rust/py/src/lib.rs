@@ -1,0 +1,37 @@
+//! The compiled module `dpsvm_fast._core`: registration only.
+
+mod accounting;
+mod arrays;
+mod errors;
+mod gate;
+mod noise;
+mod solver;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// How this module was built and what it uses by default.
+///
+/// `profile` is "release" or "debug": benchmarks refuse a debug build.
+#[pyfunction]
+fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = PyDict::new(py);
+    info.set_item("version", env!("CARGO_PKG_VERSION"))?;
+    info.set_item(
+        "profile",
+        if cfg!(debug_assertions) { "debug" } else { "release" },
+    )?;
+    info.set_item("simd", dpsvm_core::simd::level_name())?;
+    info.set_item("default_threads", dpsvm_core::parallel::default_threads())?;
+    Ok(info)
+}
+
+/// Compiled core of `dpsvm_fast`. Private: use the Python package.
+#[pymodule(gil_used = false)]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(build_info, m)?)?;
+    accounting::register(m)?;
+    noise::register(m)?;
+    solver::register(m)?;
+    Ok(())
+}
