@@ -1,8 +1,166 @@
 //! Bindings of `dpsvm_core::noise`.
 
+use crate::gate;
+use dpsvm_core::Result;
+use dpsvm_core::noise::{Key, Task, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian};
+use dpsvm_core::parallel::Interrupt;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Adds this file's functions to the module.
-pub fn register(_m: &Bound<'_, PyModule>) -> PyResult<()> {
-    Ok(())
+/// A source of noise: one secret key, one stream for each call.
+///
+/// Safe to share between threads. It cannot be copied or pickled, and it refuses to work in a
+/// process other than its own: either would repeat noise that was already used.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct NoiseSource {
+    key: Key,
+    seeded: bool,
+    process: u32,
+    next_task: AtomicU32,
+}
+
+impl NoiseSource {
+    /// The streams of a new call.
+    fn new_task(&self) -> PyResult<Task<'_>> {
+        if std::process::id() != self.process {
+            return Err(PyRuntimeError::new_err(
+                "this NoiseSource was made in another process (before a fork); using it here would \
+                 repeat that process's noise. Make a new NoiseSource in this process.",
+            ));
+        }
+        self.next_task
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1))
+            .map(|number| self.key.task(number))
+            .map_err(|_| {
+                PyRuntimeError::new_err(
+                    "this NoiseSource has used all of its 2**32 streams; make a new NoiseSource",
+                )
+            })
+    }
+
+    /// Draws with a new task, without the GIL.
+    fn draw<T: Send>(
+        &self,
+        py: Python<'_>,
+        sampler: impl FnOnce(Task<'_>, &dyn Interrupt) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let task = self.new_task()?;
+        gate::run(py, |interrupt| sampler(task, interrupt))
+    }
+}
+
+/// The refusal of copying and pickling.
+fn not_copyable() -> PyErr {
+    PyTypeError::new_err(
+        "a NoiseSource can be neither copied nor pickled: the copy would repeat the same noise",
+    )
+}
+
+#[pymethods]
+impl NoiseSource {
+    /// A key from the operating system, or from `seed` (not private).
+    #[new]
+    #[pyo3(signature = (seed=None))]
+    fn new(seed: Option<u64>) -> PyResult<Self> {
+        let key = match seed {
+            Some(seed) => Key::from_seed(seed),
+            None => Key::from_system().map_err(crate::errors::to_python)?,
+        };
+        Ok(Self {
+            key,
+            seeded: seed.is_some(),
+            process: std::process::id(),
+            next_task: AtomicU32::new(0),
+        })
+    }
+
+    /// Whether the key came from a seed.
+    #[getter]
+    fn seeded(&self) -> bool {
+        self.seeded
+    }
+
+    /// Multiples of `grid` with the exact law of `round(N(0, sigma**2) / grid)`.
+    fn gaussian_on_grid<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        sigma: f64,
+        grid: f64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let values = self.draw(py, |task, interrupt| {
+            gaussian_on_grid(task, size, sigma, grid, n_threads, interrupt)
+        })?;
+        Ok(values.into_pyarray(py))
+    }
+
+    /// Floating-point draws of `N(0, sigma**2)`.
+    fn gaussian<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        sigma: f64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let values = self.draw(py, |task, interrupt| {
+            gaussian(task, size, sigma, n_threads, interrupt)
+        })?;
+        Ok(values.into_pyarray(py))
+    }
+
+    /// One vector with density proportional to `exp(-beta ||b||)`.
+    fn gamma_ball<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        beta: f64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let values = self.draw(py, |task, interrupt| {
+            gamma_ball(task, size, beta, n_threads, interrupt)
+        })?;
+        Ok(values.into_pyarray(py))
+    }
+
+    /// A symmetric Gaussian matrix of shape `(d, d)`.
+    fn symmetric_gaussian<'py>(
+        &self,
+        py: Python<'py>,
+        d: usize,
+        sigma: f64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let values = self.draw(py, |task, interrupt| {
+            symmetric_gaussian(task, d, sigma, n_threads, interrupt)
+        })?;
+        values.into_pyarray(py).reshape([d, d])
+    }
+
+    /// 64 random bits for work that needs no secrecy, such as the order of a solver's passes.
+    fn public_seed(&self) -> PyResult<u64> {
+        Ok(self.new_task()?.first_word())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __copy__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(not_copyable())
+    }
+}
+
+/// Adds this file's class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<NoiseSource>()
 }

@@ -1,1 +1,104 @@
 //! Random streams and samplers.
+//!
+//! Every sampler takes a [`Task`]: a numbered share of one key. An array is drawn in blocks of
+//! [`BLOCK`] values, block `i` from the task's stream number `i`, so the values depend on the key
+//! and the task alone, never on the number of threads.
+
+pub mod gamma_ball;
+pub mod gaussian;
+pub mod grid_gaussian;
+pub mod stream;
+pub mod symmetric;
+
+pub use gamma_ball::gamma_ball;
+pub use gaussian::gaussian;
+pub use grid_gaussian::{GridScale, gaussian_on_grid};
+pub use stream::{Key, Stream, Task};
+pub use symmetric::symmetric_gaussian;
+
+use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, MAX_THREADS, pool};
+use rayon::prelude::*;
+
+/// Values drawn from one stream. Part of the meaning of a seed: changing it changes every result.
+pub const BLOCK: usize = 4096;
+
+/// Blocks between two polls of the interrupt. The slowest sampler needs 13 ms for them in a
+/// release build, so that Ctrl-C is answered in time even by a debug build, 10 times slower.
+const BLOCKS_PER_POLL: usize = 32;
+
+/// Arrays below this size are drawn by the calling thread. Waking the pool costs about 35
+/// microseconds; 16384 values take about 115 with the fastest sampler and 1700 with the slowest.
+const PARALLEL_FROM: usize = 4 * BLOCK;
+
+/// The largest standard deviation accepted. Noise stays below 1e4 times this, hence finite.
+pub const MAX_SIGMA: f64 = 1e300;
+
+/// The smallest standard deviation accepted besides 0: below it, rounding to subnormal numbers
+/// would change the law.
+pub const MIN_SIGMA: f64 = 1e-290;
+
+/// An empty vector with room for `size` values.
+fn reserve<T>(size: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    values
+        .try_reserve_exact(size)
+        .map_err(|_| Error::OutOfMemory {
+            bytes: size.saturating_mul(size_of::<T>()),
+        })?;
+    Ok(values)
+}
+
+/// Runs `work(parallel)` on the calling thread, or on the pool when there is enough to share out.
+fn share<R: Send>(size: usize, n_threads: usize, work: impl FnOnce(bool) -> R + Send) -> Result<R> {
+    if n_threads == 1 || (size < PARALLEL_FROM && (1..=MAX_THREADS).contains(&n_threads)) {
+        return Ok(work(false));
+    }
+    Ok(pool(n_threads)?.install(|| work(true)))
+}
+
+/// `size` values, block by block: `fill(stream, block)` with the stream `first_step + i` for
+/// block `i`. Memory is touched as it is filled, so that a huge array can be given up early.
+fn fill_blocks<T: Copy + Default + Send>(
+    task: Task<'_>,
+    first_step: u32,
+    size: usize,
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+    fill: impl Fn(&mut Stream, &mut [T]) + Sync,
+) -> Result<Vec<T>> {
+    let last = u32::try_from(size.div_ceil(BLOCK)).ok();
+    if last.and_then(|n| first_step.checked_add(n)).is_none() {
+        return Err(Error::invalid("size", format!("got {size}, too large")));
+    }
+    let mut values: Vec<T> = reserve(size)?;
+    while values.len() < size {
+        interrupt.check()?;
+        let start = values.len();
+        values.resize(size.min(start + BLOCKS_PER_POLL * BLOCK), T::default());
+        let part = &mut values[start..];
+        let step = first_step + (start / BLOCK) as u32;
+        let one = |(i, block): (usize, &mut [T])| {
+            fill(&mut task.stream(step + i as u32), block);
+        };
+        share(part.len(), n_threads, |parallel| {
+            if parallel {
+                part.par_chunks_mut(BLOCK).enumerate().for_each(one);
+            } else {
+                part.chunks_mut(BLOCK).enumerate().for_each(one);
+            }
+        })?;
+    }
+    Ok(values)
+}
+
+/// Checks a standard deviation.
+fn check_sigma(sigma: f64) -> Result<()> {
+    if sigma == 0.0 || (MIN_SIGMA..=MAX_SIGMA).contains(&sigma) {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "sigma",
+        format!("got {sigma}, expected 0 or a number from {MIN_SIGMA:e} to {MAX_SIGMA:e}"),
+    ))
+}

@@ -1,0 +1,294 @@
+"""Noise of the kinds that the mechanisms add, for use on its own.
+
+Without a seed, every call takes a fresh key from the operating system's generator and expands it
+with ChaCha20. A seed makes the noise reproducible, hence known to whoever knows the seed: use it
+in tests only. Results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import _core
+
+__all__ = ["gamma_ball", "gaussian", "gaussian_on_grid", "symmetric_gaussian"]
+
+_MIN_SIGMA, _MAX_SIGMA = 1e-290, 1e300
+_MAX_SEED = 2**64 - 1
+
+
+def gaussian(
+    shape: int | Sequence[int], sigma: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Gaussian noise in floating point, ndarray of shape `shape`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape `shape`, float64
+        Independent draws of N(0, sigma**2); exact zeros for ``sigma=0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    See Also
+    --------
+    gaussian_on_grid : the exact law, for releases.
+
+    Guarantees
+    ----------
+    Independent entries; the law is that of N(0, sigma**2) up to the rounding of double
+    precision. That rounding can leak the value the noise was added to (Mironov 2012), so a proof
+    in real arithmetic does not cover a release with this noise.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gaussian
+    >>> gaussian((2, 3), sigma=1.0).shape
+    (2, 3)
+    """
+    dims = _check_shape(shape)
+    sigma = _check_sigma(sigma)
+    source = _source(random_state)
+    return source.gaussian(math.prod(dims), sigma, _threads()).reshape(dims)
+
+
+def gaussian_on_grid(
+    shape: int | Sequence[int], sigma: float, grid: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Gaussian noise rounded to a grid, sampled exactly, ndarray of shape `shape`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation before rounding.
+    grid : float, a power of two
+        Spacing of the possible values; ``sigma / grid`` must lie between 2**-20 and 2**46.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape `shape`, float64
+        Independent multiples of `grid`; exact zeros for ``sigma=0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Guarantees
+    ----------
+    Each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
+    sigma**2), and every value is exact in float64. The sampler uses integers and random bits only
+    (Karney 2016), so no floating-point caveat applies to the noise itself. To keep it so, add it
+    to multiples of `grid` in a way that does not round. (Deviates beyond 1024 sigma, of
+    probability below 2**-700000, are drawn again.) The time of a draw depends on the value drawn,
+    never on any data.
+
+    References
+    ----------
+    Karney, "Sampling exactly from the normal distribution", ACM TOMS 42 (2016).
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gaussian_on_grid
+    >>> noise = gaussian_on_grid(1000, sigma=1.0, grid=2.0**-20)
+    >>> bool((noise * 2.0**20 % 1 == 0).all())
+    True
+    """
+    dims = _check_shape(shape)
+    sigma = _check_sigma(sigma)
+    grid = _check_real("grid", grid, "a power of two")
+    source = _source(random_state)
+    multiples = source.gaussian_on_grid(math.prod(dims), sigma, grid, _threads())
+    return (multiples * np.float64(grid)).reshape(dims)
+
+
+def gamma_ball(
+    shape: int | Sequence[int], beta: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """One array b with density proportional to exp(-beta ||b||), ndarray of shape `shape`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result; the norm is that of all its entries together (Frobenius).
+    beta : float > 0
+        Rate: the norm has mean ``size / beta``. At most 1e290, and so large that the norm is a
+        finite float64.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape `shape`, float64
+        The norm is Gamma with shape parameter `size` and rate `beta`; the direction is uniform on
+        the sphere and independent of the norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Guarantees
+    ----------
+    Finite for every accepted `beta`; the law holds up to the rounding of double
+    precision, so a proof in real arithmetic does not cover the low bits of a release.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate, JMLR 12 (2011), Algorithm 1.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gamma_ball
+    >>> gamma_ball((10, 4), beta=0.5).shape
+    (10, 4)
+    """
+    dims = _check_shape(shape)
+    beta = _check_real("beta", beta, "a positive number")
+    source = _source(random_state)
+    return source.gamma_ball(math.prod(dims), beta, _threads()).reshape(dims)
+
+
+def symmetric_gaussian(
+    d: int, sigma: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Symmetric Gaussian matrix, ndarray of shape (d, d).
+
+    Parameters
+    ----------
+    d : int >= 0
+        Side of the matrix.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation of the diagonal entries; those off the diagonal have
+        ``sigma / sqrt(2)``.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape (d, d), float64
+        Exactly symmetric; independent on and above the diagonal: the isotropic Gaussian of the
+        space of symmetric matrices with the Frobenius norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Guarantees
+    ----------
+    As `gaussian`: independent entries, and the law up to the rounding of double precision.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import symmetric_gaussian
+    >>> noise = symmetric_gaussian(5, sigma=1.0)
+    >>> bool((noise == noise.T).all())
+    True
+    """
+    side = _check_dimension("d", d)
+    sigma = _check_sigma(sigma)
+    return _source(random_state).symmetric_gaussian(side, sigma, _threads())
+
+
+def _threads() -> int:
+    """Return the number of threads that this process may use."""
+    threads: int = _core.build_info()["default_threads"]
+    return threads
+
+
+def _source(random_state: int | None) -> _core.NoiseSource:
+    """Make a source of noise for `random_state`."""
+    if random_state is None:
+        return _core.NoiseSource()
+    if not isinstance(random_state, Integral) or isinstance(random_state, bool):
+        raise TypeError(
+            f"random_state: got {type(random_state).__name__}, expected None or an int from 0 to "
+            "2**64 - 1"
+        )
+    seed = int(random_state)
+    if not 0 <= seed <= _MAX_SEED:
+        raise ValueError(f"random_state: got {seed}, expected None or an int from 0 to 2**64 - 1")
+    return _core.NoiseSource(seed)
+
+
+def _check_dimension(name: str, value: int) -> int:
+    """Return `value` as an int >= 0."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected an int >= 0")
+    if not 0 <= int(value) < 2**63:
+        raise ValueError(f"{name}: got {value}, expected an int from 0 to 2**63 - 1")
+    return int(value)
+
+
+def _check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return `shape` as a tuple whose product fits an array."""
+    if isinstance(shape, Integral) and not isinstance(shape, bool):
+        dims: tuple[int, ...] = (_check_dimension("shape", int(shape)),)
+    elif isinstance(shape, (tuple, list)):
+        dims = tuple(_check_dimension("shape", side) for side in shape)
+    else:
+        raise TypeError(
+            f"shape: got {type(shape).__name__}, expected an int or a tuple of ints >= 0"
+        )
+    if math.prod(dims) >= 2**63:
+        raise ValueError(f"shape: got {dims}, too large")
+    return dims
+
+
+def _check_real(name: str, value: float, expected: str) -> float:
+    """Return `value` as a finite float."""
+    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected {expected}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: got {number}, expected {expected}")
+    return number
+
+
+def _check_sigma(sigma: float) -> float:
+    """Return `sigma` as 0 or a positive float whose noise can be represented."""
+    expected = f"0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
+    number = _check_real("sigma", sigma, expected)
+    if number != 0 and not _MIN_SIGMA <= number <= _MAX_SIGMA:
+        raise ValueError(f"sigma: got {number}, expected {expected}")
+    return number

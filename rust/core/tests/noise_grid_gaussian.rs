@@ -1,0 +1,302 @@
+//! The exact grid Gaussian: rounding against a big-integer oracle, and the law of small ratios.
+
+use dpsvm_core::noise::{GridScale, Key, Stream};
+use rand::{Rng, RngExt, TryRng};
+use std::convert::Infallible;
+
+/// A natural number, little-endian in base 2^32; slow and plain.
+struct Big(Vec<u32>);
+
+impl Big {
+    /// `self * factor + addend`.
+    fn times_plus(&self, factor: u64, addend: u64) -> Self {
+        let mut out = Vec::new();
+        let mut carry = u128::from(addend);
+        for limb in &self.0 {
+            carry += u128::from(*limb) * u128::from(factor);
+            out.push(carry as u32);
+            carry >>= 32;
+        }
+        while carry > 0 {
+            out.push(carry as u32);
+            carry >>= 32;
+        }
+        Self(out)
+    }
+
+    fn bit(&self, i: usize) -> bool {
+        let limb = self.0.get(i / 32).copied().unwrap_or(0);
+        limb >> (i % 32) & 1 == 1
+    }
+}
+
+/// `floor(ratio * (k + x) + 1/2)` by long multiplication, for `x = 0.d1 d2 ... dn` in base 2^32.
+fn oracle(ratio: f64, k: u32, digits: &[u32]) -> i64 {
+    let (mantissa, exponent) = parts(ratio);
+    let mut y = Big(vec![k]);
+    for digit in digits {
+        y = y.times_plus(1 << 32, u64::from(*digit));
+    }
+    // The exact value is product / 2^shift.
+    let product = y.times_plus(mantissa, 0);
+    let shift = usize::try_from(32 * digits.len() as i64 - exponent).unwrap();
+    let floor = (0..63)
+        .filter(|i| product.bit(shift + i))
+        .fold(0, |sum, i| sum | 1 << i);
+    floor + i64::from(shift > 0 && product.bit(shift - 1))
+}
+
+/// `ratio = mantissa * 2^exponent`, by repeated doubling: independent of the code under test.
+fn parts(ratio: f64) -> (u64, i64) {
+    let (mut value, mut exponent) = (ratio, 0);
+    while value.fract() != 0.0 {
+        value *= 2.0;
+        exponent -= 1;
+    }
+    (value as u64, exponent)
+}
+
+/// The rounding under test, with zeros after the digits, and the number of digits it read.
+fn rounded(ratio: f64, k: u32, digits: &[u32]) -> (i64, usize) {
+    let mut read = 0;
+    let value = GridScale::new(ratio, 1.0).unwrap().round(k, || {
+        read += 1;
+        digits.get(read - 1).copied().unwrap_or(0)
+    });
+    (value, read)
+}
+
+fn check(ratio: f64, k: u32, digits: &[u32]) {
+    let (value, read) = rounded(ratio, k, digits);
+    let expected = oracle(ratio, k, digits);
+    assert_eq!(value, expected, "{ratio:e} {k} {digits:x?} (read {read})");
+}
+
+/// Ratios over the whole range: powers of two, their neighbours, full mantissas.
+fn ratios(rng: &mut impl Rng) -> Vec<f64> {
+    let mut all = vec![0.1, 0.5, 1.0, 1.5, 3.7, 1000.25, 2f64.powi(46)];
+    for exponent in -20..46 {
+        let power = 2f64.powi(exponent);
+        all.extend([power, power.next_up(), (2.0 * power).next_down()]);
+        all.extend((0..4).map(|_| power * (1.0 + rng.random::<f64>())));
+    }
+    all
+}
+
+#[test]
+fn rounding_equals_the_oracle_on_random_digits() {
+    let mut rng = Key::from_seed(21).task(0).stream(0);
+    for ratio in ratios(&mut rng) {
+        for _ in 0..200 {
+            let k = [0, 1, 2, 7, 1023][rng.random_range(0..5)];
+            let digits: Vec<u32> = (0..rng.random_range(2..8))
+                .map(|_| [0, 1, u32::MAX, 1 << 31, rng.next_u32()][rng.random_range(0..5)])
+                .collect();
+            check(ratio, k, &digits);
+        }
+    }
+}
+
+/// The boundary `(m - 1/2) / ratio`: integer part, first `n` digits, and whether it ends there.
+fn boundary(ratio: f64, m: u64, n: usize) -> Option<(u32, Vec<u32>, bool)> {
+    let (mantissa, exponent) = parts(ratio);
+    let power = 1u128.checked_shl(u32::try_from(-exponent).ok()?)?;
+    let numerator = u128::from(2 * m - 1).checked_mul(power)?;
+    let denominator = 2 * u128::from(mantissa);
+    let k = u32::try_from(numerator / denominator).ok()?;
+    let mut rest = numerator % denominator;
+    let mut digits = Vec::new();
+    for _ in 0..n {
+        let dividend = rest << 32;
+        rest = dividend % denominator;
+        digits.push((dividend / denominator) as u32);
+    }
+    (k < 1024).then_some((k, digits, rest == 0))
+}
+
+/// Fractions that agree with a rounding boundary in 2 to 7 digits, at it and next to it.
+#[test]
+fn rounding_is_right_next_to_every_boundary() {
+    let mut rng = Key::from_seed(22).task(0).stream(0);
+    let (mut cases, mut ties, mut long) = (0, 0, 0);
+    for ratio in ratios(&mut rng) {
+        let reach = (ratio * 10.0) as u64 + 2;
+        for (i, n) in (0..240).map(|i| (i, 2 + i % 6)) {
+            let m = if i < 6 {
+                1
+            } else {
+                rng.random_range(1..=reach)
+            };
+            let Some((k, digits, ends)) = boundary(ratio, m, n) else {
+                continue;
+            };
+            let (value, read) = rounded(ratio, k, &digits);
+            // Cut off below the boundary, or exactly on it: then halves go up.
+            let expected = if ends { m } else { m - 1 };
+            assert_eq!(value as u64, expected, "{ratio:e} {m} {n}");
+            check(ratio, k, &digits);
+            cases += 1;
+            ties += usize::from(ends);
+            long += usize::from(read > 4);
+            for change in [1, -1] {
+                let mut near = digits.clone();
+                if let Some(last) = near[n - 1].checked_add_signed(change) {
+                    near[n - 1] = last;
+                    check(ratio, k, &near);
+                    near.push(u32::MAX);
+                    check(ratio, k, &near);
+                }
+            }
+        }
+    }
+    assert!(
+        cases > 20_000 && ties > 1_000 && long > 1_000,
+        "{cases} {ties} {long}"
+    );
+}
+
+/// Without an ambiguity two digits are enough: the sampler must not read on.
+#[test]
+fn rounding_reads_no_digit_in_vain() {
+    let mut rng = Key::from_seed(23).task(0).stream(0);
+    for ratio in [0.1, 1.0, 3.7, 1000.25] {
+        for _ in 0..1000 {
+            let (_, read) = rounded(ratio, 1, &[rng.next_u32(), rng.next_u32()]);
+            assert_eq!(read, 2, "{ratio}");
+        }
+    }
+}
+
+#[test]
+fn ratios_outside_the_range_are_refused() {
+    let (finest, coarsest) = (2f64.powi(-46), 2f64.powi(20));
+    assert!(GridScale::new(1.0, finest).is_ok());
+    assert!(GridScale::new(1.0, coarsest).is_ok());
+    for (sigma, grid) in [
+        (1f64.next_up(), finest),
+        (1f64.next_down(), coarsest),
+        (1.0, 0.3),
+        (1.0, 0.0),
+        (1.0, -1.0),
+        (1.0, f64::NAN),
+        (1.0, f64::INFINITY),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (f64::NAN, 1.0),
+        (f64::INFINITY, 1.0),
+    ] {
+        assert!(GridScale::new(sigma, grid).is_err(), "{sigma:e} {grid:e}");
+    }
+}
+
+/// Subnormal and huge values are exact too.
+#[test]
+fn only_the_ratio_counts() {
+    let scale = |sigma, grid| GridScale::new(sigma, grid).unwrap();
+    let (tiny, huge) = (5e-324, 2f64.powi(1000));
+    assert_eq!(scale(3.0, 1.0), scale(3.0 * tiny, tiny));
+    assert_eq!(scale(0.75, 0.5), scale(1.5 * huge, huge));
+}
+
+/// Probability of a false alarm of the law test, for each ratio; and its sample size.
+const ALPHA: f64 = 1e-6;
+const DRAWS: usize = 400_000;
+
+fn normal_cdf(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
+/// Pearson's statistic of `draws` against `round(N(0, ratio^2))`, and its degrees of freedom. Values
+/// whose expected count is below 10 form one class.
+fn pearson(draws: &[i64], ratio: f64) -> (f64, f64) {
+    let n = draws.len() as f64;
+    let expected = |m: i64| {
+        let m = m as f64;
+        n * (normal_cdf((m + 0.5) / ratio) - normal_cdf((m - 0.5) / ratio))
+    };
+    let term = |count: f64, expected: f64| (count - expected).powi(2) / expected;
+    let edge = (1..100_000).find(|m| expected(*m) < 10.0).unwrap();
+    let (mut statistic, mut left, mut left_expected) = (0.0, n, n);
+    for m in 1 - edge..edge {
+        let count = draws.iter().filter(|d| **d == m).count() as f64;
+        statistic += term(count, expected(m));
+        left -= count;
+        left_expected -= expected(m);
+    }
+    (
+        statistic + term(left, left_expected),
+        2.0 * edge as f64 - 1.0,
+    )
+}
+
+/// Laurent and Massart (2000): a chi-square with `f` degrees of freedom exceeds
+/// `f + 2 sqrt(f t) + 2 t` with probability at most `exp(-t)`.
+fn critical(freedom: f64) -> f64 {
+    let t = -ALPHA.ln();
+    freedom + 2.0 * (freedom * t).sqrt() + 2.0 * t
+}
+
+#[test]
+fn small_ratios_have_the_exact_law() {
+    for (seed, ratio) in [0.35, 0.5, 1.0, 3.7].into_iter().enumerate() {
+        let mut draws = vec![0; DRAWS];
+        let mut rng = Key::from_seed(seed as u64).task(0).stream(0);
+        GridScale::new(ratio, 1.0)
+            .unwrap()
+            .fill(&mut rng, &mut draws);
+        let (statistic, freedom) = pearson(&draws, ratio);
+        assert!(
+            statistic < critical(freedom),
+            "{ratio}: {statistic} at {freedom}"
+        );
+        // Negative control: 3 % off must be seen with this many draws.
+        let (wrong, freedom) = pearson(&draws, 1.03 * ratio);
+        assert!(wrong > critical(freedom), "{ratio}: {wrong} at {freedom}");
+    }
+}
+
+/// A generator that repeats one word before it starts to work.
+struct Stuck {
+    word: u32,
+    left: u32,
+    then: Stream,
+}
+
+impl TryRng for Stuck {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        if self.left == 0 {
+            return self.then.try_next_u32();
+        }
+        self.left -= 1;
+        Ok(self.word)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let (high, low) = (self.try_next_u32()?, self.try_next_u32()?);
+        Ok(u64::from(high) << 32 | u64::from(low))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.then.try_fill_bytes(bytes)
+    }
+}
+
+/// Repeated words reach what chance never does: comparisons that go on and on, integer parts
+/// beyond the limit. The sampler must come through.
+#[test]
+fn repeated_words_are_survived() {
+    for word in [0, u32::MAX, 1 << 31, 0x5555_5555] {
+        let mut rng = Stuck {
+            word,
+            left: 3000,
+            then: Key::from_seed(9).task(0).stream(0),
+        };
+        let mut draws = vec![0; 5000];
+        let scale = GridScale::new(1000.25, 1.0).unwrap();
+        scale.fill(&mut rng, &mut draws);
+        assert_eq!(rng.left, 0);
+        assert!(draws.iter().all(|m| m.abs() < 1024 * 1001));
+    }
+}
