@@ -49,7 +49,8 @@ fi
 PYO3_PYTHON="$PWD/.venv/bin/python"
 export PYO3_PYTHON
 
-.venv/bin/python -m pip install --quiet --disable-pip-version-check "maturin>=1.9,<2"
+export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+.venv/bin/python -m pip install "maturin>=1.9,<2"
 # Builds the module, links the package into the environment, and installs what pyproject.toml lists.
 .venv/bin/maturin develop --quiet --release --locked --extras test,check,plot,bench
 touch .venv/tools-installed
