@@ -31,6 +31,14 @@ nightly: .venv/module-built      # the slow, statistical and nightly tests
 clean:                           # everything that the other targets make
 	rm -rf .venv target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so
 
+# A PYTHON of another version than the one in .venv remakes the environment.
+ifneq ($(PYTHON),)
+version := -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null
+ifneq ($(shell $(PYTHON) $(version)),$(shell .venv/bin/python $(version)))
+.PHONY: .venv/tools-installed
+endif
+endif
+
 .venv/tools-installed: pyproject.toml tools/bootstrap.sh
 	tools/bootstrap.sh "$(PYTHON)"
 
