@@ -4,6 +4,7 @@
 //! by one thread, and partial results are combined in block order.
 
 use crate::error::{Error, Result};
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,4 +79,38 @@ impl Interrupt for Never {
     fn stopped(&self) -> bool {
         false
     }
+}
+
+/// Blocks handed to the pool before the interrupt is looked at again, per thread.
+const WAVE: usize = 4;
+
+/// `work(block)` for every block, results in block order.
+///
+/// Blocks run on `pool`, or on the calling thread when there is none. The interrupt is looked at
+/// between waves of blocks, on the calling thread only.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+pub fn map_blocks<R: Send>(
+    pool: Option<&ThreadPool>,
+    blocks: usize,
+    interrupt: &dyn Interrupt,
+    work: impl Fn(usize) -> R + Sync,
+) -> Result<Vec<R>> {
+    let mut results = Vec::with_capacity(blocks);
+    let Some(pool) = pool else {
+        for block in 0..blocks {
+            interrupt.check()?;
+            results.push(work(block));
+        }
+        return Ok(results);
+    };
+    let wave = WAVE * pool.current_num_threads();
+    for first in (0..blocks).step_by(wave) {
+        interrupt.check()?;
+        let last = blocks.min(first + wave);
+        let part: Vec<R> = pool.install(|| (first..last).into_par_iter().map(&work).collect());
+        results.extend(part);
+    }
+    Ok(results)
 }

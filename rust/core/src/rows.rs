@@ -1,1 +1,393 @@
-//! Row views. 
+//! The view of the user's rows that everything in the core reads data through.
+//!
+//! A record enters the mathematics as the row `u = quantise(clip(x, data_norm) / 2^e)` followed by
+//! the intercept feature, where
+//! - `clip` scales `x` down to Euclidean norm at most `data_norm`,
+//! - `2^e` is the power of two with `2^(e-1) < row_norm <= 2^e`, so the division is exact,
+//! - `quantise` rounds every entry to single precision towards zero.
+//!
+//! This is a deterministic function of one record, and its norm after all rounding is at most
+//! `row_norm / 2^e <= 1`, which is all that the sensitivity proofs use. X itself is never copied;
+//! a solver may keep the rows in a compact form of its own.
+
+use crate::error::{Error, Result};
+
+/// Stored values of X: single or double precision.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// Double precision.
+    F64(&'a [f64]),
+    /// Single precision.
+    F32(&'a [f32]),
+}
+
+/// Column indices and row pointers of a CSR matrix.
+#[derive(Debug, Clone, Copy)]
+pub enum CsrIndex<'a> {
+    /// 32-bit indices and row pointers.
+    I32(&'a [i32], &'a [i32]),
+    /// 64-bit indices and row pointers.
+    I64(&'a [i64], &'a [i64]),
+}
+
+/// How the values lie in memory.
+#[derive(Debug, Clone, Copy)]
+pub enum Layout<'a> {
+    /// C order, every entry stored.
+    Dense,
+    /// Compressed sparse rows, columns strictly increasing within a row.
+    Csr(CsrIndex<'a>),
+}
+
+/// Public bounds that turn a record into a row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowBounds {
+    /// Rows longer than this are scaled down to it.
+    pub data_norm: f64,
+    /// Value of the constant feature; 0 for none.
+    pub intercept: f64,
+}
+
+impl RowBounds {
+    /// Upper bound of the norm of a row with its intercept, rounded up.
+    pub fn row_norm(&self) -> f64 {
+        if self.intercept == 0.0 {
+            return self.data_norm;
+        }
+        libm::hypot(self.data_norm, self.intercept) * (1.0 + 4.0 * f64::EPSILON)
+    }
+
+    /// The exponent `e` of the scaling `2^e` with `2^(e-1) < row_norm <= 2^e`.
+    pub fn exponent(&self) -> i32 {
+        let (mantissa, exponent) = libm::frexp(self.row_norm());
+        if mantissa == 0.5 { exponent - 1 } else { exponent }
+    }
+
+    fn check(&self) -> Result<()> {
+        let accepted = 1e-100..=1e100;
+        if !accepted.contains(&self.data_norm) {
+            let message = format!("got {:e}, expected 1e-100 to 1e100", self.data_norm);
+            return Err(Error::invalid("data_norm", message));
+        }
+        if self.intercept != 0.0 && !accepted.contains(&self.intercept) {
+            let message = format!("got {:e}, expected 0 or 1e-100 to 1e100", self.intercept);
+            return Err(Error::invalid("intercept_scaling", message));
+        }
+        Ok(())
+    }
+}
+
+/// One row ready for arithmetic: single-precision values, and their columns unless dense.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Columns of the values, strictly increasing; empty for a dense row.
+    pub index: &'a [u32],
+    /// The quantised entries, intercept last.
+    pub value: &'a [f32],
+}
+
+/// Room for one row made on the fly.
+#[derive(Debug, Default, Clone)]
+pub struct RowBuffer {
+    /// Columns (left empty for dense rows).
+    pub index: Vec<u32>,
+    /// Values.
+    pub value: Vec<f32>,
+}
+
+/// Checked view over a user's matrix.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    values: Values<'a>,
+    layout: Layout<'a>,
+    n_rows: usize,
+    n_features: usize,
+    bounds: RowBounds,
+    /// `2^-e`, exact.
+    shrink: f64,
+    /// The intercept entry after scaling and quantisation.
+    intercept: f32,
+}
+
+impl<'a> Rows<'a> {
+    /// A view over `n_rows` rows of `n_features` features.
+    ///
+    /// # Errors
+    /// Shapes that do not agree, CSR indices out of range or out of order, bounds out of range.
+    /// Values are not read here: a value that is not finite is refused when its row is.
+    pub fn new(
+        values: Values<'a>,
+        layout: Layout<'a>,
+        shape: (usize, usize),
+        bounds: RowBounds,
+    ) -> Result<Self> {
+        bounds.check()?;
+        let (n_rows, n_features) = shape;
+        let stored = match values {
+            Values::F64(v) => v.len(),
+            Values::F32(v) => v.len(),
+        };
+        if n_features >= u32::MAX as usize {
+            return Err(Error::invalid("X", "more than 2^32 - 2 features"));
+        }
+        match layout {
+            Layout::Dense if n_rows.checked_mul(n_features) != Some(stored) => {
+                return Err(Error::invalid("X", "data and shape do not agree"));
+            }
+            Layout::Dense => {}
+            Layout::Csr(CsrIndex::I32(columns, starts)) => {
+                check_csr(columns, starts, stored, shape)?;
+            }
+            Layout::Csr(CsrIndex::I64(columns, starts)) => {
+                check_csr(columns, starts, stored, shape)?;
+            }
+        }
+        let shrink = libm::ldexp(1.0, -bounds.exponent());
+        let intercept = towards_zero(bounds.intercept * shrink);
+        if bounds.intercept != 0.0 && intercept == 0.0 {
+            let message = "too small beside data_norm for single precision";
+            return Err(Error::invalid("intercept_scaling", message));
+        }
+        Ok(Self {
+            values,
+            layout,
+            n_rows,
+            n_features,
+            bounds,
+            shrink,
+            intercept,
+        })
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns of a row, the intercept included.
+    pub fn n_columns(&self) -> usize {
+        self.n_features + usize::from(self.intercept != 0.0)
+    }
+
+    /// The public bounds.
+    pub fn bounds(&self) -> RowBounds {
+        self.bounds
+    }
+
+    /// Whether the user's matrix is sparse.
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.layout, Layout::Csr(_))
+    }
+
+    /// Non-zero entries of row `i` in the user's matrix (stored zeros not counted).
+    pub fn count_non_zero(&self, i: usize) -> usize {
+        let range = self.range(i);
+        let count = match self.values {
+            Values::F64(v) => v[range].iter().filter(|x| **x != 0.0).count(),
+            Values::F32(v) => v[range].iter().filter(|x| **x != 0.0).count(),
+        };
+        count + usize::from(self.intercept != 0.0)
+    }
+
+    /// Appends row `i` to `out`: every entry if `dense`, else the non-zero ones with columns.
+    ///
+    /// # Errors
+    /// A value that is not finite.
+    pub fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
+        let range = self.range(i);
+        match self.values {
+            Values::F64(v) => self.append_values(i, &v[range], dense, out)?,
+            Values::F32(v) => self.append_values(i, &v[range], dense, out)?,
+        }
+        if self.intercept != 0.0 {
+            out.value.push(self.intercept);
+            if !dense {
+                out.index.push(self.n_features as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn range(&self, i: usize) -> std::ops::Range<usize> {
+        match self.layout {
+            Layout::Dense => i * self.n_features..(i + 1) * self.n_features,
+            Layout::Csr(CsrIndex::I32(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
+            Layout::Csr(CsrIndex::I64(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
+        }
+    }
+
+    fn append_values<T: Copy + Into<f64>>(
+        &self,
+        i: usize,
+        x: &[T],
+        dense: bool,
+        out: &mut RowBuffer,
+    ) -> Result<()> {
+        let scale = Scale::of(x, self.bounds.data_norm, self.shrink)?;
+        let entry = |x: T| towards_zero(scale.apply(x.into()));
+        match (self.layout, dense) {
+            (Layout::Dense, true) => out.value.extend(x.iter().map(|x| entry(*x))),
+            (Layout::Dense, false) => push_non_zero(out, x.iter().map(|x| entry(*x)), |at| at),
+            (Layout::Csr(index), false) => {
+                let start = self.range(i).start;
+                let values = x.iter().map(|x| entry(*x));
+                match index {
+                    CsrIndex::I32(c, _) => push_non_zero(out, values, |at| c[start + at] as usize),
+                    CsrIndex::I64(c, _) => push_non_zero(out, values, |at| c[start + at] as usize),
+                }
+            }
+            (Layout::Csr(index), true) => {
+                let first = out.value.len();
+                out.value.resize(first + self.n_features, 0.0);
+                for (at, x) in (self.range(i).start..).zip(x) {
+                    let column = match index {
+                        CsrIndex::I32(c, _) => c[at] as usize,
+                        CsrIndex::I64(c, _) => c[at] as usize,
+                    };
+                    out.value[first + column] = entry(*x);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn push_non_zero(
+    out: &mut RowBuffer,
+    values: impl Iterator<Item = f32>,
+    column: impl Fn(usize) -> usize,
+) {
+    for (at, value) in values.enumerate() {
+        if value != 0.0 {
+            out.index.push(column(at) as u32);
+            out.value.push(value);
+        }
+    }
+}
+
+fn check_csr<I: Copy + TryInto<usize>>(
+    columns: &[I],
+    starts: &[I],
+    stored: usize,
+    (n_rows, n_features): (usize, usize),
+) -> Result<()> {
+    let broken = |what: &str| Error::invalid("X", format!("malformed CSR matrix: {what}"));
+    let value = |i: I| i.try_into().unwrap_or(usize::MAX);
+    if columns.len() != stored || starts.len() != n_rows + 1 {
+        return Err(broken("lengths of data, indices and indptr do not agree"));
+    }
+    if value(starts[0]) != 0 || value(starts[n_rows]) != stored {
+        return Err(broken("indptr does not span the stored entries"));
+    }
+    for pair in starts.windows(2) {
+        let (from, to) = (value(pair[0]), value(pair[1]));
+        if from > to || to > stored {
+            return Err(broken("indptr decreases"));
+        }
+        let row = &columns[from..to];
+        if row.windows(2).any(|c| value(c[0]) >= value(c[1])) {
+            return Err(broken("indices unsorted or repeated within a row"));
+        }
+        if row.last().is_some_and(|c| value(*c) >= n_features) {
+            return Err(broken("column index out of range"));
+        }
+    }
+    Ok(())
+}
+
+/// Factors that bring one record to its row: `x * coarse * fine`, `coarse` a power of two.
+struct Scale {
+    coarse: f64,
+    fine: f64,
+}
+
+impl Scale {
+    /// The scale of record `x`: first clipped to `data_norm`, then times `shrink`.
+    ///
+    /// The computed norm is inflated by a bound of its own rounding error, and the clipping factor
+    /// deflated by one of the roundings to come, so the row never exceeds the bound.
+    #[inline]
+    fn of<T: Copy + Into<f64>>(x: &[T], data_norm: f64, shrink: f64) -> Result<Self> {
+        /// Inside these, squares neither overflow nor lose precision.
+        const SAFE: std::ops::RangeInclusive<f64> = 1e-130..=1e130;
+        let largest = largest_magnitude(x);
+        if !largest.is_finite() {
+            return Err(Error::invalid("X", "contains NaN or infinity"));
+        }
+        if largest == 0.0 {
+            return Ok(Self { coarse: 1.0, fine: 1.0 });
+        }
+        // A power of two that makes the largest entry about 1; two steps, so that neither is
+        // out of range for subnormal records.
+        let coarse = if SAFE.contains(&largest) {
+            1.0
+        } else {
+            libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000))
+        };
+        let slack = (x.len() as f64 + 8.0) * f64::EPSILON;
+        let norm = sum_of_squares(x, coarse).sqrt() * (1.0 + slack);
+        let bound = data_norm * coarse;
+        if norm <= bound {
+            return Ok(Self { coarse: 1.0, fine: shrink });
+        }
+        let fine = data_norm / norm * (1.0 - 8.0 * f64::EPSILON) * shrink;
+        Ok(Self { coarse, fine })
+    }
+
+    #[inline(always)]
+    fn apply(&self, x: f64) -> f64 {
+        x * self.coarse * self.fine
+    }
+}
+
+/// max |x_j|, NaN if any entry is NaN.
+#[inline]
+fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
+    // In lanes, so that the compiler can vectorise; NaN is carried by the sum of x - x.
+    let mut lanes = [0.0_f64; 8];
+    let mut poison = [0.0_f64; 8];
+    let chunks = x.chunks_exact(8);
+    for (lane, x) in chunks.remainder().iter().enumerate() {
+        let x: f64 = (*x).into();
+        lanes[lane] = x.abs();
+        poison[lane] += x - x;
+    }
+    for chunk in chunks {
+        for lane in 0..8 {
+            let x: f64 = chunk[lane].into();
+            lanes[lane] = if x.abs() > lanes[lane] { x.abs() } else { lanes[lane] };
+            poison[lane] += x - x;
+        }
+    }
+    if poison.iter().sum::<f64>() != 0.0 {
+        return f64::NAN;
+    }
+    lanes.iter().fold(0.0, |a, b| f64::max(a, *b))
+}
+
+/// Sum of (x_j * coarse)^2 in eight lanes.
+#[inline]
+fn sum_of_squares<T: Copy + Into<f64>>(x: &[T], coarse: f64) -> f64 {
+    let mut lanes = [0.0_f64; 8];
+    let chunks = x.chunks_exact(8);
+    for (lane, x) in chunks.remainder().iter().enumerate() {
+        let x = (*x).into() * coarse;
+        lanes[lane] = x * x;
+    }
+    for chunk in chunks {
+        for lane in 0..8 {
+            let x: f64 = chunk[lane].into() * coarse;
+            lanes[lane] += x * x;
+        }
+    }
+    lanes.iter().sum()
+}
+
+/// `x` rounded to single precision towards zero; subnormal results become zero.
+#[inline(always)]
+fn towards_zero(x: f64) -> f32 {
+    let nearest = x as f32;
+    let above = u32::from(f64::from(nearest).abs() > x.abs());
+    let value = f32::from_bits(nearest.to_bits() - above);
+    if value.abs() < f32::MIN_POSITIVE { 0.0 } else { value }
+}

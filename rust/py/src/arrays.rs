@@ -1,1 +1,116 @@
-//! The only file that reaches numpy memory.
+//! The only file that reaches numpy memory: arrays cross without copies, checked for dtype and order.
+
+use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+
+/// A held view of an array of values in either precision.
+pub enum ValueArray<'py, D: numpy::ndarray::Dimension> {
+    /// Double precision.
+    F64(numpy::PyReadonlyArray<'py, f64, D>),
+    /// Single precision.
+    F32(numpy::PyReadonlyArray<'py, f32, D>),
+}
+
+impl<'py, D: numpy::ndarray::Dimension> ValueArray<'py, D> {
+    /// Takes `object` as a C-ordered float64 or float32 array.
+    pub fn extract(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        if let Ok(array) = object.extract::<numpy::PyReadonlyArray<'py, f64, D>>() {
+            return Ok(Self::F64(array));
+        }
+        if let Ok(array) = object.extract::<numpy::PyReadonlyArray<'py, f32, D>>() {
+            return Ok(Self::F32(array));
+        }
+        Err(wrong(object, name, "a float64 or float32 array"))
+    }
+
+    /// The memory, which must be C-contiguous.
+    pub fn values(&self, name: &str) -> PyResult<Values<'_>> {
+        let order = |_| PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
+        match self {
+            Self::F64(array) => array.as_slice().map(Values::F64).map_err(order),
+            Self::F32(array) => array.as_slice().map(Values::F32).map_err(order),
+        }
+    }
+}
+
+/// Held views of a CSR matrix's index arrays.
+pub enum IndexArrays<'py> {
+    /// 32-bit.
+    I32(PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, i32>),
+    /// 64-bit.
+    I64(PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>),
+}
+
+impl<'py> IndexArrays<'py> {
+    /// Takes `indices` and `indptr`, both int32 or both int64.
+    pub fn extract(indices: &Bound<'py, PyAny>, indptr: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let (Ok(i), Ok(p)) = (indices.extract(), indptr.extract()) {
+            return Ok(Self::I32(i, p));
+        }
+        if let (Ok(i), Ok(p)) = (indices.extract(), indptr.extract()) {
+            return Ok(Self::I64(i, p));
+        }
+        let what = "int32 or int64 arrays, one dtype for indices and indptr";
+        Err(wrong(indices, "indices, indptr", what))
+    }
+
+    /// The memory.
+    pub fn index(&self) -> PyResult<CsrIndex<'_>> {
+        let order = |_| PyTypeError::new_err("indices, indptr: expected contiguous arrays");
+        Ok(match self {
+            Self::I32(i, p) => CsrIndex::I32(
+                i.as_slice().map_err(order)?,
+                p.as_slice().map_err(order)?,
+            ),
+            Self::I64(i, p) => CsrIndex::I64(
+                i.as_slice().map_err(order)?,
+                p.as_slice().map_err(order)?,
+            ),
+        })
+    }
+}
+
+/// Rows of a dense matrix.
+pub fn dense_rows<'a>(
+    x: &'a ValueArray<'_, numpy::Ix2>,
+    bounds: RowBounds,
+) -> PyResult<Rows<'a>> {
+    let shape = match x {
+        ValueArray::F64(a) => a.shape(),
+        ValueArray::F32(a) => a.shape(),
+    };
+    let shape = (shape[0], shape[1]);
+    Rows::new(x.values("X")?, Layout::Dense, shape, bounds).map_err(to_python)
+}
+
+/// Labels as int64.
+pub fn labels<'py>(y: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
+    y.extract().map_err(|_| wrong(y, "y", "a one-dimensional int64 array"))
+}
+
+/// Weights as an array of `classes` rows.
+pub fn matrix<'py>(
+    py: Python<'py>,
+    values: Vec<f64>,
+    shape: [usize; 2],
+) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+    use numpy::PyArrayMethods;
+    numpy::PyArray1::from_vec(py, values).reshape(shape)
+}
+
+/// "name: got X, expected Y" as a `TypeError`; says dtype and rank, never values.
+fn wrong(object: &Bound<'_, PyAny>, name: &str, expected: &str) -> PyErr {
+    let got = match object.cast::<PyUntypedArray>() {
+        Ok(array) => format!("an array of dtype {} and rank {}", array.dtype(), array.ndim()),
+        Err(_) => object
+            .get_type()
+            .name()
+            .map_or_else(|_| "another object".to_owned(), |n| n.to_string()),
+    };
+    PyTypeError::new_err(format!("{name}: got {got}, expected {expected}"))
+}
+

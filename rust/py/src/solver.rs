@@ -1,8 +1,110 @@
 //! Bindings of `dpsvm_core::solver`.
 
+use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::errors::to_python;
+use crate::gate;
+use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::solver::dual_coordinate::{Solution, solve};
+use dpsvm_core::solver::problem::Settings;
+use numpy::{Ix1, Ix2, PyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Weights (or None when `max_iter` ran out) and facts for tests and benchmarks only.
+type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
+
+fn wrap<'py>(py: Python<'py>, columns: usize, solution: Solution) -> PyResult<Fitted<'py>> {
+    let info = PyDict::new(py);
+    info.set_item("radius", solution.radius)?;
+    info.set_item("gap", solution.gap)?;
+    info.set_item("passes", solution.passes)?;
+    info.set_item("rounds", solution.rounds)?;
+    let weights = solution.weights.map(|w| {
+        let classes = w.len() / columns.max(1);
+        matrix(py, w, [classes, columns])
+    });
+    Ok((weights.transpose()?, info))
+}
+
+/// Certified Crammer-Singer minimiser of a dense matrix.
+#[pyfunction]
+#[pyo3(signature = (X, y, *, n_classes, C, data_norm, intercept_scaling, radius, max_iter, shuffle_seed, n_threads, low_memory))]
+#[allow(non_snake_case, clippy::too_many_arguments)]
+fn solve_crammer_singer_dense<'py>(
+    py: Python<'py>,
+    X: &Bound<'py, PyAny>,
+    y: &Bound<'py, PyAny>,
+    n_classes: usize,
+    C: f64,
+    data_norm: f64,
+    intercept_scaling: f64,
+    radius: f64,
+    max_iter: Option<u64>,
+    shuffle_seed: u64,
+    n_threads: usize,
+    low_memory: bool,
+) -> PyResult<Fitted<'py>> {
+    let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+    let bounds = RowBounds { data_norm, intercept: intercept_scaling };
+    let rows = dense_rows(&x, bounds)?;
+    let y = y.as_slice()?;
+    let settings = Settings {
+        classes: n_classes,
+        cost: C,
+        radius,
+        max_passes: max_iter,
+        seed: shuffle_seed,
+        threads: n_threads,
+        low_memory,
+    };
+    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
+    wrap(py, rows.n_columns(), solution)
+}
+
+/// Certified Crammer-Singer minimiser of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (data, indices, indptr, n_features, y, *, n_classes, C, data_norm, intercept_scaling, radius, max_iter, shuffle_seed, n_threads, low_memory))]
+#[allow(non_snake_case, clippy::too_many_arguments)]
+fn solve_crammer_singer_csr<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    indices: &Bound<'py, PyAny>,
+    indptr: &Bound<'py, PyAny>,
+    n_features: usize,
+    y: &Bound<'py, PyAny>,
+    n_classes: usize,
+    C: f64,
+    data_norm: f64,
+    intercept_scaling: f64,
+    radius: f64,
+    max_iter: Option<u64>,
+    shuffle_seed: u64,
+    n_threads: usize,
+    low_memory: bool,
+) -> PyResult<Fitted<'py>> {
+    let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
+    let index = IndexArrays::extract(indices, indptr)?;
+    let bounds = RowBounds { data_norm, intercept: intercept_scaling };
+    let shape = (y.len(), n_features);
+    let layout = Layout::Csr(index.index()?);
+    let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
+    let y = y.as_slice()?;
+    let settings = Settings {
+        classes: n_classes,
+        cost: C,
+        radius,
+        max_passes: max_iter,
+        seed: shuffle_seed,
+        threads: n_threads,
+        low_memory,
+    };
+    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
+    wrap(py, rows.n_columns(), solution)
+}
 
 /// Adds this file's functions to the module.
-pub fn register(_m: &Bound<'_, PyModule>) -> PyResult<()> {
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(solve_crammer_singer_dense, m)?)?;
+    m.add_function(wrap_pyfunction!(solve_crammer_singer_csr, m)?)?;
     Ok(())
 }

@@ -1,1 +1,14 @@
 //! Solvers of the regularised empirical risk problems.
+//!
+//! [`dual_coordinate::solve`] is the entry; the other modules are its parts.
+
+pub mod certificate;
+pub mod descent;
+pub mod dual_coordinate;
+pub mod face;
+pub mod frank_wolfe;
+pub mod gram;
+pub mod kernels;
+pub mod problem;
+pub mod simplex;
+pub mod store;

@@ -1,0 +1,46 @@
+# `make demo` and `make test` are all that a fresh machine needs. Each target first makes its own
+# virtual environment in .venv and builds the compiled module in release mode; later runs reuse
+# both. Another interpreter: make test PYTHON=/path/to/python3.12
+
+RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
+
+.PHONY: demo test check bench wheel test-oldest nightly clean
+
+demo: .venv/module-built         # train a private classifier on real data, print and plot the result
+	.venv/bin/dpsvm-fast demo
+
+test: .venv/module-built         # core tests (Rust), then package tests (Python)
+	tools/test_core.sh
+	.venv/bin/python -m pytest
+
+check: .venv/module-built        # format, lint, types, stub, import directions
+	tools/check.sh
+
+bench: .venv/module-built        # benchmarks; results go to benches/results as CSV
+	.venv/bin/python benches/run.py
+
+wheel: .venv/tools-installed     # one stable-ABI wheel in dist/, audited
+	tools/wheel.sh
+
+test-oldest: wheel               # the wheel against the oldest supported dependencies
+	tools/test_oldest.sh
+
+nightly: .venv/module-built      # the slow, statistical and nightly tests
+	.venv/bin/python -m pytest -m "slow or statistical or nightly"
+
+clean:                           # everything that the other targets make
+	rm -rf .venv target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so
+
+# A PYTHON of another version than the one in .venv remakes the environment.
+ifneq ($(PYTHON),)
+version := -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null
+ifneq ($(shell $(PYTHON) $(version)),$(shell .venv/bin/python $(version)))
+.PHONY: .venv/tools-installed
+endif
+endif
+
+.venv/tools-installed: pyproject.toml tools/bootstrap.sh
+	tools/bootstrap.sh "$(PYTHON)"
+
+.venv/module-built: .venv/tools-installed $(RUST_SOURCES)
+	tools/build_module.sh

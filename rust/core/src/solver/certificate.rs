@@ -1,0 +1,260 @@
+//! The certificate: a rigorous bound on the distance between computed weights and the minimiser.
+//!
+//! For a dual point `c` and `V(c)` its primal point, strong convexity of P and of -D add up to
+//! `||V(c) - V*||^2 <= P(V(c)) - D(c)` (docs/proofs/output_perturbation.md, "Inexact minimiser").
+//! What is computed differs from that in three ways, each bounded here:
+//!
+//! 1. The stored `c_i` of a row with several positive entries may miss the simplex by rounding. A
+//!    point `c°` of the simplex lies within [`feasibility_error`] of it in the 1-norm. Vertices are exact.
+//! 2. The computed weights are `V^ = V(c°) + E`; `||E||_F <= spread` by the standard bound on sums
+//!    of `m` terms, `gamma_m` times the sum of the magnitudes, and by the triangle inequality over rows.
+//! 3. The computed scores are off by at most `eta = gamma_depth max_k ||v^_k|| + spread`. A row at a
+//!    vertex whose score leads by more than `2 eta` has gap exactly 0; every other row adds `2 C eta`.
+//!
+//! Then `||V^ - V*|| <= spread + sqrt(gap)`.
+
+use super::descent::leading;
+use super::kernels::WeightLayout;
+use super::problem::Problem;
+use crate::error::Result;
+use crate::parallel::{Interrupt, map_blocks};
+use crate::rows::RowBuffer;
+use crate::simd::{Kernel, dispatch};
+
+/// Unit roundoff of f64.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// Bound on the relative error of a sum whose terms pass through `depth` roundings.
+fn gamma(depth: f64) -> f64 {
+    depth * UNIT / (1.0 - depth * UNIT)
+}
+
+/// What [`certify`] finds.
+pub struct Certificate {
+    /// `V^`, the weights rebuilt from the dual point.
+    pub weights: Vec<f64>,
+    /// Upper bound on `||V^ - V*||_F`.
+    pub radius: f64,
+    /// Upper bound on the duality gap at `V(c°)`.
+    pub gap: f64,
+    /// Rows that are not safely optimal at a vertex, ascending.
+    pub open: Vec<u32>,
+}
+
+/// Rows of one block of the passes below: a constant, so sums do not depend on the threads.
+const BLOCK: usize = 512;
+/// Independent partial sums of the weights.
+const SEGMENTS: usize = 8;
+/// Largest size of one partial sum, in numbers: above, one sum is used (memory).
+const SEGMENT_NUMBERS: usize = 1 << 18;
+
+/// Rebuilds the weights from `dual` and bounds their distance to the minimiser.
+///
+/// `margin`: rows at their vertex by less than this count as open too.
+///
+/// # Errors
+/// Interrupt.
+pub fn certify<L: WeightLayout>(
+    problem: &Problem<'_>,
+    layout: L,
+    dual: &[f64],
+    margin: f64,
+    interrupt: &dyn Interrupt,
+) -> Result<Certificate> {
+    let (weights, spread) = rebuild(problem, layout, dual, interrupt)?;
+    let longest = largest_norm(problem, layout, &weights);
+    let depth = layout.score_depth(problem.columns) + 2.0;
+    let eta = (gamma(depth) * longest + spread) * (1.0 + 8.0 * UNIT);
+    let blocks = problem.len().div_ceil(BLOCK);
+    let parts = map_blocks(problem.pool.as_deref(), blocks, interrupt, |block| {
+        dispatch(GapBlock {
+            problem,
+            layout,
+            weights: &weights,
+            dual,
+            rows: block * BLOCK..problem.len().min((block + 1) * BLOCK),
+            eta,
+            margin,
+        })
+    })?;
+    let mut gap = 0.0;
+    let mut open = Vec::new();
+    for (part, rows) in parts {
+        gap += part;
+        open.extend(rows);
+    }
+    gap *= 1.0 + 4.0 * UNIT * (problem.len() as f64 + problem.classes as f64 + 8.0);
+    let radius = (gap.sqrt() + spread) * (1.0 + 8.0 * UNIT);
+    Ok(Certificate {
+        weights,
+        radius,
+        gap,
+        open,
+    })
+}
+
+/// `V^` and the bound on `||V^ - V(c°)||_F`.
+fn rebuild<L: WeightLayout>(
+    problem: &Problem<'_>,
+    layout: L,
+    dual: &[f64],
+    interrupt: &dyn Interrupt,
+) -> Result<(Vec<f64>, f64)> {
+    let segments = if layout.stored() <= SEGMENT_NUMBERS { SEGMENTS } else { 1 };
+    // A segment ends on a block boundary; blocks keep the looks at the interrupt close together.
+    let length = problem.len().div_ceil(segments).next_multiple_of(BLOCK).max(BLOCK);
+    let mut sums: Vec<(Vec<f64>, f64, f64)> = map_blocks(
+        problem.pool.as_deref(),
+        segments,
+        interrupt,
+        |segment| {
+            let first = (segment * length).min(problem.len());
+            let last = ((segment + 1) * length).min(problem.len());
+            dispatch(Accumulate {
+                problem,
+                layout,
+                dual,
+                rows: first..last,
+            })
+        },
+    )?;
+    let (mut weights, mut magnitude, mut drift) = sums.remove(0);
+    for (part, more, drifted) in &sums {
+        for (total, part) in weights.iter_mut().zip(part) {
+            *total += part;
+        }
+        magnitude += more;
+        drift += drifted;
+    }
+    let depth = (length + segments + 4) as f64;
+    let spread = gamma(depth) * magnitude * (1.0 + 1e-6) + drift * (1.0 + 1e-6);
+    Ok((weights, spread))
+}
+
+/// Sums `(C e_y - c_i) u_i^T` over a range of rows.
+struct Accumulate<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    dual: &'p [f64],
+    rows: std::ops::Range<usize>,
+}
+
+impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
+    /// The sum, `sum_i ||alpha_i||` and the drift bound, the last two in units of the weights.
+    type Output = (Vec<f64>, f64, f64);
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Self::Output {
+        let classes = self.problem.classes;
+        let cost = self.problem.cost;
+        let mut weights = vec![0.0; self.layout.stored()];
+        let mut alpha = vec![0.0; self.layout.padded_classes()];
+        let mut buffer = RowBuffer::default();
+        let (mut magnitude, mut drift) = (0.0, 0.0);
+        for i in self.rows {
+            let own = self.problem.label[i] as usize;
+            let dual = &self.dual[i * classes..(i + 1) * classes];
+            if dual[own] == cost || self.problem.square[i] == 0.0 {
+                continue;
+            }
+            let mut squares = 0.0;
+            for k in 0..classes {
+                alpha[k] = if k == own { cost - dual[k] } else { -dual[k] };
+                squares += alpha[k] * alpha[k];
+            }
+            magnitude += squares.sqrt();
+            drift += feasibility_error(dual, cost);
+            let row = self.problem.store.row(i, &mut buffer);
+            self.layout.update::<FMA, f64>(row, &mut weights, &alpha);
+        }
+        (weights, magnitude, drift)
+    }
+}
+
+/// Bound on `||c° - c||_1` for a stored row `c`: 0 at a vertex.
+#[inline(always)]
+fn feasibility_error(dual: &[f64], cost: f64) -> f64 {
+    let mut sum = 0.0;
+    let mut positive = 0.0;
+    for c in dual {
+        sum += c;
+        positive += if *c > 0.0 { 1.0 } else { 0.0 };
+    }
+    if positive <= 1.0 && sum == cost {
+        return 0.0;
+    }
+    // The miss as computed, plus the rounding of computing it, moved onto one coordinate or
+    // spread by scaling: twice the miss covers both.
+    2.0 * ((sum - cost).abs() + (dual.len() as f64 + 2.0) * UNIT * cost)
+}
+
+/// Largest `||v_k||`, rounded up.
+fn largest_norm<L: WeightLayout>(problem: &Problem<'_>, layout: L, weights: &[f64]) -> f64 {
+    let slack = 1.0 + 2.0 * UNIT * (problem.columns as f64 + 4.0);
+    (0..problem.classes)
+        .map(|k| {
+            let square: f64 = (0..problem.columns)
+                .map(|j| weights[layout.position(k, j)].powi(2))
+                .sum();
+            square.sqrt() * slack
+        })
+        .fold(0.0, f64::max)
+}
+
+/// Gaps of a block of rows.
+struct GapBlock<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    weights: &'p [f64],
+    dual: &'p [f64],
+    rows: std::ops::Range<usize>,
+    eta: f64,
+    margin: f64,
+}
+
+impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
+    /// Upper bound on the block's part of the gap, and its open rows.
+    type Output = (f64, Vec<u32>);
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Self::Output {
+        let classes = self.problem.classes;
+        let cost = self.problem.cost;
+        let mut scores = vec![0.0; self.layout.padded_classes()];
+        let mut buffer = RowBuffer::default();
+        let mut total = 0.0;
+        let mut open = Vec::new();
+        for i in self.rows {
+            if self.problem.square[i] == 0.0 {
+                continue;
+            }
+            let row = self.problem.store.row(i, &mut buffer);
+            self.layout.scores::<FMA, f64>(row, self.weights, &mut scores);
+            let own = self.problem.label[i] as usize;
+            let dual = &self.dual[i * classes..(i + 1) * classes];
+            let (best, top, second) = leading(&scores[..classes], own);
+            // The subtraction of 1 from the own score rounds once more.
+            let eta = self.eta + UNIT * (1.0 + top.abs());
+            let lead = top - second;
+            if dual[best] == cost {
+                if lead <= self.margin {
+                    open.push(i as u32);
+                }
+                if lead > 4.0 * eta {
+                    continue;
+                }
+            } else {
+                open.push(i as u32);
+            }
+            let (mut gap, mut lowest) = (0.0, top);
+            for k in 0..classes {
+                let gradient = scores[k] - f64::from(u8::from(k == own));
+                gap += dual[k] * (top - gradient);
+                lowest = lowest.min(gradient);
+            }
+            let miss = feasibility_error(dual, cost) * (top - lowest + 2.0 * eta);
+            total += gap * (1.0 + 4.0 * UNIT * (classes as f64 + 4.0)) + 2.0 * cost * eta + miss;
+        }
+        (total, open)
+    }
+}

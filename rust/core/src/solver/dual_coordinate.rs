@@ -1,0 +1,276 @@
+//! Crammer-Singer SVM by dual coordinate descent, with a certificate.
+//!
+//! The problem is written out in [`super::problem`]. Three stages:
+//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack;
+//! 2. *certificate*: weights rebuilt from the dual in double precision, rigorous gap, open rows;
+//! 3. *end game* on the open rows, in Gram space ([`super::face`]) when they are few, by coordinate
+//!    descent in double precision when they are many; then back to 2.
+//!
+//! Ends with certified `||W - W*||_F <= radius`. Should the end game stall, a Frank-Wolfe step a
+//! round gives a rate that holds for every data set ([`super::frank_wolfe`]).
+
+use super::certificate::{Certificate, certify};
+use super::descent::Epoch;
+use super::face::Face;
+use super::frank_wolfe;
+use super::gram::{GROUP, gram};
+use super::kernels::{ClassMajor, Panels, WeightLayout};
+use super::problem::{Problem, Settings};
+use crate::error::Result;
+use crate::parallel::Interrupt;
+use crate::rows::{RowBuffer, Rows};
+use crate::simd::{Kernel, dispatch};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
+/// the data without noise.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// `n_classes` rows of weights, intercept last, in the user's units; `None` when the passes
+    /// allowed ran out before the radius was certified.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound on the distance to the minimiser, in the user's units.
+    pub radius: f64,
+    /// Certified bound on the duality gap, in the solver's units.
+    pub gap: f64,
+    /// Passes made.
+    pub passes: u64,
+    /// Certificates evaluated.
+    pub rounds: u64,
+}
+
+/// Minimises the Crammer-Singer objective to a certified distance.
+///
+/// # Errors
+/// Arguments out of range, values that are not finite, no memory, interrupt.
+pub fn solve(
+    rows: Rows<'_>,
+    labels: &[i64],
+    settings: &Settings,
+    interrupt: &dyn Interrupt,
+) -> Result<Solution> {
+    let problem = Problem::new(rows, labels, settings, interrupt)?;
+    let (k, d) = (problem.classes, problem.columns);
+    let seed = settings.seed;
+    let passes = settings.max_passes;
+    if problem.store.is_dense() {
+        let group = ClassMajor::new(GROUP, d);
+        return Search::new(&problem, ClassMajor::new(k, d), group, seed).run(passes, interrupt);
+    }
+    let group = Panels::<GROUP>::new(GROUP, d);
+    match k {
+        ..=4 => Search::new(&problem, Panels::<4>::new(k, d), group, seed).run(passes, interrupt),
+        ..=8 => Search::new(&problem, Panels::<8>::new(k, d), group, seed).run(passes, interrupt),
+        ..=16 => Search::new(&problem, Panels::<16>::new(k, d), group, seed).run(passes, interrupt),
+        _ => Search::new(&problem, Panels::<32>::new(k, d), group, seed).run(passes, interrupt),
+    }
+}
+
+/// Epochs of the rough stage at most.
+const ROUGH_EPOCHS: usize = 300;
+/// A row at its vertex is dropped when it leads by this many square roots of the gap. Measured on
+/// USPS, C = .005: 1 costs 17 visits a row, .3 12, .1 10; none ever cost more than one more round.
+const SLACK: f64 = 0.1;
+/// Largest working set in Gram space (its matrix takes 8 bytes a pair: 32 MB).
+const FACE_ROWS: usize = 2000;
+/// Newton rounds on one working set before the next certificate.
+const FACE_ROUNDS: usize = 40;
+/// Epochs in double precision between two certificates when the working set is large.
+const WIDE_EPOCHS: usize = 50;
+/// Rounds after which Frank-Wolfe steps join in.
+const PATIENCE: u64 = 60;
+
+struct Search<'p, 'd, L, G> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    group: G,
+    dual: Vec<f64>,
+    order: ChaCha8Rng,
+    passes: u64,
+    rounds: u64,
+}
+
+impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
+    fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Self {
+        // Another stream than the one that ordered the rows.
+        let mut order = ChaCha8Rng::seed_from_u64(seed);
+        order.set_stream(1);
+        Self {
+            problem,
+            layout,
+            group,
+            dual: problem.start(),
+            order,
+            passes: 0,
+            rounds: 0,
+        }
+    }
+
+    fn run(mut self, max_passes: Option<u64>, interrupt: &dyn Interrupt) -> Result<Solution> {
+        let limit = max_passes.unwrap_or(u64::MAX);
+        let target = self.problem.radius * self.problem.radius;
+        let mut gap = self.rough(limit, target, interrupt)?;
+        loop {
+            let margin = SLACK * gap.sqrt();
+            let certificate = certify(self.problem, self.layout, &self.dual, margin, interrupt)?;
+            self.passes += 1;
+            self.rounds += 1;
+            let certified = certificate.radius <= self.problem.radius;
+            if certified || self.passes >= limit {
+                return Ok(self.finish(&certificate, certified));
+            }
+            gap = certificate.gap;
+            if self.rounds > PATIENCE {
+                frank_wolfe::step(
+                    self.problem,
+                    self.layout,
+                    &certificate,
+                    &mut self.dual,
+                    interrupt,
+                )?;
+            } else if certificate.open.len() <= FACE_ROWS {
+                self.narrow(&certificate, target, limit, interrupt)?;
+            } else {
+                self.wide(certificate, target, limit, interrupt)?;
+            }
+        }
+    }
+
+    /// Stage 1. Returns the last estimate of the gap.
+    fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
+        let mut weights = vec![0.0_f32; self.layout.stored()];
+        let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
+        let mut gap = f64::INFINITY;
+        for epoch in 0..ROUGH_EPOCHS {
+            if self.passes >= limit {
+                break;
+            }
+            // The rows already lie in random order.
+            if epoch > 0 {
+                active.shuffle(&mut self.order);
+            }
+            gap = dispatch(Epoch {
+                problem: self.problem,
+                layout: self.layout,
+                weights: &mut weights,
+                dual: &mut self.dual,
+                active: &mut active,
+                slack: SLACK * gap.sqrt(),
+                interrupt,
+            })?;
+            self.passes += 1;
+            if gap <= target || self.gram_is_cheaper(active.len()) {
+                break;
+            }
+        }
+        Ok(gap)
+    }
+
+    /// Whether a visit in Gram space costs less than a visit to the row itself.
+    fn gram_is_cheaper(&self, active: usize) -> bool {
+        active <= FACE_ROWS && 2.5 * (active as f64) < 0.4 * self.layout.stored() as f64
+    }
+
+    /// Stage 3 for few open rows.
+    fn narrow(
+        &mut self,
+        certificate: &Certificate,
+        target: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let set = &certificate.open;
+        let products = gram(self.problem, self.group, set, interrupt)?;
+        let scores = dispatch(SetScores {
+            problem: self.problem,
+            layout: self.layout,
+            weights: &certificate.weights,
+            set,
+        });
+        let mut face = Face::new(self.problem, set, products, scores, &self.dual);
+        let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
+        face.descend(0.25 * target, rounds, interrupt)?;
+        face.store(&mut self.dual);
+        Ok(())
+    }
+
+    /// Stage 3 for many open rows.
+    fn wide(
+        &mut self,
+        certificate: Certificate,
+        target: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let mut active = certificate.open;
+        let mut weights = certificate.weights;
+        let mut gap = certificate.gap;
+        for _ in 0..WIDE_EPOCHS {
+            if self.passes >= limit || gap <= 0.25 * target || active.is_empty() {
+                break;
+            }
+            active.shuffle(&mut self.order);
+            gap = dispatch(Epoch {
+                problem: self.problem,
+                layout: self.layout,
+                weights: &mut weights,
+                dual: &mut self.dual,
+                active: &mut active,
+                slack: SLACK * gap.sqrt(),
+                interrupt,
+            })?;
+            self.passes += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, certificate: &Certificate, certified: bool) -> Solution {
+        let unscale = self.problem.unscale;
+        let weights = certified.then(|| {
+            let mut weights = Vec::with_capacity(self.problem.classes * self.problem.columns);
+            for k in 0..self.problem.classes {
+                for j in 0..self.problem.columns {
+                    weights.push(certificate.weights[self.layout.position(k, j)] * unscale);
+                }
+            }
+            weights
+        });
+        Solution {
+            weights,
+            radius: certificate.radius * unscale,
+            gap: certificate.gap,
+            passes: self.passes,
+            rounds: self.rounds,
+        }
+    }
+}
+
+/// Scores of a set of rows, class-major.
+struct SetScores<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    weights: &'p [f64],
+    set: &'p [u32],
+}
+
+impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> Vec<f64> {
+        let m = self.set.len();
+        let mut scores = vec![0.0; self.layout.padded_classes()];
+        let mut all = vec![0.0; self.problem.classes * m];
+        let mut buffer = RowBuffer::default();
+        for (at, i) in self.set.iter().enumerate() {
+            let row = self.problem.store.row(*i as usize, &mut buffer);
+            self.layout.scores::<FMA, f64>(row, self.weights, &mut scores);
+            for k in 0..self.problem.classes {
+                all[k * m + at] = scores[k];
+            }
+        }
+        all
+    }
+}

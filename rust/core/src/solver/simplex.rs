@@ -1,0 +1,113 @@
+//! Euclidean projection onto the scaled simplex, the exact sub-problem of one row.
+
+/// Projects `z` in place onto `{c >= 0, sum c = total}`.
+///
+/// Returns the class `m` when the projection is the vertex `total * e_m`, which is then written
+/// bit for bit: shrinking recognises vertices by equality.
+#[inline(always)]
+pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
+    let mut best = 0;
+    for k in 1..z.len() {
+        if z[k] > z[best] {
+            best = k;
+        }
+    }
+    let top = z[best];
+    // Relative to the largest entry everything that matters lies in [-total, 0]: the rounding of
+    // what follows is relative to `total`, however large the scores are.
+    let mut sum = 0.0;
+    let mut count = 0.0;
+    for entry in z.iter_mut() {
+        *entry -= top;
+        let inside = *entry > -total;
+        sum += if inside { *entry } else { 0.0 };
+        count += if inside { 1.0 } else { 0.0 };
+    }
+    if count == 1.0 {
+        z.fill(0.0);
+        z[best] = total;
+        return Some(best);
+    }
+    // The threshold only grows: each round drops entries below it, at most K rounds.
+    let mut threshold = (sum - total) / count;
+    loop {
+        let (mut kept, mut kept_sum) = (0.0, 0.0);
+        for entry in z.iter() {
+            let inside = *entry > threshold;
+            kept_sum += if inside { *entry } else { 0.0 };
+            kept += if inside { 1.0 } else { 0.0 };
+        }
+        if kept == count || kept == 0.0 {
+            break;
+        }
+        count = kept;
+        threshold = (kept_sum - total) / kept;
+    }
+    let mut positive = 0;
+    let mut rest = 0.0;
+    for (k, entry) in z.iter_mut().enumerate() {
+        *entry = (*entry - threshold).max(0.0);
+        positive += usize::from(*entry > 0.0);
+        rest += if k == best { 0.0 } else { *entry };
+    }
+    if positive <= 1 {
+        z.fill(0.0);
+        z[best] = total;
+        return Some(best);
+    }
+    z[best] = (total - rest).max(0.0);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::project;
+
+    /// KKT: c_k = max(z_k - t, 0) for one t, sum c = total.
+    fn check(z: &[f64], total: f64) {
+        let mut c = z.to_vec();
+        let vertex = project(&mut c, total);
+        let sum: f64 = c.iter().sum();
+        assert!((sum - total).abs() <= 1e-14 * total, "{z:?} sums to {sum}");
+        assert!(c.iter().all(|c| *c >= 0.0));
+        let t = (0..z.len())
+            .filter(|k| c[*k] > 0.0)
+            .map(|k| z[k] - c[k])
+            .fold(f64::NEG_INFINITY, f64::max);
+        for k in 0..z.len() {
+            let scale = 1.0 + z[k].abs();
+            assert!((c[k] - (z[k] - t).max(0.0)).abs() < 1e-13 * scale, "{z:?} -> {c:?}");
+        }
+        if let Some(m) = vertex {
+            assert_eq!(c[m], total);
+            assert_eq!(c.iter().filter(|c| **c != 0.0).count(), 1);
+        }
+    }
+
+    #[test]
+    fn satisfies_its_optimality_conditions() {
+        check(&[0.3, 0.2, 0.1], 1.0);
+        check(&[5.0, 0.0], 1.0);
+        check(&[0.0, 0.0, 0.0, 0.0], 0.25);
+        check(&[1.0, 1.0 + 1e-16, -4.0], 2.0);
+        check(&[-1e3, 7.5, 7.4999, 7.2, 0.1], 0.5);
+        let mut state = 1u64;
+        for _ in 0..2000 {
+            let z: Vec<f64> = (0..7)
+                .map(|_| {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    (state >> 40) as f64 / 1e7
+                })
+                .collect();
+            check(&z, 0.5);
+            check(&z, 3.0);
+        }
+    }
+
+    #[test]
+    fn vertices_are_exact() {
+        let mut z = [0.1, 0.9, -3.0];
+        assert_eq!(project(&mut z, 0.3), Some(1));
+        assert_eq!(z, [0.0, 0.3, 0.0]);
+    }
+}

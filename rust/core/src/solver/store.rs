@@ -1,0 +1,190 @@
+//! Rows as the solver visits them: a compact working copy, or made on the fly.
+//!
+//! The rows are taken in a random order that does not depend on the data, so that everything
+//! computed from them (working sets, block boundaries, sums) has the same distribution for any
+//! order in which the records came.
+
+use crate::error::{Error, Result};
+use crate::parallel::Interrupt;
+use crate::rows::{Row, RowBuffer, Rows};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// Rows in the solver's order.
+pub enum Store<'a> {
+    /// All entries of every row, row after row.
+    Dense {
+        /// Entries.
+        value: Vec<f32>,
+        /// Entries of one row.
+        columns: usize,
+    },
+    /// Non-zero entries with their columns.
+    Sparse {
+        /// Entries.
+        value: Vec<f32>,
+        /// Columns.
+        index: Vec<u32>,
+        /// Start of each row, and the end.
+        start: Vec<usize>,
+    },
+    /// No copy: rows are made from the user's matrix at every visit.
+    View {
+        /// The user's matrix.
+        rows: Rows<'a>,
+        /// Row visited at each place.
+        order: Vec<u32>,
+        /// Whether a visit makes all entries or only the non-zero ones.
+        dense: bool,
+    },
+}
+
+/// Feature-major sums touch every padded class of every non-zero twice (scores, update); the
+/// class-major layout touches each class once and about three classes again. Measured on the
+/// USPS and ISOLET digits, the two break even at equal counts.
+fn prefers_dense(non_zero: usize, entries: usize, classes: usize) -> bool {
+    2 * non_zero * classes.next_multiple_of(16) > entries * (classes + 3)
+}
+
+/// Rows whose non-zero entries are counted to choose a layout.
+const DENSITY_SAMPLE: usize = 1024;
+
+impl<'a> Store<'a> {
+    /// The rows of `rows` in an order drawn from the public `seed`.
+    ///
+    /// # Errors
+    /// Values that are not finite; more than 2^32 rows; no memory; an interrupt.
+    pub fn new(
+        rows: Rows<'a>,
+        classes: usize,
+        seed: u64,
+        low_memory: bool,
+        interrupt: &dyn Interrupt,
+    ) -> Result<(Self, Vec<u32>)> {
+        let n = rows.n_rows();
+        let count = u32::try_from(n).map_err(|_| Error::invalid("X", "more than 2^32 rows"))?;
+        let mut order: Vec<u32> = (0..count).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        // The rows lie in random order, so the first ones are a fair sample of the density. Only
+        // the layout and the room reserved depend on it.
+        let sample = n.min(DENSITY_SAMPLE);
+        let seen: usize = order[..sample].iter().map(|i| rows.count_non_zero(*i as usize)).sum();
+        let entries = n * rows.n_columns();
+        let non_zero = (seen as f64 * (n as f64 / sample.max(1) as f64) * 1.03) as usize;
+        let dense = prefers_dense(non_zero, entries, classes);
+        if low_memory {
+            check_finite(&rows, &order, interrupt)?;
+            let copy = order.clone();
+            return Ok((Self::View { rows, order, dense }, copy));
+        }
+        let mut packed = RowBuffer::default();
+        let mut start = vec![0];
+        if dense {
+            reserve(&mut packed.value, entries)?;
+        } else {
+            reserve(&mut packed.index, non_zero.min(entries))?;
+            reserve(&mut packed.value, non_zero.min(entries))?;
+            reserve(&mut start, n)?;
+        }
+        for (at, i) in order.iter().enumerate() {
+            poll(at, interrupt)?;
+            if !dense && packed.index.capacity() - packed.index.len() < rows.n_columns() {
+                let more = rows.n_columns().max(non_zero / 16);
+                reserve(&mut packed.index, more)?;
+                reserve(&mut packed.value, more)?;
+            }
+            rows.append(*i as usize, dense, &mut packed)?;
+            if !dense {
+                start.push(packed.value.len());
+            }
+        }
+        let RowBuffer { index, value } = packed;
+        let columns = rows.n_columns();
+        let store = if dense {
+            Self::Dense { value, columns }
+        } else {
+            Self::Sparse { value, index, start }
+        };
+        Ok((store, order))
+    }
+
+    /// Whether rows come with all entries.
+    pub fn is_dense(&self) -> bool {
+        match self {
+            Self::Dense { .. } => true,
+            Self::Sparse { .. } => false,
+            Self::View { dense, .. } => *dense,
+        }
+    }
+
+    /// The row at place `at`; `buffer` holds it where it has to be made.
+    #[inline(always)]
+    pub fn row<'b>(&'b self, at: usize, buffer: &'b mut RowBuffer) -> Row<'b> {
+        match self {
+            Self::Dense { value, columns } => Row {
+                index: &[],
+                value: &value[at * columns..][..*columns],
+            },
+            Self::Sparse { value, index, start } => {
+                let range = start[at]..start[at + 1];
+                Row {
+                    index: &index[range.clone()],
+                    value: &value[range],
+                }
+            }
+            Self::View { .. } => self.make(at, buffer),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make<'b>(&self, at: usize, buffer: &'b mut RowBuffer) -> Row<'b> {
+        buffer.index.clear();
+        buffer.value.clear();
+        if let Self::View { rows, order, dense } = self {
+            // A value that stopped being finite after the check (another thread wrote to X)
+            // gives the zero row, which no guarantee minds.
+            if rows.append(order[at] as usize, *dense, buffer).is_err() {
+                buffer.index.clear();
+                buffer.value.clear();
+                if *dense {
+                    buffer.value.resize(rows.n_columns(), 0.0);
+                }
+            }
+        }
+        Row {
+            index: &buffer.index,
+            value: &buffer.value,
+        }
+    }
+}
+
+fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Result<()> {
+    let mut buffer = RowBuffer::default();
+    for (at, i) in order.iter().enumerate() {
+        poll(at, interrupt)?;
+        buffer.index.clear();
+        buffer.value.clear();
+        rows.append(*i as usize, false, &mut buffer)?;
+    }
+    Ok(())
+}
+
+fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
+    vec.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
+        bytes: len.saturating_mul(size_of::<T>()),
+    })
+}
+
+/// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.
+const POLL_ROWS: usize = 256;
+
+/// Looks at the interrupt now and then.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+#[inline(always)]
+pub fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
+    if at.is_multiple_of(POLL_ROWS) { interrupt.check() } else { Ok(()) }
+}

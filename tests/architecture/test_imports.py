@@ -1,0 +1,217 @@
+"""Imports point one way: exceptions <- validation <- accounting <- mechanisms <- estimators <- cli.
+
+The layers are written out below; a module may import its own layer and any earlier one. A module
+that belongs to no layer fails the test, so that a new one is placed on purpose.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "dpsvm_fast"
+
+# Position in this tuple is the floor: imports go down or stay. Names are the first part of the
+# module path below the package.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"_core", "_rounding", "exceptions"}),
+    frozenset({"_validation"}),
+    frozenset({"accounting"}),
+    frozenset({"noise", "mechanisms"}),
+    frozenset({"estimators", "preprocessing"}),
+    frozenset({"model_selection", "federated", "audit"}),
+    frozenset({"plotting", "io"}),
+    frozenset({"cli"}),
+    frozenset({"__main__"}),
+)
+
+# These share a floor and still must not know each other.
+APART = frozenset({"model_selection", "federated", "audit"})
+
+# Third-party packages that a layer may not touch.
+FORBIDDEN = {
+    "accounting": frozenset({"sklearn", "matplotlib"}),
+    "mechanisms": frozenset({"sklearn", "matplotlib"}),
+    "noise": frozenset({"sklearn", "matplotlib"}),
+}
+
+OURS = "dpsvm_fast"
+
+
+def floor(part: str) -> int | None:
+    """Return the floor of a first-level module, None when it has none."""
+    return next((i for i, layer in enumerate(LAYERS) if part in layer), None)
+
+
+def imported_modules(source: str) -> list[tuple[int, str]]:
+    """Return (line, absolute module name) of every import, also inside functions."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                found.append((node.lineno, "." * node.level + (node.module or "")))
+            elif node.module == OURS:
+                # "from dpsvm_fast import noise" names a module in its second half.
+                found += [(node.lineno, f"{OURS}.{alias.name}") for alias in node.names]
+            elif node.module is not None:
+                found.append((node.lineno, node.module))
+    return found
+
+
+def violation(part: str, module: str, public: frozenset[str]) -> str | None:
+    """Say why first-level module ``part`` may not import ``module``; None when it may."""
+    if module.startswith("."):
+        return f"relative import {module}"
+    top, _, rest = module.partition(".")
+    if top != OURS:
+        return f"{part} imports {top}" if top in FORBIDDEN.get(part, ()) else None
+    target = rest.split(".")[0]
+    if target in ("", "__version__") or (target in public and floor(target) is None):
+        # The package's own face: only its outermost modules may look at it.
+        return None if part in ("cli", "__main__", "plotting") else f"{part} imports the package"
+    if part == "reference":
+        return f"reference imports {module}; the slow twins stand alone"
+    if target == "reference":
+        return f"{part} imports reference; the slow twins are for tests and benchmarks"
+    here, there = floor(part), floor(target)
+    if here is None or there is None:
+        return f"{part if here is None else target} is on no floor of LAYERS"
+    if there > here or (part != target and part in APART and target in APART):
+        return f"{part} imports {target}"
+    return None
+
+
+def public_names() -> frozenset[str]:
+    """Return the names that ``dpsvm_fast/__init__.py`` exports and that are no modules."""
+    names: set[str] = set()
+    for node in ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return frozenset(names)
+
+
+def violations(path: Path) -> list[str]:
+    """Return a line for each wrong import of one file of the package."""
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if part == "__init__":
+        return []
+    source = path.read_text(encoding="utf-8")
+    public = public_names()
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {reason}"
+        for line, module in imported_modules(source)
+        if (reason := violation(part, module, public)) is not None
+    ]
+
+
+def test_python_imports_point_one_way() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert files
+    wrong = [line for path in files for line in violations(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_is_on_a_floor() -> None:
+    parts = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")}
+    lost = sorted(p for p in parts - {"__init__", "reference"} if floor(p) is None)
+    assert not lost, f"place {lost} in LAYERS"
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("accounting", "from dpsvm_fast.mechanisms.output import X"),
+        ("accounting", "import sklearn.base"),
+        ("mechanisms", "def f():\n    from sklearn.utils import check_array"),
+        ("mechanisms", "import dpsvm_fast.estimators.output"),
+        ("exceptions", "from dpsvm_fast import _validation"),
+        ("estimators", "from dpsvm_fast import cli"),
+        ("estimators", "from dpsvm_fast.reference import gaussian"),
+        ("reference", "from dpsvm_fast.accounting import gaussian"),
+        ("federated", "from dpsvm_fast.audit import report"),
+        ("estimators", "from . import output"),
+        ("mechanisms", "from dpsvm_fast.unheard_of import x"),
+    ],
+)
+def test_a_wrong_arrow_is_caught(part: str, source: str) -> None:
+    """Negative control: the judge above does reject."""
+    judged = [violation(part, module, frozenset()) for _, module in imported_modules(source)]
+    assert any(reason is not None for reason in judged)
+
+
+@pytest.mark.parametrize(
+    ("part", "source"),
+    [
+        ("mechanisms", "from dpsvm_fast.accounting.events import GaussianEvent"),
+        ("estimators", "from sklearn.base import BaseEstimator"),
+        ("cli", "from dpsvm_fast import OutputPerturbationSVC"),
+        ("reference", "import numpy as np"),
+    ],
+)
+def test_a_right_arrow_is_let_through(part: str, source: str) -> None:
+    public = frozenset({"OutputPerturbationSVC"})
+    judged = [violation(part, module, public) for _, module in imported_modules(source)]
+    assert judged == [None]
+
+
+def mentions_python(text: str) -> bool:
+    """Tell whether Rust source or a manifest names the Python bindings."""
+    lowered = text.lower()
+    return "pyo3" in lowered or "numpy::" in lowered or "numpy." in lowered
+
+
+def test_the_core_has_never_heard_of_python() -> None:
+    files = [*(ROOT / "rust" / "core").rglob("*.rs"), ROOT / "rust" / "core" / "Cargo.toml"]
+    assert len(files) > 1
+    wrong = [str(p.relative_to(ROOT)) for p in files if mentions_python(p.read_text("utf-8"))]
+    assert not wrong, wrong
+    assert mentions_python("use pyo3::prelude::*;")
+
+
+# Which core modules each core module may use (rust/core/src/lib.rs says the same in prose).
+CORE_MAY_USE = {
+    "error": frozenset(),
+    "parallel": frozenset({"error"}),
+    "simd": frozenset(),
+    "rows": frozenset({"error", "parallel", "simd"}),
+    "loss": frozenset({"error", "rows", "simd"}),
+    "noise": frozenset({"error", "parallel", "simd"}),
+    "solver": frozenset({"error", "rows", "loss", "parallel", "simd"}),
+    "accounting": frozenset({"error"}),
+}
+
+
+def core_uses(source: str) -> set[str]:
+    """Return the first-level core modules that Rust source names through ``crate::``."""
+    used = set(re.findall(r"\bcrate::(\w+)", source))
+    for group in re.findall(r"\bcrate::\{([^}]*)\}", source):
+        used |= set(re.findall(r"(?:^|,)\s*(\w+)", group))
+    return used & set(CORE_MAY_USE)
+
+
+def test_core_modules_point_one_way() -> None:
+    source_root = ROOT / "rust" / "core" / "src"
+    wrong = []
+    for path in sorted(source_root.rglob("*.rs")):
+        part = path.relative_to(source_root).parts[0].removesuffix(".rs")
+        if part == "lib":
+            continue
+        assert part in CORE_MAY_USE, f"place {part} in CORE_MAY_USE"
+        # Tests inside a module may build their inputs with any other module.
+        code = path.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
+        bad = core_uses(code) - CORE_MAY_USE[part] - {part}
+        wrong += [f"{path.relative_to(ROOT)} uses {name}" for name in sorted(bad)]
+    assert not wrong, wrong
+
+
+def test_a_wrong_core_arrow_is_caught() -> None:
+    assert "solver" in core_uses("use crate::solver::dual::Solver;")
+    assert core_uses("use crate::{error::Result, noise};") >= {"error", "noise"}
+    assert "solver" not in CORE_MAY_USE["noise"]
+    assert "noise" not in CORE_MAY_USE["solver"]

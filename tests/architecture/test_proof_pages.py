@@ -1,0 +1,117 @@
+"""Every mechanism has its proof page, and every name on a proof page exists.
+
+A page ends with two lists, "Covers" (dotted names of Python objects and of Rust functions) and
+"Tests that fail if this is wrong" (pytest ids, or Rust tests as file and function).
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
+MECHANISMS = ROOT / "python" / "dpsvm_fast" / "mechanisms"
+COVERS = "Covers"
+TESTS = "Tests that fail if this is wrong"
+
+
+def listed(page: str, heading: str) -> list[str]:
+    """Return the code-quoted first word of each bullet under every heading of that name."""
+    names: list[str] = []
+    inside = False
+    for line in page.splitlines():
+        if line.startswith("#"):
+            inside = line.lstrip("#").strip() == heading
+        elif inside and (found := re.match(r"\s*[-*] `([^`]+)`", line)):
+            names.append(found.group(1))
+    return names
+
+
+def python_object_exists(name: str) -> bool:
+    """Import the longest module prefix of a dotted name and walk the rest as attributes."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute):
+                return False
+            found = getattr(found, attribute)
+        return True
+    return False
+
+
+def rust_item_exists(name: str) -> bool:
+    """Look for the item ``dpsvm_core::a::b::item`` in ``a/b.rs``, ``a/b/mod.rs`` or below."""
+    *modules, item = name.split("::")[1:]
+    base = ROOT / "rust" / "core" / "src"
+    pattern = re.compile(rf"\b(?:fn|struct|enum|trait|const)\s+{re.escape(item)}\b")
+    while modules:
+        path = base.joinpath(*modules)
+        for file in (path.with_suffix(".rs"), path / "mod.rs"):
+            if file.is_file() and pattern.search(file.read_text(encoding="utf-8")):
+                return True
+        # `Type::method`: the last part of the path is a type of the module before it.
+        modules.pop()
+    return False
+
+
+def is_test(name: str) -> bool:
+    """Tell whether ``file::test`` names a test function of that file (Python or Rust)."""
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    if not path.is_file() or not function:
+        return False
+    keyword = "fn" if path.suffix == ".rs" else "def"
+    bare = function.split("::")[-1].split("[")[0]
+    source = path.read_text(encoding="utf-8")
+    return re.search(rf"\b{keyword}\s+{re.escape(bare)}\b", source) is not None
+
+
+def exists(name: str) -> bool:
+    """Dispatch on how a covered name is written."""
+    return rust_item_exists(name) if "::" in name else python_object_exists(name)
+
+
+def test_there_are_pages() -> None:
+    assert {page.name for page in PAGES} >= {"output_perturbation.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_lists_what_it_covers_and_what_tests_it(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    covered, tests = listed(text, COVERS), listed(text, TESTS)
+    assert covered, f"{page.name} has no list under '{COVERS}'"
+    assert tests, f"{page.name} has no list under '{TESTS}'"
+    missing = [n for n in covered if not exists(n)] + [n for n in tests if not is_test(n)]
+    assert not missing, f"{page.name} names what does not exist: {missing}"
+
+
+def test_every_mechanism_has_a_page() -> None:
+    covered = [name for page in PAGES for name in listed(page.read_text("utf-8"), COVERS)]
+    modules = sorted(p.stem for p in MECHANISMS.glob("*.py") if not p.stem.startswith("_"))
+    assert modules
+    bare = [
+        module
+        for module in modules
+        if not any(name.startswith(f"dpsvm_fast.mechanisms.{module}.") for name in covered)
+    ]
+    assert not bare, f"mechanisms without a proof page: {bare}"
+
+
+def test_missing_names_are_caught() -> None:
+    """Negative control: the look-ups do say no."""
+    assert not exists("dpsvm_fast.mechanisms.output.NoSuchThing")
+    assert not exists("dpsvm_fast.no_such_module.thing")
+    assert not exists("dpsvm_core::solver::no_such_function")
+    assert exists("dpsvm_core::parallel::pool")
+    assert not is_test("tests/architecture/test_proof_pages.py::test_no_such_test")
+    assert not is_test("tests/no_such_file.py::test_x")
+    assert is_test("tests/architecture/test_proof_pages.py::test_missing_names_are_caught")
+    assert listed("## Covers\n- `a.b`: text\n## Other\n- `c`\n", COVERS) == ["a.b"]

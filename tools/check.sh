@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Everything that can be judged without running the package's own tests. Runs all checks, then
+# names the ones that failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. tools/find_cargo.sh
+
+failed=""
+step() {
+    local name="$1"
+    shift
+    echo "== $name"
+    "$@" || failed="$failed, $name"
+}
+
+bin=.venv/bin
+step "rustfmt" cargo fmt --all --check
+step "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
+step "ruff lint" $bin/ruff check
+step "ruff format" $bin/ruff format --check
+step "mypy" $bin/python -m mypy
+step "stubtest" $bin/python -m mypy.stubtest dpsvm_fast._core \
+    --mypy-config-file pyproject.toml --allowlist tests/architecture/stubtest_allow.txt
+step "architecture" $bin/python -m pytest -q tests/architecture
+
+if [ -n "$failed" ]; then
+    echo "failed: ${failed#, }" >&2
+    exit 1
+fi
+echo "all checks passed"
