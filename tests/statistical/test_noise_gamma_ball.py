@@ -17,6 +17,8 @@ from scipy import special, stats
 
 from dpsvm_fast import _core
 
+pytestmark = pytest.mark.statistical
+
 ALPHA = 1e-6
 Z = stats.norm.isf(ALPHA / 2)
 BETA = 7.25

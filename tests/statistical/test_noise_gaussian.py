@@ -15,6 +15,8 @@ from scipy import special, stats
 
 from dpsvm_fast import _core
 
+pytestmark = pytest.mark.statistical
+
 ALPHA = 1e-6
 N = 4_000_000
 Z = stats.norm.isf(ALPHA / 2)

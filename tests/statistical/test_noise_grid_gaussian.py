@@ -14,6 +14,8 @@ from scipy import special, stats
 
 from dpsvm_fast import _core
 
+pytestmark = pytest.mark.statistical
+
 ALPHA = 1e-6
 N = 4_000_000
 MIN_EXPECTED = 50

@@ -12,6 +12,8 @@ import pytest
 
 from dpsvm_fast import _core
 
+pytestmark = pytest.mark.statistical
+
 ALPHA = 1e-6
 N = 1_000_000
 SCRIPT = """
