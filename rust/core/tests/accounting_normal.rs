@@ -1,5 +1,8 @@
 //! The normal tail against values computed to 60 digits with mpmath.
 
+// The digits are as mpmath prints them.
+#![allow(clippy::unreadable_literal)]
+
 use dpsvm_core::accounting::normal::{mean_complement, mills, mills_complement};
 
 /// x, R(x), S(x) = 1 - x R(x), each rounded to nearest.

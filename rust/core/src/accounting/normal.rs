@@ -2,7 +2,7 @@
 //!
 //! With `phi` the density and `Phi` the distribution function, `R(x) = Phi(-x) / phi(x)` is the
 //! Mills ratio and `S(x) = 1 - x R(x) = -R'(x)`. Both are positive everywhere and decreasing.
-//! Polynomial pieces (see `generate_tables.py`) cover [-1/2, 16); above, the alternating asymptotic
+//! Polynomial pieces (see `tools/normal_tables.py`) cover [-1/2, 16); above, the alternating asymptotic
 //! series, whose remainder is below its first omitted term.
 
 use super::normal_tables::{COMPLEMENT, LEGENDRE, MILLS};

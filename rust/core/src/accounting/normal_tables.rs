@@ -1,4 +1,4 @@
-//! Written by `generate_tables.py`; do not edit.
+//! Written by `tools/normal_tables.py`; do not edit.
 #![allow(clippy::unreadable_literal, clippy::excessive_precision)]
 
 /// Mills ratio on [-1/2, 1).

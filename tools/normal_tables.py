@@ -1,4 +1,6 @@
-"""Prints normal_tables.rs: `python generate_tables.py > normal_tables.rs`.
+"""Prints the polynomial pieces of the normal tail.
+
+Run `python tools/normal_tables.py > rust/core/src/accounting/normal_tables.rs`.
 
 R(x) = Phi(-x)/phi(x) is the Mills ratio of the standard normal law and S(x) = 1 - x R(x).
 Every piece is the interpolant in Chebyshev points, computed to 60 digits and written in powers of
@@ -77,7 +79,7 @@ def table(name: str, text: str, rows: list[list[mpf]]) -> None:
 
 def main() -> None:
     near, far = pieces()
-    print("//! Written by `generate_tables.py`; do not edit.")
+    print("//! Written by `tools/normal_tables.py`; do not edit.")
     print("#![allow(clippy::unreadable_literal, clippy::excessive_precision)]")
     table("MILLS", "Mills ratio on [-1/2, 1).", [piece(mills, a, b) for a, b in near])
     table(
