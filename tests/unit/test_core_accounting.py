@@ -1,0 +1,151 @@
+"""The analytic Gaussian mechanism of the compiled core against 25-digit references.
+
+The three files in ``tests/data`` were computed with mpmath at 140 digits and more from Balle and
+Wang (2018), Theorem 8; each says so in its field ``about``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mpmath import mp, mpf
+
+from dpsvm_fast import _core
+
+DATA = Path(__file__).parents[1] / "data"
+SIGMA_ERROR = mpf("1e-14")
+CURVE_ERROR = mpf("1e-13")
+
+
+def reference(name: str) -> list[Any]:
+    """Points of one reference file as pytest parameters."""
+    text = (DATA / f"analytic_gaussian_{name}.json").read_text(encoding="utf-8")
+    content = json.loads(text)
+    assert len(content["points"]) == content["count"]
+    keys = ("epsilon", "delta", "sigma_over_delta")
+    return [
+        pytest.param(point, id="-".join(str(point[k])[:10] for k in keys))
+        for point in content["points"]
+    ]
+
+
+def exact(text: str) -> mpf:
+    with mp.workdps(40):
+        return mpf(text)
+
+
+@pytest.mark.parametrize("point", reference("sigma"))
+def test_sigma_matches_reference_and_is_never_below(point: dict[str, str]) -> None:
+    sigma = _core.gaussian_sigma(float(point["epsilon"]), float(point["delta"]))
+    true = exact(point["sigma_over_delta"])
+    with mp.workdps(40):
+        assert mpf(sigma) >= true - mpf(math.ulp(float(true)))
+        assert mpf(sigma) <= true * (1 + SIGMA_ERROR)
+
+
+@pytest.mark.parametrize("point", reference("sigma"))
+def test_sigma_satisfies_its_own_inequality(point: dict[str, str]) -> None:
+    epsilon, delta = float(point["epsilon"]), float(point["delta"])
+    sigma = _core.gaussian_sigma(epsilon, delta)
+    assert _core.gaussian_delta(epsilon, sigma) <= delta
+    assert _core.gaussian_epsilon(delta, sigma) <= epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("point", reference("delta"))
+def test_delta_matches_reference(point: dict[str, str]) -> None:
+    # Decimal arguments are rounded to doubles before the call, so both sides need a tolerance
+    # here; that the value is never low is tested on exact arguments (tests/property).
+    epsilon, sigma = float(point["epsilon"]), float(point["sigma_over_delta"])
+    log_delta = exact(point["log_delta"])
+    with mp.workdps(40):
+        error = mpf(_core.gaussian_log_delta(epsilon, sigma)) - log_delta
+        assert abs(error) <= CURVE_ERROR * abs(log_delta)
+        delta = exact(point["delta"])
+        if delta > mpf("1e-300"):
+            assert abs(mpf(_core.gaussian_delta(epsilon, sigma)) - delta) <= CURVE_ERROR * delta
+        else:
+            assert 0 < _core.gaussian_delta(epsilon, sigma) <= 1e-299
+
+
+@pytest.mark.parametrize("point", reference("epsilon"))
+def test_epsilon_matches_reference_and_is_never_below(point: dict[str, str]) -> None:
+    epsilon = _core.gaussian_epsilon(float(point["delta"]), float(point["sigma_over_delta"]))
+    true = exact(point["epsilon"])
+    if true == 0:
+        assert epsilon == 0.0
+        return
+    with mp.workdps(40):
+        assert mpf(epsilon) >= true - mpf(math.ulp(float(true)))
+        assert mpf(epsilon) <= true * (1 + CURVE_ERROR)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.4, 1.0, 7.0, 300.0])
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 0.7, 3.0, 40.0])
+def test_negative_epsilon_is_the_dual_divergence(epsilon: float, sigma: float) -> None:
+    # The pair of Gaussians is symmetric, so the divergence at exp(-epsilon) follows from the one
+    # at exp(epsilon): 1 - e^-eps + e^-eps delta(eps).
+    delta, dual = _core.gaussian_delta(epsilon, sigma), _core.gaussian_delta(-epsilon, sigma)
+    assert dual == pytest.approx(-math.expm1(-epsilon) + math.exp(-epsilon) * delta, rel=1e-14)
+    # And against the formula of Theorem 8, which holds for either sign.
+    with mp.workdps(2000 if epsilon * sigma > 30 else 200):
+        eps, s = mpf(-epsilon), mpf(sigma)
+        true = mp.ncdf(1 / (2 * s) - eps * s) - mp.exp(eps) * mp.ncdf(-1 / (2 * s) - eps * s)
+        assert true <= dual <= true * (1 + CURVE_ERROR)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0, 1e4])
+def test_delta_next_to_one_keeps_its_digits(epsilon: float) -> None:
+    delta = 1.0 - 2.0**-53
+    sigma = _core.gaussian_sigma(epsilon, delta)
+    log_delta = _core.gaussian_log_delta(epsilon, sigma)
+    assert _core.gaussian_delta(epsilon, sigma) <= delta
+    assert log_delta == pytest.approx(-(2.0**-53), rel=1e-12)
+
+
+def test_sigma_spans_the_promised_range() -> None:
+    assert _core.gaussian_sigma(0.0, 1e-300) == pytest.approx(1e300 / math.sqrt(2 * math.pi))
+    for epsilon in (1e-6, 1e4):
+        sigma = _core.gaussian_sigma(epsilon, 1e-300)
+        assert _core.gaussian_delta(epsilon, sigma) <= 1e-300
+        assert _core.gaussian_delta(epsilon, sigma * (1 - 1e-14)) > 1e-300
+
+
+def test_results_below_the_double_range_are_bounds() -> None:
+    assert 0.0 < _core.gaussian_delta(100.0, 1000.0) < 1e-300
+    assert _core.gaussian_epsilon(1e-6, 1e-160) == math.inf
+    assert _core.gaussian_delta(1.0, 1e-300) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"),
+    [
+        ("gaussian_sigma", (math.nan, 1e-6), "epsilon"),
+        ("gaussian_sigma", (-1.0, 1e-6), "epsilon"),
+        ("gaussian_sigma", (2e4, 1e-6), "epsilon"),
+        ("gaussian_sigma", (1.0, 0.0), "delta"),
+        ("gaussian_sigma", (1.0, 1.0), "delta"),
+        ("gaussian_sigma", (1.0, math.nan), "delta"),
+        ("gaussian_epsilon", (0.0, 1.0), "delta"),
+        ("gaussian_epsilon", (1e-6, 0.0), "sigma"),
+        ("gaussian_epsilon", (1e-6, math.inf), "sigma"),
+        ("gaussian_delta", (math.inf, 1.0), "epsilon"),
+        ("gaussian_delta", (1.0, -1.0), "sigma"),
+        ("gaussian_log_delta", (math.nan, 1.0), "epsilon"),
+        ("gaussian_log_delta", (1.0, math.nan), "sigma"),
+    ],
+)
+def test_arguments_out_of_range_are_named(
+    function: str, arguments: tuple[float, float], name: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{name}: must .*, got "):
+        getattr(_core, function)(*arguments)
+
+
+@pytest.mark.parametrize("bad", ["1", None, 1j, [1.0]])
+def test_wrong_types_are_type_errors(bad: object) -> None:
+    with pytest.raises(TypeError):
+        _core.gaussian_sigma(bad, 1e-6)
