@@ -60,7 +60,11 @@ impl RowBounds {
     /// The exponent `e` of the scaling `2^e` with `2^(e-1) < row_norm <= 2^e`.
     pub fn exponent(&self) -> i32 {
         let (mantissa, exponent) = libm::frexp(self.row_norm());
-        if mantissa == 0.5 { exponent - 1 } else { exponent }
+        if mantissa == 0.5 {
+            exponent - 1
+        } else {
+            exponent
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -193,6 +197,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// A value that is not finite.
+    #[inline(always)]
     pub fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
         let range = self.range(i);
         match self.values {
@@ -216,6 +221,7 @@ impl<'a> Rows<'a> {
         }
     }
 
+    #[inline(always)]
     fn append_values<T: Copy + Into<f64>>(
         &self,
         i: usize,
@@ -252,17 +258,26 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Writes every entry and moves on only past the non-zero ones: no branch to mispredict.
+#[inline(always)]
 fn push_non_zero(
     out: &mut RowBuffer,
-    values: impl Iterator<Item = f32>,
+    values: impl ExactSizeIterator<Item = f32>,
     column: impl Fn(usize) -> usize,
 ) {
+    let first = out.value.len();
+    let room = first + values.len();
+    out.value.resize(room, 0.0);
+    out.index.resize(room, 0);
+    let mut kept = first;
+    let slots = (&mut out.index[..], &mut out.value[..]);
     for (at, value) in values.enumerate() {
-        if value != 0.0 {
-            out.index.push(column(at) as u32);
-            out.value.push(value);
-        }
+        slots.0[kept] = column(at) as u32;
+        slots.1[kept] = value;
+        kept += usize::from(value != 0.0);
     }
+    out.value.truncate(kept);
+    out.index.truncate(kept);
 }
 
 fn check_csr<I: Copy + TryInto<usize>>(
@@ -306,29 +321,36 @@ impl Scale {
     ///
     /// The computed norm is inflated by a bound of its own rounding error, and the clipping factor
     /// deflated by one of the roundings to come, so the row never exceeds the bound.
-    #[inline]
+    #[inline(always)]
     fn of<T: Copy + Into<f64>>(x: &[T], data_norm: f64, shrink: f64) -> Result<Self> {
-        /// Inside these, squares neither overflow nor lose precision.
-        const SAFE: std::ops::RangeInclusive<f64> = 1e-130..=1e130;
-        let largest = largest_magnitude(x);
-        if !largest.is_finite() {
-            return Err(Error::invalid("X", "contains NaN or infinity"));
-        }
-        if largest == 0.0 {
-            return Ok(Self { coarse: 1.0, fine: 1.0 });
-        }
-        // A power of two that makes the largest entry about 1; two steps, so that neither is
-        // out of range for subnormal records.
-        let coarse = if SAFE.contains(&largest) {
-            1.0
+        /// Inside these, no square overflowed and none that matters was lost.
+        const SAFE: std::ops::RangeInclusive<f64> = 1e-240..=1e240;
+        let slack = 1.0 + (x.len() as f64 + 8.0) * f64::EPSILON;
+        let plain = sum_of_squares(x, 1.0);
+        let (coarse, norm) = if SAFE.contains(&plain) {
+            (1.0, plain.sqrt() * slack)
         } else {
-            libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000))
+            let largest = largest_magnitude(x);
+            if !largest.is_finite() {
+                return Err(Error::invalid("X", "contains NaN or infinity"));
+            }
+            if largest == 0.0 {
+                return Ok(Self {
+                    coarse: 1.0,
+                    fine: 1.0,
+                });
+            }
+            // A power of two that makes the largest entry about 1; the clamp keeps both factors
+            // in range for subnormal records.
+            let coarse = libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000));
+            (coarse, sum_of_squares(x, coarse).sqrt() * slack)
         };
-        let slack = (x.len() as f64 + 8.0) * f64::EPSILON;
-        let norm = sum_of_squares(x, coarse).sqrt() * (1.0 + slack);
         let bound = data_norm * coarse;
         if norm <= bound {
-            return Ok(Self { coarse: 1.0, fine: shrink });
+            return Ok(Self {
+                coarse: 1.0,
+                fine: shrink,
+            });
         }
         let fine = data_norm / norm * (1.0 - 8.0 * f64::EPSILON) * shrink;
         Ok(Self { coarse, fine })
@@ -341,7 +363,7 @@ impl Scale {
 }
 
 /// max |x_j|, NaN if any entry is NaN.
-#[inline]
+#[cold]
 fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
     // In lanes, so that the compiler can vectorise; NaN is carried by the sum of x - x.
     let mut lanes = [0.0_f64; 8];
@@ -355,7 +377,11 @@ fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
     for chunk in chunks {
         for lane in 0..8 {
             let x: f64 = chunk[lane].into();
-            lanes[lane] = if x.abs() > lanes[lane] { x.abs() } else { lanes[lane] };
+            lanes[lane] = if x.abs() > lanes[lane] {
+                x.abs()
+            } else {
+                lanes[lane]
+            };
             poison[lane] += x - x;
         }
     }
@@ -365,8 +391,8 @@ fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
     lanes.iter().fold(0.0, |a, b| f64::max(a, *b))
 }
 
-/// Sum of (x_j * coarse)^2 in eight lanes.
-#[inline]
+/// Sum of (x_j * coarse)^2 in eight lanes; NaN or infinite if an entry is.
+#[inline(always)]
 fn sum_of_squares<T: Copy + Into<f64>>(x: &[T], coarse: f64) -> f64 {
     let mut lanes = [0.0_f64; 8];
     let chunks = x.chunks_exact(8);
@@ -389,5 +415,9 @@ fn towards_zero(x: f64) -> f32 {
     let nearest = x as f32;
     let above = u32::from(f64::from(nearest).abs() > x.abs());
     let value = f32::from_bits(nearest.to_bits() - above);
-    if value.abs() < f32::MIN_POSITIVE { 0.0 } else { value }
+    if value.abs() < f32::MIN_POSITIVE {
+        0.0
+    } else {
+        value
+    }
 }

@@ -1,9 +1,12 @@
-//! Run-time choice of instruction set.
+//! Run-time choice of instruction set, and vectors over either precision.
 //!
-//! Wheels are built for the baseline processor. A hot loop is written once as a [`Kernel`] of
-//! plain Rust that the compiler vectorises, and compiled for each level below; the level is
-//! chosen when the kernel runs. `FMA` tells a kernel whether fused multiply-add is one
-//! instruction: without it `mul_add` would be a slow library call.
+//! Wheels are built for the baseline processor. A hot loop is written once as a [`Kernel`] over
+//! an abstract vector type and compiled for each level that `pulp` knows; the level is chosen
+//! when the kernel runs. (Plain loops over arrays were tried first: the compiler turned the
+//! reductions into scalar code and lost a factor of two on dense rows.)
+
+pub use pulp::Simd;
+use pulp::WithSimd;
 
 /// A loop nest compiled once for each instruction set.
 ///
@@ -13,39 +16,24 @@ pub trait Kernel {
     /// What the kernel returns.
     type Output;
     /// Does the work.
-    fn run<const FMA: bool>(self) -> Self::Output;
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+struct Adapter<K>(K);
+
+impl<K: Kernel> WithSimd for Adapter<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+        self.0.run(simd)
+    }
 }
 
 /// Runs `kernel` with the best instruction set of this processor.
 #[inline]
 pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
-    #[cfg(target_arch = "x86_64")]
-    {
-        struct Fused<K>(K);
-        impl<K: Kernel> pulp::NullaryFnOnce for Fused<K> {
-            type Output = K::Output;
-            #[inline(always)]
-            fn call(self) -> K::Output {
-                self.0.run::<true>()
-            }
-        }
-        if let Some(v4) = pulp::x86::V4::try_new() {
-            return v4.vectorize(Fused(kernel));
-        }
-        if let Some(v3) = pulp::x86::V3::try_new() {
-            return v3.vectorize(Fused(kernel));
-        }
-        kernel.run::<false>()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        // aarch64 has fused multiply-add and NEON in its baseline.
-        if cfg!(target_arch = "aarch64") {
-            kernel.run::<true>()
-        } else {
-            kernel.run::<false>()
-        }
-    }
+    pulp::Arch::new().dispatch(Adapter(kernel))
 }
 
 /// Name of the instruction set that [`dispatch`] chooses here.
@@ -63,5 +51,139 @@ pub fn level_name() -> &'static str {
     #[cfg(not(target_arch = "x86_64"))]
     {
         std::env::consts::ARCH
+    }
+}
+
+/// f32 or f64, and vectors of it.
+pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
+    /// A vector at level `S`.
+    type Vector<S: Simd>: Copy;
+    /// Nearest value of this type.
+    fn near(x: f64) -> Self;
+    /// Exact to double precision.
+    fn wide(self) -> f64;
+    /// `x` in this precision (exact); `buffer` holds it where it has to be converted.
+    fn of_slice<'a>(x: &'a [f32], buffer: &'a mut Vec<Self>) -> &'a [Self];
+    /// All lanes equal.
+    fn splat<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
+    /// Whole vectors of a slice, and what is left.
+    fn vectors<S: Simd>(x: &[Self]) -> (&[Self::Vector<S>], &[Self]);
+    /// Whole vectors of a slice, and what is left.
+    fn vectors_mut<S: Simd>(x: &mut [Self]) -> (&mut [Self::Vector<S>], &mut [Self]);
+    /// The first lanes from `x`, the rest zero.
+    fn load_part<S: Simd>(simd: S, x: &[Self]) -> Self::Vector<S>;
+    /// The first lanes to `x`.
+    fn store_part<S: Simd>(simd: S, x: &mut [Self], vector: Self::Vector<S>);
+    /// `a * b + c`, fused where the processor has the instruction.
+    fn fma<S: Simd>(
+        simd: S,
+        a: Self::Vector<S>,
+        b: Self::Vector<S>,
+        c: Self::Vector<S>,
+    ) -> Self::Vector<S>;
+    /// Lane by lane.
+    fn add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// Sum of the lanes.
+    fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
+}
+
+macro_rules! real {
+    ($t:ident, $vector:ident, $splat:ident, $as:ident, $as_mut:ident, $load:ident, $store:ident,
+     $fma:ident, $add:ident, $sum:ident, |$x:ident, $buffer:ident| $convert:expr) => {
+        impl Real for $t {
+            type Vector<S: Simd> = S::$vector;
+            #[inline(always)]
+            fn near(x: f64) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn of_slice<'a>($x: &'a [f32], $buffer: &'a mut Vec<Self>) -> &'a [Self] {
+                $convert
+            }
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, x: Self) -> S::$vector {
+                simd.$splat(x)
+            }
+            #[inline(always)]
+            fn vectors<S: Simd>(x: &[Self]) -> (&[S::$vector], &[Self]) {
+                S::$as(x)
+            }
+            #[inline(always)]
+            fn vectors_mut<S: Simd>(x: &mut [Self]) -> (&mut [S::$vector], &mut [Self]) {
+                S::$as_mut(x)
+            }
+            #[inline(always)]
+            fn load_part<S: Simd>(simd: S, x: &[Self]) -> S::$vector {
+                simd.$load(x)
+            }
+            #[inline(always)]
+            fn store_part<S: Simd>(simd: S, x: &mut [Self], vector: S::$vector) {
+                simd.$store(x, vector);
+            }
+            #[inline(always)]
+            fn fma<S: Simd>(simd: S, a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                simd.$fma(a, b, c)
+            }
+            #[inline(always)]
+            fn add<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn sum<S: Simd>(simd: S, x: S::$vector) -> Self {
+                simd.$sum(x)
+            }
+        }
+    };
+}
+
+real!(
+    f32,
+    f32s,
+    splat_f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    partial_load_f32s,
+    partial_store_f32s,
+    mul_add_e_f32s,
+    add_f32s,
+    reduce_sum_f32s,
+    |x, _buffer| x
+);
+real!(
+    f64,
+    f64s,
+    splat_f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    partial_load_f64s,
+    partial_store_f64s,
+    mul_add_e_f64s,
+    add_f64s,
+    reduce_sum_f64s,
+    |x, buffer| {
+        buffer.clear();
+        buffer.extend(x.iter().map(|x| f64::from(*x)));
+        buffer
+    }
+);
+
+/// `y += a x`.
+#[inline(always)]
+pub fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {
+    let scale = T::splat(simd, a);
+    let x = &x[..y.len()];
+    let (y, y_rest) = T::vectors_mut::<S>(y);
+    let (x, x_rest) = T::vectors::<S>(x);
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = T::fma(simd, scale, *x, *y);
+    }
+    if !y_rest.is_empty() {
+        let x = T::load_part(simd, x_rest);
+        let sum = T::fma(simd, scale, x, T::load_part(simd, y_rest));
+        T::store_part(simd, y_rest, sum);
     }
 }

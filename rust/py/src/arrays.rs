@@ -62,23 +62,18 @@ impl<'py> IndexArrays<'py> {
     pub fn index(&self) -> PyResult<CsrIndex<'_>> {
         let order = |_| PyTypeError::new_err("indices, indptr: expected contiguous arrays");
         Ok(match self {
-            Self::I32(i, p) => CsrIndex::I32(
-                i.as_slice().map_err(order)?,
-                p.as_slice().map_err(order)?,
-            ),
-            Self::I64(i, p) => CsrIndex::I64(
-                i.as_slice().map_err(order)?,
-                p.as_slice().map_err(order)?,
-            ),
+            Self::I32(i, p) => {
+                CsrIndex::I32(i.as_slice().map_err(order)?, p.as_slice().map_err(order)?)
+            }
+            Self::I64(i, p) => {
+                CsrIndex::I64(i.as_slice().map_err(order)?, p.as_slice().map_err(order)?)
+            }
         })
     }
 }
 
 /// Rows of a dense matrix.
-pub fn dense_rows<'a>(
-    x: &'a ValueArray<'_, numpy::Ix2>,
-    bounds: RowBounds,
-) -> PyResult<Rows<'a>> {
+pub fn dense_rows<'a>(x: &'a ValueArray<'_, numpy::Ix2>, bounds: RowBounds) -> PyResult<Rows<'a>> {
     let shape = match x {
         ValueArray::F64(a) => a.shape(),
         ValueArray::F32(a) => a.shape(),
@@ -89,7 +84,8 @@ pub fn dense_rows<'a>(
 
 /// Labels as int64.
 pub fn labels<'py>(y: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
-    y.extract().map_err(|_| wrong(y, "y", "a one-dimensional int64 array"))
+    y.extract()
+        .map_err(|_| wrong(y, "y", "a one-dimensional int64 array"))
 }
 
 /// Weights as an array of `classes` rows.
@@ -105,7 +101,11 @@ pub fn matrix<'py>(
 /// "name: got X, expected Y" as a `TypeError`; says dtype and rank, never values.
 fn wrong(object: &Bound<'_, PyAny>, name: &str, expected: &str) -> PyErr {
     let got = match object.cast::<PyUntypedArray>() {
-        Ok(array) => format!("an array of dtype {} and rank {}", array.dtype(), array.ndim()),
+        Ok(array) => format!(
+            "an array of dtype {} and rank {}",
+            array.dtype(),
+            array.ndim()
+        ),
         Err(_) => object
             .get_type()
             .name()
@@ -113,4 +113,3 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, expected: &str) -> PyErr {
     };
     PyTypeError::new_err(format!("{name}: got {got}, expected {expected}"))
 }
-

@@ -19,7 +19,11 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     info.set_item("version", env!("CARGO_PKG_VERSION"))?;
     info.set_item(
         "profile",
-        if cfg!(debug_assertions) { "debug" } else { "release" },
+        if cfg!(debug_assertions) {
+            "debug"
+        } else {
+            "release"
+        },
     )?;
     info.set_item("simd", dpsvm_core::simd::level_name())?;
     info.set_item("default_threads", dpsvm_core::parallel::default_threads())?;

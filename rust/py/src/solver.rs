@@ -45,7 +45,10 @@ fn solve_crammer_singer_dense<'py>(
     low_memory: bool,
 ) -> PyResult<Fitted<'py>> {
     let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
-    let bounds = RowBounds { data_norm, intercept: intercept_scaling };
+    let bounds = RowBounds {
+        data_norm,
+        intercept: intercept_scaling,
+    };
     let rows = dense_rows(&x, bounds)?;
     let y = y.as_slice()?;
     let settings = Settings {
@@ -84,7 +87,10 @@ fn solve_crammer_singer_csr<'py>(
 ) -> PyResult<Fitted<'py>> {
     let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
     let index = IndexArrays::extract(indices, indptr)?;
-    let bounds = RowBounds { data_norm, intercept: intercept_scaling };
+    let bounds = RowBounds {
+        data_norm,
+        intercept: intercept_scaling,
+    };
     let shape = (y.len(), n_features);
     let layout = Layout::Csr(index.index()?);
     let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;

@@ -1,25 +1,29 @@
 //! The certificate: a rigorous bound on the distance between computed weights and the minimiser.
 //!
-//! For a dual point `c` and `V(c)` its primal point, strong convexity of P and of -D add up to
-//! `||V(c) - V*||^2 <= P(V(c)) - D(c)` (docs/proofs/output_perturbation.md, "Inexact minimiser").
-//! What is computed differs from that in three ways, each bounded here:
+//! For any weights `V^` and any dual point `c°`, with `E = V^ - V(c°)`,
+//!
+//! ```text
+//! P(V^) - D(c°) = Gamma + 1/2 ||E||^2,   Gamma = sum_i sum_k c°_ik (max_l G_il - G_ik)  at V^,
+//! ```
+//!
+//! and the strong convexities of P and -D give `||V^ - V*|| <= ||E|| + sqrt(Gamma)`
+//! (docs/proofs/output_perturbation.md, "Inexact minimiser"). Three roundings are bounded here:
 //!
 //! 1. The stored `c_i` of a row with several positive entries may miss the simplex by rounding. A
-//!    point `c°` of the simplex lies within [`feasibility_error`] of it in the 1-norm. Vertices are exact.
-//! 2. The computed weights are `V^ = V(c°) + E`; `||E||_F <= spread` by the standard bound on sums
-//!    of `m` terms, `gamma_m` times the sum of the magnitudes, and by the triangle inequality over rows.
-//! 3. The computed scores are off by at most `eta = gamma_depth max_k ||v^_k|| + spread`. A row at a
-//!    vertex whose score leads by more than `2 eta` has gap exactly 0; every other row adds `2 C eta`.
-//!
-//! Then `||V^ - V*|| <= spread + sqrt(gap)`.
+//!    point `c°_i` of the simplex lies within [`feasibility_error`] of it in the 1-norm. Vertices
+//!    are exact.
+//! 2. `||E||_F <= spread`: the standard bound on sums of `m` terms, `gamma_m` times the sum of the
+//!    magnitudes, by the triangle inequality over rows.
+//! 3. The computed scores are off by at most `eta = gamma_depth max_k ||v^_k||`. A row at a vertex
+//!    whose score leads by more than `2 eta` adds exactly 0 to Gamma; every other one `2 C eta`.
 
 use super::descent::leading;
-use super::kernels::WeightLayout;
+use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use crate::error::Result;
 use crate::parallel::{Interrupt, map_blocks};
 use crate::rows::RowBuffer;
-use crate::simd::{Kernel, dispatch};
+use crate::simd::{Kernel, Simd, dispatch};
 
 /// Unit roundoff of f64.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -35,7 +39,7 @@ pub struct Certificate {
     pub weights: Vec<f64>,
     /// Upper bound on `||V^ - V*||_F`.
     pub radius: f64,
-    /// Upper bound on the duality gap at `V(c°)`.
+    /// Upper bound on Gamma.
     pub gap: f64,
     /// Rows that are not safely optimal at a vertex, ascending.
     pub open: Vec<u32>,
@@ -64,7 +68,7 @@ pub fn certify<L: WeightLayout>(
     let (weights, spread) = rebuild(problem, layout, dual, interrupt)?;
     let longest = largest_norm(problem, layout, &weights);
     let depth = layout.score_depth(problem.columns) + 2.0;
-    let eta = (gamma(depth) * longest + spread) * (1.0 + 8.0 * UNIT);
+    let eta = gamma(depth) * longest * (1.0 + 8.0 * UNIT);
     let blocks = problem.len().div_ceil(BLOCK);
     let parts = map_blocks(problem.pool.as_deref(), blocks, interrupt, |block| {
         dispatch(GapBlock {
@@ -100,14 +104,19 @@ fn rebuild<L: WeightLayout>(
     dual: &[f64],
     interrupt: &dyn Interrupt,
 ) -> Result<(Vec<f64>, f64)> {
-    let segments = if layout.stored() <= SEGMENT_NUMBERS { SEGMENTS } else { 1 };
+    let segments = if layout.stored() <= SEGMENT_NUMBERS {
+        SEGMENTS
+    } else {
+        1
+    };
     // A segment ends on a block boundary; blocks keep the looks at the interrupt close together.
-    let length = problem.len().div_ceil(segments).next_multiple_of(BLOCK).max(BLOCK);
-    let mut sums: Vec<(Vec<f64>, f64, f64)> = map_blocks(
-        problem.pool.as_deref(),
-        segments,
-        interrupt,
-        |segment| {
+    let length = problem
+        .len()
+        .div_ceil(segments)
+        .next_multiple_of(BLOCK)
+        .max(BLOCK);
+    let mut sums: Vec<(Vec<f64>, f64, f64)> =
+        map_blocks(problem.pool.as_deref(), segments, interrupt, |segment| {
             let first = (segment * length).min(problem.len());
             let last = ((segment + 1) * length).min(problem.len());
             dispatch(Accumulate {
@@ -116,8 +125,7 @@ fn rebuild<L: WeightLayout>(
                 dual,
                 rows: first..last,
             })
-        },
-    )?;
+        })?;
     let (mut weights, mut magnitude, mut drift) = sums.remove(0);
     for (part, more, drifted) in &sums {
         for (total, part) in weights.iter_mut().zip(part) {
@@ -144,12 +152,13 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
     type Output = (Vec<f64>, f64, f64);
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Self::Output {
+    fn run<S: Simd>(self, simd: S) -> Self::Output {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
         let mut weights = vec![0.0; self.layout.stored()];
         let mut alpha = vec![0.0; self.layout.padded_classes()];
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         let (mut magnitude, mut drift) = (0.0, 0.0);
         for i in self.rows {
             let own = self.problem.label[i] as usize;
@@ -164,8 +173,8 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
             }
             magnitude += squares.sqrt();
             drift += feasibility_error(dual, cost);
-            let row = self.problem.store.row(i, &mut buffer);
-            self.layout.update::<FMA, f64>(row, &mut weights, &alpha);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            self.layout.update(simd, row, &mut weights, &alpha);
         }
         (weights, magnitude, drift)
     }
@@ -217,19 +226,20 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
     type Output = (f64, Vec<u32>);
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Self::Output {
+    fn run<S: Simd>(self, simd: S) -> Self::Output {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
         let mut scores = vec![0.0; self.layout.padded_classes()];
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         let mut total = 0.0;
         let mut open = Vec::new();
         for i in self.rows {
             if self.problem.square[i] == 0.0 {
                 continue;
             }
-            let row = self.problem.store.row(i, &mut buffer);
-            self.layout.scores::<FMA, f64>(row, self.weights, &mut scores);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &self.dual[i * classes..(i + 1) * classes];
             let (best, top, second) = leading(&scores[..classes], own);

@@ -4,14 +4,14 @@
 //! `c_i + G_i / ||u_i||^2` onto the simplex. Rows that sit at their best vertex with room to spare
 //! leave the active set (they are looked at again by every certificate).
 
-use super::kernels::{Real, WeightLayout};
+use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use super::simplex::project;
 use super::store::poll;
 use crate::error::Result;
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
-use crate::simd::Kernel;
+use crate::simd::{Kernel, Real, Simd};
 
 /// One epoch; run it with [`crate::simd::dispatch`].
 pub struct Epoch<'p, 'd, L, T> {
@@ -36,13 +36,14 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
     type Output = Result<f64>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Result<f64> {
+    fn run<S: Simd>(self, simd: S) -> Result<f64> {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
         let mut scores = vec![T::default(); self.layout.padded_classes()];
         let mut moved = vec![T::default(); self.layout.padded_classes()];
         let mut next = vec![0.0; classes];
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         let mut total_gap = 0.0;
         let mut kept = 0;
         for at in 0..self.active.len() {
@@ -52,8 +53,8 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             if square == 0.0 {
                 continue;
             }
-            let row = self.problem.store.row(i, &mut buffer);
-            self.layout.scores::<FMA, T>(row, self.weights, &mut scores);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &mut self.dual[i * classes..(i + 1) * classes];
             let (best, top, second) = leading(&scores[..classes], own);
@@ -80,7 +81,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             }
             if changed {
                 dual.copy_from_slice(&next);
-                self.layout.update::<FMA, T>(row, self.weights, &moved);
+                self.layout.update(simd, row, self.weights, &moved);
             }
         }
         self.active.truncate(kept);

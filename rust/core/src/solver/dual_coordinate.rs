@@ -14,12 +14,12 @@ use super::descent::Epoch;
 use super::face::Face;
 use super::frank_wolfe;
 use super::gram::{GROUP, gram};
-use super::kernels::{ClassMajor, Panels, WeightLayout};
+use super::kernels::{ClassMajor, Panels, WeightLayout, typed};
 use super::problem::{Problem, Settings};
 use crate::error::Result;
 use crate::parallel::Interrupt;
 use crate::rows::{RowBuffer, Rows};
-use crate::simd::{Kernel, dispatch};
+use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -259,14 +259,18 @@ impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
     type Output = Vec<f64>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Vec<f64> {
+    fn run<S: Simd>(self, simd: S) -> Vec<f64> {
         let m = self.set.len();
         let mut scores = vec![0.0; self.layout.padded_classes()];
         let mut all = vec![0.0; self.problem.classes * m];
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         for (at, i) in self.set.iter().enumerate() {
-            let row = self.problem.store.row(*i as usize, &mut buffer);
-            self.layout.scores::<FMA, f64>(row, self.weights, &mut scores);
+            let row = typed(
+                self.problem.store.row(*i as usize, &mut buffer),
+                &mut entries,
+            );
+            self.layout.scores(simd, row, self.weights, &mut scores);
             for k in 0..self.problem.classes {
                 all[k * m + at] = scores[k];
             }

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::simplex::project;
 use crate::error::Result;
 use crate::parallel::Interrupt;
-use crate::simd::{Kernel, dispatch};
+use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 
 /// Coordinate epochs between two Newton steps.
 const SWEEPS: usize = 8;
@@ -76,7 +76,12 @@ impl<'p, 'd> Face<'p, 'd> {
     ///
     /// # Errors
     /// Interrupt.
-    pub fn descend(&mut self, target: f64, rounds: usize, interrupt: &dyn Interrupt) -> Result<f64> {
+    pub fn descend(
+        &mut self,
+        target: f64,
+        rounds: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
         let mut gap = f64::INFINITY;
         for _ in 0..rounds {
             for _ in 0..SWEEPS {
@@ -180,14 +185,23 @@ impl<'p, 'd> Face<'p, 'd> {
             }
         }
         let mut image = vec![0.0; n];
-        dispatch(Product { free: &free, x: &step, out: &mut image });
+        dispatch(Product {
+            free: &free,
+            x: &step,
+            out: &mut image,
+        });
         let slope: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
         let curvature: f64 = image.iter().zip(&step).map(|(h, s)| h * s).sum();
         if !(slope < 0.0 && curvature > 0.0) {
             return Ok(());
         }
         let length = (-slope / curvature).min(1.0);
-        self.take(&free, &step, length, if length == 1.0 { &limited } else { &[] });
+        self.take(
+            &free,
+            &step,
+            length,
+            if length == 1.0 { &limited } else { &[] },
+        );
         Ok(())
     }
 
@@ -205,7 +219,11 @@ impl<'p, 'd> Face<'p, 'd> {
                 let at = *at as usize;
                 let k = class_of(at);
                 let bounded = limited.get(row).is_some_and(|l| *l as usize == at);
-                c[k] = if bounded { 0.0 } else { (c[k] - length * step[at]).max(0.0) };
+                c[k] = if bounded {
+                    0.0
+                } else {
+                    (c[k] - length * step[at]).max(0.0)
+                };
             }
             settle(c, cost);
             for at in entries {
@@ -213,7 +231,11 @@ impl<'p, 'd> Face<'p, 'd> {
                 moved[*at as usize] = before[k] - c[k];
             }
         }
-        dispatch(Shift { face: self, free, moved: &moved });
+        dispatch(Shift {
+            face: self,
+            free,
+            moved: &moved,
+        });
     }
 }
 
@@ -241,13 +263,13 @@ impl Kernel for Shift<'_, '_, '_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd>(self, simd: S) {
         let m = self.face.set.len();
         for k in 0..self.face.problem.classes {
             let scores = &mut self.face.scores[k * m..(k + 1) * m];
             for at in self.free.start[k]..self.free.start[k + 1] {
                 let line = &self.face.gram[self.free.row[at] as usize * m..][..m];
-                add_scaled::<FMA>(scores, self.moved[at], line);
+                add_scaled(simd, scores, self.moved[at], line);
             }
         }
     }
@@ -270,7 +292,11 @@ impl Free {
             if norm <= enough {
                 break;
             }
-            dispatch(Product { free: self, x: &direction, out: &mut image });
+            dispatch(Product {
+                free: self,
+                x: &direction,
+                out: &mut image,
+            });
             self.balance(&mut image);
             let curvature: f64 = direction.iter().zip(&image).map(|(d, h)| d * h).sum();
             if curvature.is_nan() || curvature <= 0.0 {
@@ -316,7 +342,7 @@ impl Kernel for Product<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) {
+    fn run<S: Simd>(self, simd: S) {
         let mut blocks = self.free.blocks.as_slice();
         for pair in self.free.start.windows(2) {
             let size = pair[1] - pair[0];
@@ -326,18 +352,10 @@ impl Kernel for Product<'_> {
             // Symmetric: columns are rows, and adding scaled rows needs no horizontal sums.
             let (block, rest) = blocks.split_at(size * size);
             for (x, line) in x.iter().zip(block.chunks_exact(size.max(1))) {
-                add_scaled::<FMA>(out, *x, line);
+                add_scaled(simd, out, *x, line);
             }
             blocks = rest;
         }
-    }
-}
-
-/// `y += a x`.
-#[inline(always)]
-fn add_scaled<const FMA: bool>(y: &mut [f64], a: f64, x: &[f64]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y = if FMA { a.mul_add(*x, *y) } else { a * x + *y };
     }
 }
 
@@ -351,7 +369,7 @@ impl Kernel for Sweep<'_, '_, '_> {
     type Output = f64;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> f64 {
+    fn run<S: Simd>(self, simd: S) -> f64 {
         let face = self.face;
         let (m, classes, cost) = (face.set.len(), face.problem.classes, face.problem.cost);
         let mut next = vec![0.0; classes];
@@ -379,7 +397,7 @@ impl Kernel for Sweep<'_, '_, '_> {
             for k in 0..classes {
                 let moved = dual[k] - next[k];
                 if moved != 0.0 {
-                    add_scaled::<FMA>(&mut face.scores[k * m..(k + 1) * m], moved, line);
+                    add_scaled(simd, &mut face.scores[k * m..(k + 1) * m], moved, line);
                     dual[k] = next[k];
                 }
             }

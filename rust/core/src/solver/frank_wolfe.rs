@@ -6,13 +6,13 @@
 
 use super::certificate::Certificate;
 use super::descent::leading;
-use super::kernels::WeightLayout;
+use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use super::store::poll;
 use crate::error::Result;
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
-use crate::simd::{Kernel, dispatch};
+use crate::simd::{Kernel, Simd, dispatch};
 
 /// Moves `dual` towards the best vertex of every row at once.
 ///
@@ -41,7 +41,11 @@ pub fn step<L: WeightLayout>(
         return Ok(());
     }
     // A direction of length 0 is downhill all the way.
-    let length = if square > 0.0 { (gap / square).min(1.0) } else { 1.0 };
+    let length = if square > 0.0 {
+        (gap / square).min(1.0)
+    } else {
+        1.0
+    };
     let rows = dual.chunks_exact_mut(problem.classes);
     for (c, vertex) in rows.zip(&vertices) {
         if length == 1.0 {
@@ -72,18 +76,19 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
     type Output = Result<(Vec<f64>, Vec<u32>, f64)>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Self::Output {
+    fn run<S: Simd>(self, simd: S) -> Self::Output {
         let (classes, cost) = (self.problem.classes, self.problem.cost);
         let mut scores = vec![0.0; self.layout.padded_classes()];
         let mut move_by = vec![0.0; self.layout.padded_classes()];
         let mut target = vec![0.0; self.layout.stored()];
         let mut vertices = Vec::with_capacity(self.problem.len());
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         let mut gap = 0.0;
         for i in 0..self.problem.len() {
             poll(i, self.interrupt)?;
-            let row = self.problem.store.row(i, &mut buffer);
-            self.layout.scores::<FMA, f64>(row, self.weights, &mut scores);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &self.dual[i * classes..(i + 1) * classes];
             let (best, top, _) = leading(&scores[..classes], own);
@@ -94,7 +99,7 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
             if best != own {
                 move_by[own] = cost;
                 move_by[best] = -cost;
-                self.layout.update::<FMA, f64>(row, &mut target, &move_by);
+                self.layout.update(simd, row, &mut target, &move_by);
                 move_by[own] = 0.0;
                 move_by[best] = 0.0;
             }

@@ -3,12 +3,12 @@
 //! The Gram matrix is computed by the scores kernel: sixteen rows of the set play the part of
 //! weights. Products of two single-precision numbers are exact in double precision.
 
-use super::kernels::WeightLayout;
+use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use crate::error::Result;
 use crate::parallel::{Interrupt, map_blocks};
 use crate::rows::RowBuffer;
-use crate::simd::{Kernel, dispatch};
+use crate::simd::{Kernel, Simd, dispatch};
 
 /// Rows that play the part of weights at once.
 pub const GROUP: usize = 16;
@@ -63,8 +63,9 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
     type Output = Vec<f64>;
 
     #[inline(always)]
-    fn run<const FMA: bool>(self) -> Vec<f64> {
+    fn run<S: Simd>(self, simd: S) -> Vec<f64> {
         let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
         let mut weights = vec![0.0; self.layout.stored()];
         for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
             let row = self.problem.store.row(*i as usize, &mut buffer);
@@ -76,8 +77,11 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
         let mut scores = vec![0.0; self.layout.padded_classes()];
         let mut products = Vec::with_capacity((self.set.len() - self.first) * GROUP);
         for i in &self.set[self.first..] {
-            let row = self.problem.store.row(*i as usize, &mut buffer);
-            self.layout.scores::<FMA, f64>(row, &weights, &mut scores);
+            let row = typed(
+                self.problem.store.row(*i as usize, &mut buffer),
+                &mut entries,
+            );
+            self.layout.scores(simd, row, &weights, &mut scores);
             products.extend_from_slice(&scores[..GROUP]);
         }
         products

@@ -9,48 +9,28 @@
 //! only the classes whose coefficient moved.
 //!
 //! Arithmetic is in `T` (f32 while far from the optimum, f64 for anything a certificate rests
-//! on); the order of additions depends on the row alone.
+//! on); the order of additions depends on the row and the instruction set alone.
 
 use crate::rows::Row;
+use crate::simd::{Real, Simd, add_scaled};
 
-/// f32 or f64.
-pub trait Real:
-    Copy + Send + Sync + Default + PartialEq + std::ops::Add<Output = Self> + std::ops::Mul<Output = Self>
-{
-    /// Exact from single precision.
-    fn of(x: f32) -> Self;
-    /// Nearest value of this type.
-    fn near(x: f64) -> Self;
-    /// Exact to double precision.
-    fn wide(self) -> f64;
-    /// `self * b + c`, fused where the processor has the instruction.
-    fn fma<const FMA: bool>(self, b: Self, c: Self) -> Self;
+/// A row in the precision of the arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub struct TypedRow<'a, T> {
+    /// Columns; empty for a dense row.
+    pub index: &'a [u32],
+    /// Entries.
+    pub value: &'a [T],
 }
 
-macro_rules! real {
-    ($t:ty) => {
-        impl Real for $t {
-            #[inline(always)]
-            fn of(x: f32) -> Self {
-                x.into()
-            }
-            #[inline(always)]
-            fn near(x: f64) -> Self {
-                x as $t
-            }
-            #[inline(always)]
-            fn wide(self) -> f64 {
-                self.into()
-            }
-            #[inline(always)]
-            fn fma<const FMA: bool>(self, b: Self, c: Self) -> Self {
-                if FMA { self.mul_add(b, c) } else { self * b + c }
-            }
-        }
-    };
+/// `row` in precision `T`; exact.
+#[inline(always)]
+pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> TypedRow<'a, T> {
+    TypedRow {
+        index: row.index,
+        value: T::of_slice(row.value, buffer),
+    }
 }
-real!(f32);
-real!(f64);
 
 /// A way to lay out K weight vectors of `columns` entries.
 pub trait WeightLayout: Copy + Send + Sync {
@@ -61,10 +41,17 @@ pub trait WeightLayout: Copy + Send + Sync {
     /// Where weight `(class, column)` is stored.
     fn position(&self, class: usize, column: usize) -> usize;
     /// `scores[k] = <w_k, row>`; padding is written with zeros.
-    fn scores<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &[T], scores: &mut [T]);
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]);
     /// `w_k += coefficient[k] * row`; padding of `coefficient` must be zero.
-    fn update<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &mut [T], coefficient: &[T]);
-    /// Bound on the number of roundings that a term of one score goes through.
+    fn update<S: Simd, T: Real>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    );
+    /// Bound on the number of roundings that a term of one score goes through, at any
+    /// instruction set.
     fn score_depth(&self, row_length: usize) -> f64;
 }
 
@@ -85,8 +72,71 @@ impl<const P: usize> Panels<P> {
     }
 }
 
-/// Rows summed apart, to break the dependency of one addition on the last.
+/// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
+
+/// `V` vectors of a panel's scores, from vector `first` on.
+#[inline(always)]
+fn panel_scores<S: Simd, T: Real, const P: usize, const V: usize>(
+    simd: S,
+    row: TypedRow<'_, T>,
+    w: &[[T; P]],
+    first: usize,
+    out: &mut [T],
+) {
+    let mut sums = [[T::splat(simd, T::default()); V]; CHAINS];
+    let (index, index_rest) = row.index.as_chunks::<CHAINS>();
+    let (value, value_rest) = row.value.as_chunks::<CHAINS>();
+    for (index, value) in index.iter().zip(value) {
+        for chain in 0..CHAINS {
+            let weights = T::vectors::<S>(&w[index[chain] as usize]).0;
+            let x = T::splat(simd, value[chain]);
+            for v in 0..V {
+                sums[chain][v] = T::fma(simd, x, weights[first + v], sums[chain][v]);
+            }
+        }
+    }
+    for (index, value) in index_rest.iter().zip(value_rest) {
+        let weights = T::vectors::<S>(&w[*index as usize]).0;
+        let x = T::splat(simd, *value);
+        for v in 0..V {
+            sums[0][v] = T::fma(simd, x, weights[first + v], sums[0][v]);
+        }
+    }
+    let out = T::vectors_mut::<S>(out).0;
+    for v in 0..V {
+        let low = T::add(simd, sums[0][v], sums[1][v]);
+        let high = T::add(simd, sums[2][v], sums[3][v]);
+        out[first + v] = T::add(simd, low, high);
+    }
+}
+
+/// A panel narrower than a vector (few classes at a wide instruction set).
+#[inline(always)]
+fn narrow_scores<S: Simd, T: Real, const P: usize>(
+    simd: S,
+    row: TypedRow<'_, T>,
+    w: &[[T; P]],
+    out: &mut [T],
+) {
+    let zero = T::splat(simd, T::default());
+    let mut sums = [zero; CHAINS];
+    let (index, index_rest) = row.index.as_chunks::<CHAINS>();
+    let (value, value_rest) = row.value.as_chunks::<CHAINS>();
+    for (index, value) in index.iter().zip(value) {
+        for chain in 0..CHAINS {
+            let weights = T::load_part(simd, &w[index[chain] as usize]);
+            sums[chain] = T::fma(simd, T::splat(simd, value[chain]), weights, sums[chain]);
+        }
+    }
+    for (index, value) in index_rest.iter().zip(value_rest) {
+        let weights = T::load_part(simd, &w[*index as usize]);
+        sums[0] = T::fma(simd, T::splat(simd, *value), weights, sums[0]);
+    }
+    let low = T::add(simd, sums[0], sums[1]);
+    let high = T::add(simd, sums[2], sums[3]);
+    T::store_part(simd, out, T::add(simd, low, high));
+}
 
 impl<const P: usize> WeightLayout for Panels<P> {
     fn stored(&self) -> usize {
@@ -103,58 +153,60 @@ impl<const P: usize> WeightLayout for Panels<P> {
     }
 
     #[inline(always)]
-    fn scores<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &[T], scores: &mut [T]) {
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+        let vectors = T::vectors::<S>(&[T::default(); P]).0.len();
         for (panel, out) in scores.chunks_exact_mut(P).enumerate().take(self.panels) {
             let w = &w[panel * self.columns * P..][..self.columns * P];
             let (w, _) = w.as_chunks::<P>();
-            let mut sums = [[T::default(); P]; CHAINS];
-            let index = row.index.chunks_exact(CHAINS);
-            let value = row.value.chunks_exact(CHAINS);
-            let rest = index.remainder().iter().zip(value.remainder());
-            for (index, value) in index.zip(value) {
-                for chain in 0..CHAINS {
-                    let weights = &w[index[chain] as usize];
-                    let x = T::of(value[chain]);
-                    for k in 0..P {
-                        sums[chain][k] = x.fma::<FMA>(weights[k], sums[chain][k]);
-                    }
-                }
+            if vectors == 0 {
+                narrow_scores::<S, T, P>(simd, row, w, out);
+                continue;
             }
-            for (index, value) in rest {
-                let weights = &w[*index as usize];
-                let x = T::of(*value);
-                for k in 0..P {
-                    sums[0][k] = x.fma::<FMA>(weights[k], sums[0][k]);
-                }
+            let mut first = 0;
+            while first + 2 <= vectors {
+                panel_scores::<S, T, P, 2>(simd, row, w, first, out);
+                first += 2;
             }
-            for k in 0..P {
-                out[k] = (sums[0][k] + sums[1][k]) + (sums[2][k] + sums[3][k]);
+            if first < vectors {
+                panel_scores::<S, T, P, 1>(simd, row, w, first, out);
             }
         }
     }
 
     #[inline(always)]
-    fn update<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &mut [T], coefficient: &[T]) {
+    fn update<S: Simd, T: Real>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    ) {
         for (panel, a) in coefficient.chunks_exact(P).enumerate().take(self.panels) {
             if a.iter().all(|a| *a == T::default()) {
                 continue;
             }
-            let mut fixed = [T::default(); P];
-            fixed.copy_from_slice(a);
             let w = &mut w[panel * self.columns * P..][..self.columns * P];
             let (w, _) = w.as_chunks_mut::<P>();
+            let (whole, rest) = T::vectors::<S>(a);
             for (index, value) in row.index.iter().zip(row.value) {
-                let weights = &mut w[*index as usize];
-                let x = T::of(*value);
-                for k in 0..P {
-                    weights[k] = x.fma::<FMA>(fixed[k], weights[k]);
+                let x = T::splat(simd, *value);
+                let (weights, tail) = T::vectors_mut::<S>(&mut w[*index as usize]);
+                for (weights, a) in weights.iter_mut().zip(whole) {
+                    *weights = T::fma(simd, x, *a, *weights);
+                }
+                if !rest.is_empty() {
+                    let a = T::load_part(simd, rest);
+                    let sum = T::fma(simd, x, a, T::load_part(simd, tail));
+                    T::store_part(simd, tail, sum);
                 }
             }
         }
     }
 
     fn score_depth(&self, row_length: usize) -> f64 {
-        (row_length / CHAINS + 2 * CHAINS) as f64
+        // One chain takes every fourth entry and at most three left over; two levels add the
+        // chains; one more where multiplication rounds apart.
+        (row_length / CHAINS + CHAINS + 3) as f64
     }
 }
 
@@ -172,44 +224,39 @@ impl ClassMajor {
     }
 }
 
-/// Entries of a row multiplied together.
-const LANES: usize = 16;
-/// Classes scored together, so that the row is loaded once for all of them.
-const TILE: usize = 4;
-
 /// Scores of `N` classes whose weights lie one after the other in `w`.
 #[inline(always)]
-fn dense_tile<const FMA: bool, const N: usize, T: Real>(x: &[f32], w: &[T], out: &mut [T]) {
+fn dense_tile<S: Simd, T: Real, const N: usize>(simd: S, x: &[T], w: &[T], out: &mut [T]) {
     let columns = x.len();
-    let mut sums = [[T::default(); LANES]; N];
-    let whole = columns / LANES * LANES;
+    let lines: [&[T]; N] = std::array::from_fn(|class| &w[class * columns..][..columns]);
+    let (x, x_rest) = T::vectors::<S>(x);
+    let whole: [&[T::Vector<S>]; N] =
+        std::array::from_fn(|class| &T::vectors::<S>(lines[class]).0[..x.len()]);
+    let zero = T::splat(simd, T::default());
+    let mut even = [zero; N];
+    let mut odd = [zero; N];
     let mut at = 0;
-    while at < whole {
-        let mut entries = [T::default(); LANES];
-        for (entry, x) in entries.iter_mut().zip(&x[at..at + LANES]) {
-            *entry = T::of(*x);
-        }
+    while at + 2 <= x.len() {
         for class in 0..N {
-            let weights = &w[class * columns + at..][..LANES];
-            for lane in 0..LANES {
-                sums[class][lane] = entries[lane].fma::<FMA>(weights[lane], sums[class][lane]);
-            }
+            even[class] = T::fma(simd, x[at], whole[class][at], even[class]);
+            odd[class] = T::fma(simd, x[at + 1], whole[class][at + 1], odd[class]);
         }
-        at += LANES;
+        at += 2;
+    }
+    if at < x.len() {
+        for class in 0..N {
+            even[class] = T::fma(simd, x[at], whole[class][at], even[class]);
+        }
+    }
+    if !x_rest.is_empty() {
+        let x = T::load_part(simd, x_rest);
+        for class in 0..N {
+            let weights = T::load_part(simd, &lines[class][columns - x_rest.len()..]);
+            odd[class] = T::fma(simd, x, weights, odd[class]);
+        }
     }
     for class in 0..N {
-        let mut lanes = sums[class];
-        for (lane, x) in x[whole..].iter().enumerate() {
-            lanes[lane] = T::of(*x).fma::<FMA>(w[class * columns + whole + lane], lanes[lane]);
-        }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                lanes[lane] = lanes[lane] + lanes[lane + width];
-            }
-            width /= 2;
-        }
-        out[class] = lanes[0];
+        out[class] = T::sum(simd, T::add(simd, even[class], odd[class]));
     }
 }
 
@@ -228,35 +275,45 @@ impl WeightLayout for ClassMajor {
     }
 
     #[inline(always)]
-    fn scores<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &[T], scores: &mut [T]) {
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
         let x = &row.value[..self.columns];
         let mut class = 0;
-        while class + TILE <= self.classes {
-            let w = &w[class * self.columns..][..TILE * self.columns];
-            dense_tile::<FMA, TILE, T>(x, w, &mut scores[class..class + TILE]);
-            class += TILE;
-        }
         while class < self.classes {
-            let w = &w[class * self.columns..][..self.columns];
-            dense_tile::<FMA, 1, T>(x, w, &mut scores[class..=class]);
-            class += 1;
+            // Tiles of five keep ten sums in flight and ten classes in two tiles.
+            let size = (self.classes - class).min(5);
+            let w = &w[class * self.columns..][..size * self.columns];
+            let out = &mut scores[class..class + size];
+            match size {
+                5 => dense_tile::<S, T, 5>(simd, x, w, out),
+                4 => dense_tile::<S, T, 4>(simd, x, w, out),
+                3 => dense_tile::<S, T, 3>(simd, x, w, out),
+                2 => dense_tile::<S, T, 2>(simd, x, w, out),
+                _ => dense_tile::<S, T, 1>(simd, x, w, out),
+            }
+            class += size;
         }
     }
 
     #[inline(always)]
-    fn update<const FMA: bool, T: Real>(&self, row: Row<'_>, w: &mut [T], coefficient: &[T]) {
+    fn update<S: Simd, T: Real>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    ) {
         let x = &row.value[..self.columns];
         for (class, a) in coefficient.iter().enumerate().take(self.classes) {
             if *a != T::default() {
                 let w = &mut w[class * self.columns..][..self.columns];
-                for (w, x) in w.iter_mut().zip(x) {
-                    *w = T::of(*x).fma::<FMA>(*a, *w);
-                }
+                add_scaled(simd, w, *a, x);
             }
         }
     }
 
     fn score_depth(&self, row_length: usize) -> f64 {
-        (row_length / LANES + 8) as f64
+        // Vectors have at least one lane (no SIMD at all): two chains of every second entry. Wider
+        // vectors make the chains shorter and add at most eight levels.
+        (row_length / 2 + 10) as f64
     }
 }

@@ -96,9 +96,15 @@ impl<'a> Problem<'a> {
         let (cost, radius, unscale) = scaled(&rows, settings)?;
         let classes = settings.classes;
         if labels.len() != rows.n_rows() {
-            return Err(Error::invalid("y", "its length is not the number of rows of X"));
+            return Err(Error::invalid(
+                "y",
+                "its length is not the number of rows of X",
+            ));
         }
-        if labels.iter().any(|y| usize::try_from(*y).map_or(true, |y| y >= classes)) {
+        if labels
+            .iter()
+            .any(|y| usize::try_from(*y).map_or(true, |y| y >= classes))
+        {
             return Err(Error::invalid("y", "a label is outside 0..n_classes"));
         }
         let pool = pool(settings.threads)?;
@@ -111,7 +117,10 @@ impl<'a> Problem<'a> {
         let square = (0..order.len())
             .map(|at| {
                 let row = store.row(at, &mut buffer);
-                row.value.iter().map(|x| f64::from(*x) * f64::from(*x)).sum()
+                row.value
+                    .iter()
+                    .map(|x| f64::from(*x) * f64::from(*x))
+                    .sum()
             })
             .collect();
         Ok(Self {
@@ -143,7 +152,11 @@ impl<'a> Problem<'a> {
         let mut dual = vec![0.0; self.len() * self.classes];
         for (i, row) in dual.chunks_exact_mut(self.classes).enumerate() {
             let own = self.label[i] as usize;
-            let class = if self.square[i] > 0.0 { own } else { (own + 1) % self.classes };
+            let class = if self.square[i] > 0.0 {
+                own
+            } else {
+                (own + 1) % self.classes
+            };
             row[class] = self.cost;
         }
         dual
@@ -165,7 +178,10 @@ fn scaled(rows: &Rows<'_>, settings: &Settings) -> Result<(f64, f64, f64)> {
     }
     // Below a millionth of C the certificate would ask for more than double precision can tell.
     if !(radius >= 1e-7 * cost && radius.is_finite()) {
-        return Err(Error::invalid("tol", "too small to be certified in double precision"));
+        return Err(Error::invalid(
+            "tol",
+            "too small to be certified in double precision",
+        ));
     }
     Ok((cost, radius, libm::ldexp(1.0, -exponent)))
 }

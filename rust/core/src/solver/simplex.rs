@@ -76,7 +76,10 @@ mod tests {
             .fold(f64::NEG_INFINITY, f64::max);
         for k in 0..z.len() {
             let scale = 1.0 + z[k].abs();
-            assert!((c[k] - (z[k] - t).max(0.0)).abs() < 1e-13 * scale, "{z:?} -> {c:?}");
+            assert!(
+                (c[k] - (z[k] - t).max(0.0)).abs() < 1e-13 * scale,
+                "{z:?} -> {c:?}"
+            );
         }
         if let Some(m) = vertex {
             assert_eq!(c[m], total);

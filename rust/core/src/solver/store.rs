@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::parallel::Interrupt;
 use crate::rows::{Row, RowBuffer, Rows};
+use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -69,7 +70,10 @@ impl<'a> Store<'a> {
         // The rows lie in random order, so the first ones are a fair sample of the density. Only
         // the layout and the room reserved depend on it.
         let sample = n.min(DENSITY_SAMPLE);
-        let seen: usize = order[..sample].iter().map(|i| rows.count_non_zero(*i as usize)).sum();
+        let seen: usize = order[..sample]
+            .iter()
+            .map(|i| rows.count_non_zero(*i as usize))
+            .sum();
         let entries = n * rows.n_columns();
         let non_zero = (seen as f64 * (n as f64 / sample.max(1) as f64) * 1.03) as usize;
         let dense = prefers_dense(non_zero, entries, classes);
@@ -83,28 +87,30 @@ impl<'a> Store<'a> {
         if dense {
             reserve(&mut packed.value, entries)?;
         } else {
-            reserve(&mut packed.index, non_zero.min(entries))?;
-            reserve(&mut packed.value, non_zero.min(entries))?;
+            let room = non_zero.min(entries) + rows.n_columns();
+            reserve(&mut packed.index, room)?;
+            reserve(&mut packed.value, room)?;
             reserve(&mut start, n)?;
         }
-        for (at, i) in order.iter().enumerate() {
-            poll(at, interrupt)?;
-            if !dense && packed.index.capacity() - packed.index.len() < rows.n_columns() {
-                let more = rows.n_columns().max(non_zero / 16);
-                reserve(&mut packed.index, more)?;
-                reserve(&mut packed.value, more)?;
-            }
-            rows.append(*i as usize, dense, &mut packed)?;
-            if !dense {
-                start.push(packed.value.len());
-            }
-        }
+        dispatch(Pack {
+            rows: &rows,
+            order: &order,
+            dense,
+            spare: non_zero / 16,
+            packed: &mut packed,
+            start: &mut start,
+            interrupt,
+        })?;
         let RowBuffer { index, value } = packed;
         let columns = rows.n_columns();
         let store = if dense {
             Self::Dense { value, columns }
         } else {
-            Self::Sparse { value, index, start }
+            Self::Sparse {
+                value,
+                index,
+                start,
+            }
         };
         Ok((store, order))
     }
@@ -126,7 +132,11 @@ impl<'a> Store<'a> {
                 index: &[],
                 value: &value[at * columns..][..*columns],
             },
-            Self::Sparse { value, index, start } => {
+            Self::Sparse {
+                value,
+                index,
+                start,
+            } => {
                 let range = start[at]..start[at + 1];
                 Row {
                     index: &index[range.clone()],
@@ -160,6 +170,40 @@ impl<'a> Store<'a> {
     }
 }
 
+/// Writes the rows of `order` one after the other.
+struct Pack<'p, 'a> {
+    rows: &'p Rows<'a>,
+    order: &'p [u32],
+    dense: bool,
+    spare: usize,
+    packed: &'p mut RowBuffer,
+    start: &'p mut Vec<usize>,
+    interrupt: &'p dyn Interrupt,
+}
+
+impl Kernel for Pack<'_, '_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Result<()> {
+        let columns = self.rows.n_columns();
+        for (at, i) in self.order.iter().enumerate() {
+            poll(at, self.interrupt)?;
+            let room = self.packed.index.capacity() - self.packed.index.len();
+            if !self.dense && room < columns {
+                let more = columns.max(self.spare);
+                reserve(&mut self.packed.index, more)?;
+                reserve(&mut self.packed.value, more)?;
+            }
+            self.rows.append(*i as usize, self.dense, self.packed)?;
+            if !self.dense {
+                self.start.push(self.packed.value.len());
+            }
+        }
+        Ok(())
+    }
+}
+
 fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Result<()> {
     let mut buffer = RowBuffer::default();
     for (at, i) in order.iter().enumerate() {
@@ -186,5 +230,9 @@ const POLL_ROWS: usize = 256;
 /// [`Error::Interrupted`].
 #[inline(always)]
 pub fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
-    if at.is_multiple_of(POLL_ROWS) { interrupt.check() } else { Ok(()) }
+    if at.is_multiple_of(POLL_ROWS) {
+        interrupt.check()
+    } else {
+        Ok(())
+    }
 }
