@@ -1,0 +1,111 @@
+"""Arithmetic that rounds outward: each result is a bound of the exact real result.
+
+Everything is decided in exact rational arithmetic, so a result that is exact stays exact (three
+spends of 1.0 make 3.0 and no more) and any other moves by less than one unit in the last place.
+An overflow gives infinity upwards and the largest float downwards. A call takes a few microseconds:
+this is for budgets and noise scales, not for arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+__all__ = [
+    "add_down",
+    "add_up",
+    "div_down",
+    "div_up",
+    "fraction_down",
+    "fraction_up",
+    "hypot_up",
+    "mul_down",
+    "mul_up",
+    "round_down",
+    "round_up",
+    "sqrt_down",
+    "sqrt_up",
+]
+
+
+def round_up(x: float, ulps: int = 1) -> float:
+    """Return the float ``ulps`` places above ``x``."""
+    for _ in range(ulps):
+        x = math.nextafter(x, math.inf)
+    return x
+
+
+def round_down(x: float, ulps: int = 1) -> float:
+    """Return the float ``ulps`` places below ``x``."""
+    return -round_up(-x, ulps)
+
+
+def fraction_up(x: Fraction) -> float:
+    """Return the smallest float at or above an exact rational number."""
+    try:
+        nearest = float(x)
+    except OverflowError:
+        return math.inf if x > 0 else -math.nextafter(math.inf, 0.0)
+    return nearest if Fraction(nearest) >= x else round_up(nearest)
+
+
+def fraction_down(x: Fraction) -> float:
+    """Return the largest float at or below an exact rational number."""
+    return -fraction_up(-x)
+
+
+def add_up(*terms: float) -> float:
+    """Sum of all terms, rounded up once."""
+    if any(math.isinf(term) for term in terms):
+        return math.fsum(terms)
+    return fraction_up(sum(map(Fraction, terms), Fraction(0)))
+
+
+def add_down(*terms: float) -> float:
+    """Sum of all terms, rounded down once."""
+    return -add_up(*(-term for term in terms))
+
+
+def mul_up(a: float, b: float) -> float:
+    """Product, rounded up."""
+    if math.isinf(a) or math.isinf(b):
+        return a * b
+    return fraction_up(Fraction(a) * Fraction(b))
+
+
+def mul_down(a: float, b: float) -> float:
+    """Product, rounded down."""
+    return -mul_up(-a, b)
+
+
+def div_up(a: float, b: float) -> float:
+    """Quotient, rounded up; ``b`` is not zero."""
+    if math.isinf(a) or math.isinf(b):
+        return a / b
+    return fraction_up(Fraction(a) / Fraction(b))
+
+
+def div_down(a: float, b: float) -> float:
+    """Quotient, rounded down; ``b`` is not zero."""
+    return -div_up(-a, b)
+
+
+def sqrt_up(x: float) -> float:
+    """Square root of ``x >= 0``, rounded up."""
+    root = math.sqrt(x)
+    return root if math.isinf(root) or Fraction(root) ** 2 >= Fraction(x) else round_up(root)
+
+
+def sqrt_down(x: float) -> float:
+    """Square root of ``x >= 0``, rounded down."""
+    root = math.sqrt(x)
+    return root if math.isinf(root) or Fraction(root) ** 2 <= Fraction(x) else round_down(root)
+
+
+def hypot_up(a: float, b: float) -> float:
+    """Length ``sqrt(a**2 + b**2)``, rounded up, without overflow of the squares."""
+    length = math.hypot(a, b)
+    exact = Fraction(a) ** 2 + Fraction(b) ** 2
+    while not math.isinf(length) and Fraction(length) ** 2 < exact:
+        length = round_up(length)
+    return length

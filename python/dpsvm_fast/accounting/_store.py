@@ -1,0 +1,247 @@
+"""Where a ledger's spends live when more than one process may spend: one SQLite file.
+
+Every call opens its own connection and closes it, because SQLite connections may cross neither a
+fork nor a thread. Each call is one ``BEGIN IMMEDIATE`` transaction: between reading what was spent
+and appending to it nobody else can append. The file is opened in a mode that never creates it, so
+a store that was deleted is an error and not an empty budget.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.exceptions import LedgerError
+
+__all__ = ["Budget", "SpendRecord", "SpendStore", "private_directory"]
+
+FORMAT = "dpsvm_fast.ledger"
+VERSION = 1
+
+# Seconds to wait for the other processes; a transaction takes about a millisecond.
+BUSY_TIMEOUT = 120.0
+
+_SCHEMA = (
+    "CREATE TABLE ledger (one INTEGER PRIMARY KEY CHECK (one = 1), header TEXT NOT NULL)",
+    "CREATE TABLE spends (number INTEGER PRIMARY KEY, spend TEXT NOT NULL)",
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a ledger may spend: (epsilon, delta) for one neighbouring relation."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}"
+
+
+@dataclass(frozen=True)
+class SpendRecord:
+    """One line of a ledger.
+
+    Parameters
+    ----------
+    event : PrivacyEvent
+    label : str
+        Free text of whoever spent.
+    time : str
+        ISO 8601, in UTC.
+    process : int
+        Number of the process that spent.
+    """
+
+    event: PrivacyEvent
+    label: str
+    time: str
+    process: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, for JSON."""
+        return {
+            "event": self.event.to_dict(),
+            "label": self.label,
+            "time": self.time,
+            "process": self.process,
+        }
+
+    @classmethod
+    def from_dict(cls, record: object) -> SpendRecord:
+        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
+        if not isinstance(record, dict) or set(record) != {"event", "label", "time", "process"}:
+            raise LedgerError("a spend has unknown or missing fields")
+        texts = isinstance(record["label"], str) and isinstance(record["time"], str)
+        if not texts or type(record["process"]) is not int:
+            raise LedgerError("a spend has fields of the wrong type")
+        try:
+            event = PrivacyEvent.from_dict(record["event"])
+        except (TypeError, ValueError) as error:
+            raise LedgerError(f"a spend cannot be read: {error}") from error
+        return cls(event, record["label"], record["time"], record["process"])
+
+
+class SpendStore:
+    """The file of one ledger.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute.
+    lasting : bool
+        Whether spends must survive a crash of the machine.
+    """
+
+    def __init__(self, path: Path, *, lasting: bool) -> None:
+        self.path = path
+        self.lasting = lasting
+
+    @classmethod
+    def create(
+        cls, path: Path, identity: str, budget: Budget, *, lasting: bool
+    ) -> tuple[SpendStore, str]:
+        """Open the store at ``path``, or make it; returns it with the ledger's identity.
+
+        Raises
+        ------
+        LedgerError
+            The file is no ledger, or one with another budget.
+        """
+        store = cls(path, lasting=lasting)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise LedgerError(
+                f"cannot create the ledger's file {path}: {error.strerror}"
+            ) from error
+        with store.transaction() as session:
+            if session.is_empty():
+                session.initialise(identity, budget)
+            found_identity, found = session.header()
+        if found != budget:
+            raise LedgerError(
+                f"the ledger in {path} has the budget ({found}), not ({budget}); open it with its "
+                "own, or use another file"
+            )
+        return store, found_identity
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """One exclusive look at the file, committed on success and undone on any error."""
+        if not self.path.is_file():
+            raise LedgerError(
+                f"the ledger's file {self.path} is gone; spends can no longer be counted, so "
+                "nothing more can be spent. A temporary ledger ends with the process that made "
+                "it: give path= for one that stays"
+            )
+        try:
+            uri = f"{self.path.as_uri()}?mode=rw"
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT, isolation_level=None)
+            with closing(connection):
+                connection.execute(f"PRAGMA synchronous = {'FULL' if self.lasting else 'OFF'}")
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield Session(connection)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                    raise
+        except sqlite3.Error as error:
+            raise LedgerError(f"the ledger's file {self.path} cannot be used: {error}") from error
+
+
+class Session:
+    """What may be done inside one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def is_empty(self) -> bool:
+        """Whether the file has no tables at all, ours or another program's."""
+        rows = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return bool(rows[0] == 0)
+
+    def initialise(self, identity: str, budget: Budget) -> None:
+        """Make the tables of an empty file."""
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "identity": identity,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "adjacency": budget.adjacency,
+        }
+        for statement in _SCHEMA:
+            self._connection.execute(statement)
+        self._connection.execute("INSERT INTO ledger VALUES (1, ?)", (json.dumps(header),))
+
+    def header(self) -> tuple[str, Budget]:
+        """Identity and budget."""
+        row = self._connection.execute("SELECT header FROM ledger").fetchone()
+        header = _json(row[0]) if row else None
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise LedgerError("the file is no ledger")
+        if header.get("version") != VERSION:
+            raise LedgerError(f"the ledger has version {header.get('version')!r}, not {VERSION}")
+        budget = Budget(header["epsilon"], header["delta"], header["adjacency"])
+        return header["identity"], budget
+
+    def read_after(self, count: int) -> list[SpendRecord]:
+        """Spends beyond the first ``count``, in their order; fewer than ``count`` is an error."""
+        known = self._connection.execute("SELECT count(*) FROM spends").fetchone()[0]
+        if known < count:
+            raise LedgerError("spends have vanished from the ledger's file")
+        rows = self._connection.execute(
+            "SELECT spend FROM spends WHERE number > ? ORDER BY number", (count,)
+        )
+        return [SpendRecord.from_dict(_json(row[0])) for row in rows]
+
+    def append(self, number: int, records: Iterable[SpendRecord]) -> None:
+        """Add spends with the numbers ``number``, ``number + 1``, ..."""
+        self._connection.executemany(
+            "INSERT INTO spends VALUES (?, ?)",
+            ((number + i, json.dumps(record.to_dict())) for i, record in enumerate(records)),
+        )
+
+
+def _json(text: Any) -> Any:
+    """Return parsed JSON; damage is a ``LedgerError``."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise LedgerError("the ledger's file is damaged: a line is not JSON") from error
+
+
+_directory: tuple[int, Path] | None = None
+_directory_lock = threading.Lock()
+
+
+def private_directory() -> Path:
+    """Directory of this process for temporary stores: 0700, removed when the process exits."""
+    global _directory
+    with _directory_lock:
+        if _directory is None or _directory[0] != os.getpid():
+            path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-ledger-")).resolve()
+            _directory = (os.getpid(), path)
+            atexit.register(_remove, os.getpid(), path)
+        return _directory[1]
+
+
+def _remove(process: int, path: Path) -> None:
+    """Remove the directory in the process that made it; a forked child leaves it alone."""
+    if os.getpid() == process:
+        shutil.rmtree(path, ignore_errors=True)

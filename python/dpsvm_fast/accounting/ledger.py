@@ -1,0 +1,433 @@
+"""The ledger: one budget, shared by everything that spends from it.
+
+A ledger is shared by identity. Copying it gives the same ledger, and so does pickling it within a
+process, which is what ``sklearn.base.clone``, grid searches and threads do. When it travels to
+another process, by pickling or by a fork, its spends move to a file first, and from then on all
+processes read and write that file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from dpsvm_fast._rounding import add_down, mul_up
+from dpsvm_fast._validation import check_adjacency, check_delta, check_epsilon
+from dpsvm_fast.accounting._store import (
+    FORMAT,
+    VERSION,
+    Budget,
+    Session,
+    SpendRecord,
+    SpendStore,
+    private_directory,
+)
+from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+
+__all__ = ["PrivacyLedger", "SpendRecord", "check_ledger"]
+
+# Relative slack of every comparison with the budget. It lets ten spends of the float 0.1, whose
+# exact sum is above 1, fill a budget of 1, and an event calibrated to the budget fit after its own
+# upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
+SLACK = 1e-9
+
+
+class PrivacyLedger:
+    """A privacy budget and the list of what was spent from it.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+    delta : float in [0, 1)
+        With ``delta=0`` only pure events are admitted.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Events of the other relation are refused; nothing converts between them.
+    path : str or path, optional
+        File in which the ledger lives across processes and runs. An existing ledger there is
+        continued if its budget is the same. None: in memory, and in a temporary file from the
+        moment it is shared with another process until the process that made it exits.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        An argument of another type, or outside its range.
+    LedgerError
+        ``path`` holds something else, or a ledger with another budget.
+
+    Notes
+    -----
+    Guarantees: whatever threads and processes do, the composition of all admitted events is
+    (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
+    event describes its release truthfully and is spent before its noise is drawn. The sizes of
+    pure events must not depend on earlier results unless they add up to epsilon; for Gaussian
+    events they may. A machine that crashes can lose a temporary ledger, never turn it into a new
+    one. SQLite needs file locks, which some network file systems do not provide.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import PrivacyLedger, PureEvent
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+    >>> ledger.spend(PureEvent(0.75, "add_remove"), label="first model")
+    >>> ledger.total(), ledger.remaining()
+    ((0.75, 0.0), 0.25)
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        adjacency: str = "add_remove",
+        *,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        budget = Budget(check_epsilon(epsilon), check_delta(delta), check_adjacency(adjacency))
+        identity, store = uuid.uuid4().hex, None
+        if path is not None:
+            store, identity = SpendStore.create(
+                Path(path).absolute(), identity, budget, lasting=True
+            )
+        self._begin(identity, budget, store)
+
+    def _begin(self, identity: str, budget: Budget, store: SpendStore | None) -> None:
+        """Set every attribute and become visible to the fork hooks."""
+        self._identity = identity
+        self._budget = budget
+        self._store = store
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        # All spends when in memory, those already seen when in a file. Appending is the one step
+        # that spends; what follows from the list is caught up with the list afterwards.
+        self._records: list[SpendRecord] = []
+        self._composed = (Composition(budget.adjacency), 0)
+        self._spent = (0, 0.0)
+        with _fork_lock:
+            _live[identity] = self
+            _all.add(self)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the budget."""
+        return self._budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Delta of the budget."""
+        return self._budget.delta
+
+    @property
+    def adjacency(self) -> str:
+        """Neighbouring relation of the budget."""
+        return self._budget.adjacency
+
+    def spend(self, event: PrivacyEvent, label: str = "") -> None:
+        """Record an event, or refuse it; atomic among all threads and processes.
+
+        Parameters
+        ----------
+        event : PrivacyEvent
+        label : str
+            Free text for the history; must not be taken from the data.
+
+        Raises
+        ------
+        BudgetExceededError
+            History and event together exceed the budget. Nothing is recorded.
+        TypeError, InvalidParameterError
+            Not an event, an event of another relation, or a label that is no string.
+        LedgerError
+            The ledger's store is gone or damaged. Nothing may be released.
+        """
+        if not isinstance(label, str):
+            raise TypeError(f"label: got {type(label).__name__}, expected a string")
+        with self._up_to_date() as session:
+            composed = self._admitted(event)
+            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            record = SpendRecord(event, label, now, os.getpid())
+            if session is not None:
+                # Seen again through the file: the list here must not run ahead of a commit.
+                session.append(len(self._records) + 1, [record])
+            else:
+                self._records.append(record)
+                self._composed = (composed, len(self._records))
+
+    def check(self, event: PrivacyEvent) -> None:
+        """Raise what ``spend`` would raise; record nothing."""
+        with self._up_to_date():
+            self._admitted(event)
+
+    def total(self) -> tuple[float, float]:
+        """Return the smallest known epsilon at the budget's delta, and that delta."""
+        with self._up_to_date():
+            return self._spent_epsilon(), self.delta
+
+    def remaining(self) -> float:
+        """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
+        return max(0.0, add_down(self.epsilon, -self.total()[0]))
+
+    @property
+    def history(self) -> tuple[SpendRecord, ...]:
+        """All spends so far, in their order."""
+        with self._up_to_date():
+            return tuple(self._records)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write budget and history as JSON: a snapshot, which does not follow later spends."""
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "spends": [record.to_dict() for record in self.history],
+        }
+        target = Path(path)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        draft.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        draft.replace(target)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
+        """Ledger with the budget and the history of a file written by ``save``.
+
+        Each call gives a ledger of its own. Only one of them should go on spending; for a budget
+        that several runs share, use the constructor's ``path``.
+
+        Raises
+        ------
+        LedgerError
+            The file is no ledger of a known version.
+        """
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise LedgerError(
+                f"{path} is not JSON; a ledger made with path= is opened with path="
+            ) from error
+        names = {"format", "version", "epsilon", "delta", "adjacency", "spends"}
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise LedgerError(f"{path} is no ledger")
+        if document.get("version") != VERSION or set(document) != names:
+            raise LedgerError(f"{path} is a ledger of an unknown version")
+        if not isinstance(document["spends"], list):
+            raise LedgerError(f"{path}: the spends are no list")
+        try:
+            ledger = cls(document["epsilon"], document["delta"], document["adjacency"])
+        except (TypeError, ValueError) as error:
+            raise LedgerError(f"{path}: {error}") from error
+        records = [SpendRecord.from_dict(record) for record in document["spends"]]
+        if any(record.event.adjacency != ledger.adjacency for record in records):
+            raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+        ledger._records.extend(records)
+        return ledger
+
+    def __copy__(self) -> PrivacyLedger:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PrivacyLedger:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        with self._lock:
+            store = self._in_file()
+            budget = self._budget
+        return _reopened, (
+            self._identity,
+            os.fspath(store.path),
+            store.lasting,
+            (budget.epsilon, budget.delta, budget.adjacency),
+        )
+
+    def __repr__(self) -> str:
+        # Never opens the file: a repr must not fail.
+        number = len(self._records)
+        return (
+            f"PrivacyLedger(epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"adjacency={self.adjacency!r}; {number} event{'' if number == 1 else 's'} seen)"
+        )
+
+    def __str__(self) -> str:
+        history = self.history
+        spent = self.total()[0]
+        lines = [
+            f"Privacy ledger ({self.adjacency})",
+            f"  budget     epsilon = {self.epsilon:g}, delta = {self.delta:g}",
+            f"  spent      epsilon = {spent:.6g} at delta = {self.delta:g}, "
+            f"{len(history)} event{'' if len(history) == 1 else 's'}",
+            f"  remaining  epsilon = {self.remaining():.6g}",
+        ]
+        lines += [f"  {i:>4}  {_line(record)}" for i, record in enumerate(history[:20], 1)]
+        if len(history) > 20:
+            lines.append(f"        ... and {len(history) - 20} more")
+        return "\n".join(lines)
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[Session | None]:
+        """Hold the ledger, with every spend of every process in ``_records``."""
+        with self._lock:
+            if self._store is None:
+                if os.getpid() != self._process:
+                    raise LedgerError(
+                        "this process was forked while the ledger could not be moved to a file; "
+                        "nothing can be spent here. Give path= to the ledger"
+                    )
+                yield None
+                return
+            with self._store.transaction() as session:
+                self._records.extend(session.read_after(len(self._records)))
+                yield session
+
+    def _composition(self) -> Composition:
+        """Composition of all of ``_records``."""
+        composition, count = self._composed
+        if count < len(self._records):
+            composition = composition.copy()
+            for record in self._records[count:]:
+                composition.add(record.event)
+            self._composed = (composition, len(self._records))
+        return composition
+
+    def _admitted(self, event: PrivacyEvent) -> Composition:
+        """Composition of history and event; raises when the budget does not allow it."""
+        composed = self._composition().copy()
+        composed.add(event)
+        epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
+        if composed.basic_fits(epsilon, delta):
+            return composed
+        if delta > 0.0 and composed.delta(epsilon) <= delta:
+            return composed
+        raise BudgetExceededError(self._refusal(event))
+
+    def _refusal(self, event: PrivacyEvent) -> str:
+        """Budget, spent and asked, in one sentence each."""
+        text = (
+            f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
+            f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
+        )
+        asked = Composition.of([event]).epsilon(self.delta)
+        if math.isinf(asked):
+            return text + "a budget with delta=0 admits pure events only, and this one is not"
+        return text + f"this event alone asks for epsilon={asked:.6g}. Nothing was recorded"
+
+    def _spent_epsilon(self) -> float:
+        """Epsilon of the whole history, computed once for each length of it."""
+        count, spent = self._spent
+        if count != len(self._records):
+            spent = self._composition().epsilon(self.delta)
+            self._spent = (len(self._records), spent)
+        return spent
+
+    def _in_file(self) -> SpendStore:
+        """Return the store, moving the spends out of memory first; needs the lock."""
+        if self._store is None:
+            with self._up_to_date():
+                path = private_directory() / f"{self._identity}.sqlite"
+                store, _ = SpendStore.create(path, self._identity, self._budget, lasting=False)
+                with store.transaction() as session:
+                    session.append(1, self._records)
+                self._store = store
+        return self._store
+
+
+def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
+    """``value`` if it is None or a ledger of the given neighbouring relation.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        Anything else.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, PrivacyLedger):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a PrivacyLedger or None")
+    if value.adjacency != adjacency:
+        raise InvalidParameterError.of(
+            name,
+            got=f"a ledger for {value.adjacency}",
+            accepted=f"one for {adjacency}, the relation of this guarantee",
+        )
+    return value
+
+
+def _line(record: SpendRecord) -> str:
+    """One spend as a line of text."""
+    fields = record.event.to_dict()
+    kind = fields.pop("type")
+    fields.pop("adjacency")
+    numbers = ", ".join(f"{name} = {value:.6g}" for name, value in fields.items())
+    return f"{record.time[:19]}Z  {kind} ({numbers})  {record.label}".rstrip()
+
+
+def _reopened(
+    identity: str,
+    path: str,
+    lasting: bool,  # noqa: FBT001 - pickle passes by position
+    budget: tuple[float, float, str],
+) -> PrivacyLedger:
+    """Unpickle: the ledger of that identity in this process, or another handle on its file."""
+    with _fork_lock:
+        ledger = _live.get(identity)
+    if ledger is not None:
+        return ledger
+    store = SpendStore(Path(path), lasting=lasting)
+    with store.transaction() as session:
+        found, found_budget = session.header()
+    if (found, found_budget) != (identity, Budget(*budget)):
+        raise LedgerError(f"{path} holds another ledger than the one that was pickled")
+    ledger = object.__new__(PrivacyLedger)
+    ledger._begin(identity, found_budget, store)
+    return ledger
+
+
+# Ledgers of this process: by identity for unpickling, and all of them for forks (two may have
+# been opened on one file).
+_all: weakref.WeakSet[PrivacyLedger] = weakref.WeakSet()
+_live: weakref.WeakValueDictionary[str, PrivacyLedger] = weakref.WeakValueDictionary()
+_fork_lock = threading.RLock()
+_held: list[PrivacyLedger] = []
+
+
+def _before_fork() -> None:
+    """Hold every ledger and move it to a file, so that parent and child share one budget."""
+    _fork_lock.acquire()
+    for ledger in list(_all):
+        ledger._lock.acquire()
+        _held.append(ledger)
+        try:
+            ledger._in_file()
+        except (LedgerError, OSError):
+            # Stays in memory here; the child notices and refuses to spend.
+            continue
+
+
+def _after_fork_in_parent() -> None:
+    """Let go of what ``_before_fork`` holds."""
+    while _held:
+        _held.pop()._lock.release()
+    _fork_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """Make new locks: the owners of the old ones do not exist here."""
+    global _fork_lock
+    while _held:
+        _held.pop()._lock = threading.RLock()
+    _fork_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

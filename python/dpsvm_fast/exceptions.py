@@ -1,0 +1,55 @@
+"""Errors and warnings of the package. None of their messages contains a value from the data."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BudgetExceededError",
+    "CertificationError",
+    "InvalidParameterError",
+    "LedgerError",
+    "NotPrivateWarning",
+    "PrivacyLeakWarning",
+]
+
+
+class InvalidParameterError(ValueError):
+    """A public argument has the right type and a value outside the accepted range."""
+
+    @classmethod
+    def of(cls, name: str, *, got: object, accepted: str) -> InvalidParameterError:
+        """Build the error with its usual sentence.
+
+        Parameters
+        ----------
+        name : str
+            The argument as the user typed it.
+        got : object
+            What came; must be a public value, never data.
+        accepted : str
+            What is accepted, as the end of a sentence.
+        """
+        return cls(f"{name}: got {got!r}, expected {accepted}")
+
+
+class BudgetExceededError(RuntimeError):
+    """The ledger's budget does not allow the event; nothing was recorded and no data were read."""
+
+
+class CertificationError(RuntimeError):
+    """The solver could not certify its distance to the optimum.
+
+    Nothing is released and the budget stays spent. That this error appeared depends on the data
+    and is not covered by (epsilon, delta).
+    """
+
+
+class LedgerError(RuntimeError):
+    """The ledger's store is missing, damaged or not a ledger. It never turns into a new budget."""
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something that should have been public was taken from the data."""
+
+
+class NotPrivateWarning(UserWarning):
+    """The result carries no privacy guarantee, for example because its noise has a known seed."""

@@ -1,0 +1,87 @@
+"""Events are frozen, checked, and refuse to be read as something they are not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from fractions import Fraction
+
+import pytest
+
+from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.exceptions import InvalidParameterError
+
+EVENTS = [
+    GaussianEvent(sigma=0.1, sensitivity=1 / 3, adjacency="add_remove"),
+    GaussianEvent(sigma=1e-9, sensitivity=1e200, adjacency="replace_one"),
+    PureEvent(0.1, "replace_one"),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_round_trips(event: PrivacyEvent) -> None:
+    text = json.dumps(event.to_dict(), allow_nan=False)
+    assert PrivacyEvent.from_dict(json.loads(text)) == event
+    assert pickle.loads(pickle.dumps(event)) == event
+    assert hash(pickle.loads(pickle.dumps(event))) == hash(event)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_frozen(event: PrivacyEvent) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.adjacency = "add_remove"
+
+
+def test_mu_is_rounded_up() -> None:
+    for event in EVENTS[:2]:
+        assert isinstance(event, GaussianEvent)
+        exact = Fraction(event.sensitivity) / Fraction(event.sigma)
+        assert exact <= Fraction(event.mu) <= exact * (1 + Fraction(1, 2**52))
+
+
+def test_positional_order() -> None:
+    event = GaussianEvent(2.0, 1.0, "add_remove")
+    assert (event.sigma, event.sensitivity, event.adjacency) == (2.0, 1.0, "add_remove")
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
+def test_bad_numbers_are_refused(sigma: float) -> None:
+    with pytest.raises(InvalidParameterError, match="sigma"):
+        GaussianEvent(sigma, 1.0, "add_remove")
+    with pytest.raises(InvalidParameterError, match="sensitivity"):
+        GaussianEvent(1.0, sigma, "add_remove")
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        PureEvent(sigma, "add_remove")
+
+
+def test_bad_types_and_relations_are_refused() -> None:
+    with pytest.raises(TypeError, match="sigma"):
+        GaussianEvent("1", 1.0, "add_remove")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="adjacency"):
+        PureEvent(1.0, "zero_out")
+    with pytest.raises(InvalidParameterError, match="ratio"):
+        GaussianEvent(1e-200, 1e200, "add_remove")
+    with pytest.raises(TypeError, match="PrivacyEvent"):
+        PrivacyEvent()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "laplace", "epsilon": 1.0, "adjacency": "add_remove"},
+        {"type": ["pure"], "epsilon": 1.0, "adjacency": "add_remove"},
+        {"epsilon": 1.0, "adjacency": "add_remove"},
+        {"type": "pure", "epsilon": 1.0},
+        {"type": "pure", "epsilon": 1.0, "adjacency": "add_remove", "amplified": True},
+        {"type": "pure", "epsilon": -1.0, "adjacency": "add_remove"},
+    ],
+)
+def test_what_is_not_known_is_not_interpreted(record: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameterError):
+        PrivacyEvent.from_dict(record)
+
+
+def test_no_mapping_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="mapping"):
+        PrivacyEvent.from_dict("pure")  # type: ignore[arg-type]
