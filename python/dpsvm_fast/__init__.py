@@ -1,0 +1,37 @@
+"""Differentially private support vector machines: fast, certified, scikit-learn compatible.
+
+Start with `OutputPerturbationSVC`; its fitted attribute ``privacy_`` states what was promised.
+"""
+
+from __future__ import annotations
+
+from dpsvm_fast import accounting, noise
+from dpsvm_fast._core import build_info as _build_info
+from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement, verify
+from dpsvm_fast.estimators import OutputPerturbationSVC
+from dpsvm_fast.exceptions import (
+    BudgetExceededError,
+    CertificationError,
+    InvalidParameterError,
+    LedgerError,
+    NotPrivateWarning,
+    PrivacyLeakWarning,
+)
+
+__version__: str = str(_build_info()["version"])
+
+__all__ = [
+    "BudgetExceededError",
+    "CertificationError",
+    "InvalidParameterError",
+    "LedgerError",
+    "NotPrivateWarning",
+    "OutputPerturbationSVC",
+    "PrivacyLeakWarning",
+    "PrivacyLedger",
+    "PrivacyStatement",
+    "__version__",
+    "accounting",
+    "noise",
+    "verify",
+]

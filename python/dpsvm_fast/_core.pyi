@@ -1,0 +1,68 @@
+"""Stub of the compiled module. Private: use the Python package."""
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "NoiseSource",
+    "build_info",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_log_delta",
+    "gaussian_sigma",
+    "solve_crammer_singer_csr",
+    "solve_crammer_singer_dense",
+]
+
+def build_info() -> dict[str, Any]: ...
+def gaussian_sigma(epsilon: float, delta: float) -> float: ...
+def gaussian_delta(epsilon: float, sigma: float) -> float: ...
+def gaussian_log_delta(epsilon: float, sigma: float) -> float: ...
+def gaussian_epsilon(delta: float, sigma: float) -> float: ...
+
+@final
+class NoiseSource:
+    def __new__(cls, seed: int | None = None) -> NoiseSource: ...
+    @property
+    def seeded(self) -> bool: ...
+    def gaussian_on_grid(
+        self, size: int, sigma: float, grid: float, n_threads: int
+    ) -> NDArray[np.int64]: ...
+    def gaussian(self, size: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
+    def gamma_ball(self, size: int, beta: float, n_threads: int) -> NDArray[np.float64]: ...
+    def symmetric_gaussian(self, d: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
+    def public_seed(self) -> int: ...
+
+def solve_crammer_singer_dense(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    y: NDArray[np.int64],
+    *,
+    n_classes: int,
+    C: float,
+    data_norm: float,
+    intercept_scaling: float,
+    radius: float,
+    max_iter: int | None,
+    shuffle_seed: int,
+    n_threads: int,
+    low_memory: bool,
+) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
+def solve_crammer_singer_csr(
+    data: NDArray[np.float64] | NDArray[np.float32],
+    indices: NDArray[np.int32] | NDArray[np.int64],
+    indptr: NDArray[np.int32] | NDArray[np.int64],
+    n_features: int,
+    y: NDArray[np.int64],
+    *,
+    n_classes: int,
+    C: float,
+    data_norm: float,
+    intercept_scaling: float,
+    radius: float,
+    max_iter: int | None,
+    shuffle_seed: int,
+    n_threads: int,
+    low_memory: bool,
+) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...

@@ -1,0 +1,7 @@
+"""Scikit-learn estimators: each is a recipe of loss, solver, mechanism and event."""
+
+from __future__ import annotations
+
+from dpsvm_fast.estimators.output import OutputPerturbationSVC
+
+__all__ = ["OutputPerturbationSVC"]

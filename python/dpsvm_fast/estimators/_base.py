@@ -1,0 +1,90 @@
+"""What every private linear classifier shares: scores, predictions, tags, and forgetting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
+
+from dpsvm_fast.accounting import PrivacyStatement
+from dpsvm_fast.estimators._training_data import checked_rows
+
+__all__ = ["PrivateLinearClassifier"]
+
+
+class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
+    """Base of linear classifiers whose fitted attributes are one private release.
+
+    A subclass fits locally and hands everything to ``_publish`` at the very end: an estimator is
+    fitted as a whole or not at all.
+    """
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+    n_features_in_: int
+    privacy_: PrivacyStatement
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score of every class, or of the second of two classes.
+
+        Rows are scored as they are: unlike in training, long ones are not clipped.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        check_is_fitted(self)
+        X = checked_rows(self, X)
+        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return np.asarray(scores.ravel() if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Label of the class with the largest score.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a release has been published."""
+        return "privacy_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are accepted; no accuracy is promised on small data: noise may drown it."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            # Another thread may be fitting, and forgetting, the same object.
+            self.__dict__.pop(name, None)
+
+    def _publish(self, weights: NDArray[np.float64], scaling: float, **facts: Any) -> None:
+        """Sets all fitted attributes at once from the noisy ``weights``; pure post-processing."""
+        coef, intercept = weights, np.zeros(weights.shape[0])
+        if scaling > 0.0:
+            coef, intercept = weights[:, :-1], weights[:, -1] * scaling
+        if weights.shape[0] == 2:
+            # The common part of the two rows changes no prediction.
+            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        self.__dict__.update(coef_=np.ascontiguousarray(coef), intercept_=intercept, **facts)

@@ -1,0 +1,7 @@
+"""Mechanisms: each knows its event and noise before it runs; settings in, noisy release out."""
+
+from __future__ import annotations
+
+from dpsvm_fast.mechanisms.output import OutputPerturbation
+
+__all__ = ["OutputPerturbation"]

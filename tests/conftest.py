@@ -1,0 +1,32 @@
+"""Settings shared by all tests: Hypothesis profiles and small training sets."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
+
+settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile(
+    "slow", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("DPSVM_HYPOTHESIS", "fast"))
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def three_clusters(n_samples: int = 90, n_features: int = 5, seed: int = 0) -> TrainingSet:
+    """Rows of norm up to 1.3 around three directions, labels 0, 1, 2."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_samples).astype(np.int64)
+    centres = np.eye(3, n_features)
+    X = centres[y] + 0.3 * rng.normal(size=(n_samples, n_features))
+    return X / np.linalg.norm(X, axis=1).max() * 1.3, y
+
+
+@pytest.fixture
+def clusters() -> TrainingSet:
+    return three_clusters()
