@@ -59,6 +59,9 @@ ERROR = 4e-15
 # More than all masses lost to underflow in one convolution.
 UNDERFLOW = 1e-310
 
+# The smallest positive float.
+SMALLEST_DELTA = math.ulp(0.0)
+
 # Below this, mu is replaced by it: its inverse would overflow, and a larger mu is an upper bound.
 SMALLEST_MU = 1e-300
 
@@ -249,7 +252,8 @@ def _gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0 if epsilon >= 0.0 else min(1.0, round_up(-math.expm1(epsilon), 4))
     if math.isinf(mu) or epsilon == -math.inf:
         return 1.0
-    return min(1.0, _core.gaussian_delta(epsilon, _inverse(mu)))
+    # Never 0, also where the value underflows: Gaussian noise has no guarantee with delta = 0.
+    return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, _inverse(mu))))
 
 
 def _inverse(mu: float) -> float:

@@ -36,7 +36,7 @@ EPSILON_SLACK = 1e-12
 ROUNDING_SLACK = 1e-12
 # A number that should follow from others may be larger than they say (that is the safe side), but
 # a large excess means that it does not follow from them.
-EXCESS = 1e-6
+EXCESS = 1e-9
 
 # Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -210,6 +210,7 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
         matches = (
             isinstance(event, PureEvent)
             and _pure_epsilon(s, noise) <= event.epsilon * (1.0 + EPSILON_SLACK)
+            and event.epsilon <= _pure_epsilon(s, noise) * (1.0 + EXCESS)
             and event.epsilon <= statement.epsilon
         )
     return [] if matches else ["the event does not describe the noise"]

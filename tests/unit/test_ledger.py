@@ -1,0 +1,445 @@
+"""One budget for everybody: threads, processes, copies, pickles, files."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import json
+import multiprocessing
+import os
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone
+
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    PrivacyLedger,
+    PureEvent,
+    check_ledger,
+    composed_epsilon,
+    gaussian_sigma,
+)
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+
+# Newer Pythons warn of any fork beside threads; forking beside threads is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+TENTH = PureEvent(0.1, "add_remove")
+
+
+def calibrated(epsilon: float, delta: float) -> GaussianEvent:
+    return GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, "add_remove")
+
+
+def spend_until_refused(ledger: PrivacyLedger, attempts: int) -> int:
+    """Number of admitted spends of 0.1 out of ``attempts``."""
+    admitted = 0
+    for _ in range(attempts):
+        try:
+            ledger.spend(TENTH)
+        except BudgetExceededError:
+            continue
+        admitted += 1
+    return admitted
+
+
+# ---------------------------------------------------------------- one process
+
+
+def test_ten_tenths_fill_a_budget_of_one_and_no_more() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    assert spend_until_refused(ledger, 15) == 10
+    assert ledger.total() == (composed_epsilon([TENTH] * 10, 0.0), 0.0)
+    assert ledger.remaining() == 0.0
+    assert len(ledger.history) == 10
+
+
+def test_an_event_calibrated_to_the_budget_is_admitted_and_nothing_after_it() -> None:
+    for epsilon, delta in [(1.0, 1e-6), (0.3, 1e-10), (8.0, 1e-300)]:
+        ledger = PrivacyLedger(epsilon, delta)
+        ledger.check(calibrated(epsilon, delta))
+        ledger.spend(calibrated(epsilon, delta))
+        with pytest.raises(BudgetExceededError):
+            ledger.spend(PureEvent(0.01 * epsilon, "add_remove"))
+        with pytest.raises(BudgetExceededError):
+            PrivacyLedger(epsilon, delta).spend(calibrated(epsilon * (1 + 1e-6), delta))
+
+
+def test_the_tight_composition_admits_more_than_basic() -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    parts = 0
+    try:
+        while True:
+            ledger.spend(calibrated(0.25, 2.5e-7))
+            parts += 1
+    except BudgetExceededError:
+        pass
+    assert parts > 6
+    spent, delta = ledger.total()
+    assert delta == 1e-6
+    assert spent <= 1.0
+
+
+def test_check_records_nothing() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.check(PureEvent(1.0, "add_remove"))
+    with pytest.raises(BudgetExceededError):
+        ledger.check(PureEvent(1.1, "add_remove"))
+    assert ledger.history == ()
+    assert ledger.total() == (0.0, 0.0)
+
+
+def test_what_remains_is_admitted() -> None:
+    ledger = PrivacyLedger(2.0, 1e-6)
+    ledger.spend(calibrated(0.7, 1e-7))
+    ledger.spend(PureEvent(0.3, "add_remove"))
+    ledger.spend(PureEvent(ledger.remaining(), "add_remove"))
+    assert ledger.remaining() < 0.5
+
+
+def test_a_refusal_names_budget_spent_and_asked() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.spend(PureEvent(0.75, "add_remove"))
+    with pytest.raises(BudgetExceededError) as caught:
+        ledger.spend(PureEvent(0.5, "add_remove"))
+    for part in ("epsilon=1,", "delta=0", "add_remove", "epsilon=0.75", "epsilon=0.5"):
+        assert part in str(caught.value)
+    assert len(ledger.history) == 1
+
+
+def test_a_pure_budget_says_that_it_is_pure() -> None:
+    with pytest.raises(BudgetExceededError, match="pure events only"):
+        PrivacyLedger(100.0, 0.0).spend(calibrated(0.1, 1e-6))
+
+
+def test_other_relations_and_other_things_are_refused() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    with pytest.raises(InvalidParameterError, match="replace_one"):
+        ledger.spend(PureEvent(0.1, "replace_one"))
+    with pytest.raises(TypeError, match="float"):
+        ledger.spend(0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="label"):
+        ledger.spend(TENTH, label=3)  # type: ignore[arg-type]
+    assert ledger.history == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((0.0, 1e-6), InvalidParameterError),
+        ((1.0, 1.0), InvalidParameterError),
+        ((1.0, 0.0, "both"), InvalidParameterError),
+        (("1", 0.0), TypeError),
+        ((True, 0.0), TypeError),
+    ],
+)
+def test_bad_budgets(arguments: tuple[float, ...], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        PrivacyLedger(*arguments)  # type: ignore[arg-type]
+
+
+def test_the_budget_cannot_be_changed() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    with pytest.raises(AttributeError):
+        ledger.epsilon = 2.0  # type: ignore[misc]
+
+
+def test_texts() -> None:
+    ledger = PrivacyLedger(3.0, 1e-6)
+    ledger.spend(calibrated(1.0, 1e-7), label="first model")
+    assert repr(ledger).startswith("PrivacyLedger(epsilon=3.0, delta=1e-06, adjacency='add_re")
+    text = str(ledger)
+    for part in ("budget", "spent", "remaining", "first model", "gaussian"):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_check_ledger() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    assert check_ledger(None, "add_remove") is None
+    assert check_ledger(ledger, "add_remove") is ledger
+    with pytest.raises(InvalidParameterError, match="replace_one"):
+        check_ledger(ledger, "replace_one")
+    with pytest.raises(TypeError, match="dict"):
+        check_ledger({}, "add_remove")
+
+
+# -------------------------------------------------------- copies and threads
+
+
+class Spender(BaseEstimator):  # type: ignore[misc]
+    """An estimator that only carries a ledger."""
+
+    def __init__(self, ledger: PrivacyLedger | None = None) -> None:
+        self.ledger = ledger
+
+
+def test_copies_are_the_same_ledger() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    assert copy.copy(ledger) is ledger
+    assert copy.deepcopy([ledger])[0] is ledger
+    assert clone(Spender(ledger)).ledger is ledger
+    assert pickle.loads(pickle.dumps(ledger)) is ledger
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_threads_never_exceed_the_budget(in_file: bool) -> None:
+    ledger = PrivacyLedger(5.0, 0.0)
+    if in_file:
+        pickle.dumps(ledger)
+    n_threads, attempts = (100, 200) if not in_file else (16, 8)
+    start = threading.Barrier(n_threads)
+
+    def work() -> int:
+        start.wait()
+        return spend_until_refused(ledger, attempts)
+
+    with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
+        admitted = sum(f.result() for f in [pool.submit(work) for _ in range(n_threads)])
+    assert admitted == 50
+    assert len(ledger.history) == 50
+    assert ledger.total()[0] == composed_epsilon([TENTH] * 50, 0.0)
+
+
+# ------------------------------------------------------------------ processes
+
+
+def test_joblib_processes_share_one_budget() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.spend(TENTH, label="parent")
+    admitted = Parallel(n_jobs=2)(delayed(spend_until_refused)(ledger, 8) for _ in range(3))
+    assert sum(admitted) == 9
+    assert len(ledger.history) == 10
+    assert len({record.process for record in ledger.history}) >= 2
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(TENTH)
+
+
+def test_spawned_processes_share_one_budget() -> None:
+    ledger = PrivacyLedger(0.5, 0.0)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        admitted = pool.starmap(spend_until_refused, [(ledger, 4)] * 2)
+    assert sum(admitted) == 5
+    assert len(ledger.history) == 5
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+def in_forked_child(work: object) -> int:
+    """Exit status of a child that runs ``work()`` and exits with its result."""
+    assert callable(work)
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            status = work()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@needs_fork
+def test_a_fork_shares_the_budget_without_any_pickling() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.spend(TENTH)
+    assert in_forked_child(lambda: spend_until_refused(ledger, 6)) == 6
+    assert spend_until_refused(ledger, 10) == 3
+    assert len(ledger.history) == 10
+
+
+@needs_fork
+def test_a_fork_while_threads_spend() -> None:
+    ledger = PrivacyLedger(3.0, 0.0)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        spent = [pool.submit(spend_until_refused, ledger, 10) for _ in range(4)]
+        children = [in_forked_child(lambda: spend_until_refused(ledger, 3)) for _ in range(2)]
+        admitted = sum(f.result() for f in spent) + sum(children)
+    assert admitted == 30
+    assert len(ledger.history) == 30
+
+
+@needs_fork
+def test_a_child_refuses_when_the_move_to_a_file_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+
+    def full() -> Path:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("dpsvm_fast.accounting.ledger.private_directory", full)
+
+    def work() -> int:
+        try:
+            ledger.spend(TENTH)
+        except LedgerError:
+            return 7
+        return 0
+
+    assert in_forked_child(work) == 7
+    assert ledger.history == ()
+
+
+@needs_fork
+def test_a_child_does_not_remove_the_parents_store() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    pickle.dumps(ledger)
+    code = "import os, pickle\nfrom dpsvm_fast.accounting import PrivacyLedger, PureEvent\n"
+    code += (
+        "ledger = PrivacyLedger(1.0, 0.0)\n"
+        "if os.fork() == 0:\n"
+        "    raise SystemExit(0)\n"
+        "os.wait()\n"
+        "ledger.spend(PureEvent(0.5, 'add_remove'))\n"
+        "print(ledger.total()[0], ledger._store.path)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    spent, path = done.stdout.split()
+    assert float(spent) == 0.5
+    assert not Path(path).exists(), "the creating process removes its store when it exits"
+    assert not Path(path).parent.exists()
+    assert ledger.total() == (0.0, 0.0)
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_unpickling_after_the_store_is_gone_is_an_error() -> None:
+    code = (
+        "import pickle, sys\n"
+        "from dpsvm_fast.accounting import PrivacyLedger\n"
+        "sys.stdout.buffer.write(pickle.dumps(PrivacyLedger(1.0, 0.0)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    with pytest.raises(LedgerError, match="gone"):
+        pickle.loads(done.stdout)
+
+
+def test_a_deleted_store_is_never_a_new_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    ledger.spend(TENTH)
+    path.unlink()
+    for use in (lambda: ledger.spend(TENTH), ledger.total, lambda: ledger.history):
+        with pytest.raises(LedgerError, match="gone"):
+            use()
+    assert not path.exists()
+    assert "PrivacyLedger" in repr(ledger)
+
+
+def test_vanished_spends_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    ledger.spend(TENTH)
+    assert len(ledger.history) == 1
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM spends")
+    connection.close()
+    with pytest.raises(LedgerError, match="vanished"):
+        ledger.spend(TENTH)
+
+
+def test_a_lasting_ledger_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path).spend(PureEvent(0.75, "add_remove"), "yesterday")
+    again = PrivacyLedger(1.0, 0.0, path=path)
+    assert again.total() == (0.75, 0.0)
+    assert again.history[0].label == "yesterday"
+    with pytest.raises(BudgetExceededError):
+        again.spend(PureEvent(0.5, "add_remove"))
+    other = PrivacyLedger(1.0, 0.0, path=path)
+    other.spend(PureEvent(0.25, "add_remove"))
+    assert again.remaining() == 0.0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
+
+
+def test_another_budget_or_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path)
+    with pytest.raises(LedgerError, match="has the budget"):
+        PrivacyLedger(2.0, 0.0, path=path)
+    text = tmp_path / "notes.txt"
+    text.write_text("not a ledger, and long enough to be looked at\n" * 40)
+    with pytest.raises(LedgerError):
+        PrivacyLedger(1.0, 0.0, path=text)
+    assert text.read_text().startswith("not a ledger")
+    foreign = tmp_path / "foreign.sqlite"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    connection.close()
+    with pytest.raises(LedgerError):
+        PrivacyLedger(1.0, 0.0, path=foreign)
+    with pytest.raises(LedgerError, match="cannot create"):
+        PrivacyLedger(1.0, 0.0, path=tmp_path / "missing" / "ledger.sqlite")
+
+
+def test_temporary_stores_are_private() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    pickle.dumps(ledger)
+    assert ledger._store is not None
+    path = ledger._store.path
+    if os.name != "nt":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_save_and_load_keep_the_history(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    ledger = PrivacyLedger(1.0, 1e-6, "replace_one")
+    ledger.spend(PureEvent(0.25, "replace_one"), label="first")
+    ledger.spend(GaussianEvent(9.7, 1.0, "replace_one"), label="second")
+    ledger.save(path)
+    loaded = PrivacyLedger.load(path)
+    assert loaded is not ledger
+    assert loaded.history == ledger.history
+    assert loaded.total() == ledger.total()
+    assert (loaded.epsilon, loaded.delta, loaded.adjacency) == (1.0, 1e-6, "replace_one")
+    with pytest.raises(BudgetExceededError):
+        loaded.spend(PureEvent(0.9, "replace_one"))
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.json"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"format": "something else"},
+        {"surplus": 1},
+        {"epsilon": -1.0},
+        {"epsilon": "1"},
+        {"spends": {}},
+        {"spends": [{}]},
+        {"spends": [{"event": {"type": "x"}, "label": "", "time": "", "process": 1}]},
+        {"adjacency": "replace_one"},
+    ],
+    ids=str,
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "ledger.json"
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.spend(TENTH)
+    ledger.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LedgerError):
+        PrivacyLedger.load(path)
+
+
+def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path)
+    for content in (path.read_bytes(), b"", b"{", b"[]"):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(LedgerError):
+            PrivacyLedger.load(tmp_path / "other")

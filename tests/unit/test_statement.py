@@ -1,0 +1,234 @@
+"""The statement: exact round trips, refusals, and a text that people can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pickle
+from typing import Any
+
+import pytest
+
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    Noise,
+    PrivacyStatement,
+    PureEvent,
+    Sensitivity,
+    gaussian_sigma,
+)
+from dpsvm_fast.accounting.statement import (
+    FLOATING_POINT_CAVEAT,
+    MAX_ITER_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+    SEED_REASON,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+
+
+def up(x: float) -> float:
+    return math.nextafter(x, math.inf)
+
+
+def sensitivity(adjacency: str, rounding: float) -> Sensitivity:
+    factor = {"add_remove": 1, "replace_one": 2}[adjacency]
+    lipschitz, row_norm = up(math.sqrt(2.0)), up(math.hypot(0.7, 0.3))
+    exact = up(up(up(factor * 0.02 * lipschitz)) * row_norm)
+    return Sensitivity(
+        lipschitz=lipschitz,
+        C=0.02,
+        data_norm=0.7,
+        intercept_scaling=0.3,
+        row_norm=row_norm,
+        relation_factor=factor,
+        exact=exact,
+        solver_radius=1e-3 * exact,
+        rounding=rounding,
+        total=up(up(exact + 2e-3 * exact) + rounding),
+    )
+
+
+def statement(
+    distribution: str = "gaussian",
+    sampler: str = "exact_grid",
+    adjacency: str = "add_remove",
+    **changes: Any,
+) -> PrivacyStatement:
+    """A statement as the library makes it, for three classes and four features."""
+    epsilon, delta, grid = 0.8, 1e-6 if distribution == "gaussian" else 0.0, 2.0**-32
+    exact = sampler == "exact_grid"
+    bound = sensitivity(adjacency, up(grid * up(math.sqrt(15))) if exact else 0.0)
+    event: GaussianEvent | PureEvent
+    if distribution == "gaussian":
+        sigma = gaussian_sigma(epsilon, delta, bound.total)
+        event = GaussianEvent(sigma, bound.total, adjacency)
+        scales = {"sigma": sigma, "beta": None}
+    else:
+        event = PureEvent(epsilon, adjacency)
+        scales = {"sigma": None, "beta": math.nextafter(epsilon / bound.total, 0.0)}
+    values: dict[str, Any] = {
+        "mechanism": "output_perturbation",
+        "theorem": "Balle and Wang, ICML 2018, Theorem 8; docs/proofs/output_perturbation.md",
+        "loss": "crammer_singer",
+        "adjacency": adjacency,
+        "sensitivity": bound,
+        "noise": Noise(
+            distribution=distribution,
+            sampler=sampler,
+            grid=grid if exact else None,
+            shape=(3, 5),
+            **scales,
+        ),
+        "epsilon": epsilon,
+        "delta": delta,
+        "events": (event,),
+        "assumed_public": ("epsilon, delta and C", "the list of classes"),
+        "caveats": (RUNNING_TIME_CAVEAT,) if exact else (FLOATING_POINT_CAVEAT,),
+        "library_version": "0.1.0",
+    }
+    return PrivacyStatement(**values | changes)
+
+
+KINDS = [
+    (distribution, sampler, adjacency)
+    for distribution, sampler in [
+        ("gaussian", "exact_grid"),
+        ("gaussian", "floating_point"),
+        ("gamma", "floating_point"),
+    ]
+    for adjacency in ("add_remove", "replace_one")
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_json_keeps_every_bit(kind: tuple[str, str, str]) -> None:
+    made = statement(*kind)
+    text = made.to_json()
+    assert PrivacyStatement.from_json(text) == made
+    assert PrivacyStatement.from_json(text).to_json() == text
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert pickle.loads(pickle.dumps(made)) == made
+    document = json.loads(text)
+    assert document["format"] == "dpsvm_fast.certificate"
+    assert document["version"] == 1
+    assert document["private"] is True
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_text_fits_a_terminal_and_says_what_counts(kind: tuple[str, str, str]) -> None:
+    made = statement(*kind, unit="one patient")
+    text = str(made)
+    assert max(map(len, text.splitlines())) <= 88
+    flat = " ".join(text.split())
+    for part in ("epsilon = 0.8", "one patient", "crammer_singer", "3 x 5 weights", "0.1.0"):
+        assert part in flat
+    for part in (*made.assumed_public, *made.caveats, made.theorem):
+        assert part in flat
+    assert ("exchanged" in flat) == (kind[2] == "replace_one")
+    assert "Why it is not private" not in flat
+
+
+def test_a_seeded_release_says_that_it_is_not_private() -> None:
+    with pytest.raises(InvalidParameterError, match="seeded"):
+        statement(random_source="seed")
+    made = statement(random_source="seed", not_private_reasons=(SEED_REASON,))
+    assert not made.private
+    flat = " ".join(str(made).split())
+    assert "NOT PRIVATE" in flat
+    assert "No privacy is promised" in flat
+    assert SEED_REASON in flat
+    assert "are differentially private" not in flat
+    assert json.loads(made.to_json())["private"] is False
+
+
+def test_floating_point_noise_must_bring_its_caveat() -> None:
+    with pytest.raises(InvalidParameterError, match="caveat"):
+        statement("gamma", "floating_point", caveats=(MAX_ITER_CAVEAT,))
+
+
+def test_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        statement().epsilon = 0.1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"epsilon": 0.0}, InvalidParameterError),
+        ({"delta": 1.0}, InvalidParameterError),
+        ({"epsilon": "1"}, TypeError),
+        ({"adjacency": "both"}, InvalidParameterError),
+        ({"random_source": "dice"}, InvalidParameterError),
+        ({"unit": " "}, InvalidParameterError),
+        ({"caveats": "none"}, TypeError),
+        ({"assumed_public": (1,)}, TypeError),
+        ({"events": ("event",)}, TypeError),
+        ({"noise": {}}, TypeError),
+    ],
+    ids=str,
+)
+def test_bad_fields(changes: dict[str, Any], error: type[Exception]) -> None:
+    made = statement()
+    with pytest.raises(error):
+        dataclasses.replace(made, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"distribution": "laplace"},
+        {"sampler": "magic"},
+        {"beta": 1.0},
+        {"sigma": None},
+        {"grid": None},
+        {"distribution": "gamma"},
+        {"shape": (3,)},
+        {"shape": (3, 0)},
+        {"shape": (3, 5.0)},
+        {"sigma": math.inf},
+    ],
+    ids=str,
+)
+def test_bad_noise(changes: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, InvalidParameterError)):
+        dataclasses.replace(statement().noise, **changes)
+
+
+def test_unknown_versions_and_fields_are_refused() -> None:
+    good = statement().to_dict()
+    sensitivity_with_more = good["sensitivity"] | {"safety": 2.0}
+    noise_without = {k: v for k, v in good["noise"].items() if k != "grid"}
+    for bad in (
+        good | {"version": 2},
+        good | {"version": True},
+        good | {"version": 1.0},
+        good | {"format": "other"},
+        good | {"surplus": 1},
+        {k: v for k, v in good.items() if k != "unit"},
+        good | {"sensitivity": sensitivity_with_more},
+        good | {"noise": noise_without},
+        good | {"private": False},
+        good | {"private": 1},
+        good | {"not_private_reasons": ["seed"]},
+        good | {"events": {}},
+    ):
+        with pytest.raises((TypeError, InvalidParameterError)):
+            PrivacyStatement.from_dict(bad)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    text = statement().to_json().replace('"epsilon": 0.8', f'"epsilon": {number}', 1)
+    with pytest.raises(InvalidParameterError):
+        PrivacyStatement.from_json(text)
+
+
+def test_repeated_fields_and_broken_json_are_refused() -> None:
+    text = statement().to_json()
+    with pytest.raises(InvalidParameterError, match="repeated"):
+        PrivacyStatement.from_json(text.replace('"delta"', '"epsilon": 9.0, "delta"', 1))
+    for broken in ("", "{", text[:-5], "[]" * 2, "[" * 100_000):
+        with pytest.raises(InvalidParameterError, match="JSON"):
+            PrivacyStatement.from_json(broken)
