@@ -1,9 +1,10 @@
-"""Where a ledger's spends live when more than one process may spend: one SQLite file.
+"""Where a ledger's spends live outside memory: one SQLite file, or a JSON snapshot.
 
-Every call opens its own connection and closes it, because SQLite connections may cross neither a
-fork nor a thread. Each call is one ``BEGIN IMMEDIATE`` transaction: between reading what was spent
-and appending to it nobody else can append. The file is opened in a mode that never creates it, so
-a store that was deleted is an error and not an empty budget.
+*The SQLite file* is for more than one process. Every call opens its own connection and closes it,
+because SQLite connections may cross neither a fork nor a thread. Each call is one
+``BEGIN IMMEDIATE`` transaction: between reading what was spent and appending to it nobody else
+can append. The file is opened in a mode that never creates it, so a store that was deleted is an
+error and not an empty budget.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,7 +26,15 @@ from typing import Any
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.exceptions import LedgerError
 
-__all__ = ["Budget", "SpendRecord", "SpendStore", "private_directory"]
+__all__ = [
+    "Budget",
+    "Session",
+    "SpendRecord",
+    "SpendStore",
+    "private_directory",
+    "read_snapshot",
+    "write_snapshot",
+]
 
 FORMAT = "dpsvm_fast.ledger"
 VERSION = 1
@@ -69,6 +79,13 @@ class SpendRecord:
     label: str
     time: str
     process: int
+
+    def __str__(self) -> str:
+        fields = self.event.to_dict()
+        kind = fields.pop("type")
+        fields.pop("adjacency")
+        numbers = ", ".join(f"{name} = {value:.6g}" for name, value in fields.items())
+        return f"{self.time[:19]}Z  {kind} ({numbers})  {self.label}".rstrip()
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for JSON."""
@@ -224,6 +241,51 @@ def _json(text: Any) -> Any:
         return json.loads(text)
     except (TypeError, ValueError) as error:
         raise LedgerError("the ledger's file is damaged: a line is not JSON") from error
+
+
+def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -> None:
+    """Write budget and spends as JSON; a reader sees the old file or the new one, never half."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "adjacency": budget.adjacency,
+        "spends": [record.to_dict() for record in records],
+    }
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
+    """Read what ``write_snapshot`` wrote; the budget's numbers are not checked here.
+
+    Raises
+    ------
+    LedgerError
+        The file is no ledger of a known version.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise LedgerError(
+            f"{path} is not JSON; a ledger made with path= is opened with path="
+        ) from error
+    names = {"format", "version", "epsilon", "delta", "adjacency", "spends"}
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise LedgerError(f"{path} is no ledger")
+    if document.get("version") != VERSION or set(document) != names:
+        raise LedgerError(f"{path} is a ledger of an unknown version")
+    if not isinstance(document["spends"], list):
+        raise LedgerError(f"{path}: the spends are no list")
+    records = [SpendRecord.from_dict(record) for record in document["spends"]]
+    return Budget(document["epsilon"], document["delta"], document["adjacency"]), records
 
 
 _directory: tuple[int, Path] | None = None

@@ -93,7 +93,7 @@ def delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
     >>> from dpsvm_fast.accounting import GaussianEvent, composed_delta
     >>> event = GaussianEvent(sigma=4.0, sensitivity=1.0, adjacency="add_remove")
     >>> round(composed_delta([event] * 4, 1.0), 6)
-    0.006829
+    0.00683
     """
     return Composition.of(events).delta(check_real("epsilon", epsilon, low=0.0, high=math.inf))
 

@@ -52,7 +52,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     --------
     >>> from dpsvm_fast.accounting import gaussian_sigma
     >>> round(gaussian_sigma(1.0, 1e-6), 4)
-    4.2248
+    4.2247
     """
     epsilon = check_epsilon(epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
@@ -94,7 +94,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
     --------
     >>> from dpsvm_fast.accounting import gaussian_delta
     >>> round(gaussian_delta(1.0, 2.0), 6)
-    0.006829
+    0.00683
     """
     epsilon = check_real("epsilon", epsilon, low=0.0, high=MAX_EPSILON)
     return min(1.0, _core.gaussian_delta(epsilon, _multiplier(sigma, sensitivity)))
@@ -133,7 +133,7 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> fl
     --------
     >>> from dpsvm_fast.accounting import gaussian_epsilon
     >>> round(gaussian_epsilon(1e-6, 4.3), 4)
-    0.9816
+    0.9811
     """
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     return _core.gaussian_epsilon(delta, _multiplier(sigma, sensitivity))

@@ -8,7 +8,6 @@ processes read and write that file.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import threading
@@ -22,13 +21,13 @@ from pathlib import Path
 from dpsvm_fast._rounding import add_down, mul_up
 from dpsvm_fast._validation import check_adjacency, check_delta, check_epsilon
 from dpsvm_fast.accounting._store import (
-    FORMAT,
-    VERSION,
     Budget,
     Session,
     SpendRecord,
     SpendStore,
     private_directory,
+    read_snapshot,
+    write_snapshot,
 )
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.accounting.events import PrivacyEvent
@@ -182,18 +181,7 @@ class PrivacyLedger:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write budget and history as JSON: a snapshot, which does not follow later spends."""
-        document = {
-            "format": FORMAT,
-            "version": VERSION,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": self.adjacency,
-            "spends": [record.to_dict() for record in self.history],
-        }
-        target = Path(path)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        draft.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        draft.replace(target)
+        write_snapshot(Path(path), self._budget, self.history)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
@@ -207,24 +195,11 @@ class PrivacyLedger:
         LedgerError
             The file is no ledger of a known version.
         """
+        budget, records = read_snapshot(Path(path))
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise LedgerError(
-                f"{path} is not JSON; a ledger made with path= is opened with path="
-            ) from error
-        names = {"format", "version", "epsilon", "delta", "adjacency", "spends"}
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise LedgerError(f"{path} is no ledger")
-        if document.get("version") != VERSION or set(document) != names:
-            raise LedgerError(f"{path} is a ledger of an unknown version")
-        if not isinstance(document["spends"], list):
-            raise LedgerError(f"{path}: the spends are no list")
-        try:
-            ledger = cls(document["epsilon"], document["delta"], document["adjacency"])
+            ledger = cls(budget.epsilon, budget.delta, budget.adjacency)
         except (TypeError, ValueError) as error:
             raise LedgerError(f"{path}: {error}") from error
-        records = [SpendRecord.from_dict(record) for record in document["spends"]]
         if any(record.event.adjacency != ledger.adjacency for record in records):
             raise LedgerError(f"{path}: a spend is of another neighbouring relation")
         ledger._records.extend(records)
@@ -265,7 +240,7 @@ class PrivacyLedger:
             f"{len(history)} event{'' if len(history) == 1 else 's'}",
             f"  remaining  epsilon = {self.remaining():.6g}",
         ]
-        lines += [f"  {i:>4}  {_line(record)}" for i, record in enumerate(history[:20], 1)]
+        lines += [f"  {i:>4}  {record}" for i, record in enumerate(history[:20], 1)]
         if len(history) > 20:
             lines.append(f"        ... and {len(history) - 20} more")
         return "\n".join(lines)
@@ -357,15 +332,6 @@ def check_ledger(value: object, adjacency: str, name: str = "ledger") -> Privacy
             accepted=f"one for {adjacency}, the relation of this guarantee",
         )
     return value
-
-
-def _line(record: SpendRecord) -> str:
-    """One spend as a line of text."""
-    fields = record.event.to_dict()
-    kind = fields.pop("type")
-    fields.pop("adjacency")
-    numbers = ", ".join(f"{name} = {value:.6g}" for name, value in fields.items())
-    return f"{record.time[:19]}Z  {kind} ({numbers})  {record.label}".rstrip()
 
 
 def _reopened(
