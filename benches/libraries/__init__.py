@@ -1,0 +1,1 @@
+"""One adapter a library: what is called, with which settings, and how its optimum maps to ours."""

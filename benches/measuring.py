@@ -1,0 +1,57 @@
+"""Timing: measurements of several candidates alternate, so that a slow minute hits all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[int], Result]], repeats: int
+) -> Iterator[tuple[str, int, float, Result]]:
+    """Call every candidate ``repeats`` times, in turn: (label, repeat, seconds, result).
+
+    The order rotates by one each round, so that no candidate always runs after the same other.
+    A candidate receives the number of the round, to vary its seed.
+    """
+    labels = list(candidates)
+    for repeat in range(repeats):
+        start = repeat % len(labels)
+        for label in labels[start:] + labels[:start]:
+            begin = time.perf_counter()
+            result = candidates[label](repeat)
+            yield label, repeat, time.perf_counter() - begin, result
+
+
+def calls_for(call: Callable[[], object], batch_seconds: float) -> int:
+    """How many calls take about ``batch_seconds``."""
+    count = 1
+    while True:
+        elapsed = _batch(call, count)
+        if elapsed >= batch_seconds / 2.0:
+            return max(1, round(count * batch_seconds / max(elapsed, 1e-9)))
+        count *= 4
+
+
+def short_calls(
+    candidates: Mapping[str, Callable[[], object]], repeats: int, batch_seconds: float
+) -> Iterator[tuple[str, int, float]]:
+    """Seconds a call, from interleaved batches: (label, repeat, seconds)."""
+    counts = {label: calls_for(call, batch_seconds) for label, call in candidates.items()}
+    batches = {
+        label: (lambda _, call=call, n=counts[label]: _batch(call, n))
+        for label, call in candidates.items()
+    }
+    for label, repeat, _, seconds in interleaved(batches, repeats):
+        yield label, repeat, seconds / counts[label]
+
+
+def _batch(call: Callable[[], object], count: int) -> float:
+    """Seconds of ``count`` calls."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    return time.perf_counter() - begin

@@ -1,0 +1,92 @@
+"""From summaries to a picture and to the README's table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benches.tables import Row
+
+OPENING, CLOSING = "<!-- bench-table -->", "<!-- /bench-table -->"
+
+
+def cells_of(table: Sequence[Row]) -> list[Row]:
+    """The solver summary without its last rows, which are the means over cells."""
+    return [row for row in table if row["C"]]
+
+
+def plot(table: Sequence[Row], path: Path) -> None:
+    """Bars of the speed ratio of every cell, with the geometric mean."""
+    # Imported here: only this step needs it, and it is an optional dependency.
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cells = cells_of(table)
+    labels = [f"{row['data']}\nC = {row['C']}" for row in cells]
+    figure, axes = pyplot.subplots(figsize=(1.1 * len(cells) + 2.0, 4.0), layout="constrained")
+    places = range(len(cells))
+    for column, shift, label in (
+        ("ratio", -0.2, "certified r <= 0.01 Delta, replace_one"),
+        ("ratio_default", 0.2, "certified r <= 0.001 Delta, add_remove (default)"),
+    ):
+        heights = [float(row[column]) for row in cells]
+        axes.bar([place + shift for place in places], heights, width=0.4, label=label)
+    mean = next(row for row in table if row["data"] == "geometric mean")
+    axes.axhline(float(mean["ratio"]), linestyle="--", color="grey", label="geometric mean")
+    axes.set_xticks(list(places), labels)
+    axes.set_ylabel("time of LIBLINEAR (tol 1e-6) / ours")
+    axes.set_ylim(bottom=0.0)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def markdown(table: Sequence[Row], facts: Mapping[str, str]) -> str:
+    """The README's table: one line a data set, one column a C."""
+    cells = cells_of(table)
+    C_values = list(dict.fromkeys(row["C"] for row in cells))
+    lines = [
+        "| | " + " | ".join(f"C = {C}" for C in C_values) + " |",
+        "|---|" + "---|" * len(C_values),
+    ]
+    for data in dict.fromkeys(row["data"] for row in cells):
+        ratios = {row["C"]: _cell(row) for row in cells if row["data"] == data}
+        lines.append(f"| {data} | " + " | ".join(ratios.get(C, "") for C in C_values) + " |")
+    mean, least = (
+        next(row for row in table if row["data"] == label)
+        for label in ("geometric mean", "minimum")
+    )
+    lines += [
+        "",
+        f"Geometric mean {_times(mean['ratio_default'])}, minimum "
+        f"{_times(least['ratio_default'])}: LIBLINEAR at `tol=1e-6`, ours certified to 0.001 of "
+        "the sensitivity of the model to one record (the default). At 0.01 of that of exchanging "
+        f"one: {_times(mean['ratio'])} and {_times(least['ratio'])}. "
+        f"{facts['cpu']}, {facts['solver threads']} thread of ours, 1 of theirs; "
+        "[how it was measured](benches/README.md).",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(row: Row) -> str:
+    """Ratio and times of one cell."""
+    ours, theirs = float(row["ours_default_ms"]), float(row["liblinear_ms"])
+    return f"**{_times(row['ratio_default'])}** ({ours:.0f} ms against {theirs:.0f} ms)"
+
+
+def _times(ratio: str) -> str:
+    """A ratio with two digits."""
+    return f"{float(ratio):.1f}\u00d7"
+
+
+def update(page: Path, content: str) -> None:
+    """Replace what stands between the page's markers."""
+    text = page.read_text(encoding="utf-8")
+    if text.count(OPENING) != 1 or text.count(CLOSING) != 1:
+        raise SystemExit(f"{page.name}: expected {OPENING} and {CLOSING}, once each")
+    head, rest = text.split(OPENING)
+    tail = rest.split(CLOSING)[1]
+    page.write_text(f"{head}{OPENING}\n{content}\n{CLOSING}{tail}", encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The measured process: loads X, resets its peak, fits once, prints the growth as JSON.
+
+Run by ``benches.subjects.memory`` as ``python -m benches.subjects.memory_child JOB``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from benches.config import LIBLINEAR_TOL
+from benches.libraries import ours, sklearn_liblinear
+
+
+def status_bytes(field: str) -> int:
+    """A size from /proc/self/status: VmRSS is what is resident, VmHWM its peak."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def rows_of(folder: Path, storage: str) -> tuple[Any, int]:
+    """X in the wanted storage, and its size in bytes."""
+
+    def array(name: str) -> NDArray[Any]:
+        loaded: NDArray[Any] = np.load(folder / f"{name}.npy")
+        return loaded
+
+    if not storage.startswith("csr"):
+        X = array(storage)
+        return X, X.nbytes
+    parts = [array(name) for name in ("data", "indices", "indptr")]
+    return sparse.csr_matrix(tuple(parts)), sum(part.nbytes for part in parts)
+
+
+def main(job: dict[str, Any]) -> dict[str, int]:
+    """Fit once and report the peak beyond what was resident with X loaded."""
+    folder = Path(job["folder"])
+    X, x_bytes = rows_of(folder, job["storage"])
+    y = np.load(folder / "y.npy")
+    model = sklearn_liblinear.classifier(job["C"], tol=LIBLINEAR_TOL)
+    if job["library"] == "dpsvm_fast":
+        model = ours.estimator(
+            job["C"],
+            int(y.max()) + 1,
+            n_threads=job["n_threads"],
+            low_memory=job["low_memory"],
+        )
+    # 5 sets the peak back to what is resident now.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = status_bytes("VmRSS")
+    model.fit(X, y)
+    return {"x_bytes": x_bytes, "peak_beyond_x_bytes": status_bytes("VmHWM") - before}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))
