@@ -230,27 +230,30 @@ impl<'a> Rows<'a> {
         out: &mut RowBuffer,
     ) -> Result<()> {
         let scale = Scale::of(x, self.bounds.data_norm, self.shrink)?;
-        let entry = |x: T| towards_zero(scale.apply(x.into()));
+        let first = out.value.len();
+        let quantised = x.iter().map(|x| towards_zero(scale.apply((*x).into())));
         match (self.layout, dense) {
-            (Layout::Dense, true) => out.value.extend(x.iter().map(|x| entry(*x))),
-            (Layout::Dense, false) => push_non_zero(out, x.iter().map(|x| entry(*x)), |at| at),
+            (Layout::Dense, true) => out.value.extend(quantised),
+            (Layout::Dense, false) => {
+                out.value.extend(quantised);
+                compact(out, first);
+            }
             (Layout::Csr(index), false) => {
-                let start = self.range(i).start;
-                let values = x.iter().map(|x| entry(*x));
+                out.value.extend(quantised);
+                let range = self.range(i);
                 match index {
-                    CsrIndex::I32(c, _) => push_non_zero(out, values, |at| c[start + at] as usize),
-                    CsrIndex::I64(c, _) => push_non_zero(out, values, |at| c[start + at] as usize),
+                    CsrIndex::I32(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
+                    CsrIndex::I64(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
                 }
             }
             (Layout::Csr(index), true) => {
-                let first = out.value.len();
                 out.value.resize(first + self.n_features, 0.0);
-                for (at, x) in (self.range(i).start..).zip(x) {
+                for (at, value) in (self.range(i).start..).zip(quantised) {
                     let column = match index {
                         CsrIndex::I32(c, _) => c[at] as usize,
                         CsrIndex::I64(c, _) => c[at] as usize,
                     };
-                    out.value[first + column] = entry(*x);
+                    out.value[first + column] = value;
                 }
             }
         }
@@ -258,26 +261,33 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Writes every entry and moves on only past the non-zero ones: no branch to mispredict.
+/// Drops the zeros from `out.value[first..]`, a dense row, and notes the columns of the rest.
+///
+/// Runs of zeros are skipped sixteen at a time; elsewhere every entry is written and the place
+/// moves on only past the non-zero ones, so there is no branch to mispredict.
 #[inline(always)]
-fn push_non_zero(
-    out: &mut RowBuffer,
-    values: impl ExactSizeIterator<Item = f32>,
-    column: impl Fn(usize) -> usize,
-) {
-    let first = out.value.len();
-    let room = first + values.len();
-    out.value.resize(room, 0.0);
-    out.index.resize(room, 0);
-    let mut kept = first;
-    let slots = (&mut out.index[..], &mut out.value[..]);
-    for (at, value) in values.enumerate() {
-        slots.0[kept] = column(at) as u32;
-        slots.1[kept] = value;
-        kept += usize::from(value != 0.0);
+fn compact(out: &mut RowBuffer, first: usize) {
+    const RUN: usize = 16;
+    let length = out.value.len() - first;
+    let start = out.index.len();
+    out.index.resize(start + length, 0);
+    let index = &mut out.index[start..];
+    let value = &mut out.value[first..];
+    let mut kept = 0;
+    for run in (0..length).step_by(RUN) {
+        let end = length.min(run + RUN);
+        if value[run..end].iter().fold(0, |bits, v| bits | v.to_bits()) << 1 == 0 {
+            continue;
+        }
+        for column in run..end {
+            let entry = value[column];
+            index[kept] = column as u32;
+            value[kept] = entry;
+            kept += usize::from(entry != 0.0);
+        }
     }
-    out.value.truncate(kept);
-    out.index.truncate(kept);
+    out.value.truncate(first + kept);
+    out.index.truncate(start + kept);
 }
 
 fn check_csr<I: Copy + TryInto<usize>>(
@@ -362,17 +372,17 @@ impl Scale {
     }
 }
 
-/// max |x_j|, NaN if any entry is NaN.
+/// `max |x_j|`, NaN if any entry is NaN.
 #[cold]
 fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
-    // In lanes, so that the compiler can vectorise; NaN is carried by the sum of x - x.
+    // In lanes, so that the compiler can vectorise; NaN and infinity times 0 are NaN.
     let mut lanes = [0.0_f64; 8];
     let mut poison = [0.0_f64; 8];
     let chunks = x.chunks_exact(8);
     for (lane, x) in chunks.remainder().iter().enumerate() {
         let x: f64 = (*x).into();
         lanes[lane] = x.abs();
-        poison[lane] += x - x;
+        poison[lane] += x * 0.0;
     }
     for chunk in chunks {
         for lane in 0..8 {
@@ -382,7 +392,7 @@ fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
             } else {
                 lanes[lane]
             };
-            poison[lane] += x - x;
+            poison[lane] += x * 0.0;
         }
     }
     if poison.iter().sum::<f64>() != 0.0 {
@@ -391,22 +401,23 @@ fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
     lanes.iter().fold(0.0, |a, b| f64::max(a, *b))
 }
 
-/// Sum of (x_j * coarse)^2 in eight lanes; NaN or infinite if an entry is.
+/// Sum of `(x_j * coarse)^2` in sixteen lanes; NaN or infinite if an entry is.
 #[inline(always)]
-fn sum_of_squares<T: Copy + Into<f64>>(x: &[T], coarse: f64) -> f64 {
-    let mut lanes = [0.0_f64; 8];
-    let chunks = x.chunks_exact(8);
-    for (lane, x) in chunks.remainder().iter().enumerate() {
-        let x = (*x).into() * coarse;
-        lanes[lane] = x * x;
-    }
+pub(crate) fn sum_of_squares<T: Copy + Into<f64>>(x: &[T], coarse: f64) -> f64 {
+    let mut lanes = [0.0_f64; 16];
+    let (chunks, rest) = x.as_chunks::<16>();
     for chunk in chunks {
-        for lane in 0..8 {
+        for lane in 0..16 {
             let x: f64 = chunk[lane].into() * coarse;
             lanes[lane] += x * x;
         }
     }
-    lanes.iter().sum()
+    let mut total = 0.0;
+    for x in rest {
+        let x: f64 = (*x).into() * coarse;
+        total += x * x;
+    }
+    total + lanes.iter().sum::<f64>()
 }
 
 /// `x` rounded to single precision towards zero; subnormal results become zero.

@@ -7,16 +7,20 @@
 //! ```
 //!
 //! and the strong convexities of P and -D give `||V^ - V*|| <= ||E|| + sqrt(Gamma)`
-//! (docs/proofs/output_perturbation.md, "Inexact minimiser"). Three roundings are bounded here:
+//! (`docs/proofs/output_perturbation.md`, "Inexact minimiser"). Three roundings are bounded here:
 //!
 //! 1. The stored `c_i` of a row with several positive entries may miss the simplex by rounding. A
-//!    point `c°_i` of the simplex lies within [`feasibility_error`] of it in the 1-norm. Vertices
-//!    are exact.
+//!    point `c°_i` of the simplex lies within [`feasibility_error`] of it in the 1-norm: it differs
+//!    in the leading class only, which adds nothing to Gamma, whenever that entry is large enough.
+//!    Vertices are exact.
 //! 2. `||E||_F <= spread`: the standard bound on sums of `m` terms, `gamma_m` times the sum of the
 //!    magnitudes, by the triangle inequality over rows.
 //! 3. The computed scores are off by at most `eta = gamma_depth max_k ||v^_k||`. A row at a vertex
 //!    whose score leads by more than `2 eta` adds exactly 0 to Gamma; every other one `2 C eta`.
+//!    Where that alone keeps the certificate open, scores are taken in twice the precision
+//!    ([`super::accurate`]).
 
+use super::accurate;
 use super::descent::leading;
 use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
@@ -47,6 +51,8 @@ pub struct Certificate {
 
 /// Rows of one block of the passes below: a constant, so sums do not depend on the threads.
 const BLOCK: usize = 512;
+/// Rows of one block of the passes in twice the precision.
+const ACCURATE_BLOCK: usize = 16;
 /// Independent partial sums of the weights.
 const SEGMENTS: usize = 8;
 /// Largest size of one partial sum, in numbers: above, one sum is used (memory).
@@ -67,8 +73,6 @@ pub fn certify<L: WeightLayout>(
 ) -> Result<Certificate> {
     let (weights, spread) = rebuild(problem, layout, dual, interrupt)?;
     let longest = largest_norm(problem, layout, &weights);
-    let depth = layout.score_depth(problem.columns) + 2.0;
-    let eta = gamma(depth) * longest * (1.0 + 8.0 * UNIT);
     let blocks = problem.len().div_ceil(BLOCK);
     let parts = map_blocks(problem.pool.as_deref(), blocks, interrupt, |block| {
         dispatch(GapBlock {
@@ -77,22 +81,36 @@ pub fn certify<L: WeightLayout>(
             weights: &weights,
             dual,
             rows: block * BLOCK..problem.len().min((block + 1) * BLOCK),
-            eta,
+            longest,
             margin,
         })
     })?;
-    let mut gap = 0.0;
-    let mut open = Vec::new();
-    for (part, rows) in parts {
-        gap += part;
-        open.extend(rows);
+    let (mut gap, mut rounding) = (0.0, 0.0);
+    let (mut open, mut unsure) = (Vec::new(), Vec::new());
+    for part in parts {
+        gap += part.gap;
+        rounding += part.rounding;
+        open.extend(part.open);
+        unsure.extend(part.unsure);
     }
-    gap *= 1.0 + 4.0 * UNIT * (problem.len() as f64 + problem.classes as f64 + 8.0);
-    let radius = (gap.sqrt() + spread) * (1.0 + 8.0 * UNIT);
+    let sum = 1.0 + 4.0 * UNIT * (problem.len() as f64 + problem.classes as f64 + 8.0);
+    let radius = |gap: f64| ((gap * sum).sqrt() + spread) * (1.0 + 8.0 * UNIT);
+    let mut bound = gap + rounding;
+    if radius(bound) > problem.radius && radius(gap) <= problem.radius {
+        // Only rounding is in the way.
+        let rows = unsure.len().div_ceil(ACCURATE_BLOCK);
+        let parts = map_blocks(problem.pool.as_deref(), rows, interrupt, |block| {
+            let rows = &unsure[block * ACCURATE_BLOCK..];
+            let rows = &rows[..rows.len().min(ACCURATE_BLOCK)];
+            let miss = |c: &[f64]| feasibility_error(c, problem.cost);
+            accurate::gap(problem, layout, &weights, longest, dual, rows, miss)
+        })?;
+        bound = parts.iter().sum();
+    }
     Ok(Certificate {
+        radius: radius(bound),
+        gap: bound * sum,
         weights,
-        radius,
-        gap,
         open,
     })
 }
@@ -217,23 +235,34 @@ struct GapBlock<'p, 'd, L> {
     weights: &'p [f64],
     dual: &'p [f64],
     rows: std::ops::Range<usize>,
-    eta: f64,
+    longest: f64,
     margin: f64,
 }
 
+/// What a block adds to Gamma.
+#[derive(Default)]
+struct BlockGap {
+    /// As computed.
+    gap: f64,
+    /// Bound on what rounding may have hidden.
+    rounding: f64,
+    /// Rows that are not safely at their best vertex.
+    open: Vec<u32>,
+    /// Rows that add to `gap` or `rounding`.
+    unsure: Vec<u32>,
+}
+
 impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
-    /// Upper bound on the block's part of the gap, and its open rows.
-    type Output = (f64, Vec<u32>);
+    type Output = BlockGap;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Self::Output {
+    fn run<S: Simd>(self, simd: S) -> BlockGap {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
         let mut scores = vec![0.0; self.layout.padded_classes()];
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
-        let mut total = 0.0;
-        let mut open = Vec::new();
+        let mut block = BlockGap::default();
         for i in self.rows {
             if self.problem.square[i] == 0.0 {
                 continue;
@@ -243,28 +272,39 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             let own = self.problem.label[i] as usize;
             let dual = &self.dual[i * classes..(i + 1) * classes];
             let (best, top, second) = leading(&scores[..classes], own);
+            let depth = self.layout.score_depth(row.value.len(), S::F64_LANES) + 2.0;
+            let eta = gamma(depth) * self.longest * (1.0 + 8.0 * UNIT);
             // The subtraction of 1 from the own score rounds once more.
-            let eta = self.eta + UNIT * (1.0 + top.abs());
+            let shift = UNIT * (1.0 + scores[own].abs());
             let lead = top - second;
             if dual[best] == cost {
                 if lead <= self.margin {
-                    open.push(i as u32);
+                    block.open.push(i as u32);
                 }
-                if lead > 4.0 * eta {
+                if lead > 4.0 * (eta + shift) {
                     continue;
                 }
             } else {
-                open.push(i as u32);
+                block.open.push(i as u32);
             }
+            block.unsure.push(i as u32);
             let (mut gap, mut lowest) = (0.0, top);
             for k in 0..classes {
                 let gradient = scores[k] - f64::from(u8::from(k == own));
                 gap += dual[k] * (top - gradient);
                 lowest = lowest.min(gradient);
             }
-            let miss = feasibility_error(dual, cost) * (top - lowest + 2.0 * eta);
-            total += gap * (1.0 + 4.0 * UNIT * (classes as f64 + 4.0)) + 2.0 * cost * eta + miss;
+            // The miss may be laid on the leading class, where it costs nothing, if it fits.
+            let miss = feasibility_error(dual, cost);
+            let missed = if dual[best] >= miss {
+                0.0
+            } else {
+                miss * (top - lowest + 2.0 * eta)
+            };
+            let shifted = shift * if best == own { cost } else { dual[own] };
+            block.gap += gap * (1.0 + 4.0 * UNIT * (classes as f64 + 4.0));
+            block.rounding += 2.0 * cost * eta + shifted + missed;
         }
-        (total, open)
+        block
     }
 }

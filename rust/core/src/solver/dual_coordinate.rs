@@ -61,9 +61,11 @@ pub fn solve(
     }
     let group = Panels::<GROUP>::new(GROUP, d);
     match k {
-        ..=4 => Search::new(&problem, Panels::<4>::new(k, d), group, seed).run(passes, interrupt),
-        ..=8 => Search::new(&problem, Panels::<8>::new(k, d), group, seed).run(passes, interrupt),
-        ..=16 => Search::new(&problem, Panels::<16>::new(k, d), group, seed).run(passes, interrupt),
+        0..=4 => Search::new(&problem, Panels::<4>::new(k, d), group, seed).run(passes, interrupt),
+        5..=8 => Search::new(&problem, Panels::<8>::new(k, d), group, seed).run(passes, interrupt),
+        9..=16 => {
+            Search::new(&problem, Panels::<16>::new(k, d), group, seed).run(passes, interrupt)
+        }
         _ => Search::new(&problem, Panels::<32>::new(k, d), group, seed).run(passes, interrupt),
     }
 }
@@ -75,6 +77,12 @@ const ROUGH_EPOCHS: usize = 300;
 const SLACK: f64 = 0.1;
 /// Largest working set in Gram space (its matrix takes 8 bytes a pair: 32 MB).
 const FACE_ROWS: usize = 2000;
+/// Working sets this small are never shrunk further first.
+const TINY: usize = 64;
+/// Epochs over which dropped rows are counted.
+const LOOK_BACK: usize = 8;
+/// Multiplications of a visit that one row less in the end game is worth.
+const ROW_VALUE: usize = 1200;
 /// Newton rounds on one working set before the next certificate.
 const FACE_ROUNDS: usize = 40;
 /// Epochs in double precision between two certificates when the working set is large.
@@ -143,6 +151,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         let mut weights = vec![0.0_f32; self.layout.stored()];
         let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
         let mut gap = f64::INFINITY;
+        let mut sizes = Vec::with_capacity(ROUGH_EPOCHS);
         for epoch in 0..ROUGH_EPOCHS {
             if self.passes >= limit {
                 break;
@@ -161,16 +170,24 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
                 interrupt,
             })?;
             self.passes += 1;
-            if gap <= target || self.gram_is_cheaper(active.len()) {
+            sizes.push(active.len());
+            if gap <= target || self.settled(&sizes) {
                 break;
             }
         }
         Ok(gap)
     }
 
-    /// Whether a visit in Gram space costs less than a visit to the row itself.
-    fn gram_is_cheaper(&self, active: usize) -> bool {
-        active <= FACE_ROWS && 2.5 * (active as f64) < 0.4 * self.layout.stored() as f64
+    /// Whether the end game is worth starting: its cost grows with the square of the working set,
+    /// so the rough stage goes on while an epoch still drops enough rows to pay for itself.
+    fn settled(&self, sizes: &[usize]) -> bool {
+        let now = sizes[sizes.len() - 1];
+        if now > FACE_ROWS || sizes.len() <= LOOK_BACK {
+            return now <= TINY;
+        }
+        let dropped = sizes[sizes.len() - 1 - LOOK_BACK] - now;
+        (dropped * ROW_VALUE) as f64
+            <= (LOOK_BACK * self.problem.store.touched(self.layout.padded_classes())) as f64
     }
 
     /// Stage 3 for few open rows.

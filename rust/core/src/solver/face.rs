@@ -9,6 +9,7 @@
 //! needs 5 to 10 times the epochs; one common step to the first bound makes Newton steps of
 //! .001 to .2.
 
+use super::newton::Free;
 use super::problem::Problem;
 use super::simplex::project;
 use crate::error::Result;
@@ -17,10 +18,6 @@ use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 
 /// Coordinate epochs between two Newton steps.
 const SWEEPS: usize = 8;
-/// Conjugate-gradient iterations of one Newton step at most.
-const CG_STEPS: usize = 250;
-/// Relative residual at which a Newton step's linear system counts as solved.
-const CG_TOLERANCE: f64 = 1e-4;
 
 /// A working set and all that is needed to move inside it.
 pub struct Face<'p, 'd> {
@@ -32,19 +29,6 @@ pub struct Face<'p, 'd> {
     /// `c` of the set, row-major.
     dual: Vec<f64>,
     label: Vec<u32>,
-}
-
-/// The free coordinates: entries of rows with at least two positive ones, grouped by class.
-struct Free {
-    /// Row of each entry.
-    row: Vec<u32>,
-    /// Entries of class k are `start[k]..start[k + 1]`.
-    start: Vec<usize>,
-    /// Entries of each row, flat, and where each free row's begin.
-    of_row: Vec<u32>,
-    row_start: Vec<usize>,
-    /// Gram matrices among the entries of each class, row-major, one after the other.
-    blocks: Vec<f64>,
 }
 
 impl<'p, 'd> Face<'p, 'd> {
@@ -83,10 +67,16 @@ impl<'p, 'd> Face<'p, 'd> {
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let mut gap = f64::INFINITY;
+        let mut rows = Vec::with_capacity(self.set.len());
         for _ in 0..rounds {
+            rows.clear();
+            rows.extend(0..self.set.len() as u32);
             for _ in 0..SWEEPS {
                 interrupt.check()?;
-                gap = dispatch(Sweep { face: self });
+                gap = dispatch(Sweep {
+                    face: self,
+                    rows: &mut rows,
+                });
                 if gap <= target {
                     return Ok(gap);
                 }
@@ -110,50 +100,9 @@ impl<'p, 'd> Face<'p, 'd> {
         self.scores[k * self.set.len() + i] - f64::from(u8::from(own))
     }
 
-    fn free(&self) -> Free {
-        let (m, classes) = (self.set.len(), self.problem.classes);
-        let mut by_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
-        let mut free_row = vec![false; m];
-        for i in 0..m {
-            let c = &self.dual[i * classes..(i + 1) * classes];
-            if c.iter().filter(|c| **c > 0.0).count() < 2 {
-                continue;
-            }
-            free_row[i] = true;
-            for k in 0..classes {
-                if c[k] > 0.0 {
-                    by_class[k].push(i as u32);
-                }
-            }
-        }
-        let mut entries: Vec<Vec<u32>> = vec![Vec::new(); m];
-        let (mut row, mut start, mut blocks) = (Vec::new(), vec![0], Vec::new());
-        for rows in &by_class {
-            for i in rows {
-                entries[*i as usize].push(row.len() as u32);
-                row.push(*i);
-                let line = &self.gram[*i as usize * m..][..m];
-                blocks.extend(rows.iter().map(|j| line[*j as usize]));
-            }
-            start.push(row.len());
-        }
-        let (mut of_row, mut row_start) = (Vec::new(), vec![0]);
-        for entries in entries.iter().filter(|e| !e.is_empty()) {
-            of_row.extend_from_slice(entries);
-            row_start.push(of_row.len());
-        }
-        Free {
-            row,
-            start,
-            of_row,
-            row_start,
-            blocks,
-        }
-    }
-
     /// One Newton step on the face.
     fn newton(&mut self, interrupt: &dyn Interrupt) -> Result<()> {
-        let free = self.free();
+        let free = Free::new(&self.dual, self.problem.classes, &self.gram);
         let n = free.row.len();
         if n == 0 {
             return Ok(());
@@ -184,14 +133,8 @@ impl<'p, 'd> Face<'p, 'd> {
                 step[*at as usize] *= scale;
             }
         }
-        let mut image = vec![0.0; n];
-        dispatch(Product {
-            free: &free,
-            x: &step,
-            out: &mut image,
-        });
         let slope: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
-        let curvature: f64 = image.iter().zip(&step).map(|(h, s)| h * s).sum();
+        let curvature = free.curvature(&step);
         if !(slope < 0.0 && curvature > 0.0) {
             return Ok(());
         }
@@ -275,93 +218,11 @@ impl Kernel for Shift<'_, '_, '_> {
     }
 }
 
-impl Free {
-    /// Minimises `1/2 p'Hp + g'p` over steps that keep every row's sum: projected conjugate
-    /// gradients from 0.
-    fn solve(&self, gradient: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
-        let n = gradient.len();
-        let mut solution = vec![0.0; n];
-        let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
-        self.balance(&mut residual);
-        let mut direction = residual.clone();
-        let mut image = vec![0.0; n];
-        let mut norm: f64 = residual.iter().map(|r| r * r).sum();
-        let enough = norm * CG_TOLERANCE * CG_TOLERANCE;
-        for _ in 0..CG_STEPS {
-            interrupt.check()?;
-            if norm <= enough {
-                break;
-            }
-            dispatch(Product {
-                free: self,
-                x: &direction,
-                out: &mut image,
-            });
-            self.balance(&mut image);
-            let curvature: f64 = direction.iter().zip(&image).map(|(d, h)| d * h).sum();
-            if curvature.is_nan() || curvature <= 0.0 {
-                break;
-            }
-            let length = norm / curvature;
-            let mut next = 0.0;
-            for at in 0..n {
-                solution[at] += length * direction[at];
-                residual[at] -= length * image[at];
-                next += residual[at] * residual[at];
-            }
-            let ratio = next / norm;
-            norm = next;
-            for at in 0..n {
-                direction[at] = residual[at] + ratio * direction[at];
-            }
-        }
-        Ok(solution)
-    }
-
-    /// Subtracts each row's mean over its entries.
-    fn balance(&self, x: &mut [f64]) {
-        for pair in self.row_start.windows(2) {
-            let entries = &self.of_row[pair[0]..pair[1]];
-            let sum: f64 = entries.iter().map(|at| x[*at as usize]).sum();
-            let mean = sum / entries.len() as f64;
-            for at in entries {
-                x[*at as usize] -= mean;
-            }
-        }
-    }
-}
-
-/// `out = H x`, class by class.
-struct Product<'f> {
-    free: &'f Free,
-    x: &'f [f64],
-    out: &'f mut [f64],
-}
-
-impl Kernel for Product<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let mut blocks = self.free.blocks.as_slice();
-        for pair in self.free.start.windows(2) {
-            let size = pair[1] - pair[0];
-            let x = &self.x[pair[0]..pair[1]];
-            let out = &mut self.out[pair[0]..pair[1]];
-            out.fill(0.0);
-            // Symmetric: columns are rows, and adding scaled rows needs no horizontal sums.
-            let (block, rest) = blocks.split_at(size * size);
-            for (x, line) in x.iter().zip(block.chunks_exact(size.max(1))) {
-                add_scaled(simd, out, *x, line);
-            }
-            blocks = rest;
-        }
-    }
-}
-
 /// One epoch of coordinate descent over the set.
 struct Sweep<'f, 'p, 'd> {
     face: &'f mut Face<'p, 'd>,
+    /// Rows to visit; those optimal at a vertex are removed.
+    rows: &'f mut Vec<u32>,
 }
 
 impl Kernel for Sweep<'_, '_, '_> {
@@ -375,7 +236,9 @@ impl Kernel for Sweep<'_, '_, '_> {
         let mut next = vec![0.0; classes];
         let mut gradient = vec![0.0; classes];
         let mut total = 0.0;
-        for i in 0..m {
+        let mut kept = 0;
+        for at in 0..self.rows.len() {
+            let i = self.rows[at] as usize;
             let inverse = 1.0 / face.problem.square[face.set[i] as usize];
             let mut top = f64::NEG_INFINITY;
             for k in 0..classes {
@@ -389,6 +252,11 @@ impl Kernel for Sweep<'_, '_, '_> {
                 next[k] = dual[k] + gradient[k] * inverse;
             }
             total += gap;
+            if gap == 0.0 && dual.contains(&cost) {
+                continue;
+            }
+            self.rows[kept] = i as u32;
+            kept += 1;
             if gap == 0.0 {
                 continue;
             }
@@ -402,6 +270,7 @@ impl Kernel for Sweep<'_, '_, '_> {
                 }
             }
         }
+        self.rows.truncate(kept);
         total
     }
 }

@@ -50,9 +50,9 @@ pub trait WeightLayout: Copy + Send + Sync {
         w: &mut [T],
         coefficient: &[T],
     );
-    /// Bound on the number of roundings that a term of one score goes through, at any
-    /// instruction set.
-    fn score_depth(&self, row_length: usize) -> f64;
+    /// Bound on the number of roundings that a term of one score goes through, with `lanes` numbers
+    /// in a vector.
+    fn score_depth(&self, row_length: usize, lanes: usize) -> f64;
 }
 
 /// Feature-major panels of `P` classes.
@@ -203,7 +203,7 @@ impl<const P: usize> WeightLayout for Panels<P> {
         }
     }
 
-    fn score_depth(&self, row_length: usize) -> f64 {
+    fn score_depth(&self, row_length: usize, _lanes: usize) -> f64 {
         // One chain takes every fourth entry and at most three left over; two levels add the
         // chains; one more where multiplication rounds apart.
         (row_length / CHAINS + CHAINS + 3) as f64
@@ -311,9 +311,9 @@ impl WeightLayout for ClassMajor {
         }
     }
 
-    fn score_depth(&self, row_length: usize) -> f64 {
-        // Vectors have at least one lane (no SIMD at all): two chains of every second entry. Wider
-        // vectors make the chains shorter and add at most eight levels.
-        (row_length / 2 + 10) as f64
+    fn score_depth(&self, row_length: usize, lanes: usize) -> f64 {
+        // Two chains of every second vector, at most two vectors over; one level adds the chains,
+        // at most `lanes` levels the lanes; one more where multiplication rounds apart.
+        (row_length / (2 * lanes) + lanes + 5) as f64
     }
 }

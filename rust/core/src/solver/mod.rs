@@ -2,6 +2,7 @@
 //!
 //! [`dual_coordinate::solve`] is the entry; the other modules are its parts.
 
+pub mod accurate;
 pub mod certificate;
 pub mod descent;
 pub mod dual_coordinate;
@@ -9,6 +10,7 @@ pub mod face;
 pub mod frank_wolfe;
 pub mod gram;
 pub mod kernels;
+pub mod newton;
 pub mod problem;
 pub mod simplex;
 pub mod store;

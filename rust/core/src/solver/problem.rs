@@ -33,7 +33,8 @@
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, pool};
-use crate::rows::{RowBuffer, Rows};
+use crate::rows::{RowBuffer, Rows, sum_of_squares};
+use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
 use std::sync::Arc;
 
@@ -113,16 +114,10 @@ impl<'a> Problem<'a> {
         let (store, order) =
             Store::new(rows, classes, settings.seed, settings.low_memory, interrupt)?;
         let label = order.iter().map(|i| labels[*i as usize] as u32).collect();
-        let mut buffer = RowBuffer::default();
-        let square = (0..order.len())
-            .map(|at| {
-                let row = store.row(at, &mut buffer);
-                row.value
-                    .iter()
-                    .map(|x| f64::from(*x) * f64::from(*x))
-                    .sum()
-            })
-            .collect();
+        let square = dispatch(Squares {
+            store: &store,
+            rows: order.len(),
+        });
         Ok(Self {
             store,
             label,
@@ -160,6 +155,24 @@ impl<'a> Problem<'a> {
             row[class] = self.cost;
         }
         dual
+    }
+}
+
+/// `||u_i||^2` of every row.
+struct Squares<'p, 'a> {
+    store: &'p Store<'a>,
+    rows: usize,
+}
+
+impl Kernel for Squares<'_, '_> {
+    type Output = Vec<f64>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Vec<f64> {
+        let mut buffer = RowBuffer::default();
+        (0..self.rows)
+            .map(|at| sum_of_squares(self.store.row(at, &mut buffer).value, 1.0))
+            .collect()
     }
 }
 

@@ -63,7 +63,7 @@ pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
 mod tests {
     use super::project;
 
-    /// KKT: c_k = max(z_k - t, 0) for one t, sum c = total.
+    /// KKT: `c_k = max(z_k - t, 0)` for one `t`, and `sum c = total`.
     fn check(z: &[f64], total: f64) {
         let mut c = z.to_vec();
         let vertex = project(&mut c, total);
@@ -98,7 +98,9 @@ mod tests {
         for _ in 0..2000 {
             let z: Vec<f64> = (0..7)
                 .map(|_| {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
                     (state >> 40) as f64 / 1e7
                 })
                 .collect();

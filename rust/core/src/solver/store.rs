@@ -124,6 +124,16 @@ impl<'a> Store<'a> {
         }
     }
 
+    /// Multiplications of the scores of one average row.
+    pub fn touched(&self, padded_classes: usize) -> usize {
+        let entries = match self {
+            Self::Dense { columns, .. } => *columns,
+            Self::Sparse { value, start, .. } => value.len() / (start.len() - 1).max(1),
+            Self::View { rows, .. } => rows.n_columns(),
+        };
+        entries * padded_classes
+    }
+
     /// The row at place `at`; `buffer` holds it where it has to be made.
     #[inline(always)]
     pub fn row<'b>(&'b self, at: usize, buffer: &'b mut RowBuffer) -> Row<'b> {
