@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ def status_bytes(field: str) -> int:
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def peak_growth(call: Callable[[], object]) -> int:
+    """Bytes by which a call's peak exceeds what was resident before it."""
+    # 5 sets the peak back to what is resident now.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = status_bytes("VmRSS")
+    call()
+    return status_bytes("VmHWM") - before
 
 
 def rows_of(folder: Path, storage: str) -> tuple[Any, int]:
@@ -53,11 +63,7 @@ def main(job: dict[str, Any]) -> dict[str, int]:
             n_threads=job["n_threads"],
             low_memory=job["low_memory"],
         )
-    # 5 sets the peak back to what is resident now.
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = status_bytes("VmRSS")
-    model.fit(X, y)
-    return {"x_bytes": x_bytes, "peak_beyond_x_bytes": status_bytes("VmHWM") - before}
+    return {"x_bytes": x_bytes, "peak_beyond_x_bytes": peak_growth(lambda: model.fit(X, y))}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from benches.libraries import ours, scipy_calibration, sklearn_liblinear  # noqa
 from benches.machine import require_release  # noqa: E402
 from benches.measuring import interleaved  # noqa: E402
 from benches.problem import Problem  # noqa: E402
-from benches.subjects import memory, solver  # noqa: E402
+from benches.subjects import memory, memory_child, solver  # noqa: E402
 
 from dpsvm_fast import _core  # noqa: E402
 
@@ -168,6 +168,9 @@ def test_memory_is_measured_and_judged(tmp_path: Path) -> None:
     report = memory._measured(job | {"low_memory": False, "C": 0.1, "n_threads": 1})
     assert report["x_bytes"] == problem.X.nbytes
     assert 0 <= int(str(report["peak_beyond_x_bytes"])) < 50_000_000
+    # Memory that is given back before the end counts, and only once.
+    temporary = memory_child.peak_growth(lambda: np.ones(8_000_000).sum())
+    assert 60_000_000 <= temporary <= 70_000_000
 
 
 def test_the_scipy_peer_agrees_with_ours() -> None:

@@ -140,7 +140,9 @@ def _refuse_by_dtype(X: Any) -> None:
 def _without_quotes(validate: Any) -> Any:
     """Result of ``validate()``; its errors are raised anew without the data they quote."""
     try:
-        return validate()
+        # The test for finite values sums X first, which may overflow to inf - inf.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate()
     except (ValueError, TypeError) as error:
         kind, message = type(error), str(error)
     # Raised outside the handler: a chained exception would carry the quotation along.

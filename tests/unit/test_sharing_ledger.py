@@ -1,0 +1,86 @@
+"""One ledger through everything scikit-learn does to an estimator that carries it."""
+
+from __future__ import annotations
+
+import copy
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+
+from dpsvm_fast import BudgetExceededError, OutputPerturbationSVC, PrivacyLedger
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def model(ledger: PrivacyLedger, **changes: Any) -> OutputPerturbationSVC:
+    settings = {"epsilon": 0.5, "classes": [0, 1, 2], "n_threads": 1, "noise": "gamma"}
+    return OutputPerturbationSVC(**(settings | changes), ledger=ledger)
+
+
+def test_copies_share_the_ledger() -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    estimator = model(ledger)
+    assert clone(estimator).ledger is ledger
+    assert copy.deepcopy(estimator).ledger is ledger
+    assert estimator.get_params()["ledger"] is ledger
+
+
+def test_clones_share_the_budget(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+    estimator = model(ledger)
+    clone(estimator).fit(*clusters)
+    clone(estimator).fit(*clusters)
+    with pytest.raises(BudgetExceededError):
+        clone(estimator).fit(*clusters)
+    assert len(ledger.history) == 2
+
+
+def test_grid_search_charges_every_fit(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=3.5, delta=0.0)
+    search = GridSearchCV(model(ledger), {"C": [0.01, 0.1]}, cv=3)
+    search.fit(*clusters)
+    assert len(ledger.history) == 2 * 3 + 1
+    with pytest.raises(BudgetExceededError):
+        model(ledger).fit(*clusters)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_cross_validation_charges_every_fit(clusters: TrainingSet, n_jobs: int) -> None:
+    ledger = PrivacyLedger(epsilon=2.0, delta=0.0)
+    cross_val_score(model(ledger), *clusters, cv=4, n_jobs=n_jobs)
+    assert len(ledger.history) == 4
+    with pytest.raises(BudgetExceededError):
+        model(ledger).fit(*clusters)
+
+
+def test_one_vs_rest_charges_every_class(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.5, delta=0.0)
+    OneVsRestClassifier(model(ledger, classes=[0, 1])).fit(*clusters)
+    assert len(ledger.history) == 3
+    with pytest.raises(BudgetExceededError):
+        model(ledger).fit(*clusters)
+
+
+def test_threads_never_overspend(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=5.0, delta=0.0)
+    shared = model(ledger)
+
+    def attempt(number: int) -> bool:
+        # Half of them fit the very same object.
+        estimator = shared if number % 2 else clone(shared)
+        try:
+            estimator.fit(*clusters)
+        except BudgetExceededError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(32) as pool:
+        done = list(pool.map(attempt, range(32)))
+    assert sum(done) == 10
+    assert len(ledger.history) == 10
