@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True)
+class Measurement(Generic[Result]):
+    """One timed call: wall time, and processor time of all threads of this process."""
+
+    label: str
+    repeat: int
+    seconds: float
+    cpu_seconds: float
+    result: Result
+
+
 def interleaved(
     candidates: Mapping[str, Callable[[int], Result]], repeats: int
-) -> Iterator[tuple[str, int, float, Result]]:
-    """Call every candidate ``repeats`` times, in turn: (label, repeat, seconds, result).
+) -> Iterator[Measurement[Result]]:
+    """Call every candidate ``repeats`` times, in turn.
 
     The order rotates by one each round, so that no candidate always runs after the same other.
     A candidate receives the number of the round, to vary its seed.
@@ -21,9 +33,10 @@ def interleaved(
     for repeat in range(repeats):
         start = repeat % len(labels)
         for label in labels[start:] + labels[:start]:
-            begin = time.perf_counter()
+            begin, cpu_begin = time.perf_counter(), time.process_time()
             result = candidates[label](repeat)
-            yield label, repeat, time.perf_counter() - begin, result
+            seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
+            yield Measurement(label, repeat, seconds, cpu_seconds, result)
 
 
 def calls_for(call: Callable[[], object], batch_seconds: float) -> int:
@@ -45,8 +58,8 @@ def short_calls(
         label: (lambda _, call=call, n=counts[label]: _batch(call, n))
         for label, call in candidates.items()
     }
-    for label, repeat, _, seconds in interleaved(batches, repeats):
-        yield label, repeat, seconds / counts[label]
+    for batch in interleaved(batches, repeats):
+        yield batch.label, batch.repeat, batch.result / counts[batch.label]
 
 
 def _batch(call: Callable[[], object], count: int) -> float:

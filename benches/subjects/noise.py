@@ -36,16 +36,16 @@ def run(plan: Plan) -> list[Row]:
     # The array dies inside the measurement, as it would in a release.
     candidates = {label: (lambda _, draw=draw: draw() is None) for label, draw in draws.items()}
     records = []
-    for label, repeat, seconds, _ in interleaved(candidates, 3 * plan.repeats):
-        sampler, library, n_threads_text = label.split("|")
+    for measured in interleaved(candidates, 3 * plan.repeats):
+        sampler, library, n_threads_text = measured.label.split("|")
         records.append(
             {
                 "sampler": sampler,
                 "library": library,
                 "n_threads": n_threads_text,
                 "size": size,
-                "repeat": repeat,
-                "seconds": seconds,
+                "repeat": measured.repeat,
+                "seconds": measured.seconds,
             }
         )
     return as_rows(records)

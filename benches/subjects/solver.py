@@ -33,6 +33,9 @@ PEER = f"tol {LIBLINEAR_TOL:g}"
 PEER_DEFAULT = f"tol {LIBLINEAR_DEFAULT_TOL:g}"
 PRIVATE_FIT = "private fit, defaults"
 
+# Columns of the summary that are averaged over cells.
+RATIOS = ("ratio", "ratio_default", "ratio_cpu")
+
 
 def run(plan: Plan) -> list[Row]:
     """One row a measurement: seconds, objective, distance to our tightest solution."""
@@ -66,12 +69,14 @@ def _cell(problem: Problem, plan: Plan) -> list[dict[str, object]]:
     once = {PEER_DEFAULT: partial(_liblinear, problem, LIBLINEAR_DEFAULT_TOL)}
     found = []
     for batch, repeats in ((once, 1), (candidates, plan.repeats)):
-        for label, repeat, seconds, (weights, certified) in interleaved(batch, repeats):
+        for measured in interleaved(batch, repeats):
+            weights, certified = measured.result
             found.append(
                 {
-                    "setting": label,
-                    "repeat": repeat,
-                    "seconds": seconds,
+                    "setting": measured.label,
+                    "repeat": measured.repeat,
+                    "seconds": measured.seconds,
+                    "cpu_seconds": measured.cpu_seconds,
                     # All digits: differences near 1e-6 of it decide.
                     "objective": None if weights is None else repr(problem.objective(weights)),
                     "distance_over_delta": None
@@ -106,7 +111,7 @@ def analyse(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         cells.setdefault((row["data"], row["C"]), []).append(row)
     table = [_summary(data, C, members) for (data, C), members in cells.items()]
-    ratios = {name: [float(row[name]) for row in table] for name in ("ratio", "ratio_default")}
+    ratios = {name: [float(row[name]) for row in table] for name in RATIOS}
     blank = dict.fromkeys(table[0], None)
     for label, reduce in (("geometric mean", geometric_mean), ("minimum", min)):
         reduced = {name: reduce(values) for name, values in ratios.items()}
@@ -137,6 +142,7 @@ def _summary(data: str, C: str, rows: Sequence[Row]) -> dict[str, Any]:
         "floor_ms": 1e3 * floor,
         "ratio": peer / coarse,
         "ratio_default": peer / default,
+        "ratio_cpu": medians("cpu_seconds", PEER) / medians("cpu_seconds", COARSE),
         "cost_of_1e-3": tight / coarse,
         "objective_excess": excess,
         "objective_ok": excess <= OBJECTIVE_SLACK,

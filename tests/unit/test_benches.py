@@ -102,8 +102,9 @@ def test_quick_figures_stay_out_of_the_readme(capsys: pytest.CaptureFixture[str]
 
 def test_rounds_rotate() -> None:
     calls = {label: (lambda repeat, label=label: (label, repeat)) for label in "abc"}
-    order = [label for label, repeat, _, result in interleaved(calls, 3)]
-    assert order == list("abcbcacab")
+    done = list(interleaved(calls, 3))
+    assert [measured.label for measured in done] == list("abcbcacab")
+    assert all(measured.result == (measured.label, measured.repeat) for measured in done)
 
 
 def test_objective_by_hand() -> None:
@@ -139,6 +140,7 @@ def test_a_worse_objective_is_named() -> None:
                 "C": 1.0,
                 "setting": setting,
                 "seconds": 2.0 if setting == solver.PEER else 0.5,
+                "cpu_seconds": 2.0 if setting == solver.PEER else 0.4,
                 "objective": objective if setting == solver.COARSE else 10.0,
                 "distance_over_delta": 0.1,
                 "certified_over_delta": 0.01,
@@ -149,6 +151,7 @@ def test_a_worse_objective_is_named() -> None:
 
     good, bad = table(10.0), table(10.1)
     assert [row["ratio"] for row in good] == ["4", "4", "4"]
+    assert [row["ratio_cpu"] for row in good] == ["5", "5", "5"]
     assert solver.failures(good) == []
     assert "C=1" in solver.failures(bad)[0]
 
