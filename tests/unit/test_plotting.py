@@ -1,0 +1,223 @@
+"""Displays: the right artists from the right numbers, and no spend before matplotlib is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.svm import LinearSVC
+
+from dpsvm_fast import (
+    InvalidParameterError,
+    NotPrivateWarning,
+    OutputPerturbationSVC,
+    PrivacyLedger,
+    PrivacyStatement,
+    accounting,
+)
+from dpsvm_fast.plotting import PrivacyProfileDisplay, PrivacyUtilityDisplay, private_scores
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+EPSILONS = [4.0, 0.5, 1.0]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def model(**settings: Any) -> OutputPerturbationSVC:
+    return OutputPerturbationSVC(**({"delta": 1e-5, "classes": range(3)} | settings))
+
+
+def statement(**settings: Any) -> PrivacyStatement:
+    rows, labels = np.eye(3), np.arange(3)
+    return model(**settings).fit(rows, labels).privacy_
+
+
+class TestPrivateScores:
+    def test_every_fit_is_scored_and_charged(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        scores = private_scores(
+            model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0, 50.0], n_repeats=2
+        )
+        assert scores.shape == (2, 2)
+        assert len(ledger.history) == 4
+        # Noise of a fiftieth leaves three separate clusters separate.
+        assert scores[1].min() > 0.9
+
+    def test_a_seed_repeats_the_table_and_not_the_model(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        task = {"X_test": X, "y_test": y, "epsilons": [0.5], "n_repeats": 4}
+        with pytest.warns(NotPrivateWarning):
+            first = private_scores(model(random_state=5), X, y, **task)
+        with pytest.warns(NotPrivateWarning):
+            second = private_scores(model(random_state=5), X, y, **task)
+        np.testing.assert_array_equal(first, second)
+        assert len(np.unique(first)) > 1
+
+    @pytest.mark.parametrize(
+        ("wrong", "error", "named"),
+        [
+            ({"epsilons": []}, InvalidParameterError, "epsilons"),
+            ({"epsilons": [1.0, 0.0]}, InvalidParameterError, "epsilons"),
+            ({"n_repeats": 0}, InvalidParameterError, "n_repeats"),
+            ({"n_repeats": 2.0}, TypeError, "n_repeats"),
+        ],
+    )
+    def test_wrong_settings_are_refused_before_any_spend(
+        self, clusters: TrainingSet, wrong: dict[str, Any], error: type[Exception], named: str
+    ) -> None:
+        X, y = clusters
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        task = {"epsilons": [1.0], "n_repeats": 1} | wrong
+        with pytest.raises(error, match=named):
+            private_scores(model(ledger=ledger), X, y, X_test=X, y_test=y, **task)
+        assert not ledger.history
+
+
+class TestUtilityDisplay:
+    def display(self, **changes: Any) -> PrivacyUtilityDisplay:
+        scores = np.array([[0.9, 0.8], [0.3, 0.5], [0.6, 0.6]])
+        values = {"epsilons": EPSILONS, "scores": scores, "non_private_score": 0.95, "delta": 1e-5}
+        return PrivacyUtilityDisplay(**(values | changes))
+
+    def test_mean_spread_and_ceiling(self) -> None:
+        display = self.display().plot()
+        np.testing.assert_allclose(display.line_.get_xydata(), [[0.5, 0.4], [1, 0.6], [4, 0.85]])
+        band = display.band_.get_paths()[0].vertices
+        at_half = band[band[:, 0] == 0.5, 1]
+        # Standard deviation of (.3, .5) with one degree of freedom: .1 sqrt 2.
+        assert at_half.min() == pytest.approx(0.4 - 0.1 * 2**0.5)
+        assert at_half.max() == pytest.approx(0.4 + 0.1 * 2**0.5)
+        assert display.ceiling_ is not None
+        assert display.ceiling_.get_linestyle() == "--"
+        assert list(display.ceiling_.get_ydata()) == [0.95, 0.95]
+
+    def test_axes_say_what_they_show(self) -> None:
+        display = self.display().plot()
+        display.figure_.canvas.draw()
+        assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["0.5", "1", "4"]
+        assert display.ax_.get_xscale() == "log"
+        assert "1e-05" in display.ax_.get_xlabel()
+        assert display.ax_.get_ylabel() == "test accuracy"
+        texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert texts == [
+            "private, mean of 2 noise draws",
+            "one standard deviation",
+            "not private",
+        ]
+
+    def test_one_draw_has_no_spread_to_name(self) -> None:
+        display = self.display(scores=np.full((3, 1), 0.5), non_private_score=None).plot()
+        texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert texts == ["private"]
+        assert display.ceiling_ is None
+
+    def test_draws_on_the_given_axes(self) -> None:
+        from matplotlib.figure import Figure
+
+        ax = Figure().subplots()
+        assert self.display().plot(ax=ax).ax_ is ax
+
+    @pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 2, 1)])
+    def test_scores_of_another_shape_are_refused(self, shape: tuple[int, ...]) -> None:
+        with pytest.raises(InvalidParameterError, match="scores"):
+            self.display(scores=np.zeros(shape))
+
+    def test_from_estimator(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        peer = LinearSVC(multi_class="crammer_singer", random_state=0)
+        display = PrivacyUtilityDisplay.from_estimator(
+            model(),
+            X,
+            y,
+            X_test=X[:40],
+            y_test=y[:40],
+            epsilons=EPSILONS,
+            n_repeats=3,
+            non_private=peer,
+        )
+        assert display.scores.shape == (3, 3)
+        assert display.delta == 1e-5
+        assert display.non_private_score == peer.fit(X, y).score(X[:40], y[:40])
+        np.testing.assert_allclose(
+            display.line_.get_ydata(), display.scores.mean(axis=1)[[1, 2, 0]]
+        )
+
+
+class TestProfileDisplay:
+    def test_curve_of_the_statement_goes_through_the_claim(self) -> None:
+        claim = statement(epsilon=2.0)
+        display = PrivacyProfileDisplay.from_statement(claim)
+        x, y = np.asarray(display.line_.get_xdata()), np.asarray(display.line_.get_ydata())
+        np.testing.assert_array_equal(display.mark_.get_xydata(), [[2.0, 1e-5]])
+        assert np.interp(2.0, x, y) == pytest.approx(1e-5, rel=1e-6)
+        noise, total = claim.noise.sigma, claim.sensitivity.total
+        assert noise is not None
+        assert y[50] == pytest.approx(accounting.gaussian_delta(x[50], noise, total), rel=1e-9)
+        assert np.all(np.diff(y) < 0)
+        assert display.ax_.get_yscale() == "log"
+        assert display.ax_.get_title() == ""
+
+    def test_pure_release_has_a_line_instead_of_a_point(self) -> None:
+        display = PrivacyProfileDisplay.from_statement(statement(noise="gamma", delta=0.0))
+        assert set(display.mark_.get_xdata()) == {1.0}
+        drawn = np.asarray(display.line_.get_ydata())
+        beyond = np.asarray(display.line_.get_xdata()) > 1.0
+        assert np.all(np.isnan(drawn[beyond]))
+        assert np.all(drawn[~beyond][:-1] > 0.0)
+        display.figure_.canvas.draw()
+
+    def test_a_seeded_release_says_that_it_promises_nothing(self) -> None:
+        with pytest.warns(NotPrivateWarning):
+            seeded = statement(random_state=1)
+        display = PrivacyProfileDisplay.from_statement(seeded)
+        assert "NOT PRIVATE" in display.ax_.get_title()
+
+    def test_only_statements(self) -> None:
+        with pytest.raises(TypeError, match="statement"):
+            PrivacyProfileDisplay.from_statement({"epsilon": 1.0})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    # None in sys.modules is how Python itself marks a module that must not be found.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+class TestWithoutMatplotlib:
+    def test_nothing_is_fitted_for_a_figure_that_cannot_be_drawn(
+        self, clusters: TrainingSet
+    ) -> None:
+        X, y = clusters
+        ledger = PrivacyLedger(epsilon=10.0, delta=1e-3)
+        with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+            PrivacyUtilityDisplay.from_estimator(
+                model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0]
+            )
+        assert not ledger.history
+
+    def test_profile(self) -> None:
+        with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+            PrivacyProfileDisplay.from_statement(statement())
+
+
+def test_matplotlib_is_imported_only_to_draw() -> None:
+    code = "import sys, dpsvm_fast.cli, dpsvm_fast.plotting; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
