@@ -37,7 +37,9 @@ pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
             kept_sum += if inside { *entry } else { 0.0 };
             kept += if inside { 1.0 } else { 0.0 };
         }
-        if kept == count || kept == 0.0 {
+        // Rounding can bring a dropped entry back: only a smaller set goes on, else two thresholds
+        // could alternate for ever.
+        if kept >= count || kept == 0.0 {
             break;
         }
         count = kept;
