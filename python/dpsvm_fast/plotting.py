@@ -336,7 +336,8 @@ class PrivacyProfileDisplay:
         if not self.private:
             ax.set_title("NOT PRIVATE: this is not promised, see the statement")
         ax.grid(alpha=0.3)
-        ax.legend(loc="upper right")
+        ax.set_xlim(self.epsilons[0], self.epsilons[-1])
+        ax.legend(loc="lower left")
         return self
 
 
