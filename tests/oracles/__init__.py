@@ -1,0 +1,1 @@
+"""Slow, independent computations that tests compare the library with."""
