@@ -157,6 +157,17 @@ class TestUtilityDisplay:
             display.line_.get_ydata(), display.scores.mean(axis=1)[[1, 2, 0]]
         )
 
+    def test_a_figure_keeps_scores_and_no_data(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        display = PrivacyUtilityDisplay.from_estimator(
+            model(), X, y, X_test=X[:40], y_test=y[:40], epsilons=[1.0], n_repeats=2
+        )
+        kept = {name: value for name, value in vars(display).items() if name[-1] != "_"}
+        assert set(kept) == {"epsilons", "scores", "non_private_score", "delta"}
+        # As many numbers as fits, and each a multiple of one test row: nothing finer is shown.
+        assert display.scores.shape == (1, 2)
+        np.testing.assert_allclose(display.scores * 40, np.rint(display.scores * 40), atol=1e-9)
+
 
 class TestProfileDisplay:
     def test_curve_of_the_statement_goes_through_the_claim(self) -> None:
