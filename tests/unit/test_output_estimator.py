@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 from typing import Any
 
@@ -241,9 +242,9 @@ def test_sample_weight_is_no_parameter(clusters: TrainingSet) -> None:
 
 def test_masked_arrays_and_dates_are_refused(clusters: TrainingSet) -> None:
     X, y = clusters
-    with pytest.raises(TypeError, match="^X: masked"):
+    with pytest.raises(TypeError, match=r"^X: masked"):
         model().fit(np.ma.masked_array(X), y)
-    with pytest.raises(ValueError, match="^X: expected numbers"):
+    with pytest.raises(ValueError, match=r"^X: expected numbers"):
         model().fit(X.astype("M8[s]"), y)
 
 
@@ -311,3 +312,10 @@ def test_verbose_prints_public_facts(
 ) -> None:
     model(verbose=1).fit(*clusters)
     assert "sigma" in capsys.readouterr().out
+
+
+def test_the_docstring_example_runs() -> None:
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(OutputPerturbationSVC, "OutputPerturbationSVC", globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
