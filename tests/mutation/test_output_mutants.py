@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
+
+from dpsvm_fast import _core
+from dpsvm_fast.estimators import output as estimators
+from dpsvm_fast.mechanisms import output as mechanisms
 from oracles.audit import (
     ALPHA,
     counting_bound,
@@ -19,11 +24,6 @@ from oracles.audit import (
     separation_bound,
 )
 from oracles.worlds import Worlds, claimed_sigma, estimator, worlds_of
-from scipy import stats
-
-from dpsvm_fast import _core
-from dpsvm_fast.estimators import output as estimators
-from dpsvm_fast.mechanisms import output as mechanisms
 
 pytestmark = pytest.mark.statistical
 

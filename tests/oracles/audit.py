@@ -1,7 +1,7 @@
 """Distinguishing tests: what two worlds' outputs prove about the noise between them.
 
-All decide at the false-alarm rate ALPHA. Every one takes samples of one real statistic in two worlds
-(neighbouring data sets) and no knowledge of how they were made.
+All decide at the false-alarm rate ALPHA. Every one takes samples of one real statistic in two
+worlds (neighbouring data sets) and no knowledge of how they were made.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def epsilon_of_separation(mu: float, delta: float) -> float:
 def counting_bound(first: Array, second: Array, thresholds: Array, delta: float) -> float:
     """Lower confidence bound of epsilon from the counts beyond fixed thresholds, law unknown.
 
-    For an (epsilon, delta) guarantee P(S) <= e^epsilon Q(S) + delta. Clopper-Pearson bounds of P from
-    below and Q from above at ALPHA / (4 * number of thresholds) each hold together (both tails, both
-    orders of the worlds).
+    For an (epsilon, delta) guarantee P(S) <= e^epsilon Q(S) + delta. Both tails, both orders of the
+    worlds and both ends of the interval are 8 Clopper-Pearson bounds a threshold; at
+    ALPHA / (8 * number of thresholds) each they hold together.
     """
     level = ALPHA / (8.0 * thresholds.size)
     best = 0.0

@@ -1,12 +1,12 @@
-r"""Crammer-Singer minimiser of small problems by an interior-point method, with its own certificate.
+r"""Crammer-Singer minimiser of small problems by an interior-point method, with a certificate.
 
-The dual over the simplex: with p_i in the simplex of the classes, W(p) = C sum_i (e_{y_i} - p_i) x_i^T
-and G_ik = <w_k, x_i> - 1[k = y_i],
+The dual over the simplex: with p_i in the simplex of the classes,
+W(p) = C sum_i (e_{y_i} - p_i) x_i^T and G_ik = <w_k, x_i> - 1[k = y_i],
 
 .. math:: \|W(p) - W^*\|_F^2 \le C \sum_i \sum_k p_{ik} (\max_l G_{il} - G_{ik}).
 
-Nothing is shared with the compiled solver: another algorithm, another arithmetic (the certificate is
-evaluated in extended precision), and rows that are rebuilt here from their written definition.
+Nothing is shared with the compiled solver: another algorithm, another arithmetic (the certificate
+is evaluated in extended precision), and rows rebuilt here from their written definition.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from oracles.audit import Array
-from oracles.neighbours import Pair, tight_pair
 
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 from dpsvm_fast.reference import gaussian as gaussian_twin
+from oracles.audit import Array
+from oracles.neighbours import Pair, tight_pair
 
 C = 0.1
 TOL = 1e-3

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracles.neighbours import tight_pair
-from oracles.solver import compiled
 
 from dpsvm_fast import OutputPerturbationSVC
 from dpsvm_fast.mechanisms.output import OutputPerturbation
+from oracles.neighbours import tight_pair
+from oracles.solver import compiled
 
 ROUNDING = 1e-9
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]

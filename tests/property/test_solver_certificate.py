@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import sparse
+
 from oracles.crammer_singer import certified_distance, minimiser, stored_rows
 from oracles.solver import compiled
-from scipy import sparse
 
 
 @dataclass(frozen=True)
