@@ -45,8 +45,9 @@ pub struct Certificate {
     pub radius: f64,
     /// Upper bound on Gamma.
     pub gap: f64,
-    /// Rows that are not safely optimal at a vertex, ascending.
-    pub open: Vec<u32>,
+    /// Rows that are not safely optimal at a vertex, ascending, each with the lead of its vertex:
+    /// negative for a row that is not at its best vertex at all.
+    pub open: Vec<(u32, f64)>,
 }
 
 /// Rows of one block of the passes below: a constant, so sums do not depend on the threads.
@@ -246,8 +247,8 @@ struct BlockGap {
     gap: f64,
     /// Bound on what rounding may have hidden.
     rounding: f64,
-    /// Rows that are not safely at their best vertex.
-    open: Vec<u32>,
+    /// Rows that are not safely at their best vertex, with their leads.
+    open: Vec<(u32, f64)>,
     /// Rows that add to `gap` or `rounding`.
     unsure: Vec<u32>,
 }
@@ -279,13 +280,13 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             let lead = top - second;
             if dual[best] == cost {
                 if lead <= self.margin {
-                    block.open.push(i as u32);
+                    block.open.push((i as u32, lead));
                 }
                 if lead > 4.0 * (eta + shift) {
                     continue;
                 }
             } else {
-                block.open.push(i as u32);
+                block.open.push((i as u32, -1.0));
             }
             block.unsure.push(i as u32);
             let (mut gap, mut lowest) = (0.0, top);

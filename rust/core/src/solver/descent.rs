@@ -23,8 +23,10 @@ pub struct Epoch<'p, 'd, L, T> {
     pub weights: &'p mut [T],
     /// `c`, updated in place.
     pub dual: &'p mut [f64],
-    /// Rows to visit, in this order; dropped ones are removed.
+    /// Rows to visit, in this order; afterwards those that are not at their best vertex.
     pub active: &'p mut Vec<u32>,
+    /// Takes the rows at their best vertex that are not dropped.
+    pub resting: &'p mut Vec<u32>,
     /// A row at its vertex is dropped when the next best score is further below than this.
     pub slack: f64,
     /// Asked now and then.
@@ -60,8 +62,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             let (best, top, second) = leading(&scores[..classes], own);
             if dual[best] == cost {
                 if top - second <= self.slack {
-                    self.active[kept] = i as u32;
-                    kept += 1;
+                    self.resting.push(i as u32);
                 }
                 continue;
             }

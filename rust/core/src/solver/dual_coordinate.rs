@@ -13,13 +13,13 @@ use super::certificate::{Certificate, certify};
 use super::descent::Epoch;
 use super::face::Face;
 use super::frank_wolfe;
-use super::gram::{GROUP, gram};
+use super::gram::{GROUP, GramSet};
 use super::kernels::{ClassMajor, Panels, WeightLayout, typed};
 use super::problem::{Problem, Settings};
 use crate::error::Result;
 use crate::parallel::Interrupt;
 use crate::rows::{RowBuffer, Rows};
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::simd::{Kernel, Real, Simd, dispatch};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -70,8 +70,10 @@ pub fn solve(
     }
 }
 
-/// Epochs of the rough stage at most.
-const ROUGH_EPOCHS: usize = 300;
+/// Rounds of the rough stage at most.
+const ROUGH_ROUNDS: usize = 150;
+/// Epochs over the rows not at a vertex after each epoch over all active ones.
+const RESTS: usize = 2;
 /// A row at its vertex is dropped when it leads by this many square roots of the gap. Measured on
 /// USPS, C = .005: 1 costs 17 visits a row, .3 12, .1 10; none ever cost more than one more round.
 const SLACK: f64 = 0.1;
@@ -79,15 +81,15 @@ const SLACK: f64 = 0.1;
 const FACE_ROWS: usize = 2000;
 /// Working sets this small are never shrunk further first.
 const TINY: usize = 64;
-/// Epochs over which dropped rows are counted.
-const LOOK_BACK: usize = 8;
+/// Rounds over which dropped rows are counted.
+const LOOK_BACK: usize = 6;
 /// Multiplications of a visit that one row less in the end game is worth.
-const ROW_VALUE: usize = 1200;
+const ROW_VALUE: usize = 2000;
 /// Newton rounds on one working set before the next certificate.
 const FACE_ROUNDS: usize = 40;
-/// Epochs in double precision between two certificates when the working set is large.
-const WIDE_EPOCHS: usize = 50;
-/// Rounds after which Frank-Wolfe steps join in.
+/// Rounds in double precision between two certificates when the working set is large.
+const WIDE_ROUNDS: usize = 15;
+/// Rounds after which every second one is a Frank-Wolfe step.
 const PATIENCE: u64 = 60;
 
 struct Search<'p, 'd, L, G> {
@@ -95,6 +97,8 @@ struct Search<'p, 'd, L, G> {
     layout: L,
     group: G,
     dual: Vec<f64>,
+    /// The end game's working set.
+    set: GramSet,
     order: ChaCha8Rng,
     passes: u64,
     rounds: u64,
@@ -110,6 +114,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
             layout,
             group,
             dual: problem.start(),
+            set: GramSet::default(),
             order,
             passes: 0,
             rounds: 0,
@@ -130,7 +135,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
                 return Ok(self.finish(&certificate, certified));
             }
             gap = certificate.gap;
-            if self.rounds > PATIENCE {
+            if self.rounds > PATIENCE && self.rounds % 2 == 1 {
                 frank_wolfe::step(
                     self.problem,
                     self.layout,
@@ -138,7 +143,9 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
                     &mut self.dual,
                     interrupt,
                 )?;
-            } else if certificate.open.len() <= FACE_ROWS {
+            } else if certificate.open.iter().filter(|row| row.1 < 0.0).count()
+                <= FACE_ROWS * 9 / 10
+            {
                 self.narrow(&certificate, target, limit, interrupt)?;
             } else {
                 self.wide(certificate, target, limit, interrupt)?;
@@ -151,31 +158,54 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         let mut weights = vec![0.0_f32; self.layout.stored()];
         let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
         let mut gap = f64::INFINITY;
-        let mut sizes = Vec::with_capacity(ROUGH_EPOCHS);
-        for epoch in 0..ROUGH_EPOCHS {
-            if self.passes >= limit {
-                break;
-            }
-            // The rows already lie in random order.
-            if epoch > 0 {
-                active.shuffle(&mut self.order);
-            }
-            gap = dispatch(Epoch {
-                problem: self.problem,
-                layout: self.layout,
-                weights: &mut weights,
-                dual: &mut self.dual,
-                active: &mut active,
-                slack: SLACK * gap.sqrt(),
-                interrupt,
-            })?;
-            self.passes += 1;
+        let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
+        for _ in 0..ROUGH_ROUNDS {
+            gap = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
             sizes.push(active.len());
-            if gap <= target || self.settled(&sizes) {
+            if self.passes >= limit || gap <= target || self.settled(&sizes) {
                 break;
             }
         }
         Ok(gap)
+    }
+
+    /// One epoch over the active rows, then a few over those that are not at their best vertex:
+    /// most of the others would only be found where they were. Returns the estimate of the gap.
+    fn round<T: Real>(
+        &mut self,
+        weights: &mut [T],
+        active: &mut Vec<u32>,
+        gap: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        let mut resting = Vec::with_capacity(active.len());
+        let mut seen = gap;
+        for epoch in 0..=RESTS {
+            if self.passes >= limit {
+                break;
+            }
+            // The rows already lie in random order when the first epoch comes.
+            if self.passes > 0 {
+                active.shuffle(&mut self.order);
+            }
+            let found = dispatch(Epoch {
+                problem: self.problem,
+                layout: self.layout,
+                weights,
+                dual: &mut self.dual,
+                active,
+                resting: &mut resting,
+                slack: SLACK * seen.sqrt(),
+                interrupt,
+            })?;
+            self.passes += 1;
+            if epoch == 0 {
+                seen = found;
+            }
+        }
+        active.append(&mut resting);
+        Ok(seen)
     }
 
     /// Whether the end game is worth starting: its cost grows with the square of the working set,
@@ -198,19 +228,48 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         limit: u64,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        let set = &certificate.open;
-        let products = gram(self.problem, self.group, set, interrupt)?;
+        let whole = self.choose(certificate, interrupt)?;
         let scores = dispatch(SetScores {
             problem: self.problem,
             layout: self.layout,
             weights: &certificate.weights,
-            set,
+            set: &self.set.rows,
         });
-        let mut face = Face::new(self.problem, set, products, scores, &self.dual);
+        let mut face = Face::new(self.problem, &self.set, scores, &self.dual);
         let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
-        face.descend(0.25 * target, rounds, interrupt)?;
+        // A set that leaves open rows out is not worth solving to the end.
+        let enough = if whole { 0.0 } else { 0.02 * certificate.gap };
+        face.descend(enough.max(0.25 * target), rounds, interrupt)?;
         face.store(&mut self.dual);
         Ok(())
+    }
+
+    /// Grows the working set by the open rows; starts it afresh, with the most urgent ones, when
+    /// it would become too large. Returns whether all open rows are in it.
+    fn choose(&mut self, certificate: &Certificate, interrupt: &dyn Interrupt) -> Result<bool> {
+        let mut known = vec![false; self.problem.len()];
+        for i in &self.set.rows {
+            known[*i as usize] = true;
+        }
+        let mut new: Vec<u32> = Vec::new();
+        new.extend(
+            certificate
+                .open
+                .iter()
+                .map(|row| row.0)
+                .filter(|i| !known[*i as usize]),
+        );
+        let whole = self.set.rows.len() + new.len() <= FACE_ROWS;
+        if !whole {
+            let mut rows = certificate.open.clone();
+            rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+            rows.truncate(FACE_ROWS);
+            new = rows.into_iter().map(|row| row.0).collect();
+            new.sort_unstable();
+            self.set = GramSet::default();
+        }
+        self.set.extend(self.problem, self.group, &new, interrupt)?;
+        Ok(whole || certificate.open.len() <= FACE_ROWS)
     }
 
     /// Stage 3 for many open rows.
@@ -221,24 +280,15 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         limit: u64,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        let mut active = certificate.open;
+        self.set = GramSet::default();
+        let mut active: Vec<u32> = certificate.open.iter().map(|row| row.0).collect();
         let mut weights = certificate.weights;
         let mut gap = certificate.gap;
-        for _ in 0..WIDE_EPOCHS {
+        for _ in 0..WIDE_ROUNDS {
             if self.passes >= limit || gap <= 0.25 * target || active.is_empty() {
                 break;
             }
-            active.shuffle(&mut self.order);
-            gap = dispatch(Epoch {
-                problem: self.problem,
-                layout: self.layout,
-                weights: &mut weights,
-                dual: &mut self.dual,
-                active: &mut active,
-                slack: SLACK * gap.sqrt(),
-                interrupt,
-            })?;
-            self.passes += 1;
+            gap = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
         }
         Ok(())
     }

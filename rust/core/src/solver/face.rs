@@ -9,7 +9,8 @@
 //! needs 5 to 10 times the epochs; one common step to the first bound makes Newton steps of
 //! .001 to .2.
 
-use super::newton::Free;
+use super::gram::GramSet;
+use super::newton::{Free, Step};
 use super::problem::Problem;
 use super::simplex::project;
 use crate::error::Result;
@@ -23,7 +24,7 @@ const SWEEPS: usize = 8;
 pub struct Face<'p, 'd> {
     problem: &'p Problem<'d>,
     set: &'p [u32],
-    gram: Vec<f64>,
+    gram: &'p [f64],
     /// `<v_k, u_i>`, class-major: `scores[k * m + i]`.
     scores: Vec<f64>,
     /// `c` of the set, row-major.
@@ -33,25 +34,20 @@ pub struct Face<'p, 'd> {
 
 impl<'p, 'd> Face<'p, 'd> {
     /// The face of `set`, with `scores` (class-major) of the current `dual`.
-    pub fn new(
-        problem: &'p Problem<'d>,
-        set: &'p [u32],
-        gram: Vec<f64>,
-        scores: Vec<f64>,
-        dual: &[f64],
-    ) -> Self {
+    pub fn new(problem: &'p Problem<'d>, set: &'p GramSet, scores: Vec<f64>, dual: &[f64]) -> Self {
         let classes = problem.classes;
-        let mut own = Vec::with_capacity(set.len() * classes);
-        for i in set {
+        let rows = &set.rows;
+        let mut own = Vec::with_capacity(rows.len() * classes);
+        for i in rows {
             own.extend_from_slice(&dual[*i as usize * classes..][..classes]);
         }
         Self {
             problem,
-            set,
-            gram,
+            set: rows,
+            gram: &set.products,
             scores,
             dual: own,
-            label: set.iter().map(|i| problem.label[*i as usize]).collect(),
+            label: rows.iter().map(|i| problem.label[*i as usize]).collect(),
         }
     }
 
@@ -81,7 +77,7 @@ impl<'p, 'd> Face<'p, 'd> {
                     return Ok(gap);
                 }
             }
-            self.newton(interrupt)?;
+            while self.newton(interrupt)? {}
         }
         Ok(gap)
     }
@@ -100,12 +96,13 @@ impl<'p, 'd> Face<'p, 'd> {
         self.scores[k * self.set.len() + i] - f64::from(u8::from(own))
     }
 
-    /// One Newton step on the face.
-    fn newton(&mut self, interrupt: &dyn Interrupt) -> Result<()> {
-        let free = Free::new(&self.dual, self.problem.classes, &self.gram);
+    /// One step on the face. Returns whether it went along a flat direction to a bound, and so
+    /// made the face smaller.
+    fn newton(&mut self, interrupt: &dyn Interrupt) -> Result<bool> {
+        let free = Free::new(&self.dual, self.problem.classes, self.gram);
         let n = free.row.len();
         if n == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let mut gradient = vec![0.0; n];
         let mut position = vec![0.0; n];
@@ -116,36 +113,32 @@ impl<'p, 'd> Face<'p, 'd> {
                 position[at] = self.dual[i * self.problem.classes + k];
             }
         }
-        let mut step = free.solve(&gradient, interrupt)?;
-        // c moves by -step: clip each row to its simplex.
-        let mut limited = vec![u32::MAX; free.row_start.len() - 1];
-        for (row, limited) in limited.iter_mut().enumerate() {
-            let entries = &free.of_row[free.row_start[row]..free.row_start[row + 1]];
-            let mut scale = 1.0;
-            for at in entries {
-                let at = *at as usize;
-                if step[at] > 0.0 && position[at] < scale * step[at] {
-                    scale = position[at] / step[at];
-                    *limited = at as u32;
-                }
-            }
-            for at in entries {
-                step[*at as usize] *= scale;
-            }
-        }
-        let slope: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        let (mut step, flat) = match free.solve(&gradient, interrupt)? {
+            Step::Newton(step) => (step, false),
+            Step::Flat(step) => (step, true),
+        };
+        let limited = if flat {
+            stop_at_first_bound(&free, &mut step, &position)
+        } else {
+            clip_rows(&free, &mut step, &position)
+        };
         let curvature = free.curvature(&step);
-        if !(slope < 0.0 && curvature > 0.0) {
-            return Ok(());
+        let slope: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
+        if slope.is_nan() || slope >= 0.0 || curvature.is_nan() {
+            return Ok(false);
         }
-        let length = (-slope / curvature).min(1.0);
+        let length = if curvature > 0.0 {
+            (-slope / curvature).min(1.0)
+        } else {
+            1.0
+        };
         self.take(
             &free,
             &step,
             length,
             if length == 1.0 { &limited } else { &[] },
         );
-        Ok(())
+        Ok(flat && length == 1.0)
     }
 
     /// Moves `c` by `-length * step`, puts rows back on the simplex, and updates the scores.
@@ -180,6 +173,49 @@ impl<'p, 'd> Face<'p, 'd> {
             moved: &moved,
         });
     }
+}
+
+/// `c` moves by `-step`: scales each row's step so that the row stays on its simplex. Returns the
+/// entry of each row that reaches 0.
+fn clip_rows(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u32> {
+    let mut limited = vec![u32::MAX; free.row_start.len() - 1];
+    for (row, limited) in limited.iter_mut().enumerate() {
+        let entries = &free.of_row[free.row_start[row]..free.row_start[row + 1]];
+        let mut scale = 1.0;
+        for at in entries {
+            let at = *at as usize;
+            if step[at] > 0.0 && position[at] < scale * step[at] {
+                scale = position[at] / step[at];
+                *limited = at as u32;
+            }
+        }
+        for at in entries {
+            step[*at as usize] *= scale;
+        }
+    }
+    limited
+}
+
+/// Scales the whole step so that it ends where the first entry reaches 0.
+fn stop_at_first_bound(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u32> {
+    let mut limited = vec![u32::MAX; free.row_start.len() - 1];
+    let (mut scale, mut first) = (f64::INFINITY, None);
+    for (row, pair) in free.row_start.windows(2).enumerate() {
+        for at in &free.of_row[pair[0]..pair[1]] {
+            let entry = *at as usize;
+            if step[entry] > 0.0 && position[entry] < scale * step[entry] {
+                scale = position[entry] / step[entry];
+                first = Some((row, *at));
+            }
+        }
+    }
+    if let Some((row, at)) = first {
+        limited[row] = at;
+        for s in step.iter_mut() {
+            *s *= scale;
+        }
+    }
+    limited
 }
 
 /// Puts a row that sums to `cost` up to rounding back on the simplex, zeros kept; a lone positive

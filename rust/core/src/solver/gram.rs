@@ -13,42 +13,55 @@ use crate::simd::{Kernel, Simd, dispatch};
 /// Rows that play the part of weights at once.
 pub const GROUP: usize = 16;
 
-/// The lower triangle's blocks of the Gram matrix of `set`, mirrored: `m x m`, row-major.
-///
-/// `layout` describes [`GROUP`] weight vectors.
-///
-/// # Errors
-/// Interrupt.
-pub fn gram<L: WeightLayout>(
-    problem: &Problem<'_>,
-    layout: L,
-    set: &[u32],
-    interrupt: &dyn Interrupt,
-) -> Result<Vec<f64>> {
-    let m = set.len();
-    let groups = m.div_ceil(GROUP);
-    let parts = map_blocks(problem.pool.as_deref(), groups, interrupt, |group| {
-        dispatch(GramGroup {
-            problem,
-            layout,
-            set,
-            first: group * GROUP,
-        })
-    })?;
-    let mut gram = vec![0.0; m * m];
-    for (group, part) in parts.into_iter().enumerate() {
-        let first = group * GROUP;
-        for (at, products) in part.chunks_exact(GROUP).enumerate() {
-            let row = first + at;
-            for (column, product) in (first..m).zip(products) {
-                if column <= row {
-                    gram[row * m + column] = *product;
-                    gram[column * m + row] = *product;
+/// A working set and the inner products of its rows, grown without computing anything twice.
+#[derive(Default)]
+pub struct GramSet {
+    /// Rows of the set.
+    pub rows: Vec<u32>,
+    /// `m x m`, row-major.
+    pub products: Vec<f64>,
+}
+
+impl GramSet {
+    /// Adds `rows`, which must not be in the set. `layout` describes [`GROUP`] weight vectors.
+    ///
+    /// # Errors
+    /// Interrupt.
+    pub fn extend<L: WeightLayout>(
+        &mut self,
+        problem: &Problem<'_>,
+        layout: L,
+        rows: &[u32],
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let old = self.rows.len();
+        self.rows.extend_from_slice(rows);
+        let (m, set) = (self.rows.len(), &self.rows);
+        let groups = (m - old).div_ceil(GROUP);
+        let parts = map_blocks(problem.pool.as_deref(), groups, interrupt, |group| {
+            dispatch(GramGroup {
+                problem,
+                layout,
+                set,
+                first: old + group * GROUP,
+            })
+        })?;
+        let mut products = vec![0.0; m * m];
+        for i in 0..old {
+            products[i * m..][..old].copy_from_slice(&self.products[i * old..][..old]);
+        }
+        for (group, part) in parts.into_iter().enumerate() {
+            let first = old + group * GROUP;
+            for (i, line) in part.chunks_exact(GROUP).enumerate() {
+                for (j, product) in (first..m).zip(line) {
+                    products[i * m + j] = *product;
+                    products[j * m + i] = *product;
                 }
             }
         }
+        self.products = products;
+        Ok(())
     }
-    Ok(gram)
 }
 
 struct GramGroup<'p, 'd, L> {
@@ -59,7 +72,7 @@ struct GramGroup<'p, 'd, L> {
 }
 
 impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
-    /// Products of rows `first..` with rows `first..first + GROUP`, `GROUP` a row.
+    /// Products of all rows up to the group's last with the group's, `GROUP` a row.
     type Output = Vec<f64>;
 
     #[inline(always)]
@@ -75,8 +88,9 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
             }
         }
         let mut scores = vec![0.0; self.layout.padded_classes()];
-        let mut products = Vec::with_capacity((self.set.len() - self.first) * GROUP);
-        for i in &self.set[self.first..] {
+        let last = self.set.len().min(self.first + GROUP);
+        let mut products = Vec::with_capacity(last * GROUP);
+        for i in &self.set[..last] {
             let row = typed(
                 self.problem.store.row(*i as usize, &mut buffer),
                 &mut entries,

@@ -4,12 +4,25 @@
 
 use crate::error::Result;
 use crate::parallel::Interrupt;
-use crate::simd::{Kernel, Simd, add_scaled, dispatch};
+use crate::simd::{Kernel, Real, Simd, add_scaled, dispatch};
 
 /// Conjugate-gradient iterations of one Newton step at most.
 const CG_STEPS: usize = 250;
+/// Free entries up to which the Gram matrices are kept in double precision: they fit the caches,
+/// and a badly conditioned face (rows short beside the constant feature) needs it. Above, they
+/// are bound by memory traffic and single precision steers well enough.
+const WIDE_ENTRIES: usize = 600;
 /// Relative residual at which a Newton step's linear system counts as solved.
 const CG_TOLERANCE: f64 = 1e-4;
+
+/// Which way to go on the face.
+pub enum Step {
+    /// Towards the minimum of the quadratic.
+    Newton(Vec<f64>),
+    /// Downhill with no curvature to speak of (more free coordinates than the data have
+    /// dimensions): only a bound ends it.
+    Flat(Vec<f64>),
+}
 
 /// The free coordinates: entries of rows with at least two positive ones, grouped by class.
 pub struct Free {
@@ -21,9 +34,26 @@ pub struct Free {
     pub of_row: Vec<u32>,
     /// Where each free row's entries begin in `of_row`, and the end.
     pub row_start: Vec<usize>,
-    /// Gram matrices among the entries of each class, row-major, one after the other. Single
-    /// precision: they only steer the steps, and are bound by memory traffic.
-    blocks: Vec<f32>,
+    /// Gram matrices among the entries of each class, row-major, one after the other.
+    blocks: Blocks,
+}
+
+/// The Gram matrices only steer the steps: their precision decides speed, never the result's.
+enum Blocks {
+    Narrow(Vec<f32>),
+    Wide(Vec<f64>),
+}
+
+/// Matrices among the rows of each class in precision `T`.
+fn gather<T: Real>(by_class: &[Vec<u32>], gram: &[f64], m: usize) -> Vec<T> {
+    let mut blocks = Vec::new();
+    for rows in by_class {
+        for i in rows {
+            let line = &gram[*i as usize * m..][..m];
+            blocks.extend(rows.iter().map(|j| T::near(line[*j as usize])));
+        }
+    }
+    blocks
 }
 
 impl Free {
@@ -45,16 +75,19 @@ impl Free {
             }
         }
         let mut entries: Vec<Vec<u32>> = vec![Vec::new(); m];
-        let (mut row, mut start, mut blocks) = (Vec::new(), vec![0], Vec::new());
+        let (mut row, mut start) = (Vec::new(), vec![0]);
         for rows in &by_class {
             for i in rows {
                 entries[*i as usize].push(row.len() as u32);
                 row.push(*i);
-                let line = &gram[*i as usize * m..][..m];
-                blocks.extend(rows.iter().map(|j| line[*j as usize] as f32));
             }
             start.push(row.len());
         }
+        let blocks = if row.len() <= WIDE_ENTRIES {
+            Blocks::Wide(gather(&by_class, gram, m))
+        } else {
+            Blocks::Narrow(gather(&by_class, gram, m))
+        };
         let (mut of_row, mut row_start) = (Vec::new(), vec![0]);
         for entries in entries.iter().filter(|e| !e.is_empty()) {
             of_row.extend_from_slice(entries);
@@ -74,14 +107,13 @@ impl Free {
     ///
     /// # Errors
     /// Interrupt.
-    pub fn solve(&self, gradient: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+    pub fn solve(&self, gradient: &[f64], interrupt: &dyn Interrupt) -> Result<Step> {
         let n = gradient.len();
         let mut solution = vec![0.0; n];
         let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
         self.balance(&mut residual);
         let mut direction = residual.clone();
         let mut image = vec![0.0; n];
-        let mut narrow = Default::default();
         let mut norm: f64 = residual.iter().map(|r| r * r).sum();
         let enough = norm * CG_TOLERANCE * CG_TOLERANCE;
         for _ in 0..CG_STEPS {
@@ -89,16 +121,12 @@ impl Free {
             if norm <= enough {
                 break;
             }
-            dispatch(Product {
-                free: self,
-                x: &direction,
-                out: &mut image,
-                narrow: &mut narrow,
-            });
+            self.product(&direction, &mut image);
             self.balance(&mut image);
             let curvature: f64 = direction.iter().zip(&image).map(|(d, h)| d * h).sum();
-            if curvature.is_nan() || curvature <= 0.0 {
-                break;
+            let square: f64 = direction.iter().map(|d| d * d).sum();
+            if curvature.is_nan() || curvature <= self.flat() * square {
+                return Ok(Step::Flat(direction));
             }
             let length = norm / curvature;
             let mut next = 0.0;
@@ -113,19 +141,41 @@ impl Free {
                 direction[at] = residual[at] + ratio * direction[at];
             }
         }
-        Ok(solution)
+        Ok(Step::Newton(solution))
+    }
+
+    /// Curvature, relative to that of a single row, below which a direction counts as flat: what
+    /// the precision of the blocks can tell from none.
+    fn flat(&self) -> f64 {
+        match self.blocks {
+            Blocks::Narrow(_) => 1e-6,
+            Blocks::Wide(_) => 1e-13,
+        }
+    }
+
+    /// `out = H x`.
+    fn product(&self, x: &[f64], out: &mut [f64]) {
+        let free = self;
+        match &self.blocks {
+            Blocks::Narrow(blocks) => dispatch(Product {
+                free,
+                blocks,
+                x,
+                out,
+            }),
+            Blocks::Wide(blocks) => dispatch(Product {
+                free,
+                blocks,
+                x,
+                out,
+            }),
+        }
     }
 
     /// `x' H x`.
     pub fn curvature(&self, x: &[f64]) -> f64 {
         let mut image = vec![0.0; x.len()];
-        let mut narrow = Default::default();
-        dispatch(Product {
-            free: self,
-            x,
-            out: &mut image,
-            narrow: &mut narrow,
-        });
+        self.product(x, &mut image);
         image.iter().zip(x).map(|(h, x)| h * x).sum()
     }
 
@@ -143,25 +193,21 @@ impl Free {
 }
 
 /// `out = H x`, class by class.
-struct Product<'f> {
+struct Product<'f, T> {
     free: &'f Free,
+    blocks: &'f [T],
     x: &'f [f64],
     out: &'f mut [f64],
-    /// Room for `x` and `out` in single precision.
-    narrow: &'f mut [Vec<f32>; 2],
 }
 
-impl Kernel for Product<'_> {
+impl<T: Real> Kernel for Product<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let [x, out] = self.narrow;
-        x.clear();
-        x.extend(self.x.iter().map(|x| *x as f32));
-        out.clear();
-        out.resize(x.len(), 0.0);
-        let mut blocks = self.free.blocks.as_slice();
+        let x: Vec<T> = self.x.iter().map(|x| T::near(*x)).collect();
+        let mut out = vec![T::default(); x.len()];
+        let mut blocks = self.blocks;
         for pair in self.free.start.windows(2) {
             let size = pair[1] - pair[0];
             let (block, rest) = blocks.split_at(size * size);
@@ -173,8 +219,8 @@ impl Kernel for Product<'_> {
             );
             blocks = rest;
         }
-        for (wide, narrow) in self.out.iter_mut().zip(out.iter()) {
-            *wide = f64::from(*narrow);
+        for (wide, narrow) in self.out.iter_mut().zip(&out) {
+            *wide = narrow.wide();
         }
     }
 }
@@ -182,27 +228,30 @@ impl Kernel for Product<'_> {
 /// `y += A x` for symmetric `A`: columns are rows, and adding scaled rows needs no horizontal
 /// sums; four at a time, so that `y` is read and written a quarter as often.
 #[inline(always)]
-fn symmetric_product<S: Simd>(simd: S, a: &[f32], x: &[f32], y: &mut [f32]) {
+fn symmetric_product<S: Simd, T: Real>(simd: S, a: &[T], x: &[T], y: &mut [T]) {
     let size = x.len();
     let mut at = 0;
     while at + 4 <= size {
-        let scale: [S::f32s; 4] = std::array::from_fn(|i| simd.splat_f32s(x[at + i]));
-        let lines: [&[f32]; 4] = std::array::from_fn(|i| &a[(at + i) * size..][..size]);
-        let (y, y_rest) = S::as_mut_simd_f32s(y);
-        let whole: [&[S::f32s]; 4] =
-            std::array::from_fn(|i| &S::as_simd_f32s(lines[i]).0[..y.len()]);
+        let scale: [T::Vector<S>; 4] = std::array::from_fn(|i| T::splat(simd, x[at + i]));
+        let lines: [&[T]; 4] = std::array::from_fn(|i| &a[(at + i) * size..][..size]);
+        let (y, y_rest) = T::vectors_mut::<S>(y);
+        let whole: [&[T::Vector<S>]; 4] =
+            std::array::from_fn(|i| &T::vectors::<S>(lines[i]).0[..y.len()]);
         for (j, y) in y.iter_mut().enumerate() {
-            let low = simd.mul_add_e_f32s(scale[0], whole[0][j], *y);
-            let high = simd.mul_f32s(scale[2], whole[2][j]);
-            let low = simd.mul_add_e_f32s(scale[1], whole[1][j], low);
-            let high = simd.mul_add_e_f32s(scale[3], whole[3][j], high);
-            *y = simd.add_f32s(low, high);
-        }
-        let done = size - y_rest.len();
-        for (j, y) in y_rest.iter_mut().enumerate() {
+            let mut sum = *y;
             for i in 0..4 {
-                *y += x[at + i] * lines[i][done + j];
+                sum = T::fma(simd, scale[i], whole[i][j], sum);
             }
+            *y = sum;
+        }
+        if !y_rest.is_empty() {
+            let done = size - y_rest.len();
+            let mut sum = T::load_part(simd, y_rest);
+            for i in 0..4 {
+                let part = T::load_part(simd, &lines[i][done..]);
+                sum = T::fma(simd, scale[i], part, sum);
+            }
+            T::store_part(simd, y_rest, sum);
         }
         at += 4;
     }
