@@ -1,0 +1,249 @@
+//! The Crammer-Singer solver from outside: certificates, layouts, threads, interrupts.
+
+use dpsvm_core::Error;
+use dpsvm_core::parallel::{Interrupt, Never};
+use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::solver::dual_coordinate::{Solution, solve};
+use dpsvm_core::solver::problem::Settings;
+use dpsvm_core::solver::simplex::project;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::cell::Cell;
+
+const COST: f64 = 0.5;
+
+struct Data {
+    x: Vec<f64>,
+    y: Vec<i64>,
+    n: usize,
+    d: usize,
+    classes: usize,
+}
+
+/// Noisy linear labels; `keep` of the entries are not zero.
+fn data(seed: u64, n: usize, d: usize, classes: usize, keep: f64) -> Data {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut number = || rng.random::<f64>() * 2.0 - 1.0;
+    let teacher: Vec<f64> = (0..classes * d).map(|_| number()).collect();
+    let mut x = Vec::new();
+    let mut y = Vec::new();
+    for _ in 0..n {
+        let row: Vec<f64> = (0..d)
+            .map(|_| if number().abs() < keep { number() } else { 0.0 })
+            .collect();
+        let score = |k: usize| -> f64 {
+            let w = &teacher[k * d..(k + 1) * d];
+            w.iter().zip(&row).map(|(w, x)| w * x).sum()
+        };
+        let noisy: Vec<f64> = (0..classes).map(|k| score(k) + 0.3 * number()).collect();
+        let best = (0..classes).max_by(|a, b| noisy[*a].total_cmp(&noisy[*b]));
+        y.push(best.unwrap_or(0) as i64);
+        x.extend(row);
+    }
+    Data {
+        x,
+        y,
+        n,
+        d,
+        classes,
+    }
+}
+
+fn settings(data: &Data, tol: f64) -> Settings {
+    Settings {
+        classes: data.classes,
+        cost: COST,
+        radius: tol * 2.0_f64.sqrt() * COST,
+        max_passes: None,
+        seed: 7,
+        threads: 1,
+        low_memory: false,
+    }
+}
+
+const BOUNDS: RowBounds = RowBounds {
+    data_norm: 1.0,
+    intercept: 0.2,
+};
+
+fn run(data: &Data, settings: &Settings) -> Solution {
+    let shape = (data.n, data.d);
+    let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
+    solve(rows, &data.y, settings, &Never).unwrap()
+}
+
+fn distance(a: &Solution, b: &Solution) -> f64 {
+    let (a, b) = (a.weights.as_ref().unwrap(), b.weights.as_ref().unwrap());
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>()
+        .sqrt()
+}
+
+#[test]
+fn certified_radii_hold_between_tolerances() {
+    for (seed, n, d, classes, keep) in [
+        (1, 300, 20, 3, 1.0),
+        (2, 500, 60, 10, 0.1),
+        (3, 200, 5, 26, 1.0),
+        (4, 400, 30, 2, 0.3),
+        (5, 60, 100, 40, 0.2),
+    ] {
+        let data = data(seed, n, d, classes, keep);
+        let fine = run(&data, &settings(&data, 1e-5));
+        for tol in [1e-1, 1e-2, 1e-3] {
+            let wanted = settings(&data, tol);
+            let coarse = run(&data, &wanted);
+            assert!(coarse.radius <= wanted.radius);
+            assert!(distance(&coarse, &fine) <= coarse.radius + fine.radius);
+        }
+        // A control: the radius means something, one record's weight is far outside it.
+        assert!(fine.radius < 1e-3 * COST);
+    }
+}
+
+#[test]
+fn layouts_and_memory_modes_agree() {
+    let data = data(11, 400, 40, 7, 0.2);
+    let (mut values, mut columns, mut starts) = (Vec::new(), Vec::new(), vec![0_i32]);
+    for row in data.x.chunks(data.d) {
+        for (j, x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            values.push(*x);
+            columns.push(j as i32);
+        }
+        starts.push(values.len() as i32);
+    }
+    let sparse = Layout::Csr(CsrIndex::I32(&columns, &starts));
+    let rows = Rows::new(Values::F64(&values), sparse, (data.n, data.d), BOUNDS).unwrap();
+    let wanted = settings(&data, 1e-3);
+    let dense = run(&data, &wanted);
+    let csr = solve(rows, &data.y, &wanted, &Never).unwrap();
+    assert!(distance(&dense, &csr) <= dense.radius + csr.radius);
+    let low_memory = Settings {
+        low_memory: true,
+        ..wanted
+    };
+    assert_eq!(run(&data, &low_memory).weights, dense.weights);
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    // Large enough for the parallel passes.
+    let data = data(12, 8000, 50, 5, 1.0);
+    let one = run(&data, &settings(&data, 1e-3));
+    for threads in [2, 4] {
+        let more = Settings {
+            threads,
+            ..settings(&data, 1e-3)
+        };
+        assert_eq!(run(&data, &more).weights, one.weights);
+    }
+}
+
+#[test]
+fn running_out_of_passes_releases_nothing() {
+    let data = data(13, 500, 20, 4, 1.0);
+    let short = Settings {
+        max_passes: Some(1),
+        ..settings(&data, 1e-4)
+    };
+    let solution = run(&data, &short);
+    assert!(solution.weights.is_none());
+}
+
+/// Stops at the n-th look.
+struct After(Cell<u32>);
+
+impl Interrupt for After {
+    fn stopped(&self) -> bool {
+        self.0.set(self.0.get().saturating_sub(1));
+        self.0.get() == 0
+    }
+}
+
+#[test]
+fn interrupts_end_a_fit() {
+    let data = data(14, 2000, 30, 6, 1.0);
+    for looks in [1, 3, 20, 60] {
+        let shape = (data.n, data.d);
+        let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
+        let stop = After(Cell::new(looks));
+        let outcome = solve(rows, &data.y, &settings(&data, 1e-3), &stop);
+        assert!(matches!(outcome, Err(Error::Interrupted)));
+    }
+}
+
+#[test]
+fn what_cannot_be_solved_is_refused() {
+    let mut bad = data(15, 20, 3, 3, 1.0);
+    let wanted = settings(&bad, 1e-3);
+    let refuse = |data: &Data, wanted: &Settings| {
+        let shape = (data.n, data.d);
+        let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
+        match solve(rows, &data.y, wanted, &Never) {
+            Err(Error::InvalidArgument { name, .. }) => name,
+            other => panic!("not refused: {other:?}"),
+        }
+    };
+    assert_eq!(
+        refuse(
+            &bad,
+            &Settings {
+                cost: 1e200,
+                ..wanted
+            }
+        ),
+        "C"
+    );
+    assert_eq!(
+        refuse(
+            &bad,
+            &Settings {
+                radius: 0.0,
+                ..wanted
+            }
+        ),
+        "tol"
+    );
+    assert_eq!(
+        refuse(
+            &bad,
+            &Settings {
+                threads: 0,
+                ..wanted
+            }
+        ),
+        "n_threads"
+    );
+    bad.x[4] = f64::NAN;
+    assert_eq!(refuse(&bad, &wanted), "X");
+    bad.x[4] = 0.0;
+    bad.y[2] = 3;
+    assert_eq!(refuse(&bad, &wanted), "y");
+}
+
+/// Ties once made the projection go round for ever.
+#[test]
+fn projections_of_ties_end() {
+    let mut rng = ChaCha8Rng::seed_from_u64(16);
+    for _ in 0..100_000 {
+        let classes = rng.random_range(2..12);
+        let total = 10.0_f64.powi(rng.random_range(-6..6));
+        let shared = total * rng.random::<f64>();
+        let mut z: Vec<f64> = (0..classes)
+            .map(|_| {
+                shared
+                    + if rng.random::<bool>() {
+                        0.0
+                    } else {
+                        total * f64::EPSILON
+                    }
+            })
+            .collect();
+        z[0] += total * rng.random::<f64>();
+        project(&mut z, total);
+        let sum: f64 = z.iter().sum();
+        assert!((sum - total).abs() <= 1e-12 * total);
+    }
+}
