@@ -89,11 +89,11 @@ pub fn labels<'py>(y: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>
 }
 
 /// Weights as an array of `classes` rows.
-pub fn matrix<'py>(
-    py: Python<'py>,
+pub fn matrix(
+    py: Python<'_>,
     values: Vec<f64>,
     shape: [usize; 2],
-) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+) -> PyResult<Bound<'_, numpy::PyArray2<f64>>> {
     use numpy::PyArrayMethods;
     numpy::PyArray1::from_vec(py, values).reshape(shape)
 }

@@ -25,6 +25,8 @@ impl Interrupt for Signals {
         if self.last.get().elapsed() < SIGNAL_PERIOD {
             return false;
         }
+        // The lifetimes of the method itself are too narrow for `attach`.
+        #[allow(clippy::redundant_closure_for_method_calls)]
         let outcome = Python::attach(|py| py.check_signals());
         self.last.set(Instant::now());
         match outcome {

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 /// Weights (or None when `max_iter` ran out) and facts for tests and benchmarks only.
 type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
 
-fn wrap<'py>(py: Python<'py>, columns: usize, solution: Solution) -> PyResult<Fitted<'py>> {
+fn wrap(py: Python<'_>, columns: usize, solution: Solution) -> PyResult<Fitted<'_>> {
     let info = PyDict::new(py);
     info.set_item("radius", solution.radius)?;
     info.set_item("gap", solution.gap)?;
