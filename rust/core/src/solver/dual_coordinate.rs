@@ -77,8 +77,16 @@ const RESTS: usize = 2;
 /// A row at its vertex is dropped when it leads by this many square roots of the gap. Measured on
 /// USPS, C = .005: 1 costs 17 visits a row, .3 12, .1 10; none ever cost more than one more round.
 const SLACK: f64 = 0.1;
-/// Largest working set in Gram space (its matrix takes 8 bytes a pair: 32 MB).
-const FACE_ROWS: usize = 2000;
+/// Largest working set in Gram space, for small and for large X: its matrix takes 8 bytes a pair
+/// (20 and 32 MB), and at most as much again goes into Newton steps.
+const FACE_ROWS: [usize; 2] = [1600, 2000];
+/// Entries from which X counts as large.
+const LARGE_ENTRIES: usize = 1 << 22;
+
+fn face_rows(problem: &Problem<'_>) -> usize {
+    FACE_ROWS[usize::from(problem.len() * problem.columns >= LARGE_ENTRIES)]
+}
+
 /// Working sets this small are never shrunk further first.
 const TINY: usize = 64;
 /// Rounds over which dropped rows are counted.
@@ -99,6 +107,8 @@ struct Search<'p, 'd, L, G> {
     dual: Vec<f64>,
     /// The end game's working set.
     set: GramSet,
+    /// Most rows in it.
+    largest: usize,
     order: ChaCha8Rng,
     passes: u64,
     rounds: u64,
@@ -114,7 +124,8 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
             layout,
             group,
             dual: problem.start(),
-            set: GramSet::default(),
+            set: GramSet::new(face_rows(problem)),
+            largest: face_rows(problem),
             order,
             passes: 0,
             rounds: 0,
@@ -144,7 +155,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
                     interrupt,
                 )?;
             } else if certificate.open.iter().filter(|row| row.1 < 0.0).count()
-                <= FACE_ROWS * 9 / 10
+                <= self.largest * 9 / 10
             {
                 self.narrow(&certificate, target, limit, interrupt)?;
             } else {
@@ -212,7 +223,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
     /// so the rough stage goes on while an epoch still drops enough rows to pay for itself.
     fn settled(&self, sizes: &[usize]) -> bool {
         let now = sizes[sizes.len() - 1];
-        if now > FACE_ROWS || sizes.len() <= LOOK_BACK {
+        if now > self.largest || sizes.len() <= LOOK_BACK {
             return now <= TINY;
         }
         let dropped = sizes[sizes.len() - 1 - LOOK_BACK] - now;
@@ -259,17 +270,17 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
                 .map(|row| row.0)
                 .filter(|i| !known[*i as usize]),
         );
-        let whole = self.set.rows.len() + new.len() <= FACE_ROWS;
+        let whole = self.set.rows.len() + new.len() <= self.largest;
         if !whole {
             let mut rows = certificate.open.clone();
             rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-            rows.truncate(FACE_ROWS);
+            rows.truncate(self.largest);
             new = rows.into_iter().map(|row| row.0).collect();
             new.sort_unstable();
-            self.set = GramSet::default();
+            self.set = GramSet::new(self.largest);
         }
         self.set.extend(self.problem, self.group, &new, interrupt)?;
-        Ok(whole || certificate.open.len() <= FACE_ROWS)
+        Ok(whole || certificate.open.len() <= self.largest)
     }
 
     /// Stage 3 for many open rows.
@@ -280,7 +291,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         limit: u64,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        self.set = GramSet::default();
+        self.set = GramSet::new(self.largest);
         let mut active: Vec<u32> = certificate.open.iter().map(|row| row.0).collect();
         let mut weights = certificate.weights;
         let mut gap = certificate.gap;

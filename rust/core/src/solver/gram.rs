@@ -14,15 +14,28 @@ use crate::simd::{Kernel, Simd, dispatch};
 pub const GROUP: usize = 16;
 
 /// A working set and the inner products of its rows, grown without computing anything twice.
-#[derive(Default)]
 pub struct GramSet {
     /// Rows of the set.
     pub rows: Vec<u32>,
     /// `m x m`, row-major.
     pub products: Vec<f64>,
+    /// Numbers reserved at first use.
+    room: usize,
 }
 
+/// Groups computed before their products are written to the matrix.
+const WAVE: usize = 16;
+
 impl GramSet {
+    /// The empty set, to hold at most `largest` rows.
+    pub fn new(largest: usize) -> Self {
+        Self {
+            rows: Vec::new(),
+            products: Vec::new(),
+            room: largest * largest,
+        }
+    }
+
     /// Adds `rows`, which must not be in the set. `layout` describes [`GROUP`] weight vectors.
     ///
     /// # Errors
@@ -36,31 +49,46 @@ impl GramSet {
     ) -> Result<()> {
         let old = self.rows.len();
         self.rows.extend_from_slice(rows);
-        let (m, set) = (self.rows.len(), &self.rows);
+        let m = self.rows.len();
+        self.widen(old, m);
         let groups = (m - old).div_ceil(GROUP);
-        let parts = map_blocks(problem.pool.as_deref(), groups, interrupt, |group| {
-            dispatch(GramGroup {
-                problem,
-                layout,
-                set,
-                first: old + group * GROUP,
-            })
-        })?;
-        let mut products = vec![0.0; m * m];
-        for i in 0..old {
-            products[i * m..][..old].copy_from_slice(&self.products[i * old..][..old]);
-        }
-        for (group, part) in parts.into_iter().enumerate() {
-            let first = old + group * GROUP;
-            for (i, line) in part.chunks_exact(GROUP).enumerate() {
-                for (j, product) in (first..m).zip(line) {
-                    products[i * m + j] = *product;
-                    products[j * m + i] = *product;
+        for wave in (0..groups).step_by(WAVE) {
+            let set = &self.rows;
+            let parts = map_blocks(
+                problem.pool.as_deref(),
+                WAVE.min(groups - wave),
+                interrupt,
+                |group| {
+                    dispatch(GramGroup {
+                        problem,
+                        layout,
+                        set,
+                        first: old + (wave + group) * GROUP,
+                    })
+                },
+            )?;
+            for (group, part) in parts.into_iter().enumerate() {
+                let first = old + (wave + group) * GROUP;
+                for (i, line) in part.chunks_exact(GROUP).enumerate() {
+                    for (j, product) in (first..m).zip(line) {
+                        self.products[i * m + j] = *product;
+                        self.products[j * m + i] = *product;
+                    }
                 }
             }
         }
-        self.products = products;
         Ok(())
+    }
+
+    /// Makes room for `m` rows in place, so that two matrices never live at once.
+    fn widen(&mut self, old: usize, m: usize) {
+        // Room for the largest set costs no memory until it is written to.
+        self.products
+            .reserve_exact((m * m).max(self.room) - self.products.len());
+        self.products.resize(m * m, 0.0);
+        for i in (1..old).rev() {
+            self.products.copy_within(i * old..(i + 1) * old, i * m);
+        }
     }
 }
 
