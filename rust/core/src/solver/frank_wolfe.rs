@@ -1,8 +1,9 @@
 //! One batch Frank-Wolfe step on the dual: slow, but with a rate that holds for every data set.
 //!
-//! With exact line search from any start, some iterate `k <= T` has duality gap at most
-//! `27/4 C_f / (T + 2)`, and `C_f <= 2 n^2 C^2` when rows have norm at most 1 (Jaggi, ICML 2013,
-//! Theorem 2). Steps of another method that never lower the dual in between keep the bound.
+//! With exact line search from any start, some step `t <= T` starts at a duality gap of at most
+//! `4 C_f / (T + 2)`, and `C_f <= 2 n^2 C^2` when rows have norm at most 1, in exact arithmetic.
+//! Steps of another method that never lower the dual in between keep the bound. Proof:
+//! `docs/proofs/output_perturbation.md`, "Inexact minimiser" (after Jaggi, ICML 2013, Theorem 2).
 
 use super::certificate::Certificate;
 use super::descent::leading;
