@@ -139,7 +139,7 @@ class TestUtilityDisplay:
 
     def test_from_estimator(self, clusters: TrainingSet) -> None:
         X, y = clusters
-        peer = LinearSVC(multi_class="crammer_singer", random_state=0)
+        peer = LinearSVC(random_state=0)
         display = PrivacyUtilityDisplay.from_estimator(
             model(),
             X,

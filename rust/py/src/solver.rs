@@ -6,7 +6,7 @@ use crate::gate;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
 use dpsvm_core::solver::dual_coordinate::{Solution, solve};
 use dpsvm_core::solver::problem::Settings;
-use numpy::{Ix1, Ix2, PyArray2, PyUntypedArrayMethods};
+use numpy::{Ix1, Ix2, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -24,6 +24,18 @@ fn wrap(py: Python<'_>, columns: usize, solution: Solution) -> PyResult<Fitted<'
         matrix(py, w, [classes, columns])
     });
     Ok((weights.transpose()?, info))
+}
+
+/// Solves without the GIL.
+fn fit<'py>(
+    py: Python<'py>,
+    rows: Rows<'_>,
+    y: &PyReadonlyArray1<'_, i64>,
+    settings: &Settings,
+) -> PyResult<Fitted<'py>> {
+    let y = y.as_slice()?;
+    let solution = gate::run(py, |interrupt| solve(rows, y, settings, interrupt))?;
+    wrap(py, rows.n_columns(), solution)
 }
 
 /// Certified Crammer-Singer minimiser of a dense matrix.
@@ -50,7 +62,6 @@ fn solve_crammer_singer_dense<'py>(
         intercept: intercept_scaling,
     };
     let rows = dense_rows(&x, bounds)?;
-    let y = y.as_slice()?;
     let settings = Settings {
         classes: n_classes,
         cost: C,
@@ -60,8 +71,7 @@ fn solve_crammer_singer_dense<'py>(
         threads: n_threads,
         low_memory,
     };
-    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
-    wrap(py, rows.n_columns(), solution)
+    fit(py, rows, &y, &settings)
 }
 
 /// Certified Crammer-Singer minimiser of a CSR matrix.
@@ -94,7 +104,6 @@ fn solve_crammer_singer_csr<'py>(
     let shape = (y.len(), n_features);
     let layout = Layout::Csr(index.index()?);
     let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
-    let y = y.as_slice()?;
     let settings = Settings {
         classes: n_classes,
         cost: C,
@@ -104,8 +113,7 @@ fn solve_crammer_singer_csr<'py>(
         threads: n_threads,
         low_memory,
     };
-    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
-    wrap(py, rows.n_columns(), solution)
+    fit(py, rows, &y, &settings)
 }
 
 /// Adds this file's functions to the module.

@@ -64,7 +64,8 @@ pub fn gap<L: WeightLayout>(
             }
         }
         let c = &dual[i * classes..(i + 1) * classes];
-        let length = row.value.len() as f64 + 8.0;
+        // Choosing the leading class compares sums whose errors may add up over the classes.
+        let length = (row.value.len() + classes) as f64 + 8.0;
         let eta = 4.0 * length * length * UNIT * UNIT * (longest + 1.0);
         let (mut sum, mut range) = (0.0, 0.0_f64);
         for k in 0..classes {
@@ -83,7 +84,7 @@ pub fn gap<L: WeightLayout>(
     total
 }
 
-/// `a - b`, to a few units of the last place of the difference.
+/// `a - b`, to about `UNIT^2` of the larger of the two.
 fn difference(a: (f64, f64), b: (f64, f64)) -> f64 {
     let (high, error) = two_sum(a.0, -b.0);
     high + (error + (a.1 - b.1))

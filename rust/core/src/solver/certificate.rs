@@ -199,14 +199,20 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
     }
 }
 
-/// Bound on `||c° - c||_1` for a stored row `c`: 0 at a vertex.
+/// Bound on `||c° - c||_1` for a stored row `c`: 0 at a vertex, infinite (so nothing is certified)
+/// if an entry were negative.
 #[inline(always)]
 fn feasibility_error(dual: &[f64], cost: f64) -> f64 {
     let mut sum = 0.0;
     let mut positive = 0.0;
+    let mut lowest = 0.0_f64;
     for c in dual {
         sum += c;
         positive += if *c > 0.0 { 1.0 } else { 0.0 };
+        lowest = lowest.min(*c);
+    }
+    if lowest < 0.0 {
+        return f64::INFINITY;
     }
     if positive <= 1.0 && sum == cost {
         return 0.0;
@@ -302,10 +308,27 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             } else {
                 miss * (top - lowest + 2.0 * eta)
             };
-            let shifted = shift * if best == own { cost } else { dual[own] };
+            // The own class matters when it holds weight or may lead; else its rounding is no one's.
+            let behind = top - (scores[own] - 1.0);
+            let matters = dual[own] > 0.0 || behind <= 4.0 * (eta + shift);
+            let shifted = if matters { shift * cost } else { 0.0 };
             block.gap += gap * (1.0 + 4.0 * UNIT * (classes as f64 + 4.0));
             block.rounding += 2.0 * cost * eta + shifted + missed;
         }
         block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::feasibility_error;
+
+    #[test]
+    fn feasibility_errors() {
+        assert_eq!(feasibility_error(&[0.0, 0.3, 0.0], 0.3), 0.0);
+        assert!(feasibility_error(&[0.1, 0.2, 0.0], 0.3) >= (0.1 + 0.2 - 0.3_f64).abs());
+        assert!(feasibility_error(&[0.1, 0.1], 0.3) >= 0.09);
+        assert_eq!(feasibility_error(&[0.4, -0.1], 0.3), f64::INFINITY);
+        assert!(feasibility_error(&[f64::NAN, 0.3], 0.3).is_nan());
     }
 }

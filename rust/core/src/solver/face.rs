@@ -228,7 +228,7 @@ fn settle(c: &mut [f64], cost: f64) {
         }
     }
     let rest: f64 = (0..c.len()).filter(|k| *k != best).map(|k| c[k]).sum();
-    c[best] = cost - rest;
+    c[best] = (cost - rest).max(0.0);
 }
 
 /// Scores change by `moved` times the Gram rows of the free entries.

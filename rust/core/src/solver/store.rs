@@ -163,8 +163,8 @@ impl<'a> Store<'a> {
         buffer.index.clear();
         buffer.value.clear();
         if let Self::View { rows, order, dense } = self {
-            // A value that stopped being finite after the check (another thread wrote to X)
-            // gives the zero row, which no guarantee minds.
+            // A value that stopped being finite after the check: another thread writes to X, which
+            // voids the guarantee of this mode. The zero row only keeps the arithmetic finite.
             if rows.append(order[at] as usize, *dense, buffer).is_err() {
                 buffer.index.clear();
                 buffer.value.clear();
