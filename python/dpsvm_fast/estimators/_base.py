@@ -81,7 +81,8 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _publish(self, weights: NDArray[np.float64], scaling: float, **facts: Any) -> None:
         """Sets all fitted attributes at once from the noisy ``weights``; pure post-processing."""
-        coef, intercept = weights, np.zeros(weights.shape[0])
+        coef: NDArray[np.float64] = weights
+        intercept: NDArray[np.float64] = np.zeros(weights.shape[0])
         if scaling > 0.0:
             coef, intercept = weights[:, :-1], weights[:, -1] * scaling
         if weights.shape[0] == 2:

@@ -102,7 +102,7 @@ def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
         y = _label_array(list(y))
     if y.dtype.kind not in "biufU":
         raise ValueError("Unknown label type: expected ints, strings, bools or whole floats")
-    labels = np.unique(y)
+    labels = np.asarray(np.unique(y))
     if labels.size < 2:
         raise ValueError("y: holds one class only; name the label set with classes=")
     return labels

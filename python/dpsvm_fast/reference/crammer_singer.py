@@ -122,7 +122,7 @@ def solve(
     rows = clip_rows(X, data_norm, intercept_scaling)
     n_samples = rows.shape[0]
     alpha = np.zeros((n_samples, n_classes))
-    W = np.zeros((n_classes, rows.shape[1]))
+    W: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]))
     square_norms = (rows**2).sum(axis=1)
     for epoch in range(max_epochs):
         for i in range(n_samples):
