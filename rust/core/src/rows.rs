@@ -10,6 +10,7 @@
 //! `row_norm / 2^e <= 1`, which is all that the sensitivity proofs use. X itself is never copied;
 //! a solver may keep the rows in a compact form of its own.
 
+use crate::clip::{Scale, towards_zero};
 use crate::error::{Error, Result};
 
 /// Stored values of X: single or double precision.
@@ -318,117 +319,4 @@ fn check_csr<I: Copy + TryInto<usize>>(
         }
     }
     Ok(())
-}
-
-/// Factors that bring one record to its row: `x * coarse * fine`, `coarse` a power of two.
-struct Scale {
-    coarse: f64,
-    fine: f64,
-}
-
-impl Scale {
-    /// The scale of record `x`: first clipped to `data_norm`, then times `shrink`.
-    ///
-    /// The computed norm is inflated by a bound of its own rounding error, and the clipping factor
-    /// deflated by one of the roundings to come, so the row never exceeds the bound.
-    #[inline(always)]
-    fn of<T: Copy + Into<f64>>(x: &[T], data_norm: f64, shrink: f64) -> Result<Self> {
-        /// Inside these, no square overflowed and none that matters was lost.
-        const SAFE: std::ops::RangeInclusive<f64> = 1e-240..=1e240;
-        let slack = 1.0 + (x.len() as f64 + 8.0) * f64::EPSILON;
-        let plain = sum_of_squares(x, 1.0);
-        let (coarse, norm) = if SAFE.contains(&plain) {
-            (1.0, plain.sqrt() * slack)
-        } else {
-            let largest = largest_magnitude(x);
-            if !largest.is_finite() {
-                return Err(Error::invalid("X", "contains NaN or infinity"));
-            }
-            if largest == 0.0 {
-                return Ok(Self {
-                    coarse: 1.0,
-                    fine: 1.0,
-                });
-            }
-            // A power of two that makes the largest entry about 1; the clamp keeps both factors
-            // in range for subnormal records.
-            let coarse = libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000));
-            (coarse, sum_of_squares(x, coarse).sqrt() * slack)
-        };
-        let bound = data_norm * coarse;
-        if norm <= bound {
-            return Ok(Self {
-                coarse: 1.0,
-                fine: shrink,
-            });
-        }
-        let fine = data_norm / norm * (1.0 - 8.0 * f64::EPSILON) * shrink;
-        Ok(Self { coarse, fine })
-    }
-
-    #[inline(always)]
-    fn apply(&self, x: f64) -> f64 {
-        x * self.coarse * self.fine
-    }
-}
-
-/// `max |x_j|`, NaN if any entry is NaN.
-#[cold]
-fn largest_magnitude<T: Copy + Into<f64>>(x: &[T]) -> f64 {
-    // In lanes, so that the compiler can vectorise; NaN and infinity times 0 are NaN.
-    let mut lanes = [0.0_f64; 8];
-    let mut poison = [0.0_f64; 8];
-    let chunks = x.chunks_exact(8);
-    for (lane, x) in chunks.remainder().iter().enumerate() {
-        let x: f64 = (*x).into();
-        lanes[lane] = x.abs();
-        poison[lane] += x * 0.0;
-    }
-    for chunk in chunks {
-        for lane in 0..8 {
-            let x: f64 = chunk[lane].into();
-            lanes[lane] = if x.abs() > lanes[lane] {
-                x.abs()
-            } else {
-                lanes[lane]
-            };
-            poison[lane] += x * 0.0;
-        }
-    }
-    if poison.iter().sum::<f64>() != 0.0 {
-        return f64::NAN;
-    }
-    lanes.iter().fold(0.0, |a, b| f64::max(a, *b))
-}
-
-/// Sum of `(x_j * coarse)^2` in sixteen lanes; NaN or infinite if an entry is.
-#[inline(always)]
-pub(crate) fn sum_of_squares<T: Copy + Into<f64>>(x: &[T], coarse: f64) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = x.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            let x: f64 = chunk[lane].into() * coarse;
-            lanes[lane] += x * x;
-        }
-    }
-    let mut total = 0.0;
-    for x in rest {
-        let x: f64 = (*x).into() * coarse;
-        total += x * x;
-    }
-    total + lanes.iter().sum::<f64>()
-}
-
-/// `x` rounded to single precision towards zero; subnormal results become zero.
-#[inline(always)]
-fn towards_zero(x: f64) -> f32 {
-    let nearest = x as f32;
-    let above = u32::from(f64::from(nearest).abs() > x.abs());
-    let value = f32::from_bits(nearest.to_bits() - above);
-    if value.abs() < f32::MIN_POSITIVE {
-        0.0
-    } else {
-        value
-    }
 }

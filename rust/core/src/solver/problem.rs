@@ -31,9 +31,10 @@
 //! | `gradient` G | g |
 
 use super::store::Store;
+use crate::clip::sum_of_squares;
 use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, pool};
-use crate::rows::{RowBuffer, Rows, sum_of_squares};
+use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
 use std::sync::Arc;
