@@ -6,7 +6,8 @@
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 /// Largest number of threads that a caller may ask for.
 pub const MAX_THREADS: usize = 1024;
@@ -18,38 +19,69 @@ pub fn default_threads() -> usize {
 
 /// Pools by size, each with the process that started it: after `fork` the child has no worker
 /// threads, so a pool of another process is never used.
-static POOLS: Mutex<Vec<(u32, usize, Arc<ThreadPool>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<SharedPool>> = Mutex::new(Vec::new());
+
+/// Process, threads, pool.
+type SharedPool = (u32, usize, Arc<ThreadPool>);
+
+/// Refuses numbers of threads that no machine has.
+///
+/// # Errors
+/// `n_threads` of 0 or above [`MAX_THREADS`].
+pub fn check_threads(threads: usize) -> Result<()> {
+    if (1..=MAX_THREADS).contains(&threads) {
+        return Ok(());
+    }
+    let message = format!("got {threads}, expected 1 to {MAX_THREADS}");
+    Err(Error::invalid("n_threads", message))
+}
 
 /// The shared pool of `threads` workers of this process.
 ///
 /// # Errors
 /// `n_threads` of 0 or above [`MAX_THREADS`]; a system that cannot start the threads.
 pub fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
-    if threads == 0 || threads > MAX_THREADS {
-        return Err(Error::invalid(
-            "n_threads",
-            format!("got {threads}, expected 1 to {MAX_THREADS}"),
-        ));
-    }
+    check_threads(threads)?;
     let process = std::process::id();
-    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-    let stale = pools.iter().position(|(id, _, _)| *id != process);
-    if stale.is_some() {
+    let Some(mut pools) = lock() else {
+        return start(threads);
+    };
+    if pools.iter().any(|(id, _, _)| *id != process) {
         // Dropping a pool of the parent would wait for threads that do not exist here.
         pools.drain(..).for_each(std::mem::forget);
     }
     if let Some((_, _, pool)) = pools.iter().find(|(_, n, _)| *n == threads) {
         return Ok(Arc::clone(pool));
     }
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|i| format!("dpsvm-{i}"))
-        .build()
-        .map_err(|e| Error::invalid("n_threads", format!("cannot start {threads} threads: {e}")))?;
-    let pool = Arc::new(pool);
+    let pool = start(threads)?;
     pools.push((process, threads, Arc::clone(&pool)));
     Ok(pool)
 }
+
+fn start(threads: usize) -> Result<Arc<ThreadPool>> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("dpsvm-{i}"))
+        .build()
+        .map(Arc::new)
+        .map_err(|e| Error::invalid("n_threads", format!("cannot start {threads} threads: {e}")))
+}
+
+/// The list of pools; `None` when it stays locked: a fork while another thread held the lock
+/// leaves it so in the child for ever, and the child then does without sharing.
+fn lock() -> Option<MutexGuard<'static, Vec<SharedPool>>> {
+    for _ in 0..LOCK_TRIES {
+        match POOLS.try_lock() {
+            Ok(pools) => return Some(pools),
+            Err(TryLockError::Poisoned(pools)) => return Some(pools.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
+/// Milliseconds to wait for the list: starting a pool of a thousand threads takes less.
+const LOCK_TRIES: usize = 200;
 
 /// Asked by long computations whether they should give up.
 ///

@@ -33,7 +33,7 @@
 use super::store::Store;
 use crate::clip::sum_of_squares;
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, pool};
+use crate::parallel::{Interrupt, check_threads, pool};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
@@ -109,7 +109,7 @@ impl<'a> Problem<'a> {
         {
             return Err(Error::invalid("y", "a label is outside 0..n_classes"));
         }
-        let pool = pool(settings.threads)?;
+        check_threads(settings.threads)?;
         let columns = rows.n_columns();
         let large = rows.n_rows() * columns >= PARALLEL_ENTRIES && settings.threads > 1;
         let (store, order) =
@@ -128,7 +128,11 @@ impl<'a> Problem<'a> {
             cost,
             radius,
             unscale,
-            pool: large.then_some(pool),
+            pool: if large {
+                Some(pool(settings.threads)?)
+            } else {
+                None
+            },
         })
     }
 
