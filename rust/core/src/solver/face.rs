@@ -17,6 +17,8 @@ use crate::error::Result;
 use crate::parallel::Interrupt;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 
+/// Share of an unbounded Newton step's gain that the clipped step must keep.
+const WORTHWHILE: f64 = 0.1;
 /// Coordinate epochs between two Newton steps.
 const SWEEPS: usize = 8;
 
@@ -113,32 +115,36 @@ impl<'p, 'd> Face<'p, 'd> {
                 position[at] = self.dual[i * self.problem.classes + k];
             }
         }
-        let (mut step, flat) = match free.solve(&gradient, interrupt)? {
+        let (raw, flat) = match free.solve(&gradient, interrupt)? {
             Step::Newton(step) => (step, false),
             Step::Flat(step) => (step, true),
         };
-        let limited = if flat {
+        let mut step = raw.clone();
+        let mut limited = if flat {
             stop_at_first_bound(&free, &mut step, &position)
         } else {
             clip_rows(&free, &mut step, &position)
         };
-        let curvature = free.curvature(&step);
-        let slope: f64 = gradient.iter().zip(&step).map(|(g, s)| g * s).sum();
-        if slope.is_nan() || slope >= 0.0 || curvature.is_nan() {
+        let (mut length, gain) = line_search(&free, &gradient, &step);
+        let promised = -0.5 * dot(&gradient, &raw);
+        let mut pivot = flat;
+        if !flat && free.is_wide() && gain < WORTHWHILE * promised {
+            // Clipping bent the step too much: go straight to the first bound instead.
+            step = raw;
+            limited = stop_at_first_bound(&free, &mut step, &position);
+            length = line_search(&free, &gradient, &step).0;
+            pivot = limited.iter().any(|at| *at != u32::MAX);
+        }
+        if length == 0.0 {
             return Ok(false);
         }
-        let length = if curvature > 0.0 {
-            (-slope / curvature).min(1.0)
-        } else {
-            1.0
-        };
         self.take(
             &free,
             &step,
             length,
             if length == 1.0 { &limited } else { &[] },
         );
-        Ok(flat && length == 1.0)
+        Ok(pivot && length == 1.0)
     }
 
     /// Moves `c` by `-length * step`, puts rows back on the simplex, and updates the scores.
@@ -173,6 +179,24 @@ impl<'p, 'd> Face<'p, 'd> {
             moved: &moved,
         });
     }
+}
+
+/// The best length in [0, 1] of a step, 0 if it does not go down, and what it gains.
+fn line_search(free: &Free, gradient: &[f64], step: &[f64]) -> (f64, f64) {
+    let (slope, curvature) = (dot(gradient, step), free.curvature(step));
+    if slope.is_nan() || slope >= 0.0 || curvature.is_nan() {
+        return (0.0, 0.0);
+    }
+    let length = if curvature > 0.0 {
+        (-slope / curvature).min(1.0)
+    } else {
+        1.0
+    };
+    (length, -length * (slope + 0.5 * length * curvature))
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// `c` moves by `-step`: scales each row's step so that the row stays on its simplex. Returns the

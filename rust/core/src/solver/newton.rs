@@ -144,6 +144,11 @@ impl Free {
         Ok(Step::Newton(solution))
     }
 
+    /// Whether few enough entries are free that steps are cheap and in double precision.
+    pub fn is_wide(&self) -> bool {
+        matches!(self.blocks, Blocks::Wide(_))
+    }
+
     /// Curvature, relative to that of a single row, below which a direction counts as flat: what
     /// the precision of the blocks can tell from none.
     fn flat(&self) -> f64 {
