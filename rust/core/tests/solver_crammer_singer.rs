@@ -223,6 +223,29 @@ fn what_cannot_be_solved_is_refused() {
     assert_eq!(refuse(&bad, &wanted), "y");
 }
 
+/// Rows short beside the constant feature: nearly equal rows with many classes tie everywhere, and
+/// clipped Newton steps once needed thousands of rounds.
+#[test]
+fn nearly_equal_rows_are_solved_in_a_few_rounds() {
+    for seed in 20..40 {
+        let mut data = data(seed, 13, 5, 9, 1.0);
+        for x in &mut data.x {
+            *x *= 0.01;
+        }
+        let bounds = RowBounds {
+            data_norm: 1.0,
+            intercept: 3.0,
+        };
+        let rows = Rows::new(Values::F64(&data.x), Layout::Dense, (13, 5), bounds).unwrap();
+        let wanted = Settings {
+            cost: 5.0,
+            ..settings(&data, 1e-3)
+        };
+        let solution = solve(rows, &data.y, &wanted, &Never).unwrap();
+        assert!(solution.rounds <= 20, "{} rounds", solution.rounds);
+    }
+}
+
 /// Ties once made the projection go round for ever.
 #[test]
 fn projections_of_ties_end() {
