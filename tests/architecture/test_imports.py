@@ -179,10 +179,11 @@ CORE_MAY_USE = {
     "error": frozenset(),
     "parallel": frozenset({"error"}),
     "simd": frozenset(),
-    "rows": frozenset({"error", "parallel", "simd"}),
+    "clip": frozenset({"error"}),
+    "rows": frozenset({"clip", "error", "parallel", "simd"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
-    "solver": frozenset({"error", "rows", "loss", "parallel", "simd"}),
+    "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),
     "accounting": frozenset({"error"}),
 }
 
