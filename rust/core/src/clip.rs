@@ -1,6 +1,6 @@
 //! From a record to a row: clipping and quantisation, with the norm bound kept through rounding.
 //!
-//! The record model is in [`crate::rows`]; the bound is proved in `docs/notation.md`.
+//! The record model is described in `rows.rs`, and proved harmless in `docs/notation.md`.
 
 use crate::error::{Error, Result};
 
