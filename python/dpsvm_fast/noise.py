@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast._validation import (
+    check_integer,
+    check_n_threads,
+    check_positive,
+    check_random_state,
+    check_real,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["gamma_ball", "gaussian", "gaussian_on_grid", "symmetric_gaussian"]
 
 _MIN_SIGMA, _MAX_SIGMA = 1e-290, 1e300
-_MAX_SEED = 2**64 - 1
+_MAX_SIDE = 2**63 - 1
 
 
 def gaussian(
@@ -69,7 +76,7 @@ def gaussian(
     dims = _check_shape(shape)
     sigma = _check_sigma(sigma)
     source = _source(random_state)
-    return source.gaussian(math.prod(dims), sigma, _threads()).reshape(dims)
+    return source.gaussian(math.prod(dims), sigma, check_n_threads(None)).reshape(dims)
 
 
 def gaussian_on_grid(
@@ -124,9 +131,9 @@ def gaussian_on_grid(
     """
     dims = _check_shape(shape)
     sigma = _check_sigma(sigma)
-    grid = _check_real("grid", grid, "a power of two")
+    grid = check_positive("grid", grid)
     source = _source(random_state)
-    multiples = source.gaussian_on_grid(math.prod(dims), sigma, grid, _threads())
+    multiples = source.gaussian_on_grid(math.prod(dims), sigma, grid, check_n_threads(None))
     return (multiples * np.float64(grid)).reshape(dims)
 
 
@@ -176,9 +183,9 @@ def gamma_ball(
     (10, 4)
     """
     dims = _check_shape(shape)
-    beta = _check_real("beta", beta, "a positive number")
+    beta = check_positive("beta", beta)
     source = _source(random_state)
-    return source.gamma_ball(math.prod(dims), beta, _threads()).reshape(dims)
+    return source.gamma_ball(math.prod(dims), beta, check_n_threads(None)).reshape(dims)
 
 
 def symmetric_gaussian(
@@ -222,73 +229,30 @@ def symmetric_gaussian(
     >>> bool((noise == noise.T).all())
     True
     """
-    side = _check_dimension("d", d)
+    side = check_integer("d", d, 0, _MAX_SIDE)
     sigma = _check_sigma(sigma)
-    return _source(random_state).symmetric_gaussian(side, sigma, _threads())
-
-
-def _threads() -> int:
-    """Return the number of threads that this process may use."""
-    threads: int = _core.build_info()["default_threads"]
-    return threads
+    return _source(random_state).symmetric_gaussian(side, sigma, check_n_threads(None))
 
 
 def _source(random_state: int | None) -> _core.NoiseSource:
     """Make a source of noise for `random_state`."""
-    if random_state is None:
-        return _core.NoiseSource()
-    if not isinstance(random_state, Integral) or isinstance(random_state, bool):
-        raise TypeError(
-            f"random_state: got {type(random_state).__name__}, expected None or an int from 0 to "
-            "2**64 - 1"
-        )
-    seed = int(random_state)
-    if not 0 <= seed <= _MAX_SEED:
-        raise ValueError(f"random_state: got {seed}, expected None or an int from 0 to 2**64 - 1")
-    return _core.NoiseSource(seed)
-
-
-def _check_dimension(name: str, value: int) -> int:
-    """Return `value` as an int >= 0."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected an int >= 0")
-    if not 0 <= int(value) < 2**63:
-        raise ValueError(f"{name}: got {value}, expected an int from 0 to 2**63 - 1")
-    return int(value)
+    return _core.NoiseSource(check_random_state(random_state))
 
 
 def _check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """Return `shape` as a tuple whose product fits an array."""
-    if isinstance(shape, Integral) and not isinstance(shape, bool):
-        dims: tuple[int, ...] = (_check_dimension("shape", int(shape)),)
-    elif isinstance(shape, (tuple, list)):
-        dims = tuple(_check_dimension("shape", side) for side in shape)
-    else:
-        raise TypeError(
-            f"shape: got {type(shape).__name__}, expected an int or a tuple of ints >= 0"
-        )
-    if math.prod(dims) >= 2**63:
-        raise ValueError(f"shape: got {dims}, too large")
+    sides = shape if isinstance(shape, (tuple, list)) else (shape,)
+    dims = tuple(check_integer("shape", side, 0, _MAX_SIDE) for side in sides)
+    if math.prod(dims) > _MAX_SIDE:
+        raise InvalidParameterError(f"shape: got {dims}, expected at most {_MAX_SIDE} entries")
     return dims
-
-
-def _check_real(name: str, value: float, expected: str) -> float:
-    """Return `value` as a finite float."""
-    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected {expected}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name}: got {number}, expected {expected}")
-    return number
 
 
 def _check_sigma(sigma: float) -> float:
     """Return `sigma` as 0 or a positive float whose noise can be represented."""
-    expected = f"0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
-    number = _check_real("sigma", sigma, expected)
-    if number != 0 and not _MIN_SIGMA <= number <= _MAX_SIGMA:
-        raise ValueError(f"sigma: got {number}, expected {expected}")
+    number = check_real("sigma", sigma, low=0.0, high=_MAX_SIGMA)
+    if 0.0 < number < _MIN_SIGMA:
+        raise InvalidParameterError(
+            f"sigma: got {number}, expected 0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
+        )
     return number
