@@ -28,7 +28,11 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast import _validation as check
-from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
+from dpsvm_fast.mechanisms.output import (
+    OutputPerturbation,
+    automatic_C,
+    automatic_intercept_scaling,
+)
 from dpsvm_fast.plotting import PrivacyUtilityDisplay, private_scores
 
 __all__ = ["main"]
@@ -47,8 +51,6 @@ WIDTH = 88
 
 # The z with 95 % of a standard normal variable above -z.
 Z_95 = 1.6448536269514722
-# The estimator's automatic intercept feature, as a share of data_norm.
-INTERCEPT_SHARE = 0.2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -216,7 +218,7 @@ def _planned(arguments: argparse.Namespace) -> OutputPerturbation:
         "noise": "gaussian",
         "loss": "crammer_singer",
     }
-    intercept = INTERCEPT_SHARE * data_norm
+    intercept = automatic_intercept_scaling(data_norm)
     if arguments.C is None:
         C = automatic_C(
             **shared,

@@ -24,7 +24,12 @@ from dpsvm_fast.estimators._training_data import (
     encoded_labels,
 )
 from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
-from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C, calibrated_event
+from dpsvm_fast.mechanisms.output import (
+    OutputPerturbation,
+    automatic_C,
+    automatic_intercept_scaling,
+    calibrated_event,
+)
 
 __all__ = ["OutputPerturbationSVC"]
 
@@ -255,7 +260,7 @@ class OutputPerturbationSVC(PrivateLinearClassifier):
         if not settings.fit_intercept:
             settings.intercept_scaling = 0.0
         elif settings.intercept_scaling == "auto":
-            settings.intercept_scaling = 0.2 * settings.data_norm
+            settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         settings.event = calibrated_event(
             settings.epsilon, settings.delta, noise=settings.noise, adjacency=settings.adjacency

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource
     from dpsvm_fast.accounting import PrivacyEvent
 
-__all__ = ["OutputPerturbation", "automatic_C", "calibrated_event"]
+__all__ = [
+    "OutputPerturbation",
+    "automatic_C",
+    "automatic_intercept_scaling",
+    "calibrated_event",
+]
 
 # Largest norm of a loss's gradient in the scores (Lipschitz constant), rounded up.
 # crammer_singer: the gradient is p - e_y with p in the simplex, so its norm is at most sqrt(2).
@@ -105,6 +110,11 @@ def automatic_C(
     moved = RELATION_FACTOR[adjacency] * LIPSCHITZ[loss] * multiplier
     # Divided one by one: the square of an extreme norm would leave the floats.
     return SCORE_NOISE / moved / row_norm / row_norm
+
+
+def automatic_intercept_scaling(data_norm: float) -> float:
+    """Return the public default of the constant feature: a fifth of the bound of the rows."""
+    return 0.2 * data_norm
 
 
 def _need_delta(delta: float) -> None:
