@@ -179,11 +179,6 @@ impl<'a> Rows<'a> {
         self.bounds
     }
 
-    /// Whether the user's matrix is sparse.
-    pub fn is_sparse(&self) -> bool {
-        matches!(self.layout, Layout::Csr(_))
-    }
-
     /// Non-zero entries of row `i` in the user's matrix (stored zeros not counted).
     pub fn count_non_zero(&self, i: usize) -> usize {
         let range = self.range(i);

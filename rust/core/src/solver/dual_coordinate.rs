@@ -116,6 +116,7 @@ struct Search<'p, 'd, L, G> {
 
 impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
     fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Self {
+        let largest = face_rows(problem);
         // Another stream than the one that ordered the rows.
         let mut order = ChaCha8Rng::seed_from_u64(seed);
         order.set_stream(1);
@@ -124,8 +125,8 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
             layout,
             group,
             dual: problem.start(),
-            set: GramSet::new(face_rows(problem)),
-            largest: face_rows(problem),
+            set: GramSet::new(largest),
+            largest,
             order,
             passes: 0,
             rounds: 0,

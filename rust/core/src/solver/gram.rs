@@ -5,6 +5,7 @@
 
 use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
+use super::store::reserve;
 use crate::error::Result;
 use crate::parallel::{Interrupt, map_blocks};
 use crate::rows::RowBuffer;
@@ -19,8 +20,8 @@ pub struct GramSet {
     pub rows: Vec<u32>,
     /// `m x m`, row-major.
     pub products: Vec<f64>,
-    /// Numbers reserved at first use.
-    room: usize,
+    /// Most rows it will hold.
+    largest: usize,
 }
 
 /// Groups computed before their products are written to the matrix.
@@ -32,14 +33,14 @@ impl GramSet {
         Self {
             rows: Vec::new(),
             products: Vec::new(),
-            room: largest * largest,
+            largest,
         }
     }
 
     /// Adds `rows`, which must not be in the set. `layout` describes [`GROUP`] weight vectors.
     ///
     /// # Errors
-    /// Interrupt.
+    /// Interrupt; no memory.
     pub fn extend<L: WeightLayout>(
         &mut self,
         problem: &Problem<'_>,
@@ -50,7 +51,7 @@ impl GramSet {
         let old = self.rows.len();
         self.rows.extend_from_slice(rows);
         let m = self.rows.len();
-        self.widen(old, m);
+        self.widen(old, m, problem.len())?;
         let groups = (m - old).div_ceil(GROUP);
         for wave in (0..groups).step_by(WAVE) {
             let set = &self.rows;
@@ -81,14 +82,16 @@ impl GramSet {
     }
 
     /// Makes room for `m` rows in place, so that two matrices never live at once.
-    fn widen(&mut self, old: usize, m: usize) {
+    fn widen(&mut self, old: usize, m: usize, rows: usize) -> Result<()> {
         // Room for the largest set costs no memory until it is written to.
-        self.products
-            .reserve_exact((m * m).max(self.room) - self.products.len());
+        let most = self.largest.min(rows).max(m);
+        let room = most * most - self.products.len();
+        reserve(&mut self.products, room)?;
         self.products.resize(m * m, 0.0);
         for i in (1..old).rev() {
             self.products.copy_within(i * old..(i + 1) * old, i * m);
         }
+        Ok(())
     }
 }
 

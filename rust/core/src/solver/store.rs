@@ -225,7 +225,11 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
     Ok(())
 }
 
-fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
+/// Room for `len` more, or an error where the system has none.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     vec.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
         bytes: len.saturating_mul(size_of::<T>()),
     })
