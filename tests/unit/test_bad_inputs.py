@@ -217,6 +217,19 @@ def test_accepted_data_give_a_noisy_model(name: str, noise: str) -> None:
     assert set(estimator.predict(rows)) <= set(estimator.classes_)
 
 
+def test_scores_beyond_the_floats_keep_their_order() -> None:
+    estimator = model(classes=range(3)).fit(X, Y)
+    estimator.coef_ = np.array([[4.0, 4.0, 4.0], [5.0, 5.0, 5.0], [-6.0, 3.0, 3.0]])
+    rows = np.array([[1e308] * 3, [-1e308] * 3, [0.5, 0.25, 0.0]])
+    for form in (rows, sparse.csr_matrix(rows)):
+        np.testing.assert_array_equal(estimator.predict(form)[:2], [1, 2])
+        scores = estimator.decision_function(form)
+        assert np.isfinite(scores).all()
+        np.testing.assert_array_equal(np.sign(scores[:2, :2]), [[1, 1], [-1, -1]])
+        expected = rows[2] @ estimator.coef_.T + estimator.intercept_
+        np.testing.assert_allclose(scores[2], expected, rtol=1e-14)
+
+
 def memory_map(tmp_path: Any) -> NDArray[np.float64]:
     np.save(tmp_path / "rows.npy", X)
     loaded: NDArray[np.float64] = np.load(tmp_path / "rows.npy", mmap_mode="r")

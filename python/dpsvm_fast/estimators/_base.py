@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from dpsvm_fast.accounting import PrivacyStatement
 from dpsvm_fast.estimators._training_data import checked_rows
 
 __all__ = ["PrivateLinearClassifier"]
+
+# Rows whose scores overflow are scored at 2**-600 of their size.
+LARGE_ROW_EXPONENT = 600
 
 
 class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
@@ -42,9 +47,11 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
         """
-        check_is_fitted(self)
-        X = checked_rows(self, X)
-        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        scores, exponents = self._scaled_scores(X)
+        with np.errstate(over="ignore"):
+            scores = np.ldexp(scores, exponents[:, None])
+        # A score beyond the floats keeps its sign and a finite value.
+        scores = np.clip(scores, -sys.float_info.max, sys.float_info.max)
         return np.asarray(scores.ravel() if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -58,9 +65,29 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        scores, _ = self._scaled_scores(X)
+        two = scores.shape[1] == 1
+        best = (scores[:, 0] > 0).astype(np.int64) if two else scores.argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Scores and, for each row, the power of two by which they have to be multiplied.
+
+        The powers are 0 except where rows are so large that a score would leave the floats.
+        """
+        check_is_fitted(self)
+        X = checked_rows(self, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        exponents = np.zeros(scores.shape[0], dtype=np.int64)
+        large = ~np.isfinite(scores).all(axis=1)
+        if large.any():
+            exponents[large] = LARGE_ROW_EXPONENT
+            small = math.ldexp(1.0, -LARGE_ROW_EXPONENT)
+            rows = X[large].astype(np.float64) * small
+            product = safe_sparse_dot(rows, self.coef_.T, dense_output=True)
+            scores[large] = product + self.intercept_ * small
+        return np.asarray(scores), exponents
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a release has been published."""
