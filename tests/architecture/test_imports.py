@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python" / "dpsvm_fast"
 # module path below the package.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_core", "_rounding", "exceptions"}),
-    frozenset({"_validation"}),
+    frozenset({"_validation", "losses"}),
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),

@@ -1,0 +1,132 @@
+r"""The losses: the one table of the numbers that every guarantee takes from them.
+
+With scores s = W x, one row of W a score, a loss is a convex function of s; its gradient in W is
+the gradient a in s times the row. What is tabulated here is proved in docs/notation.md, section
+"Losses": the largest norm L of a, the largest eigenvalue beta of the Hessian in s, and the largest
+log-determinant c0 of ``1 + rho * Hessian``, which is the price of the change of variables in
+objective perturbation.
+
+Two classes need one score, s > 0 for the second class, except with the losses that compare classes
+in pairs. For more classes ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpsvm_fast._rounding import div_up, mul_up, round_up, sqrt_up
+
+__all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "Loss"]
+
+# Losses with a Hessian, or (Huber) a Lipschitz gradient.
+SMOOTH_LOSSES = ("softmax_margin", "huber", "logistic", "softplus", "m3")
+
+# Losses that can be negative log-likelihoods: with margin 0 they give probabilities.
+LIKELIHOODS = ("logistic", "softmax_margin", "softplus")
+
+# Losses over all classes at once, which have K scores for K = 2 too.
+_PAIRWISE = ("crammer_singer", "m3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    r"""A loss with its parameters.
+
+    Parameters
+    ----------
+    name : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3"}
+        With t = +1 for the own class and -1 for others, y the own class:
+
+        - ``crammer_singer``: :math:`\max_k (1[k \ne y] + s_k - s_y)`
+        - ``softmax_margin``: :math:`\tau \log \sum_k \exp((m 1[k \ne y] + s_k - s_y) / \tau)`
+        - ``softplus``: :math:`\sum_k \tau \log(1 + \exp((m - t_k s_k) / \tau))`
+        - ``logistic``: ``softplus`` with tau = 1, m = 0
+        - ``huber``: :math:`\sum_k H(t_k s_k)`, H(z) = 0 for z > m + h, m - z for z < m - h and
+          (m + h - z)^2 / (4h) between
+        - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
+    n_classes : int >= 2
+    smoothing : float > 0
+        tau, or the half width h of ``huber``. Not used by ``crammer_singer`` and ``logistic``.
+    margin : float >= 0
+        m. Not used by ``crammer_singer`` and ``logistic``.
+    """
+
+    name: str
+    n_classes: int
+    smoothing: float = 1.0
+    margin: float = 1.0
+
+    @property
+    def n_scores(self) -> int:
+        """Number of scores, which is the number of rows of W."""
+        return 1 if self.n_classes == 2 and self.name not in _PAIRWISE else self.n_classes
+
+    @property
+    def joint(self) -> bool:
+        """Whether the scores meet inside one term rather than in a sum of one-score terms."""
+        return self.n_scores > 1 and self.name in (*_PAIRWISE, "softmax_margin")
+
+    @property
+    def is_likelihood(self) -> bool:
+        """Whether the loss is a negative log-likelihood up to its temperature."""
+        return self.name == "logistic" or (self.name in LIKELIHOODS and self.margin == 0.0)
+
+    @property
+    def temperature(self) -> float:
+        """Smoothing in units in which one score has curvature at most ``1 / (4 temperature)``."""
+        if self.name == "logistic":
+            return 1.0
+        return 0.5 * self.smoothing if self.name == "huber" else self.smoothing
+
+    @property
+    def kernel(self) -> tuple[str, float, float]:
+        """Name, smoothing and margin under which the compiled solvers know this loss."""
+        if self.name == "logistic":
+            return ("softplus", 1.0, 0.0)
+        if self.name == "softmax_margin" and self.n_scores == 1:
+            # log(e^0 + e^{m - s}): the difference of the two scores is the one score.
+            return ("softplus", self.smoothing, self.margin)
+        return (self.name, self.smoothing, self.margin)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """L: largest norm of the gradient in the scores, rounded up."""
+        if self.name == "m3":
+            return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
+        return sqrt_up(2.0 if self.joint else float(self.n_scores))
+
+    @cached_property
+    def curvature(self) -> float:
+        """beta: largest eigenvalue of the Hessian in the scores, rounded up."""
+        if self.name == "crammer_singer":
+            return math.inf
+        if self.name == "m3":
+            return div_up(0.5 * self.n_classes, self.smoothing)
+        return div_up(0.5 if self.joint else 0.25, self.temperature)
+
+    def curvature_ratio(self, row_norm: float, regularization: float) -> float:
+        """kappa = row_norm^2 / (regularization * temperature), rounded up."""
+        square = mul_up(row_norm, row_norm)
+        return div_up(div_up(square, regularization), self.temperature)
+
+    def jacobian(self, curvature_ratio: float) -> float:
+        """c0: largest log-determinant of ``1 + rho * Hessian`` of one record, rounded up.
+
+        Parameters
+        ----------
+        curvature_ratio : float >= 0
+            What :meth:`curvature_ratio` returns.
+        """
+        K, kappa = self.n_classes, curvature_ratio
+        if self.name == "crammer_singer":
+            return math.inf
+        if self.name == "m3":
+            bound = math.log1p(0.5 * K * kappa) + (K - 2) * math.log1p(0.5 * kappa)
+        elif self.joint:
+            bound = (K - 1) * math.log1p(kappa / K)
+        else:
+            bound = self.n_scores * math.log1p(0.25 * kappa)
+        # Two functions, two products and a sum of positive terms, each within an ulp.
+        return round_up(bound, 8)
