@@ -107,7 +107,7 @@ class Loss:
         return div_up(0.5 if self.joint else 0.25, self.temperature)
 
     def curvature_ratio(self, row_norm: float, regularization: float) -> float:
-        """kappa = row_norm^2 / (regularization * temperature), rounded up."""
+        """Kappa = row_norm^2 / (regularization * temperature), rounded up."""
         square = mul_up(row_norm, row_norm)
         return div_up(div_up(square, regularization), self.temperature)
 
