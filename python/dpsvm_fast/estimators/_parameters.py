@@ -8,7 +8,7 @@ from typing import Any
 
 from dpsvm_fast import _validation as check
 from dpsvm_fast.estimators._training_data import public_classes
-from dpsvm_fast.mechanisms.output import NOISE_GRIDS, NOISES
+from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, NOISES
 
 __all__ = ["PARAMETERS"]
 
