@@ -52,7 +52,6 @@ __all__ = [
     "OutputPerturbation",
     "automatic_C",
     "automatic_intercept_scaling",
-    "calibrated_event",
 ]
 
 # Largest norm of a loss's gradient in the scores (Lipschitz constant), rounded up.
@@ -71,17 +70,6 @@ THEOREMS = {
     "gamma": "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to "
     "exp(-beta ||b||)), with the sensitivity of docs/proofs/output_perturbation.md",
 }
-
-
-def calibrated_event(epsilon: float, delta: float, *, noise: str, adjacency: str) -> PrivacyEvent:
-    """The event of any release calibrated to the budget: the same for every shape of the weights.
-
-    It lets a ledger refuse before anything about the data, even their width, is looked at.
-    """
-    if noise == "gamma":
-        return PureEvent(epsilon=epsilon, adjacency=adjacency)
-    check_delta_of_gaussian(delta)
-    return GaussianEvent(sigma=gaussian_sigma(epsilon, delta), sensitivity=1.0, adjacency=adjacency)
 
 
 def automatic_C(
@@ -261,6 +249,19 @@ class OutputPerturbation:
             sigma=self.scale, sensitivity=self.sensitivity, adjacency=self.adjacency
         )
 
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """The one event of this release."""
+        return (self.event,)
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        kind = "sigma" if self.noise == "gaussian" else "beta"
+        return (
+            f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.sensitivity:.4g}, "
+            f"{self.noise} noise with {kind} = {self.scale:.4g}"
+        )
+
     def statement(
         self,
         *,
@@ -289,7 +290,7 @@ class OutputPerturbation:
             noise=self._noise_description(),
             epsilon=self.epsilon,
             delta=self.delta if self.noise == "gaussian" else 0.0,
-            events=(self.event,),
+            events=self.events,
             assumed_public=assumed_public,
             caveats=own + caveats,
             library_version=library_version,
