@@ -15,7 +15,7 @@ from test_statement import KINDS, statement
 from dpsvm_fast.accounting import PrivacyStatement, gaussian_delta, verify
 from dpsvm_fast.accounting.statement import SEED_REASON
 
-delta_of = verify.__globals__["_gaussian_delta"]
+delta_of = verify.__globals__["gaussian_delta"]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
