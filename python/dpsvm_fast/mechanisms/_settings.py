@@ -5,9 +5,11 @@ from __future__ import annotations
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
+    "LARGEST",
     "NOISES",
     "NOISE_GRIDS",
     "RELATION_FACTOR",
+    "SMALLEST",
     "check_delta_of_gaussian",
     "check_range",
     "check_row_norm",
