@@ -367,55 +367,29 @@ pub trait Product: Real {
     /// The slice itself where it already has this precision.
     fn borrow(x: &[f32]) -> Option<&[Self]>;
     /// `self + a * b`.
+    #[must_use]
     fn plus_product(self, a: Self, b: Self) -> Self;
-    /// `out = beta out + alpha op(a) op(b)`, `m x n`, inner dimension `k`, all row after row.
+    /// `out = a b`, or `out += a b` if `keep`, `m x n` with inner dimension `k`.
     fn multiply(
         out: &mut [Self],
         keep: bool,
         a: Matrix<'_, Self>,
         b: Matrix<'_, Self>,
         shape: (usize, usize, usize),
-        alpha: Self,
     );
 
     /// `out = x w^T` with `x` n x d, `w` k x d.
     fn times_transposed(x: &[Self], w: &[Self], out: &mut [Self], shape: (usize, usize, usize)) {
         let (n, d, k) = shape;
         let (x, w) = (Matrix::plain(x), Matrix::transposed(w));
-        Self::multiply(out, false, x, w, (n, k, d), Self::near(1.0));
+        Self::multiply(out, false, x, w, (n, k, d));
     }
 
     /// `w += c^T x` with `c` n x k, `x` n x d.
     fn add_transposed_times(c: &[Self], x: &[Self], w: &mut [Self], shape: (usize, usize, usize)) {
         let (n, k, d) = shape;
         let (c, x) = (Matrix::transposed(c), Matrix::plain(x));
-        Self::multiply(w, true, c, x, (k, d, n), Self::near(1.0));
-    }
-
-    /// `out += alpha a b` with `a` m x k, `b` k x n.
-    fn add_product(
-        a: &[Self],
-        b: &[Self],
-        out: &mut [Self],
-        shape: (usize, usize, usize),
-        alpha: Self,
-    ) {
-        let (m, k, n) = shape;
-        let (a, b) = (Matrix::plain(a), Matrix::plain(b));
-        Self::multiply(out, true, a, b, (m, n, k), alpha);
-    }
-
-    /// `out += alpha a b^T` with `a` m x k, `b` n x k.
-    fn add_product_transposed(
-        a: &[Self],
-        b: &[Self],
-        out: &mut [Self],
-        shape: (usize, usize, usize),
-        alpha: Self,
-    ) {
-        let (m, k, n) = shape;
-        let (a, b) = (Matrix::plain(a), Matrix::transposed(b));
-        Self::multiply(out, true, a, b, (m, n, k), alpha);
+        Self::multiply(w, true, c, x, (k, d, n));
     }
 }
 
@@ -472,7 +446,6 @@ macro_rules! product {
                 a: Matrix<'_, Self>,
                 b: Matrix<'_, Self>,
                 (m, n, k): (usize, usize, usize),
-                alpha: Self,
             ) {
                 assert!(out.len() == m * n && a.entries.len() == m * k && b.entries.len() == k * n);
                 let (a_column, a_row) = a.strides(m, k);
@@ -495,7 +468,7 @@ macro_rules! product {
                         b_column,
                         b_row,
                         1.0,
-                        alpha,
+                        1.0,
                         false,
                         false,
                         false,

@@ -13,7 +13,7 @@
 //! The Hessian of `pairwise` is `sum_{k != y} h_k (e_k - e_y)(e_k - e_y)^T`.
 //!
 //! Crammer and Singer, JMLR 2 (2001) and its softmax smoothing; Chapelle, Neural Computation 19
-//! (2007) (Huber); Park, Choi and Lee, NeurIPS 2025, equation (9) (pairwise, "M3").
+//! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3").
 
 use crate::error::{Error, Result};
 use crate::simd::{Real, Simd};
@@ -264,22 +264,6 @@ impl SmoothLoss {
         }
         if self.kind == Kind::Pairwise {
             row[label] = -row.iter().sum::<f32>();
-        }
-    }
-
-    /// Mean curvature of a row over its scores: half the trace of its Hessian for a softmax of two
-    /// classes, the one number for one score. For preconditioning only.
-    #[inline(always)]
-    pub fn mean_curvature(&self, state: &[f32]) -> f32 {
-        let state = &state[..self.scores];
-        let k = self.scores as f32;
-        match self.kind {
-            Kind::Softmax => {
-                let square: f32 = state.iter().map(|p| p * p).sum();
-                (1.0 - square).max(0.0) / (k - 1.0) * self.state_scale() as f32
-            }
-            Kind::Pairwise => 2.0 * state.iter().sum::<f32>() / (k - 1.0),
-            Kind::Softplus | Kind::Huber => state.iter().sum::<f32>() / k,
         }
     }
 }

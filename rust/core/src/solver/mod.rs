@@ -15,7 +15,6 @@ pub mod kernels;
 pub mod losses;
 pub mod newton;
 pub mod newton_cg;
-pub mod nystrom;
 pub mod problem;
 pub mod simplex;
 pub mod smooth_erm;

@@ -9,7 +9,6 @@
 
 use super::design::Design;
 use super::losses::SmoothLoss;
-use super::nystrom::Preconditioner;
 use super::smooth_problem::{Block, SmoothProblem, Tile, TileMap};
 use crate::error::Result;
 use crate::parallel::Interrupt;
@@ -66,16 +65,18 @@ pub struct Minimum {
     pub steps: u64,
     /// Gradients.
     pub gradients: u64,
-    /// Products with the Hessian, those for the preconditioner included.
+    /// Products with the Hessian.
     pub products: u64,
 }
 
+/// The sample for a warm start is one in so many rows.
+const SAMPLE_SHARE: usize = 8;
+/// Newton steps on the sample at most.
+const SAMPLE_STEPS: usize = 20;
 /// Unit roundoff of double precision.
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;
 /// Products in one step at most: beyond, a new gradient tells more.
 const MOST_PRODUCTS: usize = 400;
-/// Products in one step that are worth building a preconditioner.
-const WORTH_IT: usize = 12;
 /// Step lengths tried in one search at most.
 const MOST_LENGTHS: usize = 40;
 /// Steps after which a smaller gradient alone no longer counts as progress: from here on J falls
@@ -91,8 +92,11 @@ pub struct Search<'p, 'a, D> {
     single: Vec<Block<f32>>,
     states: Vec<Vec<f32>>,
     narrow: Vec<f32>,
-    preconditioner: Option<Preconditioner<D>>,
+    pairs: Pairs,
     found: Minimum,
+    /// Blocks of rows in use, and their share of all rows.
+    active: usize,
+    share: f64,
     interrupt: &'p dyn Interrupt,
 }
 
@@ -104,6 +108,8 @@ struct Point {
     norm: f64,
     /// Bound of the error of the computed gradient, in norm.
     error: f64,
+    /// Sum of the norms of the rows' gradients in score space.
+    sizes: f64,
 }
 
 impl<'p, 'a, D: Design> Search<'p, 'a, D> {
@@ -118,7 +124,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             single: problem.workspace(stored)?,
             states: problem.states()?,
             narrow: vec![0.0; stored],
-            preconditioner: None,
+            pairs: Pairs::new(stored),
             found: Minimum {
                 weights: None,
                 gradient_norm: f64::INFINITY,
@@ -126,6 +132,8 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
                 gradients: 0,
                 products: 0,
             },
+            active: problem.blocks.len(),
+            share: 1.0,
             problem,
             interrupt,
         })
@@ -136,7 +144,9 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     /// # Errors
     /// No memory, an interrupt.
     pub fn run(mut self, most_steps: Option<u64>) -> Result<Minimum> {
-        let mut point = self.point(self.start())?;
+        let most_steps = most_steps.unwrap_or(u64::MAX);
+        let start = self.warm_start(most_steps)?;
+        let mut point = self.point(start)?;
         let first = point.norm;
         let mut floor_steps = 0;
         loop {
@@ -145,22 +155,50 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
                 self.found.weights = Some(point.weights);
                 return Ok(self.found);
             }
-            if most_steps.is_some_and(|most| self.found.steps >= most) {
+            floor_steps += u32::from(point.norm <= 2.0 * point.error);
+            if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
                 return Ok(self.found);
             }
-            if point.norm <= 2.0 * point.error {
-                floor_steps += 1;
-                if floor_steps > MOST_FLOOR_STEPS {
-                    return Ok(self.found);
-                }
-            }
-            let direction = self.direction(&point, first)?;
-            self.found.steps += 1;
-            let Some(next) = self.line_search(&point, &direction)? else {
+            let Some(next) = self.step(&point, first)? else {
                 return Ok(self.found);
             };
             point = next;
         }
+    }
+
+    /// One Newton step; `None` when no length along it makes progress.
+    fn step(&mut self, point: &Point, first: f64) -> Result<Option<Point>> {
+        let direction = self.direction(point, first)?;
+        self.found.steps += 1;
+        self.line_search(point, &direction)
+    }
+
+    /// The minimiser over the first blocks of rows, as far as it tells something about all rows:
+    /// they lie in random order, and the steps cost a fraction.
+    fn warm_start(&mut self, most_steps: u64) -> Result<Vec<f64>> {
+        let all = self.problem.blocks.len();
+        let rows = self.problem.len() as f64;
+        self.active = all.div_ceil(SAMPLE_SHARE);
+        self.share = self.problem.blocks[self.active - 1].end as f64 / rows.max(1.0);
+        let mut weights = self.start();
+        if self.active < all {
+            let mut point = self.point(weights)?;
+            let first = point.norm;
+            for _ in 0..SAMPLE_STEPS {
+                // By chance alone the gradient over all rows would have this norm, scaled down.
+                let chance = point.sizes / (self.share * rows).sqrt();
+                if point.norm <= 0.2 * chance || self.found.steps >= most_steps {
+                    break;
+                }
+                match self.step(&point, first)? {
+                    Some(next) => point = next,
+                    None => break,
+                }
+            }
+            weights = point.weights;
+        }
+        (self.active, self.share) = (all, 1.0);
+        Ok(weights)
     }
 
     /// Where the loss does not see the mean of the weights over the classes, that mean is known:
@@ -187,7 +225,10 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             label: &problem.label,
         };
         let mut gradient = vec![0.0; weights.len()];
-        let work = (&mut *self.double, &mut *self.states);
+        let work = (
+            &mut self.double[..self.active],
+            &mut self.states[..self.active],
+        );
         problem.sweep(
             (problem.design, &*weights),
             &map,
@@ -196,21 +237,23 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             self.interrupt,
         )?;
         self.found.gradients += 1;
-        let sizes: f64 = self.double.iter().map(|block| block.size).sum();
+        let blocks = &self.double[..self.active];
+        let sizes: f64 = blocks.iter().map(|block| block.size).sum();
         let data_norm = norm(&gradient);
         for ((g, w), b) in gradient.iter_mut().zip(&weights).zip(&problem.linear) {
-            *g += problem.lambda * w + b;
+            *g += self.share * (problem.lambda * w + b);
         }
         let error = self.error(norm(&weights), sizes, data_norm);
         Ok(Point {
             norm: norm(&gradient) * (1.0 + 1e-9),
             error,
+            sizes,
             weights,
             gradient,
         })
     }
 
-    /// Bound of the error of a computed gradient (docs/proofs/objective_perturbation.md).
+    /// Bound of the error of a computed gradient (`docs/proofs/objective_perturbation.md`).
     fn error(&self, weights: f64, sizes: f64, data_norm: f64) -> f64 {
         let problem = self.problem;
         let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
@@ -242,7 +285,10 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             loss: problem.loss,
             label: &problem.label,
         };
-        let work = (&mut *self.single, &mut *self.states);
+        let work = (
+            &mut self.single[..self.active],
+            &mut self.states[..self.active],
+        );
         problem.sweep(
             (problem.design, &*self.narrow),
             &map,
@@ -251,7 +297,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             self.interrupt,
         )?;
         for (out, x) in out.iter_mut().zip(v) {
-            *out = *out * up + problem.lambda * x;
+            *out = *out * up + self.share * problem.lambda * x;
         }
         self.found.products += 1;
         Ok(())
@@ -269,25 +315,19 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         let mut conjugate = preconditioned.clone();
         let mut image = vec![0.0; n];
         let mut energy = dot(&residual, &preconditioned);
-        for products in 1..=MOST_PRODUCTS {
+        let mut seen = Pairs::new(n);
+        for _ in 0..MOST_PRODUCTS {
             self.product(&conjugate, &mut image)?;
             let curvature = dot(&conjugate, &image);
             if !(curvature > 0.0 && energy > 0.0) {
                 break;
             }
+            seen.push(&conjugate, &image, curvature);
             let step = energy / curvature;
             add(&mut direction, step, &conjugate);
             add(&mut residual, -step, &image);
             if norm(&residual) <= share * point.norm {
                 break;
-            }
-            if products == std::env::var("WORTH").map_or(WORTH_IT, |v| v.parse().unwrap()) && self.preconditioner.is_none() {
-                self.precondition()?;
-                // The direction so far stays; conjugacy starts anew.
-                preconditioned = self.preconditioned(&residual);
-                conjugate.clone_from(&preconditioned);
-                energy = dot(&residual, &preconditioned);
-                continue;
             }
             preconditioned = self.preconditioned(&residual);
             let next = dot(&residual, &preconditioned);
@@ -297,28 +337,17 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
                 *c = z + keep * *c;
             }
         }
-        if std::env::var("DBG").is_ok() { eprintln!("step {} norm {:.3e} share {:.2e} products {} res {:.3e}", self.found.steps, point.norm, share, self.found.products, norm(&residual)); }
+        self.pairs = seen;
         // Rounding in single precision could spoil the sign; the gradient itself never does.
         if dot(&direction, &point.gradient) < 0.0 {
             return Ok(direction);
         }
-        let length = -1.0 / self.problem.lambda;
+        let length = -1.0 / (self.share * self.problem.lambda);
         Ok(point.gradient.iter().map(|g| length * g).collect())
     }
 
-    fn precondition(&mut self) -> Result<()> {
-        let (built, products) =
-            Preconditioner::new(self.problem, &mut self.states, self.interrupt)?;
-        self.found.products += products;
-        self.preconditioner = built;
-        Ok(())
-    }
-
     fn preconditioned(&self, residual: &[f64]) -> Vec<f64> {
-        match &self.preconditioner {
-            Some(preconditioner) => preconditioner.apply(residual),
-            None => residual.to_vec(),
-        }
+        self.pairs.apply(residual)
     }
 
     /// The next point along `direction`; `None` when no length makes progress.
@@ -368,5 +397,69 @@ fn norm(a: &[f64]) -> f64 {
 fn add(y: &mut [f64], a: f64, x: &[f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += a * x;
+    }
+}
+
+/// Directions and their products with the Hessian at the last point, as a preconditioner for the
+/// next: limited-memory BFGS (Morales and Nocedal, SIAM J. Optim. 10 (2000)).
+struct Pairs {
+    most: usize,
+    entries: Vec<Pair>,
+}
+
+struct Pair {
+    direction: Vec<f64>,
+    image: Vec<f64>,
+    curvature: f64,
+}
+
+/// Pairs kept at most, and numbers in them.
+const MOST_PAIRS: usize = 30;
+const PAIR_NUMBERS: usize = 1 << 23;
+
+impl Pairs {
+    fn new(stored: usize) -> Self {
+        Self {
+            most: MOST_PAIRS.min(PAIR_NUMBERS / stored.max(1)),
+            entries: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, direction: &[f64], image: &[f64], curvature: f64) {
+        if self.entries.len() < self.most {
+            self.entries.push(Pair {
+                direction: direction.to_vec(),
+                image: image.to_vec(),
+                curvature,
+            });
+        }
+    }
+
+    /// The residual over a typical curvature.
+    fn scaled(&self, mut residual: Vec<f64>) -> Vec<f64> {
+        if let Some(pair) = self.entries.last() {
+            let scale = pair.curvature / dot(&pair.image, &pair.image);
+            for r in &mut residual {
+                *r *= scale;
+            }
+        }
+        residual
+    }
+
+    /// Approximate Newton direction of `residual`.
+    fn apply(&self, residual: &[f64]) -> Vec<f64> {
+        let mut rest = residual.to_vec();
+        let mut shares = Vec::with_capacity(self.entries.len());
+        for pair in self.entries.iter().rev() {
+            let share = dot(&pair.direction, &rest) / pair.curvature;
+            add(&mut rest, -share, &pair.image);
+            shares.push(share);
+        }
+        let mut out = self.scaled(rest);
+        for (pair, share) in self.entries.iter().zip(shares.iter().rev()) {
+            let other = dot(&pair.image, &out) / pair.curvature;
+            add(&mut out, share - other, &pair.direction);
+        }
+        out
     }
 }

@@ -236,7 +236,7 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
                     rows: block.done..end,
                     state: &mut state[first..],
                     state_stride,
-                    block: &mut *block,
+                    block,
                 });
                 block.done = end;
             })?;
