@@ -1,16 +1,22 @@
 //! Solvers of the regularised empirical risk problems.
 //!
-//! [`dual_coordinate::solve`] is the entry; the other modules are its parts.
+//! [`dual_coordinate::solve`] (Crammer-Singer) and [`smooth_erm::solve`] (smooth losses) are the
+//! entries; the other modules are their parts.
 
 pub mod accurate;
 pub mod certificate;
 pub mod descent;
+pub mod design;
 pub mod dual_coordinate;
 pub mod face;
 pub mod frank_wolfe;
 pub mod gram;
 pub mod kernels;
+pub mod losses;
 pub mod newton;
+pub mod newton_cg;
 pub mod problem;
 pub mod simplex;
+pub mod smooth_erm;
+pub mod smooth_problem;
 pub mod store;
