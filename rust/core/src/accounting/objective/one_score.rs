@@ -23,7 +23,7 @@ const EIGHT: [[f64; 2]; 4] = [
 ];
 
 /// The integrand loses about this much of its logarithm over one panel.
-const PANEL: f64 = 1.5;
+const PANEL: f64 = 0.75;
 
 /// Natural logarithm below the largest panel at which the integral is cut off.
 const CUT: f64 = 45.0;
