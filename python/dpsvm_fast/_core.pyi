@@ -12,6 +12,9 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_sigma",
+    "objective_delta",
+    "objective_log_delta",
+    "objective_sigma",
     "solve_crammer_singer_csr",
     "solve_crammer_singer_dense",
     "solve_smooth_csr",
@@ -23,6 +26,34 @@ def gaussian_sigma(epsilon: float, delta: float) -> float: ...
 def gaussian_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_log_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_epsilon(delta: float, sigma: float) -> float: ...
+def objective_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
+def objective_log_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
+def objective_sigma(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    delta: float,
+    kappa: float | None,
+    kappa_per_t: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
 
 @final
 class NoiseSource:
