@@ -1,0 +1,3 @@
+//! Privacy laws of objective perturbation.
+
+pub mod joint;
