@@ -1,7 +1,8 @@
 r"""Profiles of objective-perturbation events, and how they compose with other privacy losses.
 
-Let :math:`g(\epsilon)` be what is proved about an event: an upper bound of its delta in both
-directions of every pair of neighbours (docs/proofs/objective_perturbation.md). The *profile*
+Proved in docs/proofs/objective_perturbation.md, section "Composition"; in short: let
+:math:`g(\epsilon)` be what is known about an event, an upper bound of its delta in both directions
+of every pair of neighbours. The *profile*
 :math:`\hat g`, the supremum of these deltas over all neighbours, lies below g, and as a function of
 :math:`\alpha = e^\epsilon` it is convex: each :math:`P(S) - \alpha Q(S)` is linear, and it is a
 supremum of such. Three consequences carry this module.
@@ -194,7 +195,7 @@ def _first_nodes(event: ObjectiveEvent, low: float, high: float) -> Array:
     while (high - low) / step > FIRST_CELLS:
         step *= 2.0
     first, last = math.floor(low / step), math.ceil(high / step)
-    return step * np.arange(first, max(last, first + 1) + 1)
+    return np.asarray(step * np.arange(first, max(last, first + 1) + 1), dtype=np.float64)
 
 
 def _chords(
