@@ -261,7 +261,7 @@ class ObjectivePerturbation:
         """What the noise on the weights has to cover: the exact minimisers coincide."""
         return Sensitivity(
             lipschitz=self.loss.lipschitz,
-            C=1.0 / self.inside.own_regularization if self.C is None else self.C,
+            C=1.0 / self.regularization,
             data_norm=self.data_norm,
             intercept_scaling=self.intercept_scaling,
             row_norm=self.row_norm,
