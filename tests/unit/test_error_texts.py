@@ -23,9 +23,7 @@ def failing_fits(kind: str) -> dict[str, Callable[[], Any]]:
     secret_labels = np.full(60, "s3cr3t-label")
     return {
         "not finite": lambda: model(kind).fit(bad, y),
-        "unknown label": lambda: model(kind, classes=["a", "b"]).fit(
-            X, np.full(60, "s3cr3t-label")
-        ),
+        "unknown label": lambda: model(kind, classes=["a", "b"]).fit(X, secret_labels),
         "unknown number": lambda: model(kind).fit(X, np.where(y == 0, 987_654_321, y)),
         "lengths": lambda: model(kind).fit(X, y[:-1]),
         "rank": lambda: model(kind).fit(X[7], y),
