@@ -34,7 +34,11 @@ fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
 }
 
 /// The law called `name`, of this many scores.
-fn objective_law(name: &str, n_scores: usize) -> Result<Law, Error> {
+fn objective_law(name: &str, n_scores: i64) -> Result<Law, Error> {
+    let n_scores = usize::try_from(n_scores).map_err(|_| {
+        let message = format!("must be a positive number, got {n_scores}");
+        Error::invalid("n_scores", message)
+    })?;
     match name {
         "softmax" => Ok(Law::Softmax { classes: n_scores }),
         "logistic" => Ok(Law::Logistic { scores: n_scores }),
@@ -70,11 +74,14 @@ fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacob
 
 /// Smallest proven delta of objective perturbation at epsilon, rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_delta(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     sigma: f64,
     kappa: Option<f64>,
@@ -89,11 +96,14 @@ fn objective_delta(
 
 /// Natural logarithm of `objective_delta`, rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_log_delta(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     sigma: f64,
     kappa: Option<f64>,
@@ -108,11 +118,14 @@ fn objective_log_delta(
 
 /// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_sigma(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     delta: f64,
     kappa: Option<f64>,
@@ -125,7 +138,12 @@ fn objective_sigma(
         (Some(kappa), None, None) => Curvature::Kappa(kappa),
         (None, Some(slope), None) => Curvature::KappaPerT(slope),
         (None, None, Some(constant)) => Curvature::Given(constant),
-        _ => return Err(to_python(one_of("kappa", "kappa, kappa_per_t and jacobian"))),
+        _ => {
+            return Err(to_python(one_of(
+                "kappa",
+                "kappa, kappa_per_t and jacobian",
+            )));
+        }
     };
     py.detach(|| objective::sigma(law, relation(replace_one), epsilon, delta, curvature))
         .map_err(to_python)

@@ -8,6 +8,8 @@
 //! laws here, over all classes at once, are derived in `docs/proofs/objective_perturbation.md`. All
 //! results are rounded towards more noise and larger delta.
 
+mod combined;
+pub mod joint;
 mod logs;
 mod max_law;
 mod one_score;
@@ -94,6 +96,20 @@ impl Law {
         Err(Error::invalid("n_scores", message))
     }
 
+    /// Norm of the largest change of all scores' gradients together.
+    fn norm(self, relation: Relation) -> f64 {
+        let k = self.size() as f64;
+        let one = match self {
+            Self::Softmax { .. } => std::f64::consts::SQRT_2,
+            Self::Logistic { .. } | Self::Huber { .. } => k.sqrt(),
+            Self::WestonWatkins { .. } => (k * (k - 1.0)).sqrt(),
+        };
+        match relation {
+            Relation::AddRemove => one,
+            Relation::ReplaceOne => 2.0 * one,
+        }
+    }
+
     /// Largest logarithm of the determinants' ratio of one record, rounded up.
     fn log_determinant(self, kappa: f64) -> f64 {
         let k = self.size() as f64;
@@ -162,9 +178,7 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
         (Law::Softmax { classes }, Relation::AddRemove) => {
             max_law::log_delta(at, t * t, t, classes - 1)
         }
-        (Law::Softmax { classes }, Relation::ReplaceOne) => {
-            replacement::log_delta(at, t, classes)
-        }
+        (Law::Softmax { classes }, Relation::ReplaceOne) => replacement::log_delta(at, t, classes),
         (Law::WestonWatkins { classes }, Relation::AddRemove) => {
             let centre = 0.5 * classes as f64 * t * t;
             weston_watkins::log_delta(at, centre, t, classes - 1)
@@ -179,8 +193,13 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
 /// The smallest of the bounds that have a short form.
 fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian: Jacobian) -> f64 {
     let plain = |law| {
-        let e = (epsilon - jacobian.constant(law)).next_down();
-        log_delta_plain(law, relation, if jacobian.constant(law) == 0.0 { epsilon } else { e }, t)
+        let constant = jacobian.constant(law);
+        let e = if constant == 0.0 {
+            epsilon
+        } else {
+            (epsilon - constant).next_down()
+        };
+        log_delta_plain(law, relation, e, t)
     };
     match (law, relation, jacobian) {
         (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
@@ -189,7 +208,9 @@ fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian
         (Law::Softmax { classes: 2 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             // The difference of the two scores is one score, with rows longer by sqrt 2.
             let t = (std::f64::consts::SQRT_2 * t).next_up();
-            OneScore::new(t, 2.0 * kappa).log_delta(epsilon).min(plain(law))
+            OneScore::new(t, 2.0 * kappa)
+                .log_delta(epsilon)
+                .min(plain(law))
         }
         (Law::Logistic { scores }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             // Pathwise below the plain law, which therefore need not be computed.
@@ -227,7 +248,7 @@ pub fn log_delta(
 ) -> Result<f64> {
     check(law, epsilon, sigma, jacobian)?;
     let t = (1.0 / sigma).next_up();
-    Ok(search::log_delta_at(law, relation, epsilon, t, jacobian, f64::NEG_INFINITY))
+    Ok(combined::log_delta(law, relation, epsilon, t, jacobian))
 }
 
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.

@@ -242,3 +242,61 @@ impl Integral {
         log_add(self.value + rounding, self.error)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The infimum on a grid of `u`.
+    fn threshold_by_grid(t: f64, kappa: f64, v: f64) -> f64 {
+        (1..=200_000)
+            .map(|i| {
+                let u = f64::from(i) / 200_000.0;
+                let psi = 0.5 * t * t * u * u + (kappa * u * (1.0 - u)).ln_1p();
+                (v - psi) / (t * u)
+            })
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    #[test]
+    fn threshold_is_the_infimum() {
+        // Concave, partly convex, convex throughout; on both sides of each change.
+        for t in [0.05, 0.5, 1.4, 3.0] {
+            for kappa in [0.0, 0.01, 0.6, 2.0, 9.0, 300.0] {
+                let law = OneScore::new(t, kappa);
+                for v in [1e-3, 0.3, 1.0, 2.5, 20.0, 400.0] {
+                    let (found, wanted) = (law.threshold(v).0, threshold_by_grid(t, kappa, v));
+                    let scale = 1.0 + wanted.abs();
+                    let what = format!("{t} {kappa} {v}: {found} {wanted}");
+                    assert!(found <= wanted + 1e-12 * scale, "{what}");
+                    assert!(found >= wanted - 2e-5 * scale, "{what}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integral_agrees_with_a_plain_sum() {
+        for (t, kappa, epsilon) in [
+            (0.25, 2.0, 1.0),
+            (0.8, 8.0, 4.0),
+            (3.0, 9.0, 0.5),
+            (0.4, 40.0, 4.0),
+        ] {
+            let law = OneScore::new(t, kappa);
+            let step = 1e-3;
+            let sum: f64 = (0..40_000)
+                .map(|i| {
+                    let above = (f64::from(i) + 0.5) * step;
+                    let z = law.threshold(epsilon + above).0;
+                    step * libm::exp(log_tail(z) - above)
+                })
+                .sum();
+            let found = libm::exp(law.log_delta(epsilon));
+            assert!(
+                (found / sum - 1.0).abs() < 1e-4,
+                "{t} {kappa}: {found} {sum}"
+            );
+        }
+    }
+}

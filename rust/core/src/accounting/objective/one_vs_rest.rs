@@ -10,7 +10,7 @@ use super::step_law::StepLaw;
 
 /// Grid points a standard deviation of one loss for up to [`FEW`] scores; for more, a coarser grid
 /// gives the same relative error.
-const RESOLUTION: f64 = 512.0;
+const RESOLUTION: f64 = 256.0;
 const FEW: f64 = 10.0;
 
 /// Natural logarithm by which what is left off one loss's grid is below the result.
@@ -60,11 +60,17 @@ impl Shape {
             return None;
         }
         // ln E e^{lambda max(0, X)} <= ln(1 + e^{lambda centre + (lambda scale)^2 / 2}).
-        let each = e / self.n - self.offset - self.centre;
-        let tilt = each.max(0.0) / (self.scale * self.scale);
-        let moment = tilt * (self.offset + self.centre + 0.5 * tilt * self.scale * self.scale);
-        let log = self.n * (libm::log1p(libm::exp(-moment)) + moment) - tilt * e;
-        Some((log + 8.0 * f64::EPSILON * tilt * e).min(0.0))
+        let deviations = (e / self.n - self.offset - self.centre).max(0.0) / self.scale;
+        if deviations > 1e6 {
+            // One of the losses exceeds e / n.
+            let union = libm::log(self.n) - 0.5 * deviations * deviations;
+            return Some(union.max(-f64::MAX));
+        }
+        let mean = (self.offset + self.centre) / self.scale;
+        let moment = deviations * (mean + 0.5 * deviations);
+        let log = self.n * (libm::log1p(libm::exp(-moment)) + moment);
+        let exponent = deviations * (e / self.scale);
+        Some((log - exponent + 8.0 * f64::EPSILON * exponent).min(0.0))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The least noise for a target, by bracketing.
 
 use super::logs::probability;
-use super::{Jacobian, Law, Relation, check_epsilon, check_not_negative, log_delta_closed};
+use super::{
+    Jacobian, Law, Relation, check_epsilon, check_not_negative, combined, log_delta_closed,
+};
 use crate::accounting::calibration;
 use crate::{Error, Result};
 
@@ -43,20 +45,6 @@ impl Curvature {
     }
 }
 
-/// The smallest valid bound at `t`. Where the cheap ones stay above `log_target`, others may stop at
-/// any bound above it.
-pub(super) fn log_delta_at(
-    law: Law,
-    relation: Relation,
-    epsilon: f64,
-    t: f64,
-    jacobian: Jacobian,
-    _log_target: f64,
-) -> f64 {
-    // JOINT: for Softmax with kappa and three or more classes, the minimum with the joint bound.
-    log_delta_closed(law, relation, epsilon, t, jacobian)
-}
-
 struct Search {
     law: Law,
     relation: Relation,
@@ -71,7 +59,7 @@ impl Search {
         let t = (1.0 / sigma).next_up();
         let target = libm::log(self.delta);
         let jacobian = self.curvature.at(sigma);
-        let log = log_delta_at(self.law, self.relation, self.epsilon, t, jacobian, target);
+        let log = log_delta_closed(self.law, self.relation, self.epsilon, t, jacobian);
         if probability(log) <= self.delta {
             (log - target).min(0.0)
         } else {
@@ -79,10 +67,29 @@ impl Search {
         }
     }
 
+    /// The least noise by the bounds in short form; nothing when none below 1e300 is enough.
+    fn closed_sigma(&self) -> Result<Option<f64>> {
+        let constant = match self.curvature {
+            Curvature::Given(constant) => constant,
+            Curvature::Kappa(kappa) => self.law.log_determinant(kappa),
+            Curvature::KappaPerT(_) => 0.0,
+        };
+        let rest = (self.epsilon - constant).max(0.1 * self.epsilon);
+        let guess = self.law.norm(self.relation) * calibration::sigma(rest, self.delta)?;
+        let tolerance = if is_convolved(self.law) {
+            COARSE_TOLERANCE
+        } else {
+            TOLERANCE
+        };
+        Ok(self
+            .bracket(guess)
+            .map(|bracket| self.least(bracket, tolerance)))
+    }
+
     /// A noise that is not enough and one that is, with their excesses; nothing when none is enough.
     fn bracket(&self, guess: f64) -> Option<[(f64, f64); 2]> {
         let mut at = (guess, self.excess(guess));
-        let mut factor = 1.25;
+        let mut factor = 1.1;
         let safe = at.1 <= 0.0;
         while (1e-300..=1e300).contains(&at.0) {
             let next = if safe { at.0 / factor } else { at.0 * factor };
@@ -179,7 +186,7 @@ fn is_convolved(law: Law) -> bool {
 ///
 /// # Returns
 /// `sigma` at which [`super::delta`] as computed is at most `delta`; above the least such value by a
-/// relative 1e-12, for sums over scores 1e-9.
+/// relative 1e-12, for sums over scores 1e-9, where the joint bound decides 1e-3 as a rule.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument outside its range, or the Jacobian when no noise is
@@ -203,15 +210,15 @@ pub fn sigma(
         curvature,
     };
     search.check_feasible()?;
-    let guess = std::f64::consts::SQRT_2 * calibration::sigma(epsilon, delta)?;
-    let Some(bracket) = search.bracket(guess) else {
-        let message = format!("must be larger at epsilon = {epsilon}, got {delta}; no noise below 1e300 suffices");
-        return Err(Error::invalid("delta", message));
-    };
-    let tolerance = if is_convolved(law) {
-        COARSE_TOLERANCE
-    } else {
-        TOLERANCE
-    };
-    Ok(search.least(bracket, tolerance))
+    let jointly = combined::joint_sigma(law, relation, epsilon, delta, curvature);
+    match (search.closed_sigma()?, jointly) {
+        (Some(closed), Some(jointly)) => Ok(closed.min(jointly)),
+        (Some(enough), None) | (None, Some(enough)) => Ok(enough),
+        (None, None) => {
+            let message = format!(
+                "must be larger at epsilon = {epsilon}, got {delta}; no noise below 1e300 suffices"
+            );
+            Err(Error::invalid("delta", message))
+        }
+    }
 }

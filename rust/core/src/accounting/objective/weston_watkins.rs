@@ -11,7 +11,7 @@ use super::power::{LARGEST_GRID, Powers};
 use super::step_law::StepLaw;
 
 /// Grid points a standard deviation of one term for up to [`FEW`] terms, and coarser for more.
-const RESOLUTION: f64 = 256.0;
+const RESOLUTION: f64 = 96.0;
 const FEW: f64 = 10.0;
 
 /// The rule's step times `sqrt(n + 1)`: its relative error is then below 2e-13.
@@ -23,8 +23,9 @@ const CUT: f64 = 36.0;
 /// Natural logarithm by which what is left off one term's grid is below the result.
 const TERM_CUT: f64 = 45.0;
 
-/// From here on, in standard deviations, the union bound serves.
-const FAR: f64 = 3e3;
+/// `e / s` and grid width, in standard deviations of one term, from which on the union bound serves.
+const FAR: f64 = 1e9;
+const COARSEST: f64 = 0.125;
 
 /// Upper bound on the logarithm of the curve of `U` at `e >= 0`, `m >= 0`.
 pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
@@ -36,12 +37,17 @@ pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
         // But for a probability below 1e-15 the loss is far above e.
         return 0.0;
     }
+    // One of the terms exceeds e / n.
+    let deviations = (e / count - m).max(0.0) / s;
+    let union = (libm::log(count) - 0.25 * deviations * deviations).clamp(-f64::MAX, 0.0);
     if e / s > FAR {
-        // One of the terms exceeds e / n.
-        let deviations = (e / count - m).max(0.0) / s;
-        return (libm::log(count) - 0.25 * deviations * deviations).min(0.0);
+        return union;
     }
-    Conditional::new(e, m, s, n).integral()
+    let conditional = Conditional::new(e, m, s, n);
+    if conditional.width > COARSEST {
+        return union;
+    }
+    conditional.integral()
 }
 
 /// The curve given `z_0`, from one table of normal cells for all `z_0`.
