@@ -31,6 +31,13 @@ pub use search::{Curvature, sigma};
 /// Largest number of scores or classes.
 pub const MAX_SCORES: usize = 100_000;
 
+/// Rows longer than this many noise deviations are not protected at all.
+const LARGEST_T: f64 = 1e50;
+
+/// Range in which gradient and curvature are bounded in one supremum.
+const LEAST_T: f64 = 1e-100;
+const LARGEST_KAPPA: f64 = 1e100;
+
 /// Which gradients and curvatures one record can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
@@ -192,6 +199,10 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
 
 /// The smallest of the bounds that have a short form.
 fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian: Jacobian) -> f64 {
+    if t > LARGEST_T {
+        // Next to no noise: delta is 1 but for a probability far below the least double.
+        return 0.0;
+    }
     let plain = |law| {
         let constant = jacobian.constant(law);
         let e = if constant == 0.0 {
@@ -201,7 +212,10 @@ fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian
         };
         log_delta_plain(law, relation, e, t)
     };
+    // Beyond these the joint suprema leave the range of the numbers; the plain laws do not.
+    let regular = |kappa: f64| kappa <= LARGEST_KAPPA && t >= LEAST_T;
     match (law, relation, jacobian) {
+        (_, _, Jacobian::Kappa(kappa)) if !regular(kappa) => plain(law),
         (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             OneScore::new(t, kappa).log_delta(epsilon).min(plain(law))
         }

@@ -40,15 +40,15 @@ pub(super) struct OneScore {
 impl OneScore {
     pub(super) fn new(t: f64, kappa: f64) -> Self {
         // psi'' has the sign of t^2 (1 + kappa h)^2 + 2 kappa^2 h - 2 kappa - kappa^2, h = u (1 - u),
-        // which grows with h: psi is convex between the two u of its root in h.
-        let lack = 2.0 * kappa + kappa * kappa - t * t;
-        let square = t * t * kappa * kappa;
-        let linear = 2.0 * kappa * (t * t + kappa);
-        let concave = if lack <= 0.0 {
+        // which grows with h: psi is convex between the two u of its root in h. Over kappa^2:
+        let lack = 2.0 / kappa + 1.0 - (t / kappa) * (t / kappa);
+        let concave = if kappa == 0.0 || lack <= 0.0 {
             [None, None]
         } else {
-            let h = 2.0 * lack / (linear + (linear * linear + 4.0 * square * lack).sqrt());
-            if h >= 0.25 {
+            let linear = 2.0 * (t * t / kappa + 1.0);
+            let h = 2.0 * lack / (linear + (linear * linear + 4.0 * t * t * lack).sqrt());
+            // Concave throughout also when h is not a number, for the least kappa.
+            if !(h < 0.25) {
                 [Some((0.0, 1.0)), None]
             } else {
                 let u = 2.0 * h / (1.0 + (1.0 - 4.0 * h).sqrt());
@@ -212,8 +212,12 @@ impl Integral {
             // z'(v) is steep near its start; a panel must not reach far beyond its own scale.
             width = width.min(0.25 * left.max(1e-3 * end));
             let right = left + width;
-            if right <= left {
-                return;
+            if right <= left.next_up() {
+                // Narrower than the numbers are apart: the integrand falls, its left end bounds it.
+                let right = left.next_up();
+                self.value = log_add(self.value, log_left + libm::log(right - left));
+                left = right;
+                continue;
             }
             let (six, eight) = (
                 self.rule(law, left, right, log_left, &SIX),

@@ -29,8 +29,6 @@ pub(super) struct StepLaw {
     pub eta: f64,
     /// `log_mass[j]` at `j * eta`.
     pub log_mass: Vec<f64>,
-    /// The part of `log_mass[j]` that comes from the cell above `j * eta`.
-    pub log_left: Vec<f64>,
     /// Mass above the last grid point.
     pub log_beyond: f64,
 }
@@ -104,19 +102,16 @@ impl StepLaw {
     pub(super) fn of_convex(thresholds: &[f64], eta: f64) -> Self {
         let splitter = Splitter::new(eta);
         let mut log_mass = vec![NOTHING; thresholds.len()];
-        let mut log_left = log_mass.clone();
         log_mass[0] = log_tail(-thresholds[0]) + ALLOWANCE;
         for (j, pair) in thresholds.windows(2).enumerate() {
             let (left, right) = splitter.cell(pair[0], pair[1]);
             put(&mut log_mass[j], left);
-            log_left[j] = left;
             log_mass[j + 1] = right;
         }
         let last = thresholds[thresholds.len() - 1];
         Self {
             eta,
             log_mass,
-            log_left,
             log_beyond: log_tail(last) + ALLOWANCE,
         }
     }
@@ -140,7 +135,6 @@ impl StepLaw {
             .last()
             .unwrap_or(0);
         let mut log_mass = vec![NOTHING; len];
-        let log_left = log_mass.clone();
         log_mass[first + 1] = libm::log1p(-tail(first + 1).min(1.0)) + ALLOWANCE;
         let mut log_beyond = NOTHING;
         for &[weight, centre, scale] in parts {
@@ -159,7 +153,6 @@ impl StepLaw {
         Self {
             eta,
             log_mass,
-            log_left,
             log_beyond,
         }
     }
