@@ -13,6 +13,9 @@ const RIGHT: f64 = 13.0;
 /// Cells whose whole contribution is below this share of the largest cell use the cap.
 const NEGLIGIBLE: f64 = 1e-3;
 
+/// Most grid points of the law of `X`.
+const LONGEST_LAW: f64 = 4000.0;
+
 /// Covers the rounding of sums, normal tails and exponentials.
 const ROUNDING: f64 = 1e-9;
 
@@ -28,9 +31,12 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// About `resolution` points for each unit, fewer where `T = scale` is large.
+    /// `resolution` points for each unit, halved until `X` up to `T = scale` needs few enough.
     pub(super) fn new(resolution: f64, cell: f64, chords: usize, scale: f64) -> Self {
-        let step = (1.0 / resolution).max(scale / 4000.0);
+        let mut step = 1.0 / resolution;
+        while scale > LONGEST_LAW * step {
+            step *= 2.0;
+        }
         let chord = (cell / (step * chords as f64)).round().max(1.0) as usize;
         Self {
             step,
