@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// `psi(value)`, rounded up by 1e-13 of [`Self::identity_from`] at least.
+    /// `psi(value)`, rounded up by more than the rounding of the terms it is computed from.
     pub(super) fn psi(&self, value: f64) -> f64 {
         let end = self.identity_from();
         if value >= end {
@@ -94,7 +94,7 @@ impl Model {
         if value <= -end {
             return 0.0;
         }
-        let slack = 1e-13 * end;
+        let slack = 1e-13 * end + 8.0 * f64::EPSILON * self.setting.kappa;
         match self.variant {
             Variant::Linear => {
                 let sum = value + end;
