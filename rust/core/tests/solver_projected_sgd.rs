@@ -101,7 +101,9 @@ fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
                 .gradient_row(data.y[i] as usize, &mut a, &mut state);
             let step = q / (settings.regularization * settings.batch as f64);
             for (w, a) in next.chunks_mut(d).zip(&a) {
-                w.iter_mut().zip(&row).for_each(|(w, x)| *w -= step * a * x);
+                for (w, x) in w.iter_mut().zip(&row) {
+                    *w -= step * a * x;
+                }
             }
         }
         let part = if settings.projection == Projection::Joint {
@@ -111,7 +113,9 @@ fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
         };
         for w in next.chunks_mut(part) {
             let factor = (settings.radius / dot(w, w).sqrt()).min(1.0);
-            w.iter_mut().for_each(|w| *w *= factor);
+            for w in w {
+                *w *= factor;
+            }
         }
         w = next;
         let weight = if settings.average == Average::Weighted {
@@ -120,7 +124,9 @@ fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
             1.0
         };
         total += weight;
-        sum.iter_mut().zip(&w).for_each(|(s, w)| *s += weight * w);
+        for (s, w) in sum.iter_mut().zip(&w) {
+            *s += weight * w;
+        }
     }
     if settings.average == Average::Last {
         return w;
