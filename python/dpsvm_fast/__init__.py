@@ -1,6 +1,7 @@
 """Differentially private support vector machines: fast, certified, scikit-learn compatible.
 
-Start with `OutputPerturbationSVC`; its fitted attribute ``privacy_`` states what was promised.
+Start with `ObjectivePerturbationSVC` or `OutputPerturbationSVC`; the fitted attribute ``privacy_``
+states what was promised.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dpsvm_fast import accounting, noise
 from dpsvm_fast._core import build_info as _build_info
 from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement, verify
-from dpsvm_fast.estimators import OutputPerturbationSVC
+from dpsvm_fast.estimators import ObjectivePerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     CertificationError,
@@ -26,6 +27,7 @@ __all__ = [
     "InvalidParameterError",
     "LedgerError",
     "NotPrivateWarning",
+    "ObjectivePerturbationSVC",
     "OutputPerturbationSVC",
     "PrivacyLeakWarning",
     "PrivacyLedger",

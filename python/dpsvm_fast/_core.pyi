@@ -12,12 +12,17 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_sigma",
+    "objective_delta",
+    "objective_log_delta",
+    "objective_sigma",
     "projected_sgd_csr",
     "projected_sgd_dense",
     "projected_sgd_orders",
     "projected_sgd_rounding",
     "solve_crammer_singer_csr",
     "solve_crammer_singer_dense",
+    "solve_smooth_csr",
+    "solve_smooth_dense",
 ]
 
 def build_info() -> dict[str, Any]: ...
@@ -25,6 +30,34 @@ def gaussian_sigma(epsilon: float, delta: float) -> float: ...
 def gaussian_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_log_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_epsilon(delta: float, sigma: float) -> float: ...
+def objective_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
+def objective_log_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
+def objective_sigma(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    delta: float,
+    kappa: float | None,
+    kappa_per_t: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float: ...
 
 @final
 class NoiseSource:
@@ -65,6 +98,45 @@ def solve_crammer_singer_csr(
     data_norm: float,
     intercept_scaling: float,
     radius: float,
+    max_iter: int | None,
+    shuffle_seed: int,
+    n_threads: int,
+    low_memory: bool,
+) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
+def solve_smooth_dense(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    y: NDArray[np.int64],
+    *,
+    loss: str,
+    n_scores: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64] | None,
+    data_norm: float,
+    intercept_scaling: float,
+    gradient_tol: float,
+    max_iter: int | None,
+    shuffle_seed: int,
+    n_threads: int,
+    low_memory: bool,
+) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
+def solve_smooth_csr(
+    data: NDArray[np.float64] | NDArray[np.float32],
+    indices: NDArray[np.int32] | NDArray[np.int64],
+    indptr: NDArray[np.int32] | NDArray[np.int64],
+    n_features: int,
+    y: NDArray[np.int64],
+    *,
+    loss: str,
+    n_scores: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64] | None,
+    data_norm: float,
+    intercept_scaling: float,
+    gradient_tol: float,
     max_iter: int | None,
     shuffle_seed: int,
     n_threads: int,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpsvm_fast._rounding import div_up, mul_up, round_up, sqrt_up
+from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "Loss"]
 
@@ -89,6 +90,19 @@ class Loss:
             # log(e^0 + e^{m - s}): the difference of the two scores is the one score.
             return ("softplus", self.smoothing, self.margin)
         return (self.name, self.smoothing, self.margin)
+
+    @property
+    def law(self) -> str:
+        """Name under which the accounting of objective perturbation knows this loss."""
+        if self.name == "crammer_singer":
+            raise InvalidParameterError.of(
+                "loss", got=self.name, accepted="one of " + ", ".join(map(repr, SMOOTH_LOSSES))
+            )
+        if self.name == "m3":
+            return "weston_watkins"
+        return {"softmax_margin": "softmax", "softplus": "logistic", "huber": "huber"}[
+            self.kernel[0]
+        ]
 
     @cached_property
     def lipschitz(self) -> float:

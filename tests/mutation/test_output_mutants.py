@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.estimators import output as estimators
+from dpsvm_fast.estimators import _training as estimators
 from dpsvm_fast.mechanisms import output as mechanisms
 from oracles.audit import (
     ALPHA,

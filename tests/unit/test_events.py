@@ -6,16 +6,19 @@ import dataclasses
 import json
 import pickle
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
 EVENTS = [
     GaussianEvent(sigma=0.1, sensitivity=1 / 3, adjacency="add_remove"),
     GaussianEvent(sigma=1e-9, sensitivity=1e200, adjacency="replace_one"),
     PureEvent(0.1, "replace_one"),
+    ObjectiveEvent("softmax", 10, 3.3, 0.1, None, "add_remove"),
+    ObjectiveEvent("huber", 1, 3.3, None, 0.0, "replace_one"),
 ]
 
 
@@ -85,3 +88,30 @@ def test_what_is_not_known_is_not_interpreted(record: dict[str, object]) -> None
 def test_no_mapping_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="mapping"):
         PrivacyEvent.from_dict("pure")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"law": "hinge"}, "law"),
+        ({"n_scores": 1}, "n_scores"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"kappa": None}, "exactly one"),
+        ({"jacobian": 0.1}, "exactly one"),
+        ({"kappa": 0.0}, "kappa"),
+        ({"kappa": None, "jacobian": -1.0}, "jacobian"),
+    ],
+    ids=str,
+)
+def test_an_objective_event_is_checked_as_a_whole(changes: dict[str, Any], word: str) -> None:
+    good: dict[str, Any] = {
+        "law": "softmax",
+        "n_scores": 2,
+        "sigma": 3.0,
+        "kappa": 0.5,
+        "jacobian": None,
+        "adjacency": "add_remove",
+    }
+    ObjectiveEvent(**good)
+    with pytest.raises(InvalidParameterError, match=word):
+        ObjectiveEvent(**good | changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 
 from dpsvm_fast import BudgetExceededError, OutputPerturbationSVC, PrivacyLedger
+from dpsvm_fast.accounting import PureEvent
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -84,3 +86,21 @@ def test_threads_never_overspend(clusters: TrainingSet) -> None:
         done = list(pool.map(attempt, range(32)))
     assert sum(done) == 10
     assert len(ledger.history) == 10
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_events_of_one_release_are_recorded_together_or_not_at_all(
+    stored: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.sqlite" if stored else None
+    ledger = PrivacyLedger(epsilon=1.0, delta=0.0, path=path)
+    half, more = (PureEvent(epsilon=e, adjacency="add_remove") for e in (0.5, 0.6))
+    for refused in (ledger.check, ledger.spend):
+        with pytest.raises(BudgetExceededError, match=r"asks for epsilon=1\.1"):
+            refused((half, more))
+    assert ledger.history == ()
+    ledger.spend((half, half), "two parts")
+    assert [record.event for record in ledger.history] == [half, half]
+    assert ledger.total()[0] == 1.0
+    with pytest.raises(TypeError):
+        ledger.spend((half, "event"))  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pickle
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ import pytest
 from dpsvm_fast.accounting import (
     GaussianEvent,
     Noise,
+    ObjectiveEvent,
+    ObjectiveNoise,
     PrivacyStatement,
     PureEvent,
     Sensitivity,
     gaussian_sigma,
+    objective_sigma,
 )
 from dpsvm_fast.accounting.statement import (
     FLOATING_POINT_CAVEAT,
@@ -25,6 +29,7 @@ from dpsvm_fast.accounting.statement import (
     SEED_REASON,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import Loss
 
 
 def up(x: float) -> float:
@@ -101,9 +106,115 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_json_keeps_every_bit(kind: tuple[str, str, str]) -> None:
-    made = statement(*kind)
+# Loss, number of classes, law of the noise, relation.
+OBJECTIVE_KINDS = [
+    ("softmax_margin", 3, "gaussian", "add_remove"),
+    ("softmax_margin", 3, "gaussian", "replace_one"),
+    ("softmax_margin", 2, "gaussian", "add_remove"),
+    ("logistic", 3, "gaussian", "add_remove"),
+    ("huber", 4, "gaussian", "replace_one"),
+    ("m3", 3, "gaussian", "add_remove"),
+    ("softplus", 2, "gamma", "replace_one"),
+    ("softmax_margin", 4, "gamma", "add_remove"),
+    ("huber", 3, "gamma", "add_remove"),
+]
+
+
+@lru_cache
+def objective_statement(loss: str, n_classes: int, distribution: str, adjacency: str) -> Any:
+    """A statement of objective perturbation as the library makes it, for four features."""
+    gaussian = distribution == "gaussian"
+    table = Loss(
+        name=loss,
+        n_classes=n_classes,
+        smoothing=1.0 if loss == "logistic" else 0.4,
+        margin=0.0 if loss == "logistic" else 1.0,
+    )
+    epsilon, delta = 2.0, 1e-6 if gaussian else 0.0
+    share, inside = 0.02, (0.99 * 2.0, 0.99e-6 if gaussian else 0.0)
+    factor = {"add_remove": 1, "replace_one": 2}[adjacency]
+    row_norm, shape, grid = up(math.hypot(0.7, 0.3)), (table.n_scores, 5), 2.0**-40
+    regularization = 16.0 * row_norm**2 / table.temperature
+    kappa = table.curvature_ratio(row_norm, regularization)
+    root, tol = math.sqrt(math.prod(shape)), 1e-4
+    radius = up((tol + (0.5 * grid * root if gaussian else 0.0)) / regularization)
+    rounding = up(grid * up(root)) if gaussian else 0.0
+    total = up(2.0 * radius + rounding)
+    first: ObjectiveEvent | PureEvent
+    second: GaussianEvent | PureEvent
+    if gaussian:
+        multiplier = objective_sigma(
+            *inside, loss=loss, n_classes=n_classes, kappa=kappa, adjacency=adjacency
+        )
+        outside = gaussian_sigma(share, delta - inside[1], total)
+        first = ObjectiveEvent(
+            table.law, table.n_scores, multiplier, kappa, None, adjacency
+        )
+        second = GaussianEvent(outside, total, adjacency)
+        scales = {"sigma": up(multiplier * row_norm), "beta": None, "jacobian": None}
+        output = {"sigma": outside, "beta": None, "grid": grid}
+    else:
+        # kappa is small enough to cost nothing with the losses of logistic type.
+        jacobian = table.jacobian(kappa) if loss == "huber" else 0.0
+        beta = (inside[0] - jacobian) / (factor * table.lipschitz * row_norm) * (1 - 1e-14)
+        first, second = PureEvent(inside[0], adjacency), PureEvent(share, adjacency)
+        scales = {"sigma": None, "beta": beta, "jacobian": jacobian}
+        output = {"sigma": None, "beta": share / total * (1 - 1e-15), "grid": grid}
+    sampler = "exact_grid" if gaussian else "floating_point"
+    return PrivacyStatement(
+        mechanism="objective_perturbation",
+        theorem="docs/proofs/objective_perturbation.md",
+        loss=loss,
+        adjacency=adjacency,
+        sensitivity=Sensitivity(
+            lipschitz=table.lipschitz,
+            C=1.0 / regularization,
+            data_norm=0.7,
+            intercept_scaling=0.3,
+            row_norm=row_norm,
+            relation_factor=factor,
+            exact=0.0,
+            solver_radius=radius,
+            rounding=rounding,
+            total=total,
+        ),
+        noise=Noise(distribution=distribution, sampler=sampler, shape=shape, **output),
+        objective=ObjectiveNoise(
+            n_classes=n_classes,
+            smoothing=table.smoothing,
+            margin=table.margin,
+            lipschitz=table.lipschitz,
+            curvature=table.curvature,
+            row_norm=row_norm,
+            regularization=regularization,
+            extra_regularization=0.25 * regularization,
+            curvature_ratio=kappa,
+            distribution=distribution,
+            sampler=sampler,
+            grid=grid if gaussian else None,
+            shape=shape,
+            gradient_tol=tol,
+            epsilon=inside[0],
+            delta=inside[1],
+            **scales,
+        ),
+        epsilon=epsilon,
+        delta=delta,
+        events=(first, second),
+        assumed_public=("epsilon, delta and C", "the list of classes"),
+        caveats=(RUNNING_TIME_CAVEAT,) if gaussian else (FLOATING_POINT_CAVEAT,),
+        library_version="0.1.0",
+    )
+
+
+def made_of(kind: tuple[Any, ...]) -> PrivacyStatement:
+    """The statement of a kind of either list."""
+    return statement(*kind) if len(kind) == 3 else objective_statement(*kind)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *OBJECTIVE_KINDS], ids=str)
+def test_json_keeps_every_bit(kind: tuple[Any, ...]) -> None:
+    made = made_of(kind)
     text = made.to_json()
     assert PrivacyStatement.from_json(text) == made
     assert PrivacyStatement.from_json(text).to_json() == text
@@ -128,6 +239,56 @@ def test_the_text_fits_a_terminal_and_says_what_counts(kind: tuple[str, str, str
         assert part in flat
     assert ("exchanged" in flat) == (kind[2] == "replace_one")
     assert "Why it is not private" not in flat
+
+
+@pytest.mark.parametrize("kind", OBJECTIVE_KINDS, ids=str)
+def test_the_text_explains_both_noises_and_how_they_share_the_budget(kind: tuple[Any, ...]) -> None:
+    made = objective_statement(*kind)
+    text = str(made)
+    assert max(map(len, text.splitlines())) <= 88
+    flat = " ".join(text.split())
+    inside, outside = made.objective, made.noise
+    scales = [getattr(n, "sigma" if kind[2] == "gaussian" else "beta") for n in (inside, outside)]
+    for number in (*scales, inside.epsilon, inside.delta, inside.regularization, kind[0]):
+        assert (number if isinstance(number, str) else f"{number:.6g}") in flat
+    for part in ("inside the objective", "epsilon = 2,", "of it for privacy", "the rest of epsilon"):
+        assert part in flat
+    assert f"{inside.shape[0]} x 5 linear coefficients" in flat
+    assert ("smoothing" in flat) == (kind[0] != "logistic")
+
+
+def test_old_certificates_are_read_and_a_null_objective_is_not() -> None:
+    document = statement().to_dict()
+    assert "objective" not in document
+    with pytest.raises((TypeError, InvalidParameterError)):
+        PrivacyStatement.from_dict(document | {"objective": None})
+
+
+def test_minimisers_coincide_only_with_noise_in_the_objective() -> None:
+    made = statement()
+    with pytest.raises(InvalidParameterError, match="exact"):
+        dataclasses.replace(made, sensitivity=dataclasses.replace(made.sensitivity, exact=0.0))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_classes": 1},
+        {"smoothing": 0.0},
+        {"jacobian": 0.1},
+        {"beta": 1.0},
+        {"delta": 0.0},
+        {"sampler": "exact_grid", "grid": None},
+        {"extra_regularization": 1e9},
+        {"shape": (3,)},
+        {"curvature": math.inf},
+    ],
+    ids=str,
+)
+def test_bad_noise_in_the_objective(changes: dict[str, Any]) -> None:
+    made = objective_statement(*OBJECTIVE_KINDS[2])
+    with pytest.raises((TypeError, InvalidParameterError)):
+        dataclasses.replace(made.objective, **changes)
 
 
 def test_a_seeded_release_says_that_it_is_not_private() -> None:

@@ -2,15 +2,18 @@
 
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
-from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting.events import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
-from dpsvm_fast.accounting.statement import Noise, PrivacyStatement, Sensitivity
+from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
+from dpsvm_fast.accounting.statement import Noise, ObjectiveNoise, PrivacyStatement, Sensitivity
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
     "GaussianEvent",
     "Noise",
+    "ObjectiveEvent",
+    "ObjectiveNoise",
     "PrivacyEvent",
     "PrivacyLedger",
     "PrivacyStatement",
@@ -24,5 +27,7 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "objective_delta",
+    "objective_sigma",
     "verify",
 ]

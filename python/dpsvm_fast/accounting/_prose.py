@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpsvm_fast.accounting.statement import PrivacyStatement
+    from dpsvm_fast.accounting.statement import Noise, ObjectiveNoise, PrivacyStatement
 
 __all__ = ["prose"]
 
@@ -50,19 +50,84 @@ def _promise(statement: PrivacyStatement) -> str:
 
 def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
     """From the settings to the noise, number by number."""
-    s, noise = statement.sensitivity, statement.noise
-    factor = "" if s.relation_factor == 1 else "2 x "
+    s, noise, inside = statement.sensitivity, statement.noise, statement.objective
     intercept = (
         f", with the constant feature {s.intercept_scaling:g}: {s.row_norm:.6g}"
         if s.intercept_scaling
         else ""
     )
-    rows, columns = noise.shape
-    scale = (
-        f"Gaussian noise, sigma = {noise.sigma:.6g} on each"
-        if noise.distribution == "gaussian"
-        else f"noise with density ~ exp(-beta ||b||), beta = {noise.beta:.6g}, b all"
+    rows = f"rows clipped to norm {s.data_norm:g}{intercept}"
+    name = statement.mechanism.replace("_", " ")
+    if inside is not None:
+        return (
+            f"{name}, loss {_loss(statement.loss, inside)}, regularization "
+            f"{_regularization(inside)}; {rows}",
+            *_inside(statement, inside),
+            f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
+            f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
+            f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
+            f"this is covered by {_law(noise)}, {_drawn(statement, noise)}; it spends the rest of "
+            "epsilon and delta",
+        )
+    factor = "" if s.relation_factor == 1 else "2 x "
+    return (
+        f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
+        f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
+        f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
+        f"total {s.total:.6g}",
+        f"{_law(noise)}, {_drawn(statement, noise)}",
     )
+
+
+def _inside(statement: PrivacyStatement, inside: ObjectiveNoise) -> tuple[str, ...]:
+    """The noise in the objective, and what it promises about the exact minimiser."""
+    bounds = (
+        f"one row changes the objective's gradient by at most {inside.lipschitz:.6g} x "
+        f"{inside.row_norm:.6g} and its curvature by at most {inside.curvature:.6g} x "
+        f"{inside.row_norm:.6g}^2, curvature ratio {inside.curvature_ratio:.6g}"
+    )
+    price = ""
+    if inside.jacobian is not None:
+        price = (
+            f", of which the change of curvature costs {inside.jacobian:.6g}"
+            if inside.jacobian
+            else ", nothing of it for the change of curvature"
+        )
+    return (
+        bounds,
+        f"{_law(inside, 'B', 'linear coefficients')} inside the objective, "
+        f"{_drawn(statement, inside)}: the exact minimiser has epsilon = {inside.epsilon:.6g}, "
+        f"delta = {inside.delta:.6g}{price}",
+    )
+
+
+def _loss(name: str, inside: ObjectiveNoise) -> str:
+    """The loss with the parameters that it has."""
+    if name == "logistic":
+        return name
+    return f"{name} (smoothing {inside.smoothing:g}, margin {inside.margin:g})"
+
+
+def _regularization(inside: ObjectiveNoise) -> str:
+    """Lambda, and what part of it was added for privacy."""
+    extra = inside.extra_regularization
+    added = f" ({extra:.6g} of it for privacy)" if extra else ""
+    return f"{inside.regularization:.6g}{added}"
+
+
+def _law(noise: Noise | ObjectiveNoise, name: str = "b", what: str = "weights") -> str:
+    """Distribution and scale."""
+    rows, columns = noise.shape
+    if noise.distribution == "gaussian":
+        return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {rows} x {columns} {what}"
+    return (
+        f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, {name} all of "
+        f"{rows} x {columns} {what}"
+    )
+
+
+def _drawn(statement: PrivacyStatement, noise: Noise | ObjectiveNoise) -> str:
+    """Sampler and source."""
     drawn = (
         f"drawn exactly on a grid of {noise.grid:.6g}"
         if noise.sampler == "exact_grid"
@@ -72,14 +137,7 @@ def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
         "operating_system": "a cryptographic stream keyed by the operating system",
         "seed": "a stream keyed by a seed",
     }[statement.random_source]
-    return (
-        f"{statement.mechanism.replace('_', ' ')}, loss {statement.loss}, C = {s.C:g}; "
-        f"rows clipped to norm {s.data_norm:g}{intercept}",
-        f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
-        f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
-        f"total {s.total:.6g}",
-        f"{scale} of {rows} x {columns} weights, {drawn}, from {source}",
-    )
+    return f"{drawn}, from {source}"
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -12,10 +12,20 @@ from functools import cached_property
 from typing import ClassVar
 
 from dpsvm_fast._rounding import div_up
-from dpsvm_fast._validation import check_adjacency, check_epsilon, check_positive
+from dpsvm_fast._validation import (
+    check_adjacency,
+    check_epsilon,
+    check_integer,
+    check_non_negative,
+    check_option,
+    check_positive,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["GaussianEvent", "PrivacyEvent", "PureEvent"]
+__all__ = ["OBJECTIVE_LAWS", "GaussianEvent", "ObjectiveEvent", "PrivacyEvent", "PureEvent"]
+
+# Privacy laws of objective perturbation, each with the least number of scores it is about.
+OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
 
 
 class PrivacyEvent:
@@ -137,4 +147,63 @@ class PureEvent(PrivacyEvent):
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
 
 
-_KINDS: dict[str, type[PrivacyEvent]] = {kind.tag: kind for kind in (GaussianEvent, PureEvent)}
+@dataclass(frozen=True)
+class ObjectiveEvent(PrivacyEvent):
+    r"""The exact minimiser of an objective with a Gaussian random linear term.
+
+    The minimiser of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
+    \langle B, W \rangle` for B with independent Gaussian components, as in
+    docs/proofs/objective_perturbation.md.
+
+    Parameters
+    ----------
+    law : {"softmax", "logistic", "huber", "weston_watkins"}
+        softmax: all scores in one softmax; logistic: a sum of one-score terms whose curvature is
+        proportional to u (1 - u) where the gradient has size u; huber: such a sum with any
+        bounded curvature; weston_watkins: a sum over the other classes.
+    n_scores : int >= 1
+        Number of scores; at least 2 for ``softmax`` and ``weston_watkins``.
+    sigma : float > 0
+        Standard deviation of each component of B, over the bound of the rows' norm.
+    kappa : float > 0 or None
+        Curvature ratio: squared bound of the rows' norm / (lambda * temperature of the loss).
+    jacobian : float >= 0 or None
+        A given bound of the log-determinant of one record's Hessian; exactly one of the two.
+    adjacency : {"add_remove", "replace_one"}
+    """
+
+    tag: ClassVar[str] = "objective"
+    field_names: ClassVar[tuple[str, ...]] = (
+        "law",
+        "n_scores",
+        "sigma",
+        "kappa",
+        "jacobian",
+        "adjacency",
+    )
+
+    law: str
+    n_scores: int
+    sigma: float
+    kappa: float | None
+    jacobian: float | None
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        check_option("law", self.law, tuple(OBJECTIVE_LAWS))
+        n_scores = check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law])
+        object.__setattr__(self, "n_scores", n_scores)
+        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        if (self.kappa is None) == (self.jacobian is None):
+            raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
+        if self.kappa is not None:
+            object.__setattr__(self, "kappa", check_positive("kappa", self.kappa))
+        else:
+            object.__setattr__(self, "jacobian", check_non_negative("jacobian", self.jacobian))
+
+
+_KINDS: dict[str, type[PrivacyEvent]] = {
+    kind.tag: kind for kind in (GaussianEvent, PureEvent, ObjectiveEvent)
+}

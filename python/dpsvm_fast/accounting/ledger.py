@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from dpsvm_fast._rounding import add_down, mul_up
 from dpsvm_fast._validation import check_adjacency, check_delta, check_epsilon
@@ -128,12 +129,13 @@ class PrivacyLedger:
         """Neighbouring relation of the budget."""
         return self._budget.adjacency
 
-    def spend(self, event: PrivacyEvent, label: str = "") -> None:
+    def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
 
         Parameters
         ----------
-        event : PrivacyEvent
+        event : PrivacyEvent or tuple of PrivacyEvent
+            Several events of one release are recorded together or not at all.
         label : str
             Free text for the history; must not be taken from the data.
 
@@ -149,17 +151,17 @@ class PrivacyLedger:
         if not isinstance(label, str):
             raise TypeError(f"label: got {type(label).__name__}, expected a string")
         with self._up_to_date() as session:
-            composed = self._admitted(event)
+            events, composed = self._admitted(event)
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-            record = SpendRecord(event, label, now, os.getpid())
+            records = [SpendRecord(part, label, now, os.getpid()) for part in events]
             if session is not None:
                 # Seen again through the file: the list here must not run ahead of a commit.
-                session.append(len(self._records) + 1, [record])
+                session.append(len(self._records) + 1, records)
             else:
-                self._records.append(record)
+                self._records += records
                 self._composed = (composed, len(self._records))
 
-    def check(self, event: PrivacyEvent) -> None:
+    def check(self, event: PrivacyEvent | tuple[PrivacyEvent, ...]) -> None:
         """Raise what ``spend`` would raise; record nothing."""
         with self._up_to_date():
             self._admitted(event)
@@ -232,11 +234,10 @@ class PrivacyLedger:
 
     def __str__(self) -> str:
         history = self.history
-        spent = self.total()[0]
         lines = [
             f"Privacy ledger ({self.adjacency})",
             f"  budget     epsilon = {self.epsilon:g}, delta = {self.delta:g}",
-            f"  spent      epsilon = {spent:.6g} at delta = {self.delta:g}, "
+            f"  spent      epsilon = {self.total()[0]:.6g} at delta = {self.delta:g}, "
             f"{len(history)} event{'' if len(history) == 1 else 's'}",
             f"  remaining  epsilon = {self.remaining():.6g}",
         ]
@@ -271,27 +272,27 @@ class PrivacyLedger:
             self._composed = (composition, len(self._records))
         return composition
 
-    def _admitted(self, event: PrivacyEvent) -> Composition:
-        """Composition of history and event; raises when the budget does not allow it."""
+    def _admitted(self, event: Any) -> tuple[tuple[PrivacyEvent, ...], Composition]:
+        """Return the events and history with them; raises when the budget does not allow it."""
+        events = event if isinstance(event, tuple) else (event,)
         composed = self._composition().copy()
-        composed.add(event)
+        for part in events:
+            composed.add(part)
         epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
         if composed.basic_fits(epsilon, delta):
-            return composed
+            return events, composed
         if delta > 0.0 and composed.delta(epsilon) <= delta:
-            return composed
-        raise BudgetExceededError(self._refusal(event))
+            return events, composed
+        raise BudgetExceededError(self._refusal(events))
 
-    def _refusal(self, event: PrivacyEvent) -> str:
+    def _refusal(self, events: tuple[PrivacyEvent, ...]) -> str:
         """Budget, spent and asked, in one sentence each."""
-        text = (
-            f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-            f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
-        )
-        asked = Composition.of([event]).epsilon(self.delta)
+        text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
+        text += f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
+        asked = Composition.of(events).epsilon(self.delta)
         if math.isinf(asked):
             return text + "a budget with delta=0 admits pure events only, and this one is not"
-        return text + f"this event alone asks for epsilon={asked:.6g}. Nothing was recorded"
+        return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
 
     def _spent_epsilon(self) -> float:
         """Epsilon of the whole history, computed once for each length of it."""

@@ -8,7 +8,6 @@ depends on the data.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -18,15 +17,14 @@ from dpsvm_fast._validation import (
     check_delta,
     check_epsilon,
     check_integer,
-    check_non_negative,
     check_option,
-    check_positive,
 )
+from dpsvm_fast.accounting._parts import Noise, ObjectiveNoise, Sensitivity, store
 from dpsvm_fast.accounting._prose import prose
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Noise", "PrivacyStatement", "Sensitivity"]
+__all__ = ["Noise", "ObjectiveNoise", "PrivacyStatement", "Sensitivity"]
 
 FORMAT = "dpsvm_fast.certificate"
 VERSION = 1
@@ -44,102 +42,6 @@ MAX_ITER_CAVEAT = (
 )
 SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
 CLASSES_REASON = "the list of classes was read from the labels, so a rare class may reveal a row"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sensitivity:
-    """How far apart neighbouring data sets can hand their weights to the noise, and why.
-
-    Parameters
-    ----------
-    lipschitz : float > 0
-        Largest norm of the loss's gradient in the scores.
-    C : float > 0
-        Factor of the sum of losses.
-    data_norm : float > 0
-        Public bound of the rows' L2 norm.
-    intercept_scaling : float >= 0
-        Constant feature; 0 for none.
-    row_norm : float > 0
-        Bound of a row with its constant feature.
-    relation_factor : {1, 2}
-        1 for add_remove, 2 for replace_one.
-    exact : float > 0
-        Distance of exact minimisers: ``relation_factor * C * lipschitz * row_norm``.
-    solver_radius : float >= 0
-        Certified distance of the solver's weights to the minimiser.
-    rounding : float >= 0
-        Price of rounding the weights to the noise's grid.
-    total : float > 0
-        ``exact + 2 * solver_radius + rounding``.
-    """
-
-    lipschitz: float
-    C: float
-    data_norm: float
-    intercept_scaling: float
-    row_norm: float
-    relation_factor: int
-    exact: float
-    solver_radius: float
-    rounding: float
-    total: float
-
-    def __post_init__(self) -> None:
-        """Check every field by itself; how they hang together is what ``verify`` checks."""
-        for name in ("lipschitz", "C", "data_norm", "row_norm", "exact", "total"):
-            _set(self, name, check_positive(name, getattr(self, name)))
-        for name in ("intercept_scaling", "solver_radius", "rounding"):
-            _set(self, name, check_non_negative(name, getattr(self, name)))
-        _set(self, "relation_factor", check_integer("relation_factor", self.relation_factor, 1, 2))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """The law of the noise and how it was drawn.
-
-    Parameters
-    ----------
-    distribution : {"gaussian", "gamma"}
-        Independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||b||).
-    sampler : {"exact_grid", "floating_point"}
-    sigma, beta : float > 0 or None
-        Exactly the one that belongs to the distribution.
-    grid : float > 0 or None
-        Spacing of the released numbers; None where they are not rounded to a grid.
-    shape : tuple of int
-        (n_classes, n_features, plus 1 with an intercept).
-    """
-
-    distribution: str
-    sampler: str
-    sigma: float | None
-    beta: float | None
-    grid: float | None
-    shape: tuple[int, int]
-
-    def __post_init__(self) -> None:
-        """Check every field, and that scale and sampler belong to the distribution."""
-        check_option("distribution", self.distribution, ("gaussian", "gamma"))
-        check_option("sampler", self.sampler, ("exact_grid", "floating_point"))
-        for name in ("sigma", "beta", "grid"):
-            if getattr(self, name) is not None:
-                _set(self, name, check_positive(name, getattr(self, name)))
-        scales = (self.sigma is not None, self.beta is not None)
-        if scales != (self.distribution == "gaussian", self.distribution == "gamma"):
-            raise InvalidParameterError(
-                "noise: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
-            )
-        if self.sampler == "exact_grid" and (self.distribution != "gaussian" or self.grid is None):
-            raise InvalidParameterError("noise: 'exact_grid' needs 'gaussian' and a grid")
-        if not isinstance(self.shape, (tuple, list)) or len(self.shape) != 2:
-            raise TypeError("shape: expected two integers")
-        _set(self, "shape", tuple(check_integer("shape", size, 1) for size in self.shape))
-
-    @property
-    def n_weights(self) -> int:
-        """Number of released weights."""
-        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +72,16 @@ class PrivacyStatement:
         What one record is.
     not_private_reasons : tuple of str
         Why the release is not private after all; empty when it is.
+    objective : ObjectiveNoise or None
+        The noise inside the objective, where there is one; then ``sensitivity`` and ``noise`` are
+        about the noise added to the weights, ``epsilon`` and ``delta`` are of both together, and
+        ``events`` has one event for each.
 
     Raises
     ------
     TypeError, InvalidParameterError
         A field of another type or outside its range; a seed without a reason; floating-point
-        noise without its caveat.
+        noise without its caveat; minimisers said to coincide without noise in the objective.
 
     Notes
     -----
@@ -198,25 +104,33 @@ class PrivacyStatement:
     random_source: str = "operating_system"
     unit: str = "one row of the training data"
     not_private_reasons: tuple[str, ...] = ()
+    objective: ObjectiveNoise | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and that nothing is hidden that belongs beside the numbers."""
         for name in ("mechanism", "theorem", "loss", "library_version", "unit"):
             _check_text(name, getattr(self, name))
         for name in ("assumed_public", "caveats", "not_private_reasons"):
-            _set(self, name, _checked_texts(name, getattr(self, name)))
+            store(self, name, _checked_texts(name, getattr(self, name)))
         check_adjacency(self.adjacency)
         check_option("random_source", self.random_source, ("operating_system", "seed"))
-        _set(self, "epsilon", check_epsilon(self.epsilon))
-        _set(self, "delta", check_delta(self.delta))
+        store(self, "epsilon", check_epsilon(self.epsilon))
+        store(self, "delta", check_delta(self.delta))
         _check_kind("sensitivity", self.sensitivity, Sensitivity)
         _check_kind("noise", self.noise, Noise)
-        _set(self, "events", tuple(self.events))
+        if self.objective is not None:
+            _check_kind("objective", self.objective, ObjectiveNoise)
+        elif self.sensitivity.exact == 0.0:
+            raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
+        store(self, "events", tuple(self.events))
         for event in self.events:
             _check_kind("events", event, PrivacyEvent)
         if self.random_source == "seed" and self.private:
             raise InvalidParameterError("not_private_reasons: a seeded release must say so")
-        if self.noise.sampler == "floating_point" and FLOATING_POINT_CAVEAT not in self.caveats:
+        floating_point = "floating_point" in {
+            part.sampler for part in (self.noise, self.objective) if part is not None
+        }
+        if floating_point and FLOATING_POINT_CAVEAT not in self.caveats:
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
 
     @property
@@ -232,6 +146,10 @@ class PrivacyStatement:
             "shape": list(self.noise.shape),
             "n_weights": self.noise.n_weights,
         }
+        # Left out where there is none: certificates without it are those of earlier releases.
+        del record["objective"]
+        if self.objective is not None:
+            record["objective"] = vars(self.objective) | {"shape": list(self.objective.shape)}
         record["events"] = [event.to_dict() for event in self.events]
         for name in ("assumed_public", "caveats", "not_private_reasons"):
             record[name] = list(record[name])
@@ -259,7 +177,10 @@ class PrivacyStatement:
         version = check_integer("version", record.get("version"), 0)
         if version != VERSION:
             raise InvalidParameterError.of("version", got=version, accepted=str(VERSION))
-        values = _exactly("certificate", record, {*_names(cls), "format", "version", "private"})
+        names = {*_names(cls), "format", "version", "private"} - {"objective"}
+        if "objective" in record:
+            names.add("objective")
+        values = _exactly("certificate", record, names)
         private = values.pop("private")
         del values["format"], values["version"]
         values["sensitivity"] = Sensitivity(
@@ -270,6 +191,9 @@ class PrivacyStatement:
         values["noise"] = Noise(**noise)
         if type(n_weights) is not int or n_weights != values["noise"].n_weights:
             raise InvalidParameterError("n_weights: expected the product of the shape")
+        if "objective" in values:
+            objective = _exactly("objective", values["objective"], _names(ObjectiveNoise))
+            values["objective"] = ObjectiveNoise(**objective)
         if not isinstance(values["events"], list):
             raise TypeError("events: expected a list")
         values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))
@@ -291,11 +215,6 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         return prose(self)
-
-
-def _set(record: object, name: str, value: object) -> None:
-    """Store a checked value in a frozen record."""
-    object.__setattr__(record, name, value)
 
 
 def _names(kind: Any) -> set[str]:

@@ -1,13 +1,7 @@
-r"""Recompute the promise of a certificate from its numbers alone.
+"""Recompute the promise of a certificate from its numbers alone.
 
-Deliberately shares no numerical code with the calibration that made the promise: the delta of
-Gaussian noise comes from SciPy's tail functions through
-
-.. math:: \delta = \varphi(x) \, [m(-x) - m(y)], \quad x = \tfrac{\mu}{2} - \tfrac{\epsilon}{\mu},
-    \quad y = \tfrac{\mu}{2} + \tfrac{\epsilon}{\mu},
-
-with :math:`m(t) = (1 - \Phi(t)) / \varphi(t)` the Mills ratio, because
-:math:`e^\epsilon \varphi(y) = \varphi(x)`.
+Deliberately shares no numerical code with the calibrations that made the promise, and has its own
+table of the losses.
 """
 
 from __future__ import annotations
@@ -17,29 +11,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
-
-from dpsvm_fast.accounting.events import GaussianEvent, PureEvent
+from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
+from dpsvm_fast.accounting._objective_verify import (
+    EXCESS,
+    check_objective,
+    follows,
+    lipschitz_of,
+    objective_event_matches,
+    objective_share,
+)
+from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.statement import Noise, PrivacyStatement, Sensitivity
 
 __all__ = ["Verification", "verify"]
 
-# Largest norm of a loss's gradient in the scores. Crammer-Singer: p - e_y with p in the simplex.
-LIPSCHITZ = {"crammer_singer": math.sqrt(2.0)}
 RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 
 # The recomputation rounds to nearest and the promise rounded outward; both stay far within these.
 DELTA_SLACK = 1e-9
 EPSILON_SLACK = 1e-12
-ROUNDING_SLACK = 1e-12
-# A number that should follow from others may be larger than they say (that is the safe side), but
-# a large excess means that it does not follow from them.
-EXCESS = 1e-9
-
-# Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+MECHANISMS = ("output_perturbation", "objective_perturbation")
 
 
 @dataclass(frozen=True)
@@ -123,13 +114,10 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
     problems = [
         *_standing(statement),
         *_sensitivity_problems(statement),
+        *check_objective(statement),
         *_event_problems(statement),
     ]
-    epsilon, delta = _recomputed(statement)
-    if statement.noise.distribution == "gaussian":
-        holds = delta <= statement.delta * (1.0 + DELTA_SLACK)
-    else:
-        holds = epsilon <= statement.epsilon * (1.0 + EPSILON_SLACK)
+    epsilon, delta, holds = _recomputed(statement)
     if not holds:
         problems.append(
             f"the noise does not give epsilon = {statement.epsilon!r} with delta = "
@@ -152,26 +140,32 @@ def _standing(statement: PrivacyStatement) -> list[str]:
     problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
     if statement.random_source != "operating_system":
         problems.append("the noise does not come from the operating system's entropy")
-    if statement.mechanism != "output_perturbation":
+    if statement.mechanism not in MECHANISMS:
         problems.append(f"unknown mechanism {statement.mechanism!r}")
+    elif (statement.mechanism == MECHANISMS[1]) != (statement.objective is not None):
+        problems.append("noise in the objective belongs to objective_perturbation alone")
     return problems
 
 
 def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
     """Numbers of the sensitivity that do not follow from the ones before them."""
     s, noise = statement.sensitivity, statement.noise
-    lipschitz = LIPSCHITZ.get(statement.loss)
+    lipschitz = lipschitz_of(statement.loss, noise.shape[0])
     if lipschitz is None:
         return [f"unknown loss {statement.loss!r}"]
     problems = []
     if s.relation_factor != RELATION_FACTOR[statement.adjacency]:
         problems.append(f"relation_factor is not that of {statement.adjacency}")
     # Each from the certificate's own earlier numbers, so one lie is reported once.
-    problems += _follows("lipschitz", s.lipschitz, lipschitz)
-    problems += _follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
-    problems += _follows("exact", s.exact, s.relation_factor * s.C * s.lipschitz * s.row_norm)
-    problems += _follows("rounding", s.rounding, _rounding(noise))
-    problems += _follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
+    problems += follows("lipschitz", s.lipschitz, lipschitz)
+    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
+    if statement.objective is None:
+        exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
+        problems += follows("exact", s.exact, exact)
+    elif s.exact != 0.0:
+        problems.append("exact is not 0, the distance of minimisers that coincide")
+    problems += follows("rounding", s.rounding, _rounding(noise))
+    problems += follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
     if noise.grid is not None and math.frexp(noise.grid)[0] != 0.5:
         problems.append("grid is not a power of two")
     return problems
@@ -184,89 +178,60 @@ def _rounding(noise: Noise) -> float:
     return noise.grid * math.sqrt(noise.n_weights)
 
 
-def _follows(name: str, stated: float, recomputed: float) -> list[str]:
-    """One problem when ``stated`` is less than it must be, or much more."""
-    if stated < recomputed * (1.0 - ROUNDING_SLACK):
-        return [f"{name} is {stated!r}, less than the {recomputed!r} that follows"]
-    if stated > recomputed * (1.0 + EXCESS):
-        return [f"{name} is {stated!r}, more than the {recomputed!r} that follows"]
-    return []
-
-
 def _event_problems(statement: PrivacyStatement) -> list[str]:
-    """Compare: the one event must say what the noise says: it is what ledgers were charged."""
-    if len(statement.events) != 1:
-        return [f"{len(statement.events)} events, expected one"]
-    event, s, noise = statement.events[0], statement.sensitivity, statement.noise
-    if event.adjacency != statement.adjacency:
-        return ["the event is of another neighbouring relation"]
+    """Compare: the events must say what the noises say: they are what ledgers were charged."""
+    events, objective = statement.events, statement.objective
+    expected = 1 if objective is None else 2
+    if len(events) != expected:
+        return [f"{len(events)} events, expected {expected}"]
+    if any(event.adjacency != statement.adjacency for event in events):
+        return ["an event is of another neighbouring relation"]
+    matches = _event_matches(statement, events[-1])
+    if objective is not None:
+        matches = matches and objective_event_matches(statement, objective, events[0])
+    return [] if matches else ["the events do not describe the noise"]
+
+
+def _event_matches(statement: PrivacyStatement, event: PrivacyEvent) -> bool:
+    """Whether an event says what the noise added to the weights says."""
+    s, noise = statement.sensitivity, statement.noise
     if noise.distribution == "gaussian":
-        matches = (
+        return (
             isinstance(event, GaussianEvent)
             and event.sigma == noise.sigma
             and event.sensitivity == s.total
         )
-    else:
-        matches = (
-            isinstance(event, PureEvent)
-            and _pure_epsilon(s, noise) <= event.epsilon * (1.0 + EPSILON_SLACK)
-            and event.epsilon <= _pure_epsilon(s, noise) * (1.0 + EXCESS)
-            and event.epsilon <= statement.epsilon
-        )
-    return [] if matches else ["the event does not describe the noise"]
+    return (
+        isinstance(event, PureEvent)
+        and _pure_epsilon(s, noise) <= event.epsilon * (1.0 + EPSILON_SLACK)
+        and event.epsilon <= _pure_epsilon(s, noise) * (1.0 + EXCESS)
+        and event.epsilon <= statement.epsilon
+    )
 
 
-def _recomputed(statement: PrivacyStatement) -> tuple[float, float]:
-    """Epsilon at the claimed delta and delta at the claimed epsilon."""
-    s, noise = statement.sensitivity, statement.noise
+def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool]:
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+
+    With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
+    share of the budget: what the noise in the objective does not claim is left to the other one.
+    """
+    s, noise, objective = statement.sensitivity, statement.noise, statement.objective
+    epsilon, delta, first, holds = statement.epsilon, statement.delta, (0.0, 0.0), True
+    if objective is not None:
+        first, holds = objective_share(statement, objective)
+        epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
     if noise.sigma is None:
-        epsilon = _pure_epsilon(s, noise)
-        return epsilon, 0.0 if epsilon <= statement.epsilon * (1.0 + EPSILON_SLACK) else 1.0
+        second = _pure_epsilon(s, noise)
+        holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
+        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds
+    if not (epsilon > 0.0 and delta > 0.0):
+        return math.inf, 1.0, False
     mu = s.total / noise.sigma
-    delta = _gaussian_delta(statement.epsilon, mu)
-    return _gaussian_epsilon(statement.delta, mu), delta
+    second_delta = gaussian_delta(epsilon, mu)
+    holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
+    return first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta), holds
 
 
 def _pure_epsilon(s: Sensitivity, noise: Noise) -> float:
     """Epsilon of noise with density ~ exp(-beta ||b||)."""
     return math.inf if noise.beta is None else noise.beta * s.total
-
-
-def _gaussian_delta(epsilon: float, mu: float) -> float:
-    """Delta of the Gaussian mechanism; see the formula at the head of this file."""
-    if not mu > 0.0:
-        return 0.0
-    x, y = mu / 2.0 - epsilon / mu, mu / 2.0 + epsilon / mu
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return 1.0 if mu > 1.0 else 0.0
-    if x > 0.0 and mu >= 1.0:
-        # Both terms are of the order of delta here.
-        return float(math.exp(log_ndtr(x)) - math.exp(epsilon + log_ndtr(-y)))
-    density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
-    if mu >= 1.0:
-        return density * float(_mills(-x) - _mills(y))
-    # The two arguments are only mu apart: integrate the slope instead of subtracting.
-    middle, half = epsilon / mu, mu / 2.0
-    points = middle + half * _NODES
-    return density * half * float(_WEIGHTS @ (1.0 - points * _mills(points)))
-
-
-def _mills(t: Any) -> Any:
-    """Tail of the normal distribution over its density; its slope is ``t * _mills(t) - 1``."""
-    return math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
-
-
-def _gaussian_epsilon(delta: float, mu: float) -> float:
-    """Epsilon of the Gaussian mechanism at ``delta``, to report beside the claim."""
-    if delta == 0.0 or not math.isfinite(mu):
-        return math.inf
-    if _gaussian_delta(0.0, mu) <= delta:
-        return 0.0
-    high = 1.0
-    while _gaussian_delta(high, mu) > delta:
-        high *= 2.0
-        if math.isinf(high):
-            return math.inf
-    return float(
-        brentq(lambda e: _gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-300, rtol=1e-14)
-    )

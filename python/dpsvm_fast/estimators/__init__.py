@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpsvm_fast.estimators.objective import ObjectivePerturbationSVC
 from dpsvm_fast.estimators.output import OutputPerturbationSVC
 
-__all__ = ["OutputPerturbationSVC"]
+__all__ = ["ObjectivePerturbationSVC", "OutputPerturbationSVC"]

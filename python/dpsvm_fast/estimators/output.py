@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import math
-import sys
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement, check_ledger
-from dpsvm_fast.accounting.statement import CLASSES_REASON, MAX_ITER_CAVEAT, SEED_REASON
-from dpsvm_fast.estimators._base import PrivateLinearClassifier
-from dpsvm_fast.estimators._parameters import PARAMETERS
-from dpsvm_fast.estimators._training_data import (
-    checked_training_set,
-    classes_from_labels,
-    encoded_labels,
-)
-from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.estimators._parameters import OUTPUT_PERTURBATION
+from dpsvm_fast.estimators._training import PrivatelyTrained, certified
 from dpsvm_fast.mechanisms.output import (
     OutputPerturbation,
     automatic_C,
     automatic_intercept_scaling,
-    calibrated_event,
 )
 
 __all__ = ["OutputPerturbationSVC"]
 
-# What scikit-learn's validation learns about X, published with the rest.
-FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
-
-class OutputPerturbationSVC(PrivateLinearClassifier):
+class OutputPerturbationSVC(PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise on its exactly minimised weights.
 
     All classes are trained and released together, in one access to the data:
@@ -154,6 +139,8 @@ class OutputPerturbationSVC(PrivateLinearClassifier):
     True
     """
 
+    _parameters = OUTPUT_PERTURBATION
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -195,185 +182,58 @@ class OutputPerturbationSVC(PrivateLinearClassifier):
         self.low_memory = low_memory
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> OutputPerturbationSVC:
-        """Train on private rows, spend the budget and publish noisy weights.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-
-        Returns
-        -------
-        OutputPerturbationSVC
-            This estimator.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range. Nothing was read or spent.
-        BudgetExceededError
-            The ledger refuses. Nothing was read or spent.
-        ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
-        CertificationError
-            ``max_iter`` passes were not enough. The budget is spent and nothing is released; this
-            event is not covered by the guarantee.
-        KeyboardInterrupt
-            The budget is spent and nothing is released.
-        """
-        self._forget()
-        settings = self._checked_parameters()
-        if settings.ledger is not None:
-            settings.ledger.check(settings.event)
-        self._warn(settings)
-        # Validation writes what it learns about X onto the copy: this object stays unfitted.
-        probe = copy.copy(self)
-        X, y = checked_training_set(probe, X, y)
-        classes = classes_from_labels(y) if settings.classes is None else settings.classes
-        codes = encoded_labels(y, classes)
-        mechanism = _mechanism(settings, classes.size, X.shape[1])
-        statement = _statement(mechanism, settings)
-        source = _core.NoiseSource(settings.random_state)
-        _announce(mechanism, verbose=settings.verbose)
-        if settings.ledger is not None:
-            settings.ledger.spend(mechanism.event, type(self).__name__)
-        weights = _certified_weights(X, codes, mechanism, settings, source.public_seed())
-        released = mechanism.release(weights, source, n_threads=settings.n_threads)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        self._publish(
-            released,
-            mechanism.intercept_scaling,
-            classes_=classes,
-            privacy_=statement,
-            **facts,
-        )
-        return self
-
-    def _checked_parameters(self) -> SimpleNamespace:
-        """All parameters in their ranges, with the ledger and the event; reads no data."""
-        settings = SimpleNamespace(
-            **{name: test(getattr(self, name)) for name, test in PARAMETERS.items()}
-        )
+    def _complete(self, settings: SimpleNamespace) -> None:
+        """Without an intercept the constant feature is 0; "auto" depends on the norm alone."""
         if not settings.fit_intercept:
             settings.intercept_scaling = 0.0
         elif settings.intercept_scaling == "auto":
             settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
-        settings.ledger = check_ledger(self.ledger, settings.adjacency)
-        settings.event = calibrated_event(
-            settings.epsilon, settings.delta, noise=settings.noise, adjacency=settings.adjacency
-        )
-        # The shape of the weights only scales the noise: settings that are refused are so now.
-        _mechanism(settings, 2, 1)
-        return settings
 
-    @staticmethod
-    def _warn(settings: SimpleNamespace) -> None:
-        """Named warnings for what makes this release not private."""
-        if settings.classes is None:
-            warnings.warn(
-                "classes=None reads the label set from y and releases it without noise; pass the "
-                "public label set as classes=",
-                PrivacyLeakWarning,
-                stacklevel=3,
+    def _mechanism(
+        self, settings: SimpleNamespace, n_classes: int, n_features: int
+    ) -> OutputPerturbation:
+        """The release for weights of this shape."""
+        # What the solver and the mechanism read from the settings is all public.
+        names = ("epsilon", "delta", "adjacency", "noise", "loss")
+        shared = {name: getattr(settings, name) for name in names}
+        C = settings.C
+        if C == "auto":
+            C = automatic_C(
+                **shared,
+                n_weights=n_classes * (n_features + (settings.intercept_scaling > 0.0)),
+                row_norm=math.hypot(settings.data_norm, settings.intercept_scaling),
             )
-        if settings.random_state is not None:
-            warnings.warn(
-                "random_state is a seed: whoever knows it can remove the noise; use None for "
-                "a private release",
-                NotPrivateWarning,
-                stacklevel=3,
-            )
-
-
-def _mechanism(settings: SimpleNamespace, n_classes: int, n_features: int) -> OutputPerturbation:
-    """The release for weights of this shape."""
-    # What the solver and the mechanism read from the settings is all public.
-    shared = {
-        name: getattr(settings, name) for name in ("epsilon", "delta", "adjacency", "noise", "loss")
-    }
-    C = settings.C
-    if C == "auto":
-        C = automatic_C(
+        return OutputPerturbation(
             **shared,
-            n_weights=n_classes * (n_features + (settings.intercept_scaling > 0.0)),
-            row_norm=math.hypot(settings.data_norm, settings.intercept_scaling),
+            noise_grid=settings.noise_grid,
+            n_classes=n_classes,
+            n_features=n_features,
+            data_norm=settings.data_norm,
+            intercept_scaling=settings.intercept_scaling,
+            C=C,
+            tol=settings.tol,
         )
-    return OutputPerturbation(
-        **shared,
-        noise_grid=settings.noise_grid,
-        n_classes=n_classes,
-        n_features=n_features,
-        data_norm=settings.data_norm,
-        intercept_scaling=settings.intercept_scaling,
-        C=C,
-        tol=settings.tol,
-    )
 
-
-def _certified_weights(
-    X: Any,
-    codes: NDArray[np.int64],
-    mechanism: OutputPerturbation,
-    settings: SimpleNamespace,
-    shuffle_seed: int,
-) -> NDArray[np.float64]:
-    """Weights within ``mechanism.radius`` of the minimiser. Private: never to be kept."""
-    options = {
-        "n_classes": mechanism.n_classes,
-        "C": mechanism.C,
-        "data_norm": mechanism.data_norm,
-        "intercept_scaling": mechanism.intercept_scaling,
-        "radius": mechanism.radius,
-        "max_iter": settings.max_iter,
-        "shuffle_seed": shuffle_seed,
-        "n_threads": settings.n_threads,
-        "low_memory": settings.low_memory,
-    }
-    if sparse.issparse(X):
-        arrays = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, _ = _core.solve_crammer_singer_csr(*arrays, codes, **options)
-    else:
-        weights, _ = _core.solve_crammer_singer_dense(X, codes, **options)
-    if weights is None:
-        raise CertificationError(
-            "max_iter: the minimum was not certified in the passes allowed; nothing is released "
-            "and the budget is spent. That this happened depends on the data and is not covered "
-            "by the guarantee; max_iter=None avoids it"
-        )
-    return weights
-
-
-def _statement(mechanism: OutputPerturbation, settings: SimpleNamespace) -> PrivacyStatement:
-    """What this fit promises, and why it is not private if it is not."""
-    reasons = []
-    public = ["data_norm and every other parameter", "the number and names of the features"]
-    if settings.adjacency == "replace_one":
-        public.append("the number of rows")
-    if settings.classes is None:
-        reasons.append(CLASSES_REASON)
-        public.append("the label set, read from the training labels")
-    else:
-        public.append("the label set, given as classes")
-    if settings.random_state is not None:
-        reasons.append(SEED_REASON)
-    return mechanism.statement(
-        library_version=_core.build_info()["version"],
-        random_source="operating_system" if settings.random_state is None else "seed",
-        assumed_public=tuple(public),
-        caveats=() if settings.max_iter is None else (MAX_ITER_CAVEAT,),
-        not_private_reasons=tuple(reasons),
-    )
-
-
-def _announce(mechanism: OutputPerturbation, *, verbose: int) -> None:
-    """Prints public facts before training."""
-    if verbose:
-        kind = "sigma" if mechanism.noise == "gaussian" else "beta"
-        sys.stdout.write(
-            f"OutputPerturbationSVC: {mechanism.n_weights} weights, C = {mechanism.C:.4g}, "
-            f"sensitivity {mechanism.sensitivity:.4g}, {mechanism.noise} noise with "
-            f"{kind} = {mechanism.scale:.4g}\n"
-        )
+    def _released(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: OutputPerturbation,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> NDArray[np.float64]:
+        """Weights within ``mechanism.radius`` of the minimiser, with noise."""
+        options = {
+            "n_classes": mechanism.n_classes,
+            "C": mechanism.C,
+            "data_norm": mechanism.data_norm,
+            "intercept_scaling": mechanism.intercept_scaling,
+            "radius": mechanism.radius,
+            "max_iter": settings.max_iter,
+            "shuffle_seed": source.public_seed(),
+            "n_threads": settings.n_threads,
+            "low_memory": settings.low_memory,
+        }
+        solvers = (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr)
+        weights = certified(*solvers, X, codes, options)
+        return mechanism.release(weights, source, n_threads=settings.n_threads)

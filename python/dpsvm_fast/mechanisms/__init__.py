@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 
-__all__ = ["OutputPerturbation"]
+__all__ = ["ObjectivePerturbation", "OutputPerturbation"]

@@ -29,7 +29,20 @@ from dpsvm_fast.accounting.statement import (
     PrivacyStatement,
     Sensitivity,
 )
-from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._noise_grid import (
+    flat_weights,
+    grid_below,
+    nearest_on_grid,
+    release_on_grid,
+    rounding_distance,
+)
+from dpsvm_fast.mechanisms._settings import (
+    RELATION_FACTOR,
+    check_delta_of_gaussian,
+    check_range,
+    check_row_norm,
+)
 
 if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource
@@ -39,27 +52,13 @@ __all__ = [
     "OutputPerturbation",
     "automatic_C",
     "automatic_intercept_scaling",
-    "calibrated_event",
 ]
 
 # Largest norm of a loss's gradient in the scores (Lipschitz constant), rounded up.
 # crammer_singer: the gradient is p - e_y with p in the simplex, so its norm is at most sqrt(2).
 LIPSCHITZ = {"crammer_singer": sqrt_up(2.0)}
-# Add or remove moves the minimiser by one record's gradient, a replacement by two of them.
-RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
-NOISES = ("gaussian", "gamma")
-NOISE_GRIDS = ("exact", "float")
-
-# The grid costs at most this share of the sensitivity,
+# The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
 GRID_SHARE = 1e-6
-# unless noise / grid would pass 2**44, which leaves sums of steps far inside 2**53.
-LARGEST_NOISE_STEPS = 2.0**44
-# Rounded weights are clamped to this many grid steps, a public range: sums with noise stay exact.
-LARGEST_WEIGHT_STEPS = 2.0**51
-# Beyond these a product of settings could overflow or lose its digits to underflow.
-SMALLEST, LARGEST = 1e-100, 1e100
-# Rows are stored in single precision beside the intercept: a smaller one would vanish.
-SMALLEST_INTERCEPT = 1e-30
 # automatic_C: standard deviation of the noise in one class score of a row of the largest norm.
 # Chosen on digits, USPS and ISOLET with rows of norm 1, delta 1e-6 and epsilon 0.5 to 8, where
 # 0.1 to 0.2 is best or within about 0.02 of it in accuracy and 0.5 already loses up to 0.15.
@@ -71,17 +70,6 @@ THEOREMS = {
     "gamma": "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to "
     "exp(-beta ||b||)), with the sensitivity of docs/proofs/output_perturbation.md",
 }
-
-
-def calibrated_event(epsilon: float, delta: float, *, noise: str, adjacency: str) -> PrivacyEvent:
-    """The event of any release calibrated to the budget: the same for every shape of the weights.
-
-    It lets a ledger refuse before anything about the data, even their width, is looked at.
-    """
-    if noise == "gamma":
-        return PureEvent(epsilon=epsilon, adjacency=adjacency)
-    _need_delta(delta)
-    return GaussianEvent(sigma=gaussian_sigma(epsilon, delta), sensitivity=1.0, adjacency=adjacency)
 
 
 def automatic_C(
@@ -105,7 +93,7 @@ def automatic_C(
     if noise == "gamma":
         multiplier = math.sqrt(n_weights + 1.0) / epsilon
     else:
-        _need_delta(delta)
+        check_delta_of_gaussian(delta)
         multiplier = gaussian_sigma(epsilon, delta)
     moved = RELATION_FACTOR[adjacency] * LIPSCHITZ[loss] * multiplier
     # Divided one by one: the square of an extreme norm would leave the floats.
@@ -115,15 +103,6 @@ def automatic_C(
 def automatic_intercept_scaling(data_norm: float) -> float:
     """Return the public default of the constant feature: a fifth of the bound of the rows."""
     return 0.2 * data_norm
-
-
-def _need_delta(delta: float) -> None:
-    """Gaussian noise gives no pure guarantee."""
-    if not delta > 0.0:
-        raise InvalidParameterError(
-            f"delta: got {delta!r}, expected a number in (0, 1) with noise='gaussian'; "
-            "noise='gamma' gives delta = 0"
-        )
 
 
 @dataclass(frozen=True)
@@ -186,18 +165,12 @@ class OutputPerturbation:
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
         if self.noise == "gaussian":
-            _need_delta(self.delta)
-        _check_range("data_norm", self.data_norm, "the bound of the rows' norm")
-        _check_range("data_norm", self.row_norm, "sqrt(data_norm^2 + intercept_scaling^2)")
-        if 0.0 < self.intercept_scaling < SMALLEST_INTERCEPT * self.data_norm:
-            raise InvalidParameterError(
-                f"intercept_scaling: got {self.intercept_scaling!r}, expected at least "
-                f"{SMALLEST_INTERCEPT:g} data_norm"
-            )
-        _check_range("C", self.C, "C")
+            check_delta_of_gaussian(self.delta)
+        check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
+        check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
-        _check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
-        _check_range("C", self.exact_sensitivity, "the sensitivity")
+        check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
+        check_range("C", self.exact_sensitivity, "the sensitivity")
         if self.noise == "gaussian" and self.sensitivity > 1.01 * self._before_rounding:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
@@ -232,12 +205,10 @@ class OutputPerturbation:
         if self.noise_grid == "float":
             return None
         fine = GRID_SHARE * self.exact_sensitivity / math.sqrt(self.n_weights)
-        exponent = math.frexp(fine)[1] - 1
-        if self.noise == "gaussian":
-            # Half of the largest number of steps: the scale itself still grows with the grid.
-            least = 2.0 * self._noise_multiplier * self._before_rounding / LARGEST_NOISE_STEPS
-            exponent = max(exponent, math.frexp(least)[1])
-        return math.ldexp(1.0, exponent)
+        if self.noise == "gamma":
+            return grid_below(fine)
+        # Twice what is known so far: the scale itself still grows with the grid.
+        return grid_below(fine, 2.0 * self._noise_multiplier * self._before_rounding)
 
     @cached_property
     def rounding(self) -> float:
@@ -245,7 +216,7 @@ class OutputPerturbation:
         if self.noise == "gamma" or self.grid is None:
             # Gamma noise is added before the rounding, which is then post-processing.
             return 0.0
-        return mul_up(self.grid, sqrt_up(float(self.n_weights)))
+        return rounding_distance(self.grid, self.n_weights)
 
     @cached_property
     def sensitivity(self) -> float:
@@ -278,6 +249,19 @@ class OutputPerturbation:
             sigma=self.scale, sensitivity=self.sensitivity, adjacency=self.adjacency
         )
 
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """The one event of this release."""
+        return (self.event,)
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        kind = "sigma" if self.noise == "gaussian" else "beta"
+        return (
+            f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.sensitivity:.4g}, "
+            f"{self.noise} noise with {kind} = {self.scale:.4g}"
+        )
+
     def statement(
         self,
         *,
@@ -306,7 +290,7 @@ class OutputPerturbation:
             noise=self._noise_description(),
             epsilon=self.epsilon,
             delta=self.delta if self.noise == "gaussian" else 0.0,
-            events=(self.event,),
+            events=self.events,
             assumed_public=assumed_public,
             caveats=own + caveats,
             library_version=library_version,
@@ -363,38 +347,12 @@ class OutputPerturbation:
         CertificationError
             ``weights`` are not finite numbers, so they cannot have been certified.
         """
-        if weights.size != self.n_weights or not np.isfinite(weights).all():
-            raise CertificationError("the solver returned no usable weights; nothing is released")
-        flat = np.ascontiguousarray(weights, dtype=np.float64).ravel()
+        flat = flat_weights(weights, self.n_weights)
         if self.noise == "gamma":
             noisy = flat + source.gamma_ball(flat.size, self.scale, n_threads)
-            # Post-processing: hides the low bits in which floating-point noise differs.
-            released = noisy if self.grid is None else np.rint(noisy / self.grid) * self.grid
+            released = noisy if self.grid is None else nearest_on_grid(noisy, self.grid)
         elif self.grid is None:
             released = flat + source.gaussian(flat.size, self.scale, n_threads)
         else:
-            released = self._on_grid(flat, self.grid, source, n_threads)
+            released = release_on_grid(flat, self.scale, self.grid, source, n_threads)
         return np.asarray(released.reshape(weights.shape))
-
-    def _on_grid(
-        self, flat: NDArray[np.float64], grid: float, source: NoiseSource, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Round, clamp, add integer noise: no step of it rounds anything unintended.
-
-        Dividing by a power of two is exact in this range (a result that underflows rounds to 0
-        either way); ``rint`` and ``clip`` act on floats that are exact integers below 2**51, so the
-        conversion to int64 is exact; the noise is an exact int64 draw of about 2**44 steps, and the
-        integer sum cannot wrap. What follows, int64 to float and the product with the grid, is
-        post-processing of that sum (and exact below 2**53).
-        """
-        steps = np.clip(np.rint(flat / grid), -LARGEST_WEIGHT_STEPS, LARGEST_WEIGHT_STEPS)
-        noise = source.gaussian_on_grid(flat.size, self.scale, grid, n_threads)
-        return np.asarray((steps.astype(np.int64) + noise).astype(np.float64) * grid)
-
-
-def _check_range(name: str, value: float, what: str) -> None:
-    """Refuses settings so large or small that products of them leave the floats."""
-    if not SMALLEST <= value <= LARGEST:
-        raise InvalidParameterError(
-            f"{name}: {what} is {value!r}, expected a number in [{SMALLEST:g}, {LARGEST:g}]"
-        )

@@ -146,3 +146,29 @@ pub fn map_blocks<R: Send>(
     }
     Ok(results)
 }
+
+/// `work` on every item, each by one thread.
+///
+/// Items run on `pool`, or one after the other on the calling thread when there is none. The
+/// interrupt is looked at before, on the calling thread only.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+pub fn each_block<T: Send>(
+    pool: Option<&ThreadPool>,
+    items: &mut [T],
+    interrupt: &dyn Interrupt,
+    work: impl Fn(&mut T) + Sync + Send,
+) -> Result<()> {
+    interrupt.check()?;
+    match pool {
+        Some(pool) => pool.install(|| items.par_iter_mut().with_max_len(1).for_each(work)),
+        None => {
+            for item in items {
+                interrupt.check()?;
+                work(item);
+            }
+        }
+    }
+    Ok(())
+}

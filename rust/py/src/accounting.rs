@@ -1,9 +1,12 @@
 //! Bindings of `dpsvm_core::accounting`.
 //!
-//! Calls take microseconds, so the GIL is kept.
+//! Calls on the Gaussian mechanism take microseconds and keep the GIL; the laws of objective
+//! perturbation may take a second and give it up.
 
 use crate::errors::to_python;
+use dpsvm_core::Error;
 use dpsvm_core::accounting::gaussian;
+use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
 use pyo3::prelude::*;
 
 /// Smallest noise deviation over sensitivity for (epsilon, delta), rounded up.
@@ -30,11 +33,112 @@ fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
     gaussian::epsilon(delta, sigma).map_err(to_python)
 }
 
+/// The law called `name`, of this many scores.
+fn objective_law(name: &str, n_scores: usize) -> Result<Law, Error> {
+    match name {
+        "softmax" => Ok(Law::Softmax { classes: n_scores }),
+        "logistic" => Ok(Law::Logistic { scores: n_scores }),
+        "huber" => Ok(Law::Huber { scores: n_scores }),
+        "weston_watkins" => Ok(Law::WestonWatkins { classes: n_scores }),
+        _ => {
+            let accepted = "'softmax', 'logistic', 'huber' or 'weston_watkins'";
+            let message = format!("must be {accepted}, got {name:?}");
+            Err(Error::invalid("law", message))
+        }
+    }
+}
+
+fn relation(replace_one: bool) -> Relation {
+    if replace_one {
+        Relation::ReplaceOne
+    } else {
+        Relation::AddRemove
+    }
+}
+
+fn one_of(name: &'static str, names: &str) -> Error {
+    Error::invalid(name, format!("must be given as exactly one of {names}"))
+}
+
+fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacobian, Error> {
+    match (kappa, jacobian) {
+        (Some(kappa), None) => Ok(Jacobian::Kappa(kappa)),
+        (None, Some(constant)) => Ok(Jacobian::Given(constant)),
+        _ => Err(one_of("kappa", "kappa and jacobian")),
+    }
+}
+
+/// Smallest proven delta of objective perturbation at epsilon, rounded up.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+fn objective_delta(
+    py: Python<'_>,
+    law: &str,
+    n_scores: usize,
+    epsilon: f64,
+    sigma: f64,
+    kappa: Option<f64>,
+    jacobian: Option<f64>,
+    replace_one: bool,
+) -> PyResult<f64> {
+    let law = objective_law(law, n_scores).map_err(to_python)?;
+    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
+    py.detach(|| objective::delta(law, relation(replace_one), epsilon, sigma, jacobian))
+        .map_err(to_python)
+}
+
+/// Natural logarithm of `objective_delta`, rounded up.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+fn objective_log_delta(
+    py: Python<'_>,
+    law: &str,
+    n_scores: usize,
+    epsilon: f64,
+    sigma: f64,
+    kappa: Option<f64>,
+    jacobian: Option<f64>,
+    replace_one: bool,
+) -> PyResult<f64> {
+    let law = objective_law(law, n_scores).map_err(to_python)?;
+    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
+    py.detach(|| objective::log_delta(law, relation(replace_one), epsilon, sigma, jacobian))
+        .map_err(to_python)
+}
+
+/// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+fn objective_sigma(
+    py: Python<'_>,
+    law: &str,
+    n_scores: usize,
+    epsilon: f64,
+    delta: f64,
+    kappa: Option<f64>,
+    kappa_per_t: Option<f64>,
+    jacobian: Option<f64>,
+    replace_one: bool,
+) -> PyResult<f64> {
+    let law = objective_law(law, n_scores).map_err(to_python)?;
+    let curvature = match (kappa, kappa_per_t, jacobian) {
+        (Some(kappa), None, None) => Curvature::Kappa(kappa),
+        (None, Some(slope), None) => Curvature::KappaPerT(slope),
+        (None, None, Some(constant)) => Curvature::Given(constant),
+        _ => return Err(to_python(one_of("kappa", "kappa, kappa_per_t and jacobian"))),
+    };
+    py.detach(|| objective::sigma(law, relation(replace_one), epsilon, delta, curvature))
+        .map_err(to_python)
+}
+
 /// Adds this file's functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(gaussian_sigma, m)?)?;
     m.add_function(wrap_pyfunction!(gaussian_delta, m)?)?;
     m.add_function(wrap_pyfunction!(gaussian_log_delta, m)?)?;
     m.add_function(wrap_pyfunction!(gaussian_epsilon, m)?)?;
+    m.add_function(wrap_pyfunction!(objective_delta, m)?)?;
+    m.add_function(wrap_pyfunction!(objective_log_delta, m)?)?;
+    m.add_function(wrap_pyfunction!(objective_sigma, m)?)?;
     Ok(())
 }

@@ -6,6 +6,7 @@ mod errors;
 mod gate;
 mod noise;
 mod projected_sgd;
+mod smooth;
 mod solver;
 
 use pyo3::prelude::*;
@@ -38,6 +39,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     accounting::register(m)?;
     noise::register(m)?;
     projected_sgd::register(m)?;
+    smooth::register(m)?;
     solver::register(m)?;
     Ok(())
 }

@@ -8,3 +8,4 @@ pub mod calibration;
 pub mod gaussian;
 pub mod normal;
 mod normal_tables;
+pub mod objective;

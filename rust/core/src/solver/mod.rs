@@ -1,11 +1,14 @@
 //! Solvers of the regularised empirical risk problems.
 //!
-//! [`dual_coordinate::solve`] is the entry; the other modules are its parts.
+//! [`dual_coordinate::solve`] (Crammer-Singer), [`smooth_erm::solve`] (smooth losses) and
+//! [`projected_sgd::solve`] (iterates of known sensitivity) are the entries; the other modules are
+//! their parts.
 
 pub mod accurate;
 pub mod ball;
 pub mod certificate;
 pub mod descent;
+pub mod design;
 pub mod dual_coordinate;
 pub mod face;
 pub mod frank_wolfe;
@@ -14,7 +17,10 @@ pub mod kernels;
 pub mod losses;
 pub mod measured;
 pub mod newton;
+pub mod newton_cg;
 pub mod problem;
 pub mod projected_sgd;
 pub mod simplex;
+pub mod smooth_erm;
+pub mod smooth_problem;
 pub mod store;

@@ -134,6 +134,17 @@ impl<'a> Store<'a> {
         entries * padded_classes
     }
 
+    /// Entries of the longest row, or a bound of it.
+    pub fn longest_row(&self, columns: usize) -> usize {
+        match self {
+            Self::Sparse { start, .. } => {
+                let lengths = start.windows(2).map(|ends| ends[1] - ends[0]);
+                lengths.max().unwrap_or(0)
+            }
+            Self::Dense { .. } | Self::View { .. } => columns,
+        }
+    }
+
     /// The row at place `at`; `buffer` holds it where it has to be made.
     #[inline(always)]
     pub fn row<'b>(&'b self, at: usize, buffer: &'b mut RowBuffer) -> Row<'b> {

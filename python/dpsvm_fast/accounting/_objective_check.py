@@ -1,0 +1,172 @@
+r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
+
+Follows docs/proofs/objective_perturbation.md, and shares no numerical code with the compiled laws:
+they round every step up on fixed grids, this integrates to nearest on grids of its own. With
+:math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
+
+.. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
+    = \begin{cases} E (1 - e^{e - V})_+ & e = \epsilon - c_0 \ge 0 \\
+      1 - e^e (1 - E (1 - e^{-V})_+) & e < 0. \end{cases}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from dpsvm_fast.accounting._gaussian_check import gaussian_delta, normal_density, normal_excess
+from dpsvm_fast.accounting._joint_check import joint_delta
+from dpsvm_fast.accounting._sum_check import conditional_sums, one_score_delta, sum_delta
+
+__all__ = ["jacobian_of", "objective_delta"]
+
+Array = NDArray[np.float64]
+
+
+def objective_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    *,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> float:
+    """Delta of one objective event: the smallest of the bounds that are proved for its law."""
+    t, K = 1.0 / sigma, n_scores
+    if law == "softmax" and K == 2:
+        # Only the difference of the two scores matters: one score with all of it doubled.
+        law, K, t = "logistic", 1, math.sqrt(2.0) * t
+        kappa = None if kappa is None else 2.0 * kappa
+    c0 = float(jacobian or 0.0) if kappa is None else _smaller_price(law, K, kappa, t)
+    zero = _replaced if replace_one else _added
+    bounds = [_shifted(lambda e: zero(law, K, e, t), epsilon - c0)]
+    if kappa is not None and law == "logistic" and not replace_one:
+        bounds.append(
+            one_score_delta(epsilon, t, kappa) if K == 1 else sum_delta(epsilon, t, K, kappa=kappa)
+        )
+    if kappa is not None and law == "softmax":
+        bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one))
+    return min(1.0, *bounds)
+
+
+def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
+    """c0: the largest log-determinant of one record's Hessian."""
+    K = n_scores
+    if law == "softmax":
+        return (K - 1) * math.log1p(kappa / K)
+    if law == "weston_watkins":
+        return math.log1p(K * kappa / 2.0) + (K - 2) * math.log1p(kappa / 2.0)
+    return K * math.log1p(kappa / 4.0)
+
+
+def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
+    """c0, less what the quadratic term pays where curvature is u (1 - u) or that of a softmax."""
+    half = 0.5 * t * t
+    if law == "softmax":
+        S = min(max((K - 1) * (1.0 / half - 1.0 / kappa), 0.0), 1.0 - 1.0 / K)
+        return (K - 1) * math.log1p(kappa * S / (K - 1)) - half * S
+    if law == "logistic":
+        g = min(max(1.0 / half - 1.0 / kappa, 0.0), 0.25)
+        return K * (math.log1p(kappa * g) - half * g)
+    return jacobian_of(law, K, kappa)
+
+
+def _shifted(zero: Callable[[float], float], e: float) -> float:
+    """Delta at e = epsilon - c0 of either sign, from the delta of V at e >= 0."""
+    if e >= 0.0:
+        return min(1.0, zero(e))
+    return 1.0 - math.exp(e) * (1.0 - min(1.0, zero(0.0)))
+
+
+def _added(law: str, K: int, e: float, t: float) -> float:
+    """``add_remove`` without a Jacobian, e >= 0."""
+    if law == "softmax":
+        w, masses = _largest_of(K - 1)
+        return float(masses @ normal_excess(w + t - e / t, t))
+    if law == "weston_watkins":
+        z, masses = _normal_nodes()
+        return float(masses @ conditional_sums(e, t, K - 1, 0.5 * K * t * t - t * z))
+    return gaussian_delta(e, t) if K == 1 else sum_delta(e, t, K)
+
+
+def _replaced(law: str, K: int, e: float, t: float) -> float:
+    """``replace_one`` without a Jacobian, e >= 0."""
+    if law == "softmax":
+        w, masses = _largest_of(K - 1)
+        twice = _doubled(
+            e - 4.0 * t * t,
+            lambda x: float(masses @ ndtr(w - x / (2.0 * t))),
+            lambda x: float(masses @ normal_excess(w - x / (2.0 * t), 2.0 * t)),
+        )
+        return min(twice, _union_of_extremes(K, e, t))
+    if law == "weston_watkins":
+        return _replaced_in_pairs(K, e, t)
+    if K > 1:
+        return sum_delta(e, t, K, replace_one=True)
+
+    def tail(x: float) -> float:
+        return float(ndtr(t - x / (2.0 * t)) + 2.0 * ndtr(t / 2.0 - x / t)) - 1.0
+
+    # Two gradients add up, or one of them acts alone; no probability is above 1.
+    start = e if tail(e) <= 0.0 else float(brentq(tail, e, e + 60.0 * t * (1.0 + t)))
+    rest = gaussian_delta(start, 2.0 * t) + 2.0 * gaussian_delta(start, t)
+    return -math.expm1(e - start) + math.exp(e - start) * rest
+
+
+def _doubled(e: float, tail: Callable[[float], float], excess: Callable[[float], float]) -> float:
+    r"""Delta of a loss of at least x with probability at most min(1, 2 tail(x)), x >= 0.
+
+    ``excess(x)`` is :math:`E (1 - e^{x - Y})_+` for the Y whose tail it is.
+    """
+    low = max(e, 0.0)
+    start = low
+    if tail(low) > 0.5:
+        high = low + 1.0
+        while tail(high) > 0.5:
+            high *= 2.0
+        start = float(brentq(lambda x: tail(x) - 0.5, low, high, xtol=1e-5 * high))
+    body = -math.expm1(e) if e < 0.0 else 0.0
+    return body + math.exp(e - low) - math.exp(e - start) * (1.0 - 2.0 * excess(start))
+
+
+def _union_of_extremes(K: int, e: float, t: float) -> float:
+    """Union bound over the pairs of extreme gradients of two records."""
+
+    def pairs(scale: float) -> float:
+        return gaussian_delta(e, math.sqrt(scale) * t)
+
+    same = _added("softmax", K, e, 2.0 * t) + (K - 1) * (K - 2) * pairs(6.0)
+    other = pairs(8.0) + 3 * (K - 2) * pairs(6.0) + (K - 2) * (K - 3) * pairs(4.0)
+    return 2.0 * _added("softmax", K, e, t) + max(same, other)
+
+
+def _replaced_in_pairs(K: int, e: float, t: float) -> float:
+    """``replace_one`` for a loss that is a sum over the other classes."""
+    z, masses = _normal_nodes()
+
+    def tail(x: float) -> float:
+        return float(masses @ conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z, tail=True))
+
+    def excess(x: float) -> float:
+        return float(masses @ conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z))
+
+    return _doubled(e - 2.0 * K * (K - 1) * t * t, tail, excess)
+
+
+def _largest_of(n: int) -> tuple[Array, Array]:
+    """Nodes and masses of the largest of n standard normal numbers: trapezoidal, hence spectral."""
+    w = np.arange(-38.0, 38.0, 0.02)
+    return w, 0.02 * n * normal_density(w) * ndtr(w) ** (n - 1)
+
+
+def _normal_nodes() -> tuple[Array, Array]:
+    """Nodes and masses of a standard normal number, far into both tails."""
+    z = np.arange(-36.0, 10.0, 0.25)
+    return z, 0.25 * normal_density(z)

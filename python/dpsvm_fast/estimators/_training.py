@@ -1,0 +1,227 @@
+"""The order of a private fit, the same for every estimator.
+
+Parameters are checked and the ledger is asked before data are looked at; the budget is spent before
+anything is drawn or solved; the estimator is fitted as a whole at the very end or not at all.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, check_ledger
+from dpsvm_fast.accounting.statement import CLASSES_REASON, MAX_ITER_CAVEAT, SEED_REASON
+from dpsvm_fast.estimators._base import PrivateLinearClassifier
+from dpsvm_fast.estimators._training_data import (
+    checked_training_set,
+    classes_from_labels,
+    encoded_labels,
+)
+from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
+
+__all__ = ["Mechanism", "PrivatelyTrained", "certified"]
+
+# What scikit-learn's validation learns about X, published with the rest.
+FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
+
+Fitted = TypeVar("Fitted", bound="PrivatelyTrained")
+
+
+class Mechanism(Protocol):
+    """One release, known in full before any data are read."""
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger records."""
+
+    @property
+    def intercept_scaling(self) -> float:
+        """Constant feature; 0 for none."""
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+
+    def statement(
+        self,
+        *,
+        library_version: str,
+        random_source: str,
+        assumed_public: tuple[str, ...],
+        caveats: tuple[str, ...],
+        not_private_reasons: tuple[str, ...],
+    ) -> PrivacyStatement:
+        """What is promised."""
+
+
+class PrivatelyTrained(PrivateLinearClassifier):
+    """Base of estimators that spend, train and release in one ``fit``.
+
+    A subclass names its parameters in ``_parameters``, builds its mechanism in ``_mechanism`` and
+    trains and adds noise in ``_released``.
+    """
+
+    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
+    @abstractmethod
+    def _mechanism(self, settings: SimpleNamespace, n_classes: int, n_features: int) -> Any:
+        """The release for weights of this shape; reads no data."""
+
+    @abstractmethod
+    def _released(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: Any,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> NDArray[np.float64]:
+        """Noisy weights, one row a score. All that was known before the noise is dropped."""
+
+    def _complete(self, settings: SimpleNamespace) -> None:
+        """Replace words such as "auto" among the checked settings; reads no data."""
+
+    def fit(self: Fitted, X: Any, y: Any) -> Fitted:
+        """Train on private rows, spend the budget and publish noisy weights.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers.
+        y : array-like of shape (n_samples,)
+            Labels, each one of ``classes``.
+
+        Returns
+        -------
+        object
+            This estimator.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range. Nothing was read or spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X or y are invalid; the text does not quote them. Nothing was spent.
+        CertificationError
+            ``max_iter`` was not enough. The budget is spent and nothing is released; this
+            event is not covered by the guarantee.
+        KeyboardInterrupt
+            The budget is spent and nothing is released.
+        """
+        self._forget()
+        settings = self._checked_parameters()
+        _warn(settings)
+        # Validation writes what it learns about X onto the copy: this object stays unfitted.
+        probe = copy.copy(self)
+        X, y = checked_training_set(probe, X, y)
+        classes = classes_from_labels(y) if settings.classes is None else settings.classes
+        codes = encoded_labels(y, classes)
+        mechanism = self._mechanism(settings, classes.size, X.shape[1])
+        statement = _statement(mechanism, settings)
+        source = _core.NoiseSource(settings.random_state)
+        if settings.verbose:
+            sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
+        if settings.ledger is not None:
+            settings.ledger.spend(mechanism.events, type(self).__name__)
+        released = self._released(X, codes, mechanism, settings, source)
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        self._publish(
+            released,
+            mechanism.intercept_scaling,
+            classes_=classes,
+            privacy_=statement,
+            **facts,
+        )
+        return self
+
+    def _checked_parameters(self) -> SimpleNamespace:
+        """All parameters in their ranges and affordable; reads no data."""
+        settings = SimpleNamespace(
+            **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
+        )
+        settings.ledger = check_ledger(self.ledger, settings.adjacency)
+        self._complete(settings)
+        # The shape of the weights only scales the noise: settings that are refused are so now.
+        n_classes = 2 if settings.classes is None else settings.classes.size
+        mechanism = self._mechanism(settings, n_classes, 1)
+        if settings.ledger is not None:
+            settings.ledger.check(mechanism.events)
+        return settings
+
+
+def certified(
+    solve_dense: Callable[..., Any],
+    solve_csr: Callable[..., Any],
+    X: Any,
+    codes: NDArray[np.int64],
+    options: Mapping[str, Any],
+) -> NDArray[np.float64]:
+    """Weights certified by a compiled solver. Private: never to be kept.
+
+    Raises
+    ------
+    CertificationError
+        ``max_iter`` ran out.
+    """
+    if sparse.issparse(X):
+        weights, _ = solve_csr(X.data, X.indices, X.indptr, X.shape[1], codes, **options)
+    else:
+        weights, _ = solve_dense(X, codes, **options)
+    if weights is None:
+        raise CertificationError(
+            "max_iter: the minimum was not certified in the passes allowed; nothing is released "
+            "and the budget is spent. That this happened depends on the data and is not covered "
+            "by the guarantee; max_iter=None avoids it"
+        )
+    return np.asarray(weights)
+
+
+def _warn(settings: SimpleNamespace) -> None:
+    """Named warnings for what makes this release not private."""
+    if settings.classes is None:
+        warnings.warn(
+            "classes=None reads the label set from y and releases it without noise; pass the "
+            "public label set as classes=",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+    if settings.random_state is not None:
+        warnings.warn(
+            "random_state is a seed: whoever knows it can remove the noise; use None for "
+            "a private release",
+            NotPrivateWarning,
+            stacklevel=3,
+        )
+
+
+def _statement(mechanism: Mechanism, settings: SimpleNamespace) -> PrivacyStatement:
+    """What this fit promises, and why it is not private if it is not."""
+    reasons = []
+    public = ["data_norm and every other parameter", "the number and names of the features"]
+    if settings.adjacency == "replace_one":
+        public.append("the number of rows")
+    if settings.classes is None:
+        reasons.append(CLASSES_REASON)
+        public.append("the label set, read from the training labels")
+    else:
+        public.append("the label set, given as classes")
+    if settings.random_state is not None:
+        reasons.append(SEED_REASON)
+    return mechanism.statement(
+        library_version=_core.build_info()["version"],
+        random_source="operating_system" if settings.random_state is None else "seed",
+        assumed_public=tuple(public),
+        caveats=() if settings.max_iter is None else (MAX_ITER_CAVEAT,),
+        not_private_reasons=tuple(reasons),
+    )

@@ -1,0 +1,325 @@
+"""Support vector machine trained on an objective with a random linear term."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, softmax
+from sklearn.utils.metaestimators import available_if
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.estimators._parameters import OBJECTIVE_PERTURBATION, chosen_loss
+from dpsvm_fast.estimators._training import PrivatelyTrained, certified
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
+
+__all__ = ["ObjectivePerturbationSVC"]
+
+# Scores over temperatures are cut here, far beyond where probabilities are 0 or 1.
+LARGEST_LOGIT = 1e300
+
+
+def _is_likelihood(estimator: ObjectivePerturbationSVC) -> bool:
+    """Whether scores are log-odds; says what would make them so when not."""
+    if not estimator._used_loss().is_likelihood:
+        raise AttributeError(
+            "predict_proba needs a loss that is a likelihood: loss='logistic', or 'softmax_margin' "
+            "or 'softplus' with margin=0"
+        )
+    return True
+
+
+class ObjectivePerturbationSVC(PrivatelyTrained):
+    r"""Multi-class linear SVM made private by noise inside its objective.
+
+    All classes are trained together, in one noisy convex problem and one access to the data:
+
+    .. math::
+        W^* = \arg\min_W \sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2
+              + \langle B, W \rangle, \qquad \lambda = \tfrac{1}{C} + \text{extra}
+
+    where :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)` is row i clipped to the norm
+    ``data_norm`` with the constant feature ``intercept_scaling``, and B is one draw of noise. The
+    released weights are a certified approximation of :math:`W^*` plus a little noise that hides
+    the approximation. There are no steps, batches or learning rates to choose. With K >= 3 classes
+    W has K rows; two classes have one (except inside ``loss="m3"``).
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter, 0 < epsilon <= 1e4.
+    delta : float, default=1e-6
+        Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
+        statement says delta = 0 whatever is given here.
+    loss : {"softmax_margin", "huber", "logistic", "softplus", "m3"}, default="softmax_margin"
+        With tau = ``smoothing``, m = ``margin`` and :math:`t_k = 1` for the own class, -1 else:
+
+        - ``softmax_margin``: :math:`\tau \log \sum_k \exp((m 1[k \ne y] + s_k - s_y) / \tau)`, the
+          smoothed Crammer-Singer hinge; cross-entropy for m = 0
+        - ``softplus``: :math:`\tau \log(1 + \exp((m - t s) / \tau))`, a smoothed hinge
+        - ``logistic``: :math:`\log(1 + \exp(-t s))`
+        - ``huber``: the Huber hinge, a parabola for margins within ``smoothing`` of 1
+        - ``m3``: the smoothed hinge of Weston and Watkins, summed over the other classes
+
+        ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums for three or more classes.
+    noise : {"gaussian", "gamma"}, default="gaussian"
+        Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
+        ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
+        row exchanged for another (about twice the noise; the number of rows is public).
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
+        occur. None reads it from ``y``, which releases it without noise: a
+        ``PrivacyLeakWarning``, and the statement is marked not private.
+    fit_intercept : bool, default=True
+        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+    intercept_scaling : "auto" or float > 0, default="auto"
+        Value of the constant feature; "auto" is ``0.1 * data_norm``, or 0.2 with Gamma noise.
+    C : "auto" or float > 0, default="auto"
+        Multiplies the sum of the losses, as in scikit-learn. "auto" is a rule of public facts, see
+        Notes.
+    extra_regularization : "auto" or float >= 0, default="auto"
+        Added to ``1 / C`` because curvature that one row contributes costs privacy, in relation to
+        lambda. "auto" adds what is best, often nothing, see Notes. With a float, a C too large for
+        the budget is refused with the largest that is not.
+    smoothing : "auto" or float > 0, default="auto"
+        Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber`` and ``m3``. Must
+        be "auto" for ``logistic``.
+    margin : "auto" or float >= 0, default="auto"
+        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for ``huber`` and
+        ``m3``. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+    tol : float in [1e-8, 1], default=1e-5
+        The solver stops at a certified gradient norm of ``tol`` times the largest gradient of one
+        row. What the weights may be off by is covered by noise of its own.
+    max_iter : int or None, default=None
+        Newton steps at most. None runs until certified, as the guarantee needs.
+    random_state : int or None, default=None
+        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
+        not private: a ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget to be asked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        Threads; None is all cores that this process may use. Never changes the result.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
+        the program's own arithmetic. "float" is ordinary floating-point noise. What is released
+        are multiples of a power of two in both cases.
+    low_memory : bool, default=False
+        Whether the solver reads X again in every pass instead of keeping a compact copy.
+    verbose : {0, 1}, default=0
+        1 prints the noise scales before training. Progress is not shown: it depends on the data.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Noisy weights.
+    intercept_ : ndarray of shape (n_classes,), or (1,)
+        Noisy intercepts, 0 without ``fit_intercept``.
+    classes_ : ndarray of shape (n_classes,)
+        The sorted label set.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features where X has string names.
+    privacy_ : PrivacyStatement
+        What was promised, and every number needed to recompute it.
+
+    Notes
+    -----
+    Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
+    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``classes``, the feature names and every other parameter were chosen without looking at the
+    data. One hundredth of epsilon and of delta pays for the approximate minimum, the rest for the
+    noise in the objective; both are in the statement. Non-finite values are refused and long rows
+    clipped, so no value in X or y can void it. Not covered: running time; with ``max_iter``,
+    the event that ``CertificationError`` is raised; with ``noise="gamma"`` or
+    ``noise_grid="float"``, floating-point effects. An error about invalid data tells that they are
+    invalid, and never quotes them.
+
+    ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
+    row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for
+    ``huber``, 1 for ``logistic``):
+
+    - Gaussian noise of standard deviation sigma: lambda is the solution of ``lambda * tau = sigma *
+      kt``, sigma depending on lambda. Nothing is added to a given ``1 / C`` unless its curvature
+      would make the noise more than twice as large as it is without.
+    - Gamma noise of rate beta on p weights: lambda minimises ``(p + 1) kt**2 / (beta**2 lambda) +
+      (4 tau)**2 lambda`` from ``1 / C`` (or 0) upwards, beta depending on lambda. Around ``lambda =
+      sqrt(p) kt / (4 tau beta)``; there is no threshold at which noise explodes.
+
+    C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
+    orders, dtypes and sparse formats are converted once.
+
+    References
+    ----------
+    .. [1] Chaudhuri, Monteleoni and Sarwate, "Differentially private empirical risk minimization",
+       JMLR 12 (2011), Algorithm 2.
+    .. [2] Kifer, Smith and Thakurta, "Private convex empirical risk minimization and
+       high-dimensional regression", COLT 2012.
+    .. [3] Iyengar, Near, Song, Thakkar, Thakurta and Wang, "Towards practical differentially
+       private convex optimization", IEEE S&P 2019.
+    .. [4] Redberg, Koskela and Wang, "Improving the privacy and practicality of objective
+       perturbation for differentially private linear learners", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from dpsvm_fast import ObjectivePerturbationSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = ObjectivePerturbationSVC(epsilon=8.0, classes=range(10)).fit(normalize(X), y)
+    >>> model.coef_.shape
+    (10, 64)
+    >>> model.privacy_.private
+    True
+    """
+
+    _parameters = OBJECTIVE_PERTURBATION
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        loss: str = "softmax_margin",
+        noise: str = "gaussian",
+        adjacency: str = "add_remove",
+        data_norm: float = 1.0,
+        classes: Any = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float | str = "auto",
+        C: float | str = "auto",
+        extra_regularization: float | str = "auto",
+        smoothing: float | str = "auto",
+        margin: float | str = "auto",
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        random_state: int | None = None,
+        ledger: PrivacyLedger | None = None,
+        n_threads: int | None = None,
+        noise_grid: str = "exact",
+        low_memory: bool = False,
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.noise = noise
+        self.adjacency = adjacency
+        self.data_norm = data_norm
+        self.classes = classes
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.C = C
+        self.extra_regularization = extra_regularization
+        self.smoothing = smoothing
+        self.margin = margin
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.ledger = ledger
+        self.n_threads = n_threads
+        self.noise_grid = noise_grid
+        self.low_memory = low_memory
+        self.verbose = verbose
+
+    @available_if(_is_likelihood)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        r"""Probabilities of the classes, where the loss is a likelihood.
+
+        Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
+        logistic function of the one score of two classes, and for one-vs-rest losses the logistic
+        functions divided by their sum. Post-processing of the released weights; the noise in them
+        makes the probabilities less calibrated than those of a plain model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``; rows sum to 1.
+        """
+        scores = self.decision_function(X)
+        loss = self._used_loss()
+        with np.errstate(over="ignore"):
+            logits = np.clip(scores / loss.temperature, -LARGEST_LOGIT, LARGEST_LOGIT)
+        if loss.n_scores == 1:
+            return np.stack([expit(-logits), expit(logits)], axis=1)
+        return np.asarray(softmax(logits if loss.joint else log_expit(logits), axis=1))
+
+    def _used_loss(self) -> Loss:
+        """The loss of the fitted model, or the one that a fit would use for two classes."""
+        if self.__sklearn_is_fitted__() and self.privacy_.objective is not None:
+            record = self.privacy_.objective
+            return Loss(
+                name=self.privacy_.loss,
+                n_classes=record.n_classes,
+                smoothing=record.smoothing,
+                margin=record.margin,
+            )
+        checked = (self._parameters[name](getattr(self, name)) for name in ("smoothing", "margin"))
+        return chosen_loss(self._parameters["loss"](self.loss), 2, *checked)
+
+    def _complete(self, settings: SimpleNamespace) -> None:
+        """Without an intercept the constant feature is 0; "auto" is for the mechanism to choose."""
+        if not settings.fit_intercept:
+            settings.intercept_scaling = 0.0
+        elif settings.intercept_scaling == "auto":
+            settings.intercept_scaling = automatic_intercept_scaling(
+                settings.data_norm, settings.noise
+            )
+        for name in ("C", "extra_regularization"):
+            if getattr(settings, name) == "auto":
+                setattr(settings, name, None)
+
+    def _mechanism(
+        self, settings: SimpleNamespace, n_classes: int, n_features: int
+    ) -> ObjectivePerturbation:
+        """The release for weights of this shape."""
+        names = ("epsilon", "delta", "adjacency", "noise", "noise_grid", "data_norm", "tol")
+        return ObjectivePerturbation(
+            **{name: getattr(settings, name) for name in names},
+            loss=chosen_loss(settings.loss, n_classes, settings.smoothing, settings.margin),
+            n_features=n_features,
+            intercept_scaling=settings.intercept_scaling,
+            C=settings.C,
+            extra_regularization=settings.extra_regularization,
+        )
+
+    def _released(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: ObjectivePerturbation,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> NDArray[np.float64]:
+        """Weights whose gradient is within the tolerance, with noise."""
+        kernel, smoothing, margin = mechanism.loss.kernel
+        options = {
+            "loss": kernel,
+            "n_scores": mechanism.loss.n_scores,
+            "smoothing": smoothing,
+            "margin": margin,
+            "regularization": mechanism.regularization,
+            "linear": mechanism.draw_linear(source, n_threads=settings.n_threads),
+            "data_norm": mechanism.data_norm,
+            "intercept_scaling": mechanism.intercept_scaling,
+            "gradient_tol": mechanism.gradient_tol,
+            "max_iter": settings.max_iter,
+            "shuffle_seed": source.public_seed(),
+            "n_threads": settings.n_threads,
+            "low_memory": settings.low_memory,
+        }
+        solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
+        weights = certified(*solvers, X, codes, options)
+        return mechanism.release(weights, source, n_threads=settings.n_threads)

@@ -1,0 +1,254 @@
+//! Privacy curve and calibration of Gaussian objective perturbation.
+//!
+//! The minimiser of `sum_i loss_i(W) + lambda / 2 ||W||^2 + <B, W>` is released, `B ~ N(0, sigma^2 I)`.
+//! Its privacy loss is at most a random variable `U` that depends on `t = (row norm bound) / sigma`, on
+//! the loss's gradients and on its curvature over `lambda`; then `delta(epsilon) <= E (1 - e^{epsilon
+//! - U})_+`. Chaudhuri, Monteleoni, Sarwate (JMLR 12, 2011) and Kifer, Smith, Thakurta (COLT 2012)
+//! introduced the mechanism, Redberg, Koskela, Wang (NeurIPS 2023) a law of this kind for one score. The
+//! laws here, over all classes at once, are derived in `docs/proofs/objective_perturbation.md`. All
+//! results are rounded towards more noise and larger delta.
+
+mod logs;
+mod max_law;
+mod one_score;
+mod one_vs_rest;
+mod power;
+mod replacement;
+mod search;
+mod step_law;
+mod weston_watkins;
+
+use super::calibration::MAX_EPSILON;
+use super::gaussian::check_sigma;
+use crate::{Error, Result};
+use logs::{below_zero, log_gaussian, probability};
+use one_score::OneScore;
+
+pub use search::{Curvature, sigma};
+
+/// Largest number of scores or classes.
+pub const MAX_SCORES: usize = 100_000;
+
+/// Which gradients and curvatures one record can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Law {
+    /// Softmax with a margin over this many classes, at least 2, one score each.
+    Softmax {
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Logistic or softplus losses, the sum over this many independent scores.
+    Logistic {
+        /// Number of scores: 1 for a binary model, else one for each class.
+        scores: usize,
+    },
+    /// Huber hinge losses, the sum over this many independent scores.
+    Huber {
+        /// Number of scores: 1 for a binary model, else one for each class.
+        scores: usize,
+    },
+    /// A sum over the other classes of a smooth hinge of the score difference.
+    WestonWatkins {
+        /// Number of classes, at least 2.
+        classes: usize,
+    },
+}
+
+/// Which data sets are neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// One has a record more.
+    AddRemove,
+    /// One record is exchanged.
+    ReplaceOne,
+}
+
+/// The share of the Jacobian in the privacy loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Jacobian {
+    /// `kappa = (row norm)^2 / (lambda * temperature)`, from which the smallest valid bound follows; one
+    /// score has curvature at most `1 / (4 temperature)`.
+    Kappa(f64),
+    /// A bound on the logarithm of the determinants' ratio, added to the loss as it stands.
+    Given(f64),
+}
+
+impl Law {
+    fn size(self) -> usize {
+        match self {
+            Self::Softmax { classes } | Self::WestonWatkins { classes } => classes,
+            Self::Logistic { scores } | Self::Huber { scores } => scores,
+        }
+    }
+
+    fn check(self) -> Result<()> {
+        let least = match self {
+            Self::Softmax { .. } | Self::WestonWatkins { .. } => 2,
+            Self::Logistic { .. } | Self::Huber { .. } => 1,
+        };
+        let size = self.size();
+        if (least..=MAX_SCORES).contains(&size) {
+            return Ok(());
+        }
+        let message = format!("must lie in [{least}, {MAX_SCORES}] for this law, got {size}");
+        Err(Error::invalid("n_scores", message))
+    }
+
+    /// Largest logarithm of the determinants' ratio of one record, rounded up.
+    fn log_determinant(self, kappa: f64) -> f64 {
+        let k = self.size() as f64;
+        let bound = match self {
+            Self::Softmax { .. } => (k - 1.0) * libm::log1p(kappa / k),
+            Self::Logistic { .. } | Self::Huber { .. } => k * libm::log1p(0.25 * kappa),
+            Self::WestonWatkins { .. } => {
+                libm::log1p(0.5 * k * kappa) + (k - 2.0) * libm::log1p(0.5 * kappa)
+            }
+        };
+        bound * (1.0 + 4.0 * f64::EPSILON)
+    }
+}
+
+impl Jacobian {
+    /// The constant that bounds its share of the loss of `law`.
+    fn constant(self, law: Law) -> f64 {
+        match self {
+            Self::Kappa(kappa) => law.log_determinant(kappa),
+            Self::Given(constant) => constant,
+        }
+    }
+
+    fn check(self) -> Result<()> {
+        let (name, value) = match self {
+            Self::Kappa(kappa) => ("kappa", kappa),
+            Self::Given(constant) => ("jacobian", constant),
+        };
+        check_not_negative(name, value)
+    }
+}
+
+fn check_not_negative(name: &'static str, value: f64) -> Result<()> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    let message = format!("must be a finite number of at least 0, got {value}");
+    Err(Error::invalid(name, message))
+}
+
+fn check_epsilon(epsilon: f64) -> Result<()> {
+    if (0.0..=MAX_EPSILON).contains(&epsilon) {
+        return Ok(());
+    }
+    let message = format!("must lie in [0, {MAX_EPSILON}], got {epsilon}");
+    Err(Error::invalid("epsilon", message))
+}
+
+/// The law with a constant for the Jacobian, at `e = epsilon - constant`.
+fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
+    let at = e.max(0.0);
+    let log = match (law, relation) {
+        (Law::Logistic { scores: 1 } | Law::Huber { scores: 1 }, Relation::AddRemove) => {
+            log_gaussian(at, t)
+        }
+        (Law::Logistic { scores: 1 } | Law::Huber { scores: 1 }, Relation::ReplaceOne) => {
+            let twice = std::f64::consts::LN_2 + log_gaussian(at, t);
+            logs::log_add(log_gaussian(at, 2.0 * t), twice)
+        }
+        (Law::Logistic { scores } | Law::Huber { scores }, Relation::AddRemove) => {
+            one_vs_rest::log_delta(at, t, scores)
+        }
+        (Law::Logistic { scores } | Law::Huber { scores }, Relation::ReplaceOne) => {
+            one_vs_rest::log_delta_replaced(at, t, scores)
+        }
+        (Law::Softmax { classes }, Relation::AddRemove) => {
+            max_law::log_delta(at, t * t, t, classes - 1)
+        }
+        (Law::Softmax { classes }, Relation::ReplaceOne) => {
+            replacement::log_delta(at, t, classes)
+        }
+        (Law::WestonWatkins { classes }, Relation::AddRemove) => {
+            let centre = 0.5 * classes as f64 * t * t;
+            weston_watkins::log_delta(at, centre, t, classes - 1)
+        }
+        (Law::WestonWatkins { classes }, Relation::ReplaceOne) => {
+            replacement::log_delta_pairwise(at, t, classes)
+        }
+    };
+    below_zero(e, log)
+}
+
+/// The smallest of the bounds that have a short form.
+fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian: Jacobian) -> f64 {
+    let plain = |law| {
+        let e = (epsilon - jacobian.constant(law)).next_down();
+        log_delta_plain(law, relation, if jacobian.constant(law) == 0.0 { epsilon } else { e }, t)
+    };
+    match (law, relation, jacobian) {
+        (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
+            OneScore::new(t, kappa).log_delta(epsilon).min(plain(law))
+        }
+        (Law::Softmax { classes: 2 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
+            // The difference of the two scores is one score, with rows longer by sqrt 2.
+            let t = (std::f64::consts::SQRT_2 * t).next_up();
+            OneScore::new(t, 2.0 * kappa).log_delta(epsilon).min(plain(law))
+        }
+        (Law::Logistic { scores }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
+            // Pathwise below the plain law, which therefore need not be computed.
+            one_vs_rest::log_delta_logistic(epsilon, t, kappa, scores)
+        }
+        _ => plain(law),
+    }
+}
+
+fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
+    law.check()?;
+    check_epsilon(epsilon)?;
+    check_sigma(sigma)?;
+    jacobian.check()
+}
+
+/// Smallest proven `delta` at `epsilon`, as a natural logarithm, rounded up.
+///
+/// # Arguments
+/// * `epsilon` - in `[0, 1e4]`.
+/// * `sigma` - noise deviation over the bound on the row norms, positive and finite.
+/// * `jacobian` - see [`Jacobian`]; not negative, finite.
+///
+/// # Returns
+/// A number in `[-f64::MAX, 0]`, such that `(epsilon, exp of it)` is guaranteed.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument outside its range.
+pub fn log_delta(
+    law: Law,
+    relation: Relation,
+    epsilon: f64,
+    sigma: f64,
+    jacobian: Jacobian,
+) -> Result<f64> {
+    check(law, epsilon, sigma, jacobian)?;
+    let t = (1.0 / sigma).next_up();
+    Ok(search::log_delta_at(law, relation, epsilon, t, jacobian, f64::NEG_INFINITY))
+}
+
+/// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument outside its range.
+///
+/// # Example
+/// ```
+/// use dpsvm_core::accounting::objective::{Jacobian, Law, Relation, delta};
+/// let law = Law::Softmax { classes: 10 };
+/// let delta = delta(law, Relation::AddRemove, 2.0, 4.51, Jacobian::Given(0.5))?;
+/// assert!(delta < 1e-6);
+/// # Ok::<(), dpsvm_core::Error>(())
+/// ```
+pub fn delta(
+    law: Law,
+    relation: Relation,
+    epsilon: f64,
+    sigma: f64,
+    jacobian: Jacobian,
+) -> Result<f64> {
+    log_delta(law, relation, epsilon, sigma, jacobian).map(probability)
+}

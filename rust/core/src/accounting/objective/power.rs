@@ -1,0 +1,248 @@
+//! The privacy curve of a sum of independent, identical losses on a grid.
+//!
+//! The masses are tilted by `e^{lambda S}`, which moves the sum's mass to where the curve is decided,
+//! and convolved by a power of their Fourier transform; the errors are relative to what is computed,
+//! however small that is. Every error is bounded and added: the transform's rounding by its norm, the
+//! sum beyond the grid by Chernoff's bound. What the cyclic convolution wraps around only adds mass.
+
+use super::logs::{NOTHING, log_add, log_count};
+use super::step_law::StepLaw;
+use realfft::RealFftPlanner;
+use realfft::num_complex::Complex;
+
+/// Points at most in one transform.
+pub(super) const LARGEST_GRID: usize = 1 << 20;
+
+/// Natural logarithm by which Chernoff's bound beyond the grid is below that at `e`.
+const CUT: f64 = 42.0;
+
+/// Masses that the tilt's search looks at.
+const SAMPLE: usize = 1024;
+
+/// Rounding of a transform in the Euclidean norm: this many roundoffs for each halving.
+const TRANSFORM_ERROR: f64 = 8.0;
+
+/// Plans of transforms, kept between calls, and the last tilt, from which the next search starts.
+pub(super) struct Powers {
+    planner: RealFftPlanner<f64>,
+    tilt: f64,
+}
+
+/// A law reduced to few points, for the choice of the tilt.
+struct Sample {
+    points: Vec<(f64, f64)>,
+}
+
+impl Sample {
+    fn of(law: &StepLaw, log_mass: &[f64]) -> Self {
+        let stride = log_mass.len().div_ceil(SAMPLE);
+        let thinned = log_mass[1..].iter().enumerate().skip(stride / 2);
+        let mut points = vec![(0.0, log_mass[0])];
+        let gain = libm::log(stride as f64);
+        points.extend(
+            thinned
+                .step_by(stride)
+                .map(|(j, &log)| ((j + 1) as f64 * law.eta, log + gain)),
+        );
+        points.retain(|&(_, log)| log > NOTHING);
+        Self { points }
+    }
+
+    /// Logarithm of the moment generating function, its slope and its second derivative.
+    fn cumulant(&self, tilt: f64) -> (f64, f64, f64) {
+        let top = self
+            .points
+            .iter()
+            .fold(NOTHING, |top, &(v, log)| top.max(log + tilt * v));
+        let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
+        for &(v, log) in &self.points {
+            let mass = libm::exp(log + tilt * v - top);
+            sum += mass;
+            first += mass * v;
+            second += mass * v * v;
+        }
+        let mean = first / sum;
+        (
+            top + libm::log(sum),
+            mean,
+            (second / sum - mean * mean).max(0.0),
+        )
+    }
+
+    /// About the tilt under which the mean is `mean`; 0 when the mean is larger without a tilt.
+    fn tilt(&self, mean: f64, guess: f64) -> f64 {
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut tilt = guess;
+        for step in 0..60 {
+            let (_, at, spread) = self.cumulant(tilt);
+            if at > mean {
+                if tilt == 0.0 {
+                    return 0.0;
+                }
+                high = tilt;
+            } else {
+                low = tilt;
+            }
+            let mut next = tilt + (mean - at) / spread;
+            if !(next > low && next < high) || step > 20 {
+                next = match (low, high) {
+                    (low, f64::INFINITY) => 2.0 * low.max(1e-3 / mean),
+                    (0.0, high) if high * mean < 1e-6 => 0.0,
+                    (low, high) => 0.5 * (low + high),
+                };
+            }
+            if (next - tilt).abs() <= 1e-4 * tilt {
+                return next;
+            }
+            tilt = next;
+        }
+        tilt
+    }
+}
+
+/// Tilt at `e`, tilt of the Chernoff bound beyond the grid, and the grid's length.
+struct Plan {
+    tilt: f64,
+    beyond: f64,
+    len: usize,
+}
+
+impl Powers {
+    pub(super) fn new() -> Self {
+        Self {
+            planner: RealFftPlanner::new(),
+            tilt: 0.0,
+        }
+    }
+
+    fn plan(&mut self, law: &StepLaw, log_mass: &[f64], n: f64, e: f64) -> Plan {
+        let sample = Sample::of(law, log_mass);
+        let tilt = sample.tilt((e / n).max(f64::MIN_POSITIVE), self.tilt);
+        self.tilt = tilt;
+        let here = if tilt > 0.0 {
+            tilt * e - n * sample.cumulant(tilt).0
+        } else {
+            0.0
+        };
+        let least = (e / law.eta).ceil() as usize + 2;
+        let end = law.eta * log_mass.len() as f64;
+        let mut beyond = tilt.max(1e-3 / (end + e));
+        let mut len = least;
+        for _ in 0..400 {
+            let (cumulant, mean, _) = sample.cumulant(beyond);
+            let reach = n * mean;
+            len = ((reach / law.eta).ceil() as usize).clamp(least, LARGEST_GRID.max(least));
+            let rate = beyond * reach - n * cumulant;
+            if rate > here + CUT || len >= LARGEST_GRID || mean > 0.999 * end {
+                break;
+            }
+            beyond *= 1.1;
+        }
+        Plan { tilt, beyond, len }
+    }
+
+    /// Upper bound on `ln E(1 - e^{e - S_1 - ... - S_n})_+`, `e >= 0`, for `n` copies of the law whose
+    /// masses are `log_mass` (as in [`StepLaw::log_mass`], which it replaces).
+    pub(super) fn log_delta(&mut self, law: &StepLaw, log_mass: &[f64], n: usize, e: f64) -> f64 {
+        let count = n as f64;
+        let plan = self.plan(law, log_mass, count, e);
+        let (kept, dropped) = log_mass.split_at(log_mass.len().min(plan.len));
+        let eta = law.eta;
+        let one_beyond = dropped
+            .iter()
+            .fold(law.log_beyond, |sum, &log| log_add(sum, log));
+        let reach = eta * plan.len as f64;
+        let rounding = |log: f64| {
+            1e-11 + 16.0 * f64::EPSILON * count * (2.0 + log.abs() + plan.beyond * reach)
+        };
+        let chernoff = log_moment(kept, eta, plan.beyond);
+        let sum_beyond = count * chernoff - plan.beyond * reach + rounding(chernoff);
+        let beyond = log_add(log_count(count) + one_beyond, sum_beyond);
+        let moment = log_moment(kept, eta, plan.tilt);
+        let tilted: Vec<f64> = kept
+            .iter()
+            .enumerate()
+            .map(|(j, &log)| libm::exp(log + plan.tilt * (j as f64 * eta) - moment))
+            .collect();
+        let (power, error) = self.power(&tilted, n, plan.len);
+        let start = (e / eta).floor() as usize;
+        let (mut sum, mut square) = (0.0, 0.0);
+        for (j, mass) in power.iter().enumerate().take(plan.len).skip(start) {
+            let above = (j as f64 * eta - e).max(0.0);
+            let weight = -libm::expm1(-above) * libm::exp(-plan.tilt * above);
+            sum += weight * mass;
+            square += weight * weight;
+        }
+        let bound = sum.max(0.0) + error * square.sqrt();
+        let inside = count * moment - plan.tilt * e + libm::log(bound) + rounding(moment);
+        log_add(inside, beyond).min(0.0)
+    }
+
+    /// The `n`-fold cyclic convolution on at least `len` points, and its error in the Euclidean norm.
+    fn power(&mut self, masses: &[f64], n: usize, len: usize) -> (Vec<f64>, f64) {
+        let size = transform_size(len);
+        let forward = self.planner.plan_fft_forward(size);
+        let inverse = self.planner.plan_fft_inverse(size);
+        let mut values = forward.make_input_vec();
+        values[..masses.len()].copy_from_slice(masses);
+        let norm = masses.iter().map(|m| m * m).sum::<f64>().sqrt();
+        let mut spectrum = forward.make_output_vec();
+        // The lengths come from the plans themselves, the only thing that these calls check.
+        let transformed = forward.process(&mut values, &mut spectrum).is_ok();
+        for c in &mut spectrum {
+            *c = integer_power(*c, n);
+        }
+        // A power of a real sequence's transform is real at both ends; rounding must not say otherwise.
+        let last = spectrum.len() - 1;
+        spectrum[0].im = 0.0;
+        if size.is_multiple_of(2) {
+            spectrum[last].im = 0.0;
+        }
+        let inverted = inverse.process(&mut spectrum, &mut values).is_ok();
+        let scale = 1.0 / size as f64;
+        for value in &mut values {
+            *value *= scale;
+        }
+        let halvings = libm::log2(size as f64) + 1.0;
+        let error = TRANSFORM_ERROR * f64::EPSILON * halvings * (n as f64 + 2.0) * norm;
+        let error = if transformed && inverted { error } else { f64::INFINITY };
+        (values, error)
+    }
+}
+
+/// `z^n` by squaring.
+fn integer_power(z: Complex<f64>, n: usize) -> Complex<f64> {
+    let (mut result, mut square, mut rest) = (Complex::new(1.0, 0.0), z, n);
+    while rest > 0 {
+        if rest & 1 == 1 {
+            result *= square;
+        }
+        square *= square;
+        rest >>= 1;
+    }
+    result
+}
+
+/// Least even length of the form `2^a 3^b`, `b <= 2`, from `len` on.
+fn transform_size(len: usize) -> usize {
+    [1, 3, 9]
+        .map(|odd| odd * len.div_ceil(odd).next_power_of_two().max(16))
+        .into_iter()
+        .fold(usize::MAX, usize::min)
+}
+
+/// `ln sum_j e^{log_mass[j] + tilt j eta}`.
+fn log_moment(log_mass: &[f64], eta: f64, tilt: f64) -> f64 {
+    let exponent = |(j, &log): (usize, &f64)| log + tilt * (j as f64 * eta);
+    let top = log_mass
+        .iter()
+        .enumerate()
+        .map(exponent)
+        .fold(NOTHING, f64::max);
+    let sum: f64 = log_mass
+        .iter()
+        .enumerate()
+        .map(|pair| libm::exp(exponent(pair) - top))
+        .sum();
+    top + libm::log(sum)
+}

@@ -1,0 +1,465 @@
+//! Truncated Newton: steps of preconditioned conjugate gradients, gradients in double precision,
+//! products with the Hessian in single precision.
+//!
+//! A step `d` solves `H d = -g` to a relative residual that shrinks with the gradient (Dembo,
+//! Eisenstat and Steihaug, SIAM J. Numer. Anal. 19 (1982)). The step length is 1 where the slope of
+//! J along `d` is still negative there, or the gradient has become clearly smaller; otherwise it is
+//! searched for by the secant rule. Only slopes are used: near the minimum they are much more
+//! accurate than differences of J.
+
+use super::design::Design;
+use super::losses::SmoothLoss;
+use super::smooth_problem::{Block, SmoothProblem, Tile, TileMap};
+use crate::error::Result;
+use crate::parallel::Interrupt;
+use crate::simd::Simd;
+
+/// Gradient of the loss; keeps the curvature for later products.
+struct Gradient<'p> {
+    loss: SmoothLoss,
+    label: &'p [u32],
+}
+
+impl TileMap<f64> for Gradient<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, _simd: S, tile: Tile<'_, f64>) -> f64 {
+        let labels = &self.label[tile.rows];
+        let rows = tile.scores.chunks_exact_mut(tile.stride);
+        let states = tile.state.chunks_exact_mut(tile.state_stride);
+        let mut size = 0.0;
+        for ((row, state), label) in rows.zip(states).zip(labels) {
+            self.loss.gradient_row(*label as usize, row, state);
+            size += row.iter().map(|a| a * a).sum::<f64>().sqrt();
+        }
+        size
+    }
+}
+
+/// Product with the Hessian of the loss.
+struct Hessian<'p> {
+    loss: SmoothLoss,
+    label: &'p [u32],
+}
+
+impl TileMap<f32> for Hessian<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, f32>) -> f64 {
+        let labels = &self.label[tile.rows];
+        let rows = tile.scores.chunks_exact_mut(tile.stride);
+        let states = tile.state.chunks_exact(tile.state_stride);
+        for ((row, state), label) in rows.zip(states).zip(labels) {
+            self.loss.hessian_row(simd, *label as usize, row, state);
+        }
+        0.0
+    }
+}
+
+/// What the search found.
+pub struct Minimum {
+    /// Weights, in the layout of the problem; `None` when the steps allowed ran out, or rounding
+    /// kept the bound from reaching the target.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound of the gradient's norm at the last point.
+    pub gradient_norm: f64,
+    /// Newton steps.
+    pub steps: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// Products with the Hessian.
+    pub products: u64,
+}
+
+/// The sample for a warm start is one in so many rows.
+const SAMPLE_SHARE: usize = 8;
+/// Newton steps on the sample at most.
+const SAMPLE_STEPS: usize = 20;
+/// Unit roundoff of double precision.
+const ROUNDOFF: f64 = f64::EPSILON / 2.0;
+/// Products in one step at most: beyond, a new gradient tells more.
+const MOST_PRODUCTS: usize = 400;
+/// Step lengths tried in one search at most.
+const MOST_LENGTHS: usize = 40;
+/// Steps after which a smaller gradient alone no longer counts as progress: from here on J falls
+/// with every step, so the search cannot cycle.
+const FREE_STEPS: u64 = 60;
+/// Steps that may fail to bring the bound down once rounding dominates it.
+const MOST_FLOOR_STEPS: u32 = 5;
+
+/// The search and its working memory.
+pub struct Search<'p, 'a, D> {
+    problem: &'p SmoothProblem<'a, D>,
+    double: Vec<Block<f64>>,
+    single: Vec<Block<f32>>,
+    states: Vec<Vec<f32>>,
+    narrow: Vec<f32>,
+    pairs: Pairs,
+    found: Minimum,
+    /// Blocks of rows in use, and their share of all rows.
+    active: usize,
+    share: f64,
+    interrupt: &'p dyn Interrupt,
+}
+
+/// A point, its gradient and what is known of its error.
+struct Point {
+    weights: Vec<f64>,
+    gradient: Vec<f64>,
+    /// Norm of the computed gradient.
+    norm: f64,
+    /// Bound of the error of the computed gradient, in norm.
+    error: f64,
+    /// Sum of the norms of the rows' gradients in score space.
+    sizes: f64,
+}
+
+impl<'p, 'a, D: Design> Search<'p, 'a, D> {
+    /// A search on `problem`.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(problem: &'p SmoothProblem<'a, D>, interrupt: &'p dyn Interrupt) -> Result<Self> {
+        let stored = problem.design.stored();
+        Ok(Self {
+            double: problem.workspace(stored)?,
+            single: problem.workspace(stored)?,
+            states: problem.states()?,
+            narrow: vec![0.0; stored],
+            pairs: Pairs::new(stored),
+            found: Minimum {
+                weights: None,
+                gradient_norm: f64::INFINITY,
+                steps: 0,
+                gradients: 0,
+                products: 0,
+            },
+            active: problem.blocks.len(),
+            share: 1.0,
+            problem,
+            interrupt,
+        })
+    }
+
+    /// Runs until the gradient's norm is certified to be at most the target.
+    ///
+    /// # Errors
+    /// No memory, an interrupt.
+    pub fn run(mut self, most_steps: Option<u64>) -> Result<Minimum> {
+        let most_steps = most_steps.unwrap_or(u64::MAX);
+        let start = self.warm_start(most_steps)?;
+        let mut point = self.point(start)?;
+        let first = point.norm;
+        let mut floor_steps = 0;
+        loop {
+            self.found.gradient_norm = point.norm + point.error;
+            if self.found.gradient_norm <= self.problem.target {
+                self.found.weights = Some(point.weights);
+                return Ok(self.found);
+            }
+            floor_steps += u32::from(point.norm <= 2.0 * point.error);
+            if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
+                return Ok(self.found);
+            }
+            let Some(next) = self.step(&point, first)? else {
+                return Ok(self.found);
+            };
+            point = next;
+        }
+    }
+
+    /// One Newton step; `None` when no length along it makes progress.
+    fn step(&mut self, point: &Point, first: f64) -> Result<Option<Point>> {
+        let direction = self.direction(point, first)?;
+        self.found.steps += 1;
+        self.line_search(point, &direction)
+    }
+
+    /// The minimiser over the first blocks of rows, as far as it tells something about all rows:
+    /// they lie in random order, and the steps cost a fraction.
+    fn warm_start(&mut self, most_steps: u64) -> Result<Vec<f64>> {
+        let all = self.problem.blocks.len();
+        let rows = self.problem.len() as f64;
+        self.active = all.div_ceil(SAMPLE_SHARE);
+        self.share = self.problem.blocks[self.active - 1].end as f64 / rows.max(1.0);
+        let mut weights = self.start();
+        if self.active < all {
+            let mut point = self.point(weights)?;
+            let first = point.norm;
+            for _ in 0..SAMPLE_STEPS {
+                // By chance alone the gradient over all rows would have this norm, scaled down.
+                let chance = point.sizes / (self.share * rows).sqrt();
+                if point.norm <= 0.2 * chance || self.found.steps >= most_steps {
+                    break;
+                }
+                match self.step(&point, first)? {
+                    Some(next) => point = next,
+                    None => break,
+                }
+            }
+            weights = point.weights;
+        }
+        (self.active, self.share) = (all, 1.0);
+        Ok(weights)
+    }
+
+    /// Where the loss does not see the mean of the weights over the classes, that mean is known:
+    /// `-mean B / lambda`.
+    fn start(&self) -> Vec<f64> {
+        let problem = self.problem;
+        let mut weights = vec![0.0; problem.design.stored()];
+        if problem.loss.ignores_common_shift() {
+            let k = problem.loss.scores;
+            for column in 0..problem.columns {
+                let place = |score| problem.design.position(score, column);
+                let sum: f64 = (0..k).map(|score| problem.linear[place(score)]).sum();
+                let mean = -sum / (k as f64 * problem.lambda);
+                (0..k).for_each(|score| weights[place(score)] = mean);
+            }
+        }
+        weights
+    }
+
+    fn point(&mut self, weights: Vec<f64>) -> Result<Point> {
+        let problem = self.problem;
+        let map = Gradient {
+            loss: problem.loss,
+            label: &problem.label,
+        };
+        let mut gradient = vec![0.0; weights.len()];
+        let work = (
+            &mut self.double[..self.active],
+            &mut self.states[..self.active],
+        );
+        problem.sweep(
+            (problem.design, &*weights),
+            &map,
+            work,
+            &mut gradient,
+            self.interrupt,
+        )?;
+        self.found.gradients += 1;
+        let blocks = &self.double[..self.active];
+        let sizes: f64 = blocks.iter().map(|block| block.size).sum();
+        let data_norm = norm(&gradient);
+        for ((g, w), b) in gradient.iter_mut().zip(&weights).zip(&problem.linear) {
+            *g += self.share * (problem.lambda * w + b);
+        }
+        let error = self.error(norm(&weights), sizes, data_norm);
+        Ok(Point {
+            norm: norm(&gradient) * (1.0 + 1e-9),
+            error,
+            sizes,
+            weights,
+            gradient,
+        })
+    }
+
+    /// Bound of the error of a computed gradient (`docs/proofs/objective_perturbation.md`).
+    fn error(&self, weights: f64, sizes: f64, data_norm: f64) -> f64 {
+        let problem = self.problem;
+        let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
+        let depth = problem.design.score_depth(problem.longest_row);
+        let scores = gamma(depth) * weights;
+        let rows = problem.len() as f64 * problem.loss.gradient_error(scores, weights);
+        let sums = gamma(problem.sum_depth()) * sizes;
+        let linear = norm(&problem.linear);
+        let rest = 4.0 * ROUNDOFF * (data_norm + problem.lambda * weights + linear);
+        // The bounds themselves are computed: a thousandth covers all of that.
+        1.001 * (rows + sums + rest)
+    }
+
+    /// `out = H v`, to single precision.
+    fn product(&mut self, v: &[f64], out: &mut [f64]) -> Result<()> {
+        let problem = self.problem;
+        // Scaled into the range of single precision by a power of two.
+        let top = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
+        if top == 0.0 {
+            out.fill(0.0);
+            return Ok(());
+        }
+        let exponent = libm::frexp(top).1;
+        let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
+        for (narrow, x) in self.narrow.iter_mut().zip(v) {
+            *narrow = (x * down) as f32;
+        }
+        let map = Hessian {
+            loss: problem.loss,
+            label: &problem.label,
+        };
+        let work = (
+            &mut self.single[..self.active],
+            &mut self.states[..self.active],
+        );
+        problem.sweep(
+            (problem.design, &*self.narrow),
+            &map,
+            work,
+            out,
+            self.interrupt,
+        )?;
+        for (out, x) in out.iter_mut().zip(v) {
+            *out = *out * up + self.share * problem.lambda * x;
+        }
+        self.found.products += 1;
+        Ok(())
+    }
+
+    /// Approximate Newton direction by conjugate gradients.
+    fn direction(&mut self, point: &Point, first: f64) -> Result<Vec<f64>> {
+        let relative = (point.norm / first).sqrt();
+        let enough = 0.3 * self.problem.target / point.norm;
+        let share = relative.min(0.1).max(enough).min(0.5);
+        let n = point.gradient.len();
+        let mut direction = vec![0.0; n];
+        let mut residual: Vec<f64> = point.gradient.iter().map(|g| -g).collect();
+        let mut preconditioned = self.preconditioned(&residual);
+        let mut conjugate = preconditioned.clone();
+        let mut image = vec![0.0; n];
+        let mut energy = dot(&residual, &preconditioned);
+        let mut seen = Pairs::new(n);
+        for _ in 0..MOST_PRODUCTS {
+            self.product(&conjugate, &mut image)?;
+            let curvature = dot(&conjugate, &image);
+            if !(curvature > 0.0 && energy > 0.0) {
+                break;
+            }
+            seen.push(&conjugate, &image, curvature);
+            let step = energy / curvature;
+            add(&mut direction, step, &conjugate);
+            add(&mut residual, -step, &image);
+            if norm(&residual) <= share * point.norm {
+                break;
+            }
+            preconditioned = self.preconditioned(&residual);
+            let next = dot(&residual, &preconditioned);
+            let keep = next / energy;
+            energy = next;
+            for (c, z) in conjugate.iter_mut().zip(&preconditioned) {
+                *c = z + keep * *c;
+            }
+        }
+        self.pairs = seen;
+        // Rounding in single precision could spoil the sign; the gradient itself never does.
+        if dot(&direction, &point.gradient) < 0.0 {
+            return Ok(direction);
+        }
+        let length = -1.0 / (self.share * self.problem.lambda);
+        Ok(point.gradient.iter().map(|g| length * g).collect())
+    }
+
+    fn preconditioned(&self, residual: &[f64]) -> Vec<f64> {
+        self.pairs.apply(residual)
+    }
+
+    /// The next point along `direction`; `None` when no length makes progress.
+    fn line_search(&mut self, point: &Point, direction: &[f64]) -> Result<Option<Point>> {
+        let slope = dot(&point.gradient, direction);
+        let free = self.found.steps <= FREE_STEPS;
+        let mut length = 1.0;
+        for _ in 0..MOST_LENGTHS {
+            let mut weights = point.weights.clone();
+            add(&mut weights, length, direction);
+            let next = self.point(weights)?;
+            let there = dot(&next.gradient, direction);
+            if next.norm + next.error <= self.problem.target
+                || there <= 0.0
+                || (free && next.norm <= 0.9 * point.norm)
+            {
+                return Ok(Some(next));
+            }
+            length *= (slope / (slope - there)).clamp(0.05, 0.95);
+        }
+        Ok(None)
+    }
+}
+
+/// Sums kept apart, so that the loop runs in vectors.
+const CHAINS: usize = 8;
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (a, a_rest) = a.as_chunks::<CHAINS>();
+    let (b, b_rest) = b.as_chunks::<CHAINS>();
+    let mut sums = [0.0; CHAINS];
+    for (a, b) in a.iter().zip(b) {
+        for chain in 0..CHAINS {
+            sums[chain] += a[chain] * b[chain];
+        }
+    }
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f64>() + rest
+}
+
+/// Euclidean norm.
+fn norm(a: &[f64]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+/// `y += a x`.
+fn add(y: &mut [f64], a: f64, x: &[f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += a * x;
+    }
+}
+
+/// Directions and their products with the Hessian at the last point, as a preconditioner for the
+/// next: limited-memory BFGS (Morales and Nocedal, SIAM J. Optim. 10 (2000)).
+struct Pairs {
+    most: usize,
+    entries: Vec<Pair>,
+}
+
+struct Pair {
+    direction: Vec<f64>,
+    image: Vec<f64>,
+    curvature: f64,
+}
+
+/// Pairs kept at most, and numbers in them.
+const MOST_PAIRS: usize = 30;
+const PAIR_NUMBERS: usize = 1 << 23;
+
+impl Pairs {
+    fn new(stored: usize) -> Self {
+        Self {
+            most: MOST_PAIRS.min(PAIR_NUMBERS / stored.max(1)),
+            entries: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, direction: &[f64], image: &[f64], curvature: f64) {
+        if self.entries.len() < self.most {
+            self.entries.push(Pair {
+                direction: direction.to_vec(),
+                image: image.to_vec(),
+                curvature,
+            });
+        }
+    }
+
+    /// The residual over a typical curvature.
+    fn scaled(&self, mut residual: Vec<f64>) -> Vec<f64> {
+        if let Some(pair) = self.entries.last() {
+            let scale = pair.curvature / dot(&pair.image, &pair.image);
+            for r in &mut residual {
+                *r *= scale;
+            }
+        }
+        residual
+    }
+
+    /// Approximate Newton direction of `residual`.
+    fn apply(&self, residual: &[f64]) -> Vec<f64> {
+        let mut rest = residual.to_vec();
+        let mut shares = Vec::with_capacity(self.entries.len());
+        for pair in self.entries.iter().rev() {
+            let share = dot(&pair.direction, &rest) / pair.curvature;
+            add(&mut rest, -share, &pair.image);
+            shares.push(share);
+        }
+        let mut out = self.scaled(rest);
+        for (pair, share) in self.entries.iter().zip(shares.iter().rev()) {
+            let other = dot(&pair.image, &out) / pair.curvature;
+            add(&mut out, share - other, &pair.direction);
+        }
+        out
+    }
+}

@@ -1,0 +1,139 @@
+//! Certified minimiser of a smooth regularised loss with a linear term.
+//!
+//! ```text
+//! J(W) = sum_i phi_{y_i}(<W, x_i>) + lambda/2 ||W||_F^2 + <B, W>
+//! ```
+//!
+//! W has one row a score. Ends with a certified `||grad J(W)||_F <= gradient_tol`, rounding
+//! included, hence `||W - W*||_F <= gradient_tol / lambda`. The units of the solver are in
+//! [`super::smooth_problem`], the search in [`super::newton_cg`].
+
+use super::design::{DenseTiles, Design, SparsePanels, SparseSingle};
+use super::newton_cg::{Minimum, Search};
+use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
+use super::store::Store;
+use crate::error::{Error, Result};
+use crate::parallel::Interrupt;
+use crate::rows::Rows;
+
+/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
+/// the data without noise.
+#[derive(Debug, Clone)]
+pub struct SmoothSolution {
+    /// One row of weights a score, intercept last, in the user's units; `None` when the steps
+    /// allowed ran out, or rounding kept the bound from reaching the target.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound of the gradient's norm, in the user's units.
+    pub gradient_norm: f64,
+    /// Newton steps.
+    pub steps: u64,
+    /// Gradients, in double precision.
+    pub gradients: u64,
+    /// Products with the Hessian, in single precision.
+    pub products: u64,
+}
+
+/// Minimises J; `linear` is B, row after row, or nothing for 0.
+///
+/// # Errors
+/// Arguments out of range, values that are not finite, no memory, interrupt.
+pub fn solve(
+    rows: Rows<'_>,
+    labels: &[i64],
+    linear: Option<&[f64]>,
+    settings: &SmoothSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothSolution> {
+    let scaled = Scaled::new(&rows, settings)?;
+    check(&rows, labels, linear, settings)?;
+    let (k, d) = (settings.loss.scores, rows.n_columns());
+    let stored = Store::new(rows, k, settings.seed, settings.low_memory, interrupt)?;
+    let job = Job {
+        stored,
+        labels,
+        linear,
+        settings,
+        scaled,
+        columns: d,
+        interrupt,
+    };
+    if job.stored.0.is_dense() {
+        return job.run(DenseTiles::new(k, d));
+    }
+    match k {
+        1 => job.run(SparseSingle::new(d)),
+        2..=4 => job.run(SparsePanels::<4>::new(k, d)),
+        5..=8 | 17..=24 => job.run(SparsePanels::<8>::new(k, d)),
+        _ => job.run(SparsePanels::<16>::new(k, d)),
+    }
+}
+
+fn check(
+    rows: &Rows<'_>,
+    labels: &[i64],
+    linear: Option<&[f64]>,
+    settings: &SmoothSettings,
+) -> Result<()> {
+    if labels.len() != rows.n_rows() {
+        let message = "its length is not the number of rows of X";
+        return Err(Error::invalid("y", message));
+    }
+    let classes = settings.loss.classes();
+    let known = |y: &i64| usize::try_from(*y).is_ok_and(|y| y < classes);
+    if !labels.iter().all(known) {
+        return Err(Error::invalid("y", "a label is outside 0..n_classes"));
+    }
+    if let Some(linear) = linear {
+        if linear.len() != settings.loss.scores * rows.n_columns() {
+            let message = "expected one number for each weight, the intercept included";
+            return Err(Error::invalid("linear", message));
+        }
+        if !linear.iter().all(|b| b.abs() <= 1e100) {
+            return Err(Error::invalid("linear", "expected finite numbers"));
+        }
+    }
+    Ok(())
+}
+
+/// Everything but the layout.
+struct Job<'j, 'a> {
+    stored: (Store<'a>, Vec<u32>),
+    labels: &'j [i64],
+    linear: Option<&'j [f64]>,
+    settings: &'j SmoothSettings,
+    scaled: Scaled,
+    columns: usize,
+    interrupt: &'j dyn Interrupt,
+}
+
+impl Job<'_, '_> {
+    fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
+        let rest = (self.columns, self.settings);
+        let problem = SmoothProblem::new(
+            self.stored,
+            self.labels,
+            self.linear,
+            design,
+            &self.scaled,
+            rest,
+        )?;
+        let found = Search::new(&problem, self.interrupt)?.run(self.settings.max_steps)?;
+        Ok(in_user_units(found, &problem))
+    }
+}
+
+fn in_user_units<D: Design>(found: Minimum, problem: &SmoothProblem<'_, D>) -> SmoothSolution {
+    let (k, d) = (problem.loss.scores, problem.columns);
+    let weights = found.weights.map(|stored| {
+        (0..k * d)
+            .map(|at| stored[problem.design.position(at / d, at % d)] * problem.unscale)
+            .collect()
+    });
+    SmoothSolution {
+        weights,
+        gradient_norm: found.gradient_norm / problem.unscale,
+        steps: found.steps,
+        gradients: found.gradients,
+        products: found.products,
+    }
+}

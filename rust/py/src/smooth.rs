@@ -1,0 +1,135 @@
+//! Bindings of `dpsvm_core::solver::smooth_erm`.
+
+use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::errors::to_python;
+use crate::gate;
+use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::solver::losses::SmoothLoss;
+use dpsvm_core::solver::smooth_erm::{SmoothSolution, solve};
+use dpsvm_core::solver::smooth_problem::SmoothSettings;
+use numpy::{Ix1, Ix2, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// Weights (or None when they could not be certified) and facts for tests and benchmarks only.
+type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
+
+fn wrap(py: Python<'_>, columns: usize, solution: SmoothSolution) -> PyResult<Fitted<'_>> {
+    let info = PyDict::new(py);
+    info.set_item("gradient_norm", solution.gradient_norm)?;
+    info.set_item("steps", solution.steps)?;
+    info.set_item("gradients", solution.gradients)?;
+    info.set_item("products", solution.products)?;
+    let weights = solution.weights.map(|w| {
+        let scores = w.len() / columns.max(1);
+        matrix(py, w, [scores, columns])
+    });
+    Ok((weights.transpose()?, info))
+}
+
+/// Solves without the GIL.
+fn fit<'py>(
+    py: Python<'py>,
+    rows: Rows<'_>,
+    y: &PyReadonlyArray1<'_, i64>,
+    linear: Option<&PyReadonlyArray2<'_, f64>>,
+    settings: &SmoothSettings,
+) -> PyResult<Fitted<'py>> {
+    let y = y.as_slice()?;
+    let linear = linear.map(|b| b.as_slice()).transpose()?;
+    let solution = gate::run(py, |interrupt| solve(rows, y, linear, settings, interrupt))?;
+    wrap(py, rows.n_columns(), solution)
+}
+
+/// Certified minimiser of a smooth loss over the rows of a dense matrix.
+#[pyfunction]
+#[pyo3(signature = (X, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads, low_memory))]
+#[allow(non_snake_case, clippy::too_many_arguments)]
+fn solve_smooth_dense<'py>(
+    py: Python<'py>,
+    X: &Bound<'py, PyAny>,
+    y: &Bound<'py, PyAny>,
+    loss: &str,
+    n_scores: usize,
+    smoothing: f64,
+    margin: f64,
+    regularization: f64,
+    linear: Option<PyReadonlyArray2<'py, f64>>,
+    data_norm: f64,
+    intercept_scaling: f64,
+    gradient_tol: f64,
+    max_iter: Option<u64>,
+    shuffle_seed: u64,
+    n_threads: usize,
+    low_memory: bool,
+) -> PyResult<Fitted<'py>> {
+    let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+    let bounds = RowBounds {
+        data_norm,
+        intercept: intercept_scaling,
+    };
+    let rows = dense_rows(&x, bounds)?;
+    let settings = SmoothSettings {
+        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        regularization,
+        gradient_tol,
+        max_steps: max_iter,
+        seed: shuffle_seed,
+        threads: n_threads,
+        low_memory,
+    };
+    fit(py, rows, &y, linear.as_ref(), &settings)
+}
+
+/// Certified minimiser of a smooth loss over the rows of a CSR matrix.
+#[pyfunction]
+#[pyo3(signature = (data, indices, indptr, n_features, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads, low_memory))]
+#[allow(clippy::too_many_arguments)]
+fn solve_smooth_csr<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    indices: &Bound<'py, PyAny>,
+    indptr: &Bound<'py, PyAny>,
+    n_features: usize,
+    y: &Bound<'py, PyAny>,
+    loss: &str,
+    n_scores: usize,
+    smoothing: f64,
+    margin: f64,
+    regularization: f64,
+    linear: Option<PyReadonlyArray2<'py, f64>>,
+    data_norm: f64,
+    intercept_scaling: f64,
+    gradient_tol: f64,
+    max_iter: Option<u64>,
+    shuffle_seed: u64,
+    n_threads: usize,
+    low_memory: bool,
+) -> PyResult<Fitted<'py>> {
+    let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
+    let index = IndexArrays::extract(indices, indptr)?;
+    let bounds = RowBounds {
+        data_norm,
+        intercept: intercept_scaling,
+    };
+    let shape = (y.len(), n_features);
+    let layout = Layout::Csr(index.index()?);
+    let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
+    let settings = SmoothSettings {
+        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        regularization,
+        gradient_tol,
+        max_steps: max_iter,
+        seed: shuffle_seed,
+        threads: n_threads,
+        low_memory,
+    };
+    fit(py, rows, &y, linear.as_ref(), &settings)
+}
+
+/// Adds this file's functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(solve_smooth_dense, m)?)?;
+    m.add_function(wrap_pyfunction!(solve_smooth_csr, m)?)?;
+    Ok(())
+}
