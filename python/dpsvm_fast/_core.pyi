@@ -198,6 +198,7 @@ def projected_sgd_rounding(
     batch_size: int,
     regularization: float,
     radius: float,
+    projection: str,
     average: str,
     data_norm: float,
     intercept_scaling: float,

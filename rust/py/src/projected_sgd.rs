@@ -145,7 +145,7 @@ fn projected_sgd_csr<'py>(
 
 /// Bound of the distance of the weights from those of real arithmetic: public numbers alone.
 #[pyfunction]
-#[pyo3(signature = (*, n_samples, n_columns, loss, n_scores, smoothing, margin, n_epochs, batch_size, regularization, radius, average, data_norm, intercept_scaling))]
+#[pyo3(signature = (*, n_samples, n_columns, loss, n_scores, smoothing, margin, n_epochs, batch_size, regularization, radius, projection, average, data_norm, intercept_scaling))]
 #[allow(clippy::too_many_arguments)]
 fn projected_sgd_rounding(
     n_samples: usize,
@@ -158,6 +158,7 @@ fn projected_sgd_rounding(
     batch_size: usize,
     regularization: f64,
     radius: f64,
+    projection: &str,
     average: &str,
     data_norm: f64,
     intercept_scaling: f64,
@@ -172,8 +173,7 @@ fn projected_sgd_rounding(
         batch: batch_size,
         regularization,
         radius,
-        // Which ball it is does not matter to the bound.
-        projection: Projection::Joint,
+        projection: self::projection(projection).map_err(to_python)?,
         average: self::average(average).map_err(to_python)?,
         seed: 0,
         low_memory: false,

@@ -90,6 +90,8 @@ pub struct Solution {
 struct Plan {
     regularization: f64,
     radius: f64,
+    /// Norm of the longest matrix in the ball, or with all rows in theirs.
+    longest: f64,
     /// `L/Lam`: no iterate is longer.
     reach: f64,
     /// Relative error that a squared norm may have in a projection.
@@ -138,11 +140,16 @@ impl Plan {
         let curvature = settings.loss.curvature() * row_norm * row_norm;
         let reach = lipschitz(&settings.loss) / regularization;
         // Relative to half the sensitivity, as the weights of neighbours are both inexact.
-        let sensitivity = radius.min(reach / n_rows as f64);
-        let norm_error = NORM_SHARE * sensitivity / (updates as f64 * radius);
+        let longest = match settings.projection {
+            Projection::Joint => radius,
+            Projection::PerClass => radius * libm::sqrt(settings.loss.scores as f64),
+        };
+        let sensitivity = longest.min(reach / n_rows as f64);
+        let norm_error = NORM_SHARE * sensitivity / (updates as f64 * longest);
         Ok(Self {
             regularization,
             radius,
+            longest: longest * (1.0 + 4.0 * UNIT),
             reach,
             norm_error: norm_error.clamp(16.0 * UNIT, LARGEST_NORM_ERROR),
             first: regularization / (curvature + regularization),
@@ -186,7 +193,7 @@ pub fn rounding(
     let (updates, batch) = (plan.updates as f64, plan.batch as f64);
     // Neither a batch nor all iterates together move further than L/Lam.
     let reach = plan.reach;
-    let radius = plan.radius.min(1.001 * reach);
+    let radius = plan.longest.min(1.001 * reach);
     let depth = n_columns as f64 + 24.0;
     let score_error = 2.0 * depth * UNIT * radius;
     let gradient = settings.loss.gradient_error(score_error, 2.0 * radius);
