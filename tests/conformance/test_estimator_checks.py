@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from dpsvm_fast import OutputPerturbationSVC
+from dpsvm_fast import ObjectivePerturbationSVC, OutputPerturbationSVC
 
 # The checks fit without a label set and with seeds, and both warn.
 pytestmark = [
@@ -21,6 +21,11 @@ ESTIMATORS = [
     OutputPerturbationSVC(),
     OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
     OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
+    ObjectivePerturbationSVC(),
+    ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
+    ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
+    ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
+    ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
 ]
 
 
@@ -45,7 +50,7 @@ CASES = [
 
 def case_name(value: Any) -> str:
     """The estimator as it is built, or the name of the check."""
-    if isinstance(value, OutputPerturbationSVC):
+    if isinstance(value, (ObjectivePerturbationSVC, OutputPerturbationSVC)):
         return "".join(repr(value).split())
     return str(getattr(value, "func", value).__name__)
 

@@ -1,4 +1,4 @@
-"""Bad and odd inputs: a typed error that names the argument, or the documented result.
+"""Bad and odd training sets: a typed error that names the argument, or the documented result.
 
 Never coefficients that are no numbers, never a panic, never a model without noise, and no budget
 spent where no fit took place.
@@ -6,68 +6,33 @@ spent where no fit took place.
 
 from __future__ import annotations
 
-import decimal
-import fractions
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from dpsvm_fast import OutputPerturbationSVC, PrivacyLeakWarning, PrivacyLedger
-from dpsvm_fast.exceptions import BudgetExceededError, CertificationError
+from dpsvm_fast import PrivacyLeakWarning
+from oracles.odd_inputs import (
+    EVENTS,
+    RNG,
+    Raises,
+    X,
+    Y,
+    csr,
+    every_estimator,
+    fitted_names,
+    frame,
+    model,
+    read_only,
+    with_index,
+    with_value,
+)
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(12, 3))
-Y = np.arange(12) % 3
 LABELS = ["a", "", "\N{GREEK SMALL LETTER BETA}"]
-
-
-def model(**settings: Any) -> OutputPerturbationSVC:
-    ledger = PrivacyLedger(epsilon=1e4, delta=0.5)
-    return OutputPerturbationSVC(
-        **({"classes": range(3), "n_threads": 1, "ledger": ledger} | settings)
-    )
-
-
-def with_value(value: float, dtype: Any = np.float64) -> NDArray[Any]:
-    changed = X.astype(dtype)
-    changed[4, 1] = value
-    return changed
-
-
-def csr(**changes: Any) -> sparse.csr_matrix:
-    """A small CSR matrix whose arrays are replaced without any check."""
-    matrix = sparse.csr_matrix(X * (X > 0.0))
-    for name, value in changes.items():
-        setattr(matrix, name, value)
-    return matrix
-
-
-def with_index(column: int) -> sparse.csr_matrix:
-    matrix = csr()
-    matrix.indices[0] = column
-    return matrix
-
-
-class Raises:
-    """An array that cannot be read."""
-
-    shape = (12, 3)
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError("unreadable")
-
-
-def frame(**columns: Any) -> pd.DataFrame:
-    return pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]} | columns)
 
 
 # What is refused: rows, labels, words of the message.
@@ -123,27 +88,15 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@every_estimator
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_data_cost_nothing(name: str) -> None:
+def test_refused_data_cost_nothing(estimator: str, name: str) -> None:
     rows, labels, words = REFUSED[name]
-    estimator = model()
+    fitted = model(estimator)
     with pytest.raises((ValueError, TypeError, RuntimeError), match=words):
-        estimator.fit(rows, labels)
-    assert estimator.ledger.history == ()
-    assert [n for n in vars(estimator) if n.endswith("_")] == []
-
-
-def duplicated_entries() -> sparse.csr_matrix:
-    """Every row holds (3, 3) in one column: its norm is that of the sum, 6."""
-    return sparse.csr_matrix(
-        (np.full(24, 3.0), np.zeros(24, int), np.arange(0, 26, 2)), shape=(12, 3)
-    )
-
-
-def read_only() -> NDArray[np.float64]:
-    rows = X.copy()
-    rows.flags.writeable = False
-    return rows
+        fitted.fit(rows, labels)
+    assert fitted.ledger.history == ()
+    assert fitted_names(fitted) == []
 
 
 # What is accepted: rows, labels, settings.
@@ -202,301 +155,94 @@ ACCEPTED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
+@every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_accepted_data_give_a_noisy_model(name: str, noise: str) -> None:
+def test_accepted_data_give_a_noisy_model(estimator: str, name: str, noise: str) -> None:
     rows, labels, settings = ACCEPTED[name]
-    estimator = model(noise=noise, **settings)
-    first = estimator.fit(rows, labels).coef_.copy()
-    second = estimator.fit(rows, labels).coef_
+    fitted = model(estimator, noise=noise, **settings)
+    first = fitted.fit(rows, labels).coef_.copy()
+    second = fitted.fit(rows, labels).coef_
     assert np.isfinite(first).all()
     assert np.isfinite(second).all()
-    assert np.isfinite(estimator.intercept_).all()
+    assert np.isfinite(fitted.intercept_).all()
     assert (first != second).mean() > 0.9
-    assert len(estimator.ledger.history) == 2
-    assert set(estimator.predict(rows)) <= set(estimator.classes_)
+    assert len(fitted.ledger.history) == 2 * EVENTS[estimator]
+    assert set(fitted.predict(rows)) <= set(fitted.classes_)
 
 
-def test_scores_beyond_the_floats_keep_their_order() -> None:
-    estimator = model(classes=range(3)).fit(X, Y)
-    estimator.coef_ = np.array([[4.0, 4.0, 4.0], [5.0, 5.0, 5.0], [-6.0, 3.0, 3.0]])
+@every_estimator
+def test_scores_beyond_the_floats_keep_their_order(estimator: str) -> None:
+    fitted = model(estimator, classes=range(3)).fit(X, Y)
+    fitted.coef_ = np.array([[4.0, 4.0, 4.0], [5.0, 5.0, 5.0], [-6.0, 3.0, 3.0]])
     rows = np.array([[1e308] * 3, [-1e308] * 3, [0.5, 0.25, 0.0]])
     for form in (rows, sparse.csr_matrix(rows)):
-        np.testing.assert_array_equal(estimator.predict(form)[:2], [1, 2])
-        scores = estimator.decision_function(form)
+        np.testing.assert_array_equal(fitted.predict(form)[:2], [1, 2])
+        scores = fitted.decision_function(form)
         assert np.isfinite(scores).all()
         np.testing.assert_array_equal(np.sign(scores[:2, :2]), [[1, 1], [-1, -1]])
-        expected = rows[2] @ estimator.coef_.T + estimator.intercept_
+        expected = rows[2] @ fitted.coef_.T + fitted.intercept_
         np.testing.assert_allclose(scores[2], expected, rtol=1e-14)
 
 
-def memory_map(tmp_path: Any) -> NDArray[np.float64]:
-    np.save(tmp_path / "rows.npy", X)
-    loaded: NDArray[np.float64] = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    return loaded
-
-
-# The same rows in other forms: with one seed the same model, bit for bit.
-FORMS: dict[str, Callable[[Any], Any]] = {
-    "fortran": lambda _: np.asfortranarray(X),
-    "negative strides": lambda _: X[::-1, ::-1].copy()[::-1, ::-1],
-    "slice": lambda _: np.repeat(np.repeat(X, 2, axis=0), 2, axis=1)[::2, ::2],
-    "byte swapped": lambda _: X.astype(">f8"),
-    "memory map": memory_map,
-    "unaligned": lambda _: (
-        np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view("<f8").reshape(12, 3)
-    ),
-    "objects": lambda _: X.astype(object),
-    "frame": lambda _: pd.DataFrame(X),
-    "lists": lambda _: X.tolist(),
-}
-
-
-@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-@pytest.mark.parametrize("name", FORMS)
-def test_the_form_of_the_rows_does_not_change_the_model(name: str, tmp_path: Any) -> None:
-    expected = model(random_state=1).fit(X, Y).coef_
-    np.testing.assert_array_equal(
-        model(random_state=1).fit(FORMS[name](tmp_path), Y).coef_, expected
-    )
-
-
-def permuted(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
-    """The same matrix with the entries of every row in reverse order."""
-    order = np.concatenate(
-        [np.arange(a, b)[::-1] for a, b in zip(matrix.indptr, matrix.indptr[1:], strict=False)]
-    )
-    return sparse.csr_matrix(
-        (matrix.data[order], matrix.indices[order], matrix.indptr), shape=matrix.shape
-    )
-
-
-def long_indices(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
-    matrix = matrix.copy()
-    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
-    return matrix
-
-
-def with_stored_zeros(matrix: sparse.csr_matrix) -> sparse.csr_matrix:
-    full = sparse.csr_matrix(np.ones(matrix.shape))
-    full.data = matrix.toarray().ravel()
-    return full
-
-
-SPARSE_FORMS: dict[str, Callable[[sparse.csr_matrix], Any]] = {
-    "unsorted": permuted,
-    "long indices": long_indices,
-    "stored zeros": with_stored_zeros,
-    "csc": lambda m: m.tocsc(),
-    "coo": lambda m: m.tocoo(),
-    "bsr": lambda m: m.tobsr(),
-    "lil": lambda m: m.tolil(),
-    "array": sparse.csr_array,
-}
-
-
-@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-@pytest.mark.parametrize("name", SPARSE_FORMS)
-def test_the_sparse_form_does_not_change_the_model(name: str) -> None:
-    given = csr()
-    before = given.copy()
-    expected = model(random_state=1).fit(given, Y).coef_
-    other = SPARSE_FORMS[name](given)
-    np.testing.assert_array_equal(model(random_state=1).fit(other, Y).coef_, expected)
-    # Nothing of the caller's is changed in place.
-    np.testing.assert_array_equal(given.toarray(), before.toarray())
-
-
-@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-def test_sparse_duplicates_are_clipped_after_they_are_summed() -> None:
-    rows = duplicated_entries()
-    settings: dict[str, Any] = {"random_state": 1, "data_norm": 4.0, "C": 1e-3}
-    summed = model(**settings).fit(rows.toarray(), Y).coef_
-    found = model(**settings).fit(rows, Y).coef_
-    assert np.abs(found - summed).max() <= 4.0 * model().tol * 1e-3 * 4.1
-    np.testing.assert_array_equal(rows.data, 3.0)
-
-
-class Unread:
-    """Data that must not be looked at."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"data were read: {name}")
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("data were read")
-
-
-BAD_PARAMETERS: list[tuple[str, Any]] = [
-    *(("epsilon", v) for v in (0, 0.0, -1.0, np.nan, np.inf, True, "1", 1.1e4, 1e308, None, [1.0])),
-    *(("epsilon", v) for v in (decimal.Decimal(1), fractions.Fraction(1), 1j, np.array([1.0]))),
-    ("epsilon", np.longdouble(1)),
-    *(("delta", v) for v in (0.0, 1.0, 1.5, -1e-9, np.nan, np.inf, "0", None, False)),
-    *(("data_norm", v) for v in (0.0, -1.0, np.inf, np.nan, "1", None, True, 1e-300, 1e300)),
-    *(("C", v) for v in (0.0, -1.0, np.inf, np.nan, "1", None, True, 1e-300, 1e300)),
-    *(("tol", v) for v in (0.0, 1e-5, 1.1, -1.0, np.nan, "0.1", None)),
-    *(("max_iter", v) for v in (0, -1, 1.0, 2**63, "1", True)),
-    *(("intercept_scaling", v) for v in (0.0, -1.0, np.inf, "much", 1e-300)),
-    *(("random_state", v) for v in (-1, 2**64, 1.5, "1", True)),
-    ("random_state", np.random.RandomState(0)),
-    ("random_state", np.random.default_rng(0)),
-    *(("n_threads", v) for v in (0, -1, 10**6, 1.0, "all", True)),
-    *(("loss", v) for v in ("hinge", None, 1, "")),
-    *(("noise", v) for v in ("laplace", None, 1)),
-    *(("adjacency", v) for v in ("add-remove", None, 1)),
-    *(("noise_grid", v) for v in ("fine", None, 1)),
-    *(("fit_intercept", v) for v in ("yes", 1, None)),
-    *(("low_memory", v) for v in ("yes", 1, None)),
-    *(("verbose", v) for v in (-1, 2, "1", None)),
-    *(("ledger", v) for v in (1.0, "budget", object())),
-    ("ledger", PrivacyLedger(epsilon=1.0, delta=1e-5, adjacency="replace_one")),
-    *(("classes", v) for v in ([], [1], [1, 1], "ab", 3, [1, "a"], [1.5, 2.0], [None, 1])),
-    ("classes", [np.nan, 1.0]),
-    ("classes", [[1, 2], [3]]),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), BAD_PARAMETERS, ids=lambda v: str(v)[:30])
-def test_bad_parameters_are_refused_before_data_are_read(name: str, value: Any) -> None:
-    estimator = model(**{name: value})
-    ledger = estimator.ledger
-    with pytest.raises((TypeError, ValueError), match=name) as caught:
-        estimator.fit(Unread(), Unread())
-    assert len(str(caught.value)) < 500
-    if isinstance(ledger, PrivacyLedger):
-        assert ledger.history == ()
-
-
-def test_a_budget_smaller_than_the_cost_is_refused_before_data_are_read() -> None:
-    estimator = model(epsilon=2.0, ledger=PrivacyLedger(epsilon=1.0, delta=1e-5))
-    with pytest.raises(BudgetExceededError):
-        estimator.fit(Unread(), Unread())
-    assert estimator.ledger.history == ()
-
-
-@pytest.mark.parametrize("epsilon", [1e-320, 1e-12, 1e-6])
-def test_tiny_budgets_are_refused_or_drown_the_model(epsilon: float) -> None:
-    """Either an error that names epsilon, or a finite model with its enormous noise."""
-    estimator = model(epsilon=epsilon, max_iter=20_000, tol=0.1, C=0.1)
-    try:
-        estimator.fit(X, Y)
-    except ValueError as error:
-        assert str(error).startswith("epsilon")  # noqa: PT017
-        assert estimator.ledger.history == ()
-    else:
-        assert np.isfinite(estimator.coef_).all()
-        assert np.abs(estimator.coef_).max() > 1e3
-
-
-@pytest.mark.parametrize("extra", ["sample_weight", "class_weight"])
-def test_weights_are_no_argument(extra: str) -> None:
-    """Weights would change the sensitivity, and balancing would read the class counts."""
-    estimator = model()
-    with pytest.raises(TypeError, match=extra):
-        estimator.fit(X, Y, **{extra: np.ones(12)})
-    with pytest.raises(TypeError, match=extra):
-        OutputPerturbationSVC(**{extra: "balanced"})
-    with pytest.raises(ValueError, match=extra):
-        estimator.set_params(**{extra: 1})
-    assert estimator.ledger.history == ()
-
-
-def test_prediction() -> None:
-    estimator = model()
+@every_estimator
+def test_prediction(estimator: str) -> None:
+    fitted = model(estimator)
     with pytest.raises(NotFittedError):
-        estimator.predict(X)
-    estimator.fit(X, Y)
+        fitted.predict(X)
+    fitted.fit(X, Y)
     for bad in (X[:, :2], X[:0], X[0], with_value(np.nan), X + 0j):
         with pytest.raises(ValueError):
-            estimator.predict(bad)
-    scores = estimator.decision_function(X)
+            fitted.predict(bad)
+    scores = fitted.decision_function(X)
     assert scores.shape == (12, 3)
-    assert estimator.score(X, Y + 10) == 0.0
-    estimator.fit(X[:, :2], Y)
-    assert estimator.n_features_in_ == 2
-    assert estimator.predict(X[:, :2]).shape == (12,)
-    assert len(estimator.ledger.history) == 2
+    assert fitted.score(X, Y + 10) == 0.0
+    fitted.fit(X[:, :2], Y)
+    assert fitted.n_features_in_ == 2
+    assert fitted.predict(X[:, :2]).shape == (12,)
+    assert len(fitted.ledger.history) == 2 * EVENTS[estimator]
 
 
-def test_a_frame_with_other_columns_is_refused_at_prediction() -> None:
-    estimator = model().fit(frame(), Y)
-    assert list(estimator.feature_names_in_) == ["a", "b", "c"]
+@every_estimator
+def test_a_frame_with_other_columns_is_refused_at_prediction(estimator: str) -> None:
+    fitted = model(estimator).fit(frame(), Y)
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
-        estimator.predict(frame()[["c", "b", "a"]])
+        fitted.predict(frame()[["c", "b", "a"]])
 
 
-def test_repeated_feature_names_are_refused_or_kept() -> None:
+@every_estimator
+def test_repeated_feature_names_are_refused_or_kept(estimator: str) -> None:
     """scikit-learn's releases differ; the budget is spent in the second case only."""
-    estimator = model()
+    fitted = model(estimator)
     try:
-        estimator.fit(pd.DataFrame(X, columns=["a", "a", "b"]), Y)
+        fitted.fit(pd.DataFrame(X, columns=["a", "a", "b"]), Y)
     except ValueError as error:
         assert "unique" in str(error)  # noqa: PT017
-        assert estimator.ledger.history == ()
+        assert fitted.ledger.history == ()
     else:
-        assert np.isfinite(estimator.coef_).all()
+        assert np.isfinite(fitted.coef_).all()
 
 
-def test_parameters_round_trip_through_clone() -> None:
-    estimator = model(epsilon=2.0, noise="gamma")
-    twin = clone(estimator)
-    assert twin.ledger is estimator.ledger
-    assert twin.get_params() == estimator.get_params()
+@every_estimator
+def test_parameters_round_trip_through_clone(estimator: str) -> None:
+    fitted = model(estimator, epsilon=2.0, noise="gamma")
+    twin = clone(fitted)
+    assert twin.ledger is fitted.ledger
+    assert twin.get_params() == fitted.get_params()
 
 
+@every_estimator
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
-def test_a_column_of_labels_is_flattened() -> None:
-    assert model().fit(X, Y[:, None]).coef_.shape == (3, 3)
+def test_a_column_of_labels_is_flattened(estimator: str) -> None:
+    assert model(estimator).fit(X, Y[:, None]).coef_.shape == (3, 3)
 
 
-def test_unknown_classes_are_read_from_y_with_a_warning() -> None:
+@every_estimator
+def test_unknown_classes_are_read_from_y_with_a_warning(estimator: str) -> None:
     with pytest.warns(PrivacyLeakWarning):
-        estimator = model(classes=None).fit(X, Y)
-    assert not estimator.privacy_.private
+        fitted = model(estimator, classes=None).fit(X, Y)
+    assert not fitted.privacy_.private
     with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="one class"):
-        estimator.fit(X, np.zeros(12, int))
-    assert len(estimator.ledger.history) == 1
-
-
-@pytest.mark.parametrize("low_memory", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_rows_changed_by_another_thread_during_a_fit(low_memory: bool, kind: str) -> None:
-    """Outside the guarantee, but never a crash: an error or a model of finite numbers.
-
-    A column index that leaves the matrix after it was checked is caught by a bounds check, which
-    Python sees as a PanicException (no subclass of Exception).
-    """
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(4000, 80))
-    labels = rng.integers(0, 3, 4000)
-    matrix = sparse.csr_matrix(rows) if kind == "csr" else rows
-    target = matrix.data if kind == "csr" else rows.reshape(-1)
-    stop = threading.Event()
-
-    def spoil() -> None:
-        while not stop.is_set():
-            target[::7] = np.nan
-            time.sleep(1e-4)
-            target[::7] = 1e300
-            if kind == "csr":
-                matrix.indices[::80] = 2**31 - 1
-            time.sleep(1e-4)
-            if kind == "csr":
-                matrix.indices[::80] = 0
-            target[::7] = 1.0
-
-    thread = threading.Thread(target=spoil)
-    thread.start()
-    try:
-        for _ in range(10):
-            estimator = model(low_memory=low_memory, C=0.1, max_iter=200)
-            try:
-                estimator.fit(matrix, labels)
-            except BaseException as error:
-                known = isinstance(error, (ValueError, TypeError, CertificationError))
-                assert known or type(error).__name__ == "PanicException"  # noqa: PT017
-                continue
-            assert np.isfinite(estimator.coef_).all()
-    finally:
-        stop.set()
-        thread.join()
+        fitted.fit(X, np.zeros(12, int))
+    assert len(fitted.ledger.history) == EVENTS[estimator]

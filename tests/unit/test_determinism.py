@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast import OutputPerturbationSVC
+from oracles.odd_inputs import ESTIMATORS, every_estimator
 from oracles.solver import compiled
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -31,9 +31,11 @@ def large_set(n_samples: int = N_SAMPLES) -> tuple[NDArray[np.float64], NDArray[
     return X, y
 
 
-def fitted(X: Any, y: Any, **settings: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def fitted(
+    X: Any, y: Any, kind: str = "output", **settings: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     settings = {"classes": range(4), "C": 0.01, "random_state": 11} | settings
-    model = OutputPerturbationSVC(**settings).fit(X, y)
+    model = ESTIMATORS[kind](**settings).fit(X, y)
     return model.coef_, model.intercept_
 
 
@@ -48,33 +50,38 @@ FORMS = {
 }
 
 
+@every_estimator
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("low_memory", [False, True])
-def test_threads_do_not_change_the_model(form: str, low_memory: bool) -> None:
+def test_threads_do_not_change_the_model(form: str, low_memory: bool, estimator: str) -> None:
     X, y = large_set()
     X = FORMS[form](X)
     assert N_SAMPLES * N_FEATURES > 2**18
-    one, two, four = (fitted(X, y, n_threads=n, low_memory=low_memory) for n in (1, 2, 4))
+    one, two, four = (
+        fitted(X, y, estimator, n_threads=n, low_memory=low_memory) for n in (1, 2, 4)
+    )
     assert same(one, two)
     assert same(one, four)
     # Negative control: another seed is another model.
-    assert not same(one, fitted(X, y, random_state=12, low_memory=low_memory))
+    assert not same(one, fitted(X, y, estimator, random_state=12, low_memory=low_memory))
 
 
+@every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
-def test_the_same_seed_twice(noise: str, noise_grid: str) -> None:
+def test_the_same_seed_twice(noise: str, noise_grid: str, estimator: str) -> None:
     X, y = large_set(200)
     settings = {"noise": noise, "noise_grid": noise_grid}
-    assert same(fitted(X, y, **settings), fitted(X, y, **settings))
-    model = OutputPerturbationSVC(classes=range(4), random_state=5, **settings)
+    assert same(fitted(X, y, estimator, **settings), fitted(X, y, estimator, **settings))
+    model = ESTIMATORS[estimator](classes=range(4), random_state=5, **settings)
     first = model.fit(X, y).coef_.copy()
     np.testing.assert_array_equal(first, model.fit(X, y).coef_)
 
 
-def test_without_a_seed_no_weight_repeats() -> None:
+@every_estimator
+def test_without_a_seed_no_weight_repeats(estimator: str) -> None:
     X, y = large_set(200)
-    first, second = (fitted(X, y, random_state=None)[0] for _ in range(2))
+    first, second = (fitted(X, y, estimator, random_state=None)[0] for _ in range(2))
     assert (first != second).all()
 
 
@@ -83,15 +90,16 @@ import hashlib, sys, warnings
 sys.path.insert(0, {tests!r})
 warnings.simplefilter("ignore")
 from unit.test_determinism import fitted, large_set
-print(hashlib.sha256(fitted(*large_set(300), random_state={seed})[0].tobytes()).hexdigest())
+weights, _ = fitted(*large_set(300), {kind!r}, random_state={seed})
+print(hashlib.sha256(weights.tobytes()).hexdigest())
 """
 
 
-def digest_elsewhere(seed: int | None, **environment: str) -> str:
+def digest_elsewhere(seed: int | None, kind: str = "output", **environment: str) -> str:
     """Hash of the weights of a fit in a fresh process."""
     tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(tests=tests, seed=seed)],
+        [sys.executable, "-c", SCRIPT.format(tests=tests, seed=seed, kind=kind)],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -101,22 +109,28 @@ def digest_elsewhere(seed: int | None, **environment: str) -> str:
     return result.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"PYTHONHASHSEED": "1"},
-        {"RAYON_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"},
-        {"RAYON_NUM_THREADS": "100000", "LC_ALL": "de_DE.UTF-8"},
-        {"HOME": "/nonexistent", "RAYON_NUM_THREADS": "not a number"},
-    ],
+ENVIRONMENTS = (
+    {"PYTHONHASHSEED": "1"},
+    {"RAYON_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"},
+    {"RAYON_NUM_THREADS": "100000", "LC_ALL": "de_DE.UTF-8"},
+    {"HOME": "/nonexistent", "RAYON_NUM_THREADS": "not a number"},
 )
-def test_processes_and_environment_do_not_change_the_model(environment: dict[str, str]) -> None:
-    here = hashlib.sha256(fitted(*large_set(300))[0].tobytes()).hexdigest()
-    assert digest_elsewhere(11, **environment) == here
 
 
-def test_processes_without_a_seed_draw_different_noise() -> None:
-    assert digest_elsewhere(None) != digest_elsewhere(None)
+@pytest.mark.parametrize(
+    ("estimator", "environment"),
+    [*(("output", names) for names in ENVIRONMENTS), ("objective", ENVIRONMENTS[2])],
+)
+def test_processes_and_environment_do_not_change_the_model(
+    environment: dict[str, str], estimator: str
+) -> None:
+    here = hashlib.sha256(fitted(*large_set(300), estimator)[0].tobytes()).hexdigest()
+    assert digest_elsewhere(11, estimator, **environment) == here
+
+
+@every_estimator
+def test_processes_without_a_seed_draw_different_noise(estimator: str) -> None:
+    assert digest_elsewhere(None, estimator) != digest_elsewhere(None, estimator)
 
 
 @pytest.mark.parametrize("csr", [False, True])

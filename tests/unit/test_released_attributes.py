@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsvm_fast import OutputPerturbationSVC, PrivacyStatement
+from dpsvm_fast import PrivacyStatement
+from oracles.odd_inputs import ESTIMATORS, every_estimator
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -31,9 +32,9 @@ RELEASED = {
 }
 
 
-def fitted(data: TrainingSet, seed: int, **changes: Any) -> OutputPerturbationSVC:
+def fitted(data: TrainingSet, seed: int, kind: str = "output", **changes: Any) -> Any:
     settings = {"epsilon": 0.01, "classes": [0, 1, 2], "n_threads": 1, "random_state": seed}
-    return OutputPerturbationSVC(**(settings | changes)).fit(*data)
+    return ESTIMATORS[kind](**(settings | changes)).fit(*data)
 
 
 def arrays_in(value: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
@@ -50,48 +51,53 @@ def arrays_in(value: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
         arrays_in(vars(value), path, found)
 
 
+@every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
-def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str) -> None:
-    estimator = fitted(clusters, 0, noise=noise)
-    parameters = set(estimator.get_params())
-    assert set(vars(estimator)) - parameters <= set(RELEASED)
+def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str, estimator: str) -> None:
+    model = fitted(clusters, 0, estimator, noise=noise)
+    parameters = set(model.get_params())
+    assert set(vars(model)) - parameters <= set(RELEASED)
 
 
-def test_statement_does_not_depend_on_the_data(clusters: TrainingSet) -> None:
+@every_estimator
+def test_statement_does_not_depend_on_the_data(clusters: TrainingSet, estimator: str) -> None:
     X, y = clusters
-    here = fitted((X, y), 0).privacy_
-    there = fitted((X[:7] * 100, y[:7]), 0).privacy_
+    here = fitted((X, y), 0, estimator).privacy_
+    there = fitted((X[:7] * 100, y[:7]), 0, estimator).privacy_
     assert isinstance(here, PrivacyStatement)
     assert here.to_json() == there.to_json()
 
 
+@every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_every_array_moves_with_the_noise(
-    clusters: TrainingSet, noise: str, noise_grid: str
+    clusters: TrainingSet, noise: str, noise_grid: str, estimator: str
 ) -> None:
     found: list[dict[str, NDArray[Any]]] = [{}, {}]
     for seed in (0, 1):
-        estimator = fitted(clusters, seed, noise=noise, noise_grid=noise_grid)
-        arrays_in(pickle.loads(pickle.dumps(estimator)), "", found[seed])
+        model = fitted(clusters, seed, estimator, noise=noise, noise_grid=noise_grid)
+        arrays_in(pickle.loads(pickle.dumps(model)), "", found[seed])
     assert set(found[0]) == {".coef_", ".intercept_", ".classes_"}
     for name in (".coef_", ".intercept_"):
         assert (found[0][name] != found[1][name]).all()
 
 
-def test_pickle_holds_no_plain_weights(clusters: TrainingSet) -> None:
+@every_estimator
+def test_pickle_holds_no_plain_weights(clusters: TrainingSet, estimator: str) -> None:
     """With a huge budget the weights are nearly plain; their bytes must not sit in a noisy fit."""
     X = clusters[0]
-    estimator = fitted(clusters, 0)
-    blob = pickle.dumps(estimator)
-    plain = fitted(clusters, 0, epsilon=1e4, C=estimator.privacy_.sensitivity.C).coef_
+    model = fitted(clusters, 0, estimator)
+    blob = pickle.dumps(model)
+    plain = fitted(clusters, 0, estimator, epsilon=1e4, C=model.privacy_.sensitivity.C).coef_
     for row in (*plain, *X):
         # Eight bytes of a double: the leading four already tell the value.
         assert not any(value.tobytes()[4:] in blob for value in row if value != 0.0)
 
 
-def test_pickle_holds_no_random_state(clusters: TrainingSet) -> None:
-    blob = pickle.dumps(fitted(clusters, 0))
+@every_estimator
+def test_pickle_holds_no_random_state(clusters: TrainingSet, estimator: str) -> None:
+    blob = pickle.dumps(fitted(clusters, 0, estimator))
     assert b"NoiseSource" not in blob
 
 
@@ -103,7 +109,7 @@ def test_with_zero_rows_the_release_is_the_noise(noise_grid: str, adjacency: str
     n_features, classes = 4000, [0, 1, 2]
     X, y = np.zeros((6, n_features)), np.array([0, 1, 2, 0, 1, 2])
     changes = {"noise_grid": noise_grid, "adjacency": adjacency, "fit_intercept": False, "C": 0.3}
-    estimator = fitted((X, y), 5, classes=classes, epsilon=1.0, **changes)
+    estimator = fitted((X, y), 5, "output", classes=classes, epsilon=1.0, **changes)
     # Computed afresh: sigma / Delta of (1, 1e-6) is 4.2246788893 (Balle and Wang 2018).
     factor = 2.0 if adjacency == "replace_one" else 1.0
     sigma = 4.2246788893 * factor * np.sqrt(2.0) * 0.3 * 1.002

@@ -84,8 +84,12 @@ class SpendRecord:
         fields = self.event.to_dict()
         kind = fields.pop("type")
         fields.pop("adjacency")
-        numbers = ", ".join(f"{name} = {value:.6g}" for name, value in fields.items())
-        return f"{self.time[:19]}Z  {kind} ({numbers})  {self.label}".rstrip()
+        facts = ", ".join(
+            f"{name} = {value if isinstance(value, str) else f'{value:.6g}'}"
+            for name, value in fields.items()
+            if value is not None
+        )
+        return f"{self.time[:19]}Z  {kind} ({facts})  {self.label}".rstrip()
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for JSON."""

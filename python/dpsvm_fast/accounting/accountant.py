@@ -1,4 +1,4 @@
-r"""From events to (epsilon, delta): composition of Gaussian and pure events.
+r"""From events to (epsilon, delta): composition of Gaussian, pure and objective events.
 
 *Gaussian events* with parameters :math:`\mu_i` compose to one with :math:`\mu^2 = \sum \mu_i^2`
 (Dong, Roth and Su, JRSS-B 2022, Corollary 3.3), also when each is chosen after seeing the
@@ -16,9 +16,11 @@ where :math:`\delta_G` is the delta of the Gaussian mechanism, and :math:`(1 - e
 one. Basic composition, :math:`\delta_G(\epsilon - \sum e_i; \mu)`, also holds; the smaller of the
 two is returned. All rounding is upwards.
 
-When L would have too many atoms, atoms are moved to a grid so that the mass and the mean of
-:math:`e^{-L}` stay the same. In :math:`u = e^{-L}` the integrand is a supremum of linear
-functions, hence convex, so this can only enlarge delta (Jensen).
+*An objective event* has a profile, bounded at every epsilon by what is proved about it. One of them
+takes the place of :math:`\delta_G`, with the Gaussian loss among the others; further ones become
+losses with finitely many atoms. How, and why these are bounds, is told in ``_profile.py``. Basic
+composition holds too: :math:`\sum_i \delta_i(\epsilon_i)` with :math:`\sum_i \epsilon_i =
+\epsilon`.
 """
 
 from __future__ import annotations
@@ -27,11 +29,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dpsvm_fast import _core
 from dpsvm_fast._rounding import (
@@ -44,7 +43,22 @@ from dpsvm_fast._rounding import (
     sqrt_up,
 )
 from dpsvm_fast._validation import check_delta, check_real
-from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting._atoms import (
+    ERROR,
+    Atoms,
+    randomised_response_losses,
+    sum_of_losses,
+    thinned,
+)
+from dpsvm_fast.accounting._profile import (
+    NEGLIGIBLE,
+    OtherLosses,
+    gaussian_mu,
+    loss_atoms,
+    mixed_delta,
+    profile,
+)
+from dpsvm_fast.accounting.events import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["Composition", "delta", "epsilon"]
@@ -52,9 +66,6 @@ __all__ = ["Composition", "delta", "epsilon"]
 # Atoms of the loss of all pure events together; fewer when each costs one Gaussian evaluation.
 MAX_ATOMS = 20_000
 MAX_ATOMS_WITH_GAUSSIAN = 2_000
-
-# Bound of the relative error of one function of scipy.special or numpy, generously.
-ERROR = 4e-15
 
 # More than all masses lost to underflow in one convolution.
 UNDERFLOW = 1e-310
@@ -65,7 +76,15 @@ SMALLEST_DELTA = math.ulp(0.0)
 # Below this, mu is replaced by it: its inverse would overflow, and a larger mu is an upper bound.
 SMALLEST_MU = 1e-300
 
-Atoms = tuple[NDArray[np.float64], NDArray[np.float64]]
+# Atoms of the loss of several objective events, and the loss that is none.
+MAX_ATOMS_OF_SUM = 4_000
+NO_LOSS: Atoms = (np.zeros(1), np.ones(1))
+
+# No epsilon beyond this is searched for: it would say nothing.
+LARGEST_SEARCHED = 1e5
+
+# Shares of delta that basic composition tries for the Gaussian events beside an objective one.
+BASIC_SHARES = (0.01, 0.1, 0.5)
 
 
 def delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
@@ -80,8 +99,8 @@ def delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
     Returns
     -------
     float in [0, 1]
-        An upper bound; without pure events, or with pure events of few different sizes, the
-        exact value up to rounding.
+        An upper bound; without objective events, and without pure events or with pure events of
+        few different sizes, the exact value up to rounding.
 
     Raises
     ------
@@ -110,7 +129,7 @@ def epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
     Returns
     -------
     float >= 0
-        An upper bound; infinity for ``delta=0`` with a Gaussian event among them.
+        An upper bound; infinity for ``delta=0`` with a Gaussian or objective event among them.
 
     Raises
     ------
@@ -143,6 +162,7 @@ class Composition:
         self._mu_squared = Fraction(0)
         self._pure: Counter[float] = Counter()
         self._pure_sum = Fraction(0)
+        self._objective: Counter[ObjectiveEvent] = Counter()
 
     @classmethod
     def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
@@ -158,13 +178,15 @@ class Composition:
         other._mu_squared = self._mu_squared
         other._pure = self._pure.copy()
         other._pure_sum = self._pure_sum
+        other._objective = self._objective.copy()
         return other
 
     def add(self, event: PrivacyEvent) -> None:
         """Add one event; an event of unknown kind or of another relation is refused."""
-        if not isinstance(event, (GaussianEvent, PureEvent)):
+        if not isinstance(event, (GaussianEvent, ObjectiveEvent, PureEvent)):
             raise TypeError(
-                f"event: got {type(event).__name__}, expected GaussianEvent or PureEvent"
+                f"event: got {type(event).__name__}, expected GaussianEvent, ObjectiveEvent or "
+                "PureEvent"
             )
         if self.adjacency is None:
             self.adjacency = event.adjacency
@@ -175,6 +197,12 @@ class Composition:
             )
         if isinstance(event, GaussianEvent):
             self._mu_squared += Fraction(event.mu) ** 2
+        elif isinstance(event, ObjectiveEvent):
+            mu = gaussian_mu(event)
+            if mu is None:
+                self._objective[event] += 1
+            else:
+                self._mu_squared += Fraction(mu) ** 2
         else:
             self._pure[event.epsilon] += 1
             self._pure_sum += Fraction(event.epsilon)
@@ -182,7 +210,7 @@ class Composition:
     @property
     def is_pure(self) -> bool:
         """Whether the composition has a guarantee with delta = 0."""
-        return not self._mu_squared
+        return not self._mu_squared and not self._objective
 
     @property
     def mu(self) -> float:
@@ -196,6 +224,8 @@ class Composition:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of delta at ``epsilon >= 0``."""
+        if self._objective:
+            return min(self._split_delta(epsilon), self._objective_delta(epsilon))
         bound = self._basic_delta(epsilon)
         if bound == 0.0 or not self._pure:
             return bound
@@ -203,6 +233,8 @@ class Composition:
 
     def epsilon(self, delta: float) -> float:
         """Upper bound of the smallest epsilon at ``delta``."""
+        if self._objective:
+            return self._searched_epsilon(delta)
         gaussian = self._gaussian_epsilon(delta)
         high = add_up(gaussian, self.pure_epsilon)
         if delta == 0.0 or not self._pure or math.isinf(high):
@@ -211,6 +243,8 @@ class Composition:
 
     def basic_fits(self, epsilon: float, delta: float) -> bool:
         """Whether basic composition alone shows (epsilon, delta); cheap and sufficient."""
+        if self._objective:
+            return self._split_fits(epsilon, delta)
         return self._basic_delta(epsilon) <= delta
 
     def _basic_delta(self, epsilon: float) -> float:
@@ -230,7 +264,7 @@ class Composition:
         mu = self.mu
         groups = tuple(sorted(self._pure.items()))
         cap = MAX_ATOMS if mu == 0.0 else MAX_ATOMS_WITH_GAUSSIAN
-        losses, masses = _randomised_response_losses(groups, cap)
+        losses, masses = randomised_response_losses(groups, cap)
         # The rounding of the losses and of epsilon - L, on numbers no larger than these.
         slack = (4.0 + 4.0 * len(groups)) * math.ulp(epsilon + self.pure_epsilon)
         shifted = epsilon - losses - slack
@@ -244,6 +278,85 @@ class Composition:
             )
         total = mul_up(total, 1.0 + (losses.size + 8.0) * ERROR)
         return min(1.0, add_up(total, UNDERFLOW * len(groups)))
+
+    def _split_delta(self, epsilon: float) -> float:
+        """Delta by basic composition, epsilon shared in proportion to the size of the noise."""
+        left = add_down(epsilon, -self.pure_epsilon)
+        sizes = [1.0 / event.sigma for event in self._objective]
+        whole = math.fsum(
+            size * count for size, count in zip(sizes, self._objective.values(), strict=True)
+        )
+        whole = (whole + self.mu) * (1.0 + ERROR)
+        if left <= 0.0 or math.isinf(whole):
+            return 1.0
+        total = _gaussian_delta(left * self.mu / whole, self.mu) if self.mu else 0.0
+        for size, (event, count) in zip(sizes, self._objective.items(), strict=True):
+            total = add_up(total, mul_up(float(count), profile(event, left * size / whole)))
+        return min(1.0, total)
+
+    def _split_fits(self, epsilon: float, delta: float) -> bool:
+        """Whether a few ways of sharing epsilon and delta show the bound."""
+        left = add_down(epsilon, -self.pure_epsilon)
+        if self._objective.total() > 1 or not self.mu:
+            return self._split_delta(epsilon) <= delta
+        if delta == 0.0 or math.isinf(self.mu):
+            return False
+        (event,) = self._objective
+        for share in BASIC_SHARES:
+            outside = add_up(_core.gaussian_epsilon(share * delta, _inverse(self.mu)), 0.0)
+            rest = add_down(left, -outside)
+            if rest > 0.0 and profile(event, rest) <= add_down(delta, -share * delta):
+                return True
+        return False
+
+    def _objective_delta(self, epsilon: float) -> float:
+        """Delta by the profile of one objective event, all others being losses beside it."""
+        events = sorted(self._objective, key=lambda event: (event.sigma, repr(event)))
+        last = events[0]
+        atoms = randomised_response_losses(tuple(sorted(self._pure.items())), MAX_ATOMS)
+        infinite = 0.0
+        for event in events:
+            power = _repeated(event, self._objective[event] - (event == last))
+            if power is None:
+                return 1.0
+            atoms, cut = thinned(sum_of_losses(atoms, power[0], MAX_ATOMS), NEGLIGIBLE)
+            infinite = add_up(infinite, power[1], cut)
+        atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_GAUSSIAN)
+        return mixed_delta(last, OtherLosses(atoms, infinite, self.mu), epsilon)
+
+    def _searched_epsilon(self, delta: float) -> float:
+        """Smallest epsilon at ``delta`` with objective events among the others."""
+        if delta == 0.0:
+            return math.inf
+        high = max(1.0, self.pure_epsilon)
+        while self.delta(high) > delta:
+            high *= 2.0
+            if high > LARGEST_SEARCHED:
+                return math.inf
+        return _smallest(lambda e: self.delta(e) <= delta, high, 1e-9)
+
+
+def _repeated(event: ObjectiveEvent, count: int) -> tuple[Atoms, float] | None:
+    """Atoms of the summed loss of ``count`` equal events, and the mass of an infinite one."""
+    total: tuple[Atoms, float] = (NO_LOSS, 0.0)
+    if count == 0:
+        return total
+    square = loss_atoms(event)
+    if square is None:
+        return None
+    while True:
+        if count % 2:
+            total = _both(total, square)
+        count //= 2
+        if not count:
+            return total
+        square = _both(square, square)
+
+
+def _both(one: tuple[Atoms, float], other: tuple[Atoms, float]) -> tuple[Atoms, float]:
+    """Sum of two losses, either of which may be infinite."""
+    atoms, cut = thinned(sum_of_losses(one[0], other[0], MAX_ATOMS_OF_SUM), NEGLIGIBLE)
+    return atoms, add_up(one[1], other[1], cut)
 
 
 def _gaussian_delta(epsilon: float, mu: float) -> float:
@@ -261,73 +374,15 @@ def _inverse(mu: float) -> float:
     return div_down(1.0, max(mu, SMALLEST_MU))
 
 
-def _smallest(holds: Callable[[float], bool], high: float) -> float:
+def _smallest(holds: Callable[[float], bool], high: float, accuracy: float = 1e-12) -> float:
     """Smallest epsilon in [0, high] at which a monotone condition holds; it does at ``high``."""
     low = 0.0
     if holds(low):
         return low
-    while high - low > 1e-12 * high:
+    while high - low > accuracy * high:
         middle = low + 0.5 * (high - low)
         if holds(middle):
             high = middle
         else:
             low = middle
     return high
-
-
-@lru_cache(maxsize=64)
-def _randomised_response_losses(groups: tuple[tuple[float, int], ...], cap: int) -> Atoms:
-    """Atoms of the summed loss of ``groups`` of (epsilon, count), masses rounded up."""
-    losses: NDArray[np.float64] = np.zeros(1)
-    masses: NDArray[np.float64] = np.ones(1)
-    for size, count in groups:
-        more, their_masses = _binomial_losses(size, count)
-        if losses.size * more.size <= cap:
-            losses = np.add.outer(losses, more).ravel()
-            masses = np.multiply.outer(masses, their_masses).ravel() * (1.0 + ERROR)
-        else:
-            span = float(np.ptp(losses)) + float(np.ptp(more))
-            width = span / (cap - 4)
-            low, masses = _on_grid(losses, masses, width)
-            their_low, their_masses = _on_grid(more, their_masses, width)
-            # A sum of non-negative products: its relative error grows with the number of terms.
-            masses = np.asarray(
-                np.convolve(masses, their_masses) * (1.0 + cap * ERROR), dtype=np.float64
-            )
-            steps = np.arange(masses.size, dtype=np.float64)
-            losses = np.asarray(low + their_low + width * steps, dtype=np.float64)
-    return losses, masses
-
-
-def _binomial_losses(size: float, count: int) -> Atoms:
-    """Atoms of ``count`` independent randomised responses of one size."""
-    minus = np.arange(count + 1, dtype=np.float64)
-    losses = (count - 2.0 * minus) * size
-    logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
-    logs = logs - minus * size - count * math.log1p(math.exp(-size))
-    # The absolute error of a logarithm is the relative error of its mass.
-    widen = ERROR * (1.0 + 3.0 * float(gammaln(count + 1.0)) + count * (size + 1.0))
-    return losses, np.exp(np.minimum(logs + widen, 0.0))
-
-
-def _on_grid(
-    losses: NDArray[np.float64], masses: NDArray[np.float64], width: float
-) -> tuple[float, NDArray[np.float64]]:
-    """Move atoms to multiples of ``width`` above the least, keeping mass and mean of exp(-loss).
-
-    Returns the position of the first grid point and the masses of all.
-    """
-    low = float(losses.min())
-    steps = (losses - low) / width
-    left = np.floor(steps)
-    # Distance to the point above, in (0, width]; the share below follows from the two conditions.
-    ahead = (left + 1.0 - steps) * width
-    share = np.expm1(ahead) / math.expm1(width)
-    # Less below is the safe side: the mean of exp(-loss) then falls.
-    doubt = ERROR * (1.0 + float(np.abs(losses).max()) / width)
-    share = np.clip(share - doubt, 0.0, 1.0)
-    left = left.astype(np.intp)
-    size = int(left.max()) + 2
-    coarse = np.bincount(left, masses * share, size)
-    coarse += np.bincount(left + 1, masses * (1.0 - share), size)
-    return low, np.asarray(coarse * (1.0 + losses.size * ERROR), dtype=np.float64)

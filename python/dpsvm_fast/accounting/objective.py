@@ -63,7 +63,8 @@ def objective_sigma(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, outside its range, or both or none of kappa and jacobian.
+        An argument of another type, outside its range, or both or none of kappa and jacobian; a
+        change of variables that alone costs more than epsilon, so that no noise is enough.
 
     Notes
     -----
@@ -88,7 +89,12 @@ def objective_sigma(
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     kappa, jacobian = _price(kappa, jacobian)
     replace_one = check_adjacency(adjacency) == "replace_one"
-    return _core.objective_sigma(law, n_scores, epsilon, delta, kappa, None, jacobian, replace_one)
+    try:
+        return _core.objective_sigma(
+            law, n_scores, epsilon, delta, kappa, None, jacobian, replace_one
+        )
+    except ValueError as error:
+        raise InvalidParameterError(str(error)) from None
 
 
 def objective_delta(
@@ -161,7 +167,10 @@ def objective_delta(
     sigma = check_positive("sigma", sigma)
     kappa, jacobian = _price(kappa, jacobian)
     replace_one = check_adjacency(adjacency) == "replace_one"
-    bound = _core.objective_delta(law, n_scores, epsilon, sigma, kappa, jacobian, replace_one)
+    try:
+        bound = _core.objective_delta(law, n_scores, epsilon, sigma, kappa, jacobian, replace_one)
+    except ValueError as error:
+        raise InvalidParameterError(str(error)) from None
     return min(1.0, bound)
 
 

@@ -59,12 +59,12 @@ def score_loss(scores: Real, y: Labels, kernel: Kernel) -> Real:
     z, _, _ = score_arguments(scores, y, kernel)
     if name == "softmax_margin":
         top = z.max(axis=-1, keepdims=True)
-        return tau * (top[..., 0] / tau + np.log(np.exp((z - top) / tau).sum(axis=-1)))
+        return np.asarray(top[..., 0] + tau * np.log(np.exp((z - top) / tau).sum(axis=-1)))
     if name == "softplus":
-        return (np.maximum(z, 0) + tau * np.log1p(np.exp(-np.abs(z) / tau))).sum(axis=-1)
+        return np.asarray(_softplus(z, tau).sum(axis=-1))
     if name == "huber":
         inside = (z + tau) ** 2 / (4 * tau)
-        return np.where(z > tau, z, np.where(z < -tau, 0, inside)).sum(axis=-1)
+        return np.asarray(np.where(z > tau, z, np.where(z < -tau, 0, inside)).sum(axis=-1))
     root = np.hypot(z, tau)
     own = np.where(_own(z, y), 0, 1)
     # (z + root) / 2, without the cancellation at large negative z.
@@ -77,7 +77,7 @@ def score_gradient(scores: Real, y: Labels, kernel: Kernel) -> Real:
     _, sign, joint = score_arguments(scores, y, kernel)
     slope = _slopes(scores, y, kernel)
     if not joint:
-        return -sign * slope
+        return np.asarray(-sign * slope)
     own = _own(slope, y)
     # The own class balances the others; summing them loses nothing, 1 - p_y would.
     others = np.where(own, 0, slope)
@@ -94,7 +94,8 @@ def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
     eye = np.eye(z.shape[-1], dtype=z.dtype)
     slope = _slopes(scores, y, kernel)
     if name == "softmax_margin":
-        return (slope[..., None] * eye - slope[..., None] * slope[..., None, :]) / tau
+        spread = slope[..., None] * eye - slope[..., None] * slope[..., None, :]
+        return np.asarray(spread / tau)
     if name == "softplus":
         curve = slope * _sigmoid(-z / tau) / tau
     elif name == "huber":
@@ -106,10 +107,11 @@ def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
         curve = np.where(own, 0, (tau / root) ** 2 / (2 * root))
     if not joint:
         return np.asarray(curve[..., None] * eye)
-    own = _own(z, y)
     # Sum over rivals of curve * (e_k - e_y)(e_k - e_y)^T.
-    direction = eye - np.where(own, 1, 0)[..., None, :]
-    return np.einsum("...k,...ka,...kb->...ab", curve, direction, direction)
+    own = np.where(_own(z, y), 1, 0)
+    across = curve[..., None] * own[..., None, :]
+    total = curve.sum(axis=-1)[..., None, None] * (own[..., None] * own[..., None, :])
+    return np.asarray(curve[..., None] * eye - across - np.swapaxes(across, -1, -2) + total)
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,11 @@ def _slopes(scores: Real, y: Labels, kernel: Kernel) -> Real:
     # (1 + z / root) / 2, without the cancellation at large negative z.
     low = (tau / root) * (tau / (root + np.abs(z))) / 2
     return np.where(z > 0, 1 - low, low)
+
+
+def _softplus(z: Real, tau: float) -> Real:
+    """Softplus of temperature tau, without overflow."""
+    return np.asarray(np.maximum(z, 0) + tau * np.log1p(np.exp(-np.abs(z) / tau)))
 
 
 def _sigmoid(z: Real) -> Real:

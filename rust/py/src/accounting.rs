@@ -70,7 +70,10 @@ fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacob
 
 /// Smallest proven delta of objective perturbation at epsilon, rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_delta(
     py: Python<'_>,
     law: &str,
@@ -89,7 +92,10 @@ fn objective_delta(
 
 /// Natural logarithm of `objective_delta`, rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_log_delta(
     py: Python<'_>,
     law: &str,
@@ -108,7 +114,10 @@ fn objective_log_delta(
 
 /// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "each is a number of its own in Python")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
 fn objective_sigma(
     py: Python<'_>,
     law: &str,
@@ -125,7 +134,12 @@ fn objective_sigma(
         (Some(kappa), None, None) => Curvature::Kappa(kappa),
         (None, Some(slope), None) => Curvature::KappaPerT(slope),
         (None, None, Some(constant)) => Curvature::Given(constant),
-        _ => return Err(to_python(one_of("kappa", "kappa, kappa_per_t and jacobian"))),
+        _ => {
+            return Err(to_python(one_of(
+                "kappa",
+                "kappa, kappa_per_t and jacobian",
+            )));
+        }
     };
     py.detach(|| objective::sigma(law, relation(replace_one), epsilon, delta, curvature))
         .map_err(to_python)

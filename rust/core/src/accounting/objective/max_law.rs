@@ -47,11 +47,7 @@ impl Integrand {
     fn log(&self, w: f64) -> f64 {
         let n = self.n as f64;
         let competitors = libm::log(n) - 0.5 * w * w - LOG_ROOT_TWO_PI + (n - 1.0) * log_tail(-w);
-        competitors
-            + log_gaussian(
-                self.e - self.m - self.s * w + 0.5 * self.s * self.s,
-                self.s,
-            )
+        competitors + log_gaussian(self.e - self.m - self.s * w + 0.5 * self.s * self.s, self.s)
     }
 
     /// Place of the maximum, to a thousandth: a golden-section search, the integrand being log-concave.

@@ -8,6 +8,7 @@
 //! laws here, over all classes at once, are derived in `docs/proofs/objective_perturbation.md`. All
 //! results are rounded towards more noise and larger delta.
 
+pub mod joint;
 mod logs;
 mod max_law;
 mod one_score;
@@ -162,9 +163,7 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
         (Law::Softmax { classes }, Relation::AddRemove) => {
             max_law::log_delta(at, t * t, t, classes - 1)
         }
-        (Law::Softmax { classes }, Relation::ReplaceOne) => {
-            replacement::log_delta(at, t, classes)
-        }
+        (Law::Softmax { classes }, Relation::ReplaceOne) => replacement::log_delta(at, t, classes),
         (Law::WestonWatkins { classes }, Relation::AddRemove) => {
             let centre = 0.5 * classes as f64 * t * t;
             weston_watkins::log_delta(at, centre, t, classes - 1)
@@ -180,7 +179,16 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
 fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian: Jacobian) -> f64 {
     let plain = |law| {
         let e = (epsilon - jacobian.constant(law)).next_down();
-        log_delta_plain(law, relation, if jacobian.constant(law) == 0.0 { epsilon } else { e }, t)
+        log_delta_plain(
+            law,
+            relation,
+            if jacobian.constant(law) == 0.0 {
+                epsilon
+            } else {
+                e
+            },
+            t,
+        )
     };
     match (law, relation, jacobian) {
         (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
@@ -189,7 +197,9 @@ fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian
         (Law::Softmax { classes: 2 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             // The difference of the two scores is one score, with rows longer by sqrt 2.
             let t = (std::f64::consts::SQRT_2 * t).next_up();
-            OneScore::new(t, 2.0 * kappa).log_delta(epsilon).min(plain(law))
+            OneScore::new(t, 2.0 * kappa)
+                .log_delta(epsilon)
+                .min(plain(law))
         }
         (Law::Logistic { scores }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             // Pathwise below the plain law, which therefore need not be computed.
@@ -227,7 +237,14 @@ pub fn log_delta(
 ) -> Result<f64> {
     check(law, epsilon, sigma, jacobian)?;
     let t = (1.0 / sigma).next_up();
-    Ok(search::log_delta_at(law, relation, epsilon, t, jacobian, f64::NEG_INFINITY))
+    Ok(search::log_delta_at(
+        law,
+        relation,
+        epsilon,
+        t,
+        jacobian,
+        f64::NEG_INFINITY,
+    ))
 }
 
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.

@@ -205,7 +205,11 @@ impl Powers {
         }
         let halvings = libm::log2(size as f64) + 1.0;
         let error = TRANSFORM_ERROR * f64::EPSILON * halvings * (n as f64 + 2.0) * norm;
-        let error = if transformed && inverted { error } else { f64::INFINITY };
+        let error = if transformed && inverted {
+            error
+        } else {
+            f64::INFINITY
+        };
         (values, error)
     }
 }

@@ -1,5 +1,6 @@
 //! The least noise for a target, by bracketing.
 
+use super::joint::{self, Curve};
 use super::logs::probability;
 use super::{Jacobian, Law, Relation, check_epsilon, check_not_negative, log_delta_closed};
 use crate::accounting::calibration;
@@ -51,10 +52,31 @@ pub(super) fn log_delta_at(
     epsilon: f64,
     t: f64,
     jacobian: Jacobian,
-    _log_target: f64,
+    log_target: f64,
 ) -> f64 {
-    // JOINT: for Softmax with kappa and three or more classes, the minimum with the joint bound.
-    log_delta_closed(law, relation, epsilon, t, jacobian)
+    let closed = log_delta_closed(law, relation, epsilon, t, jacobian);
+    let (Some(classes), Jacobian::Kappa(kappa)) = (joint_classes(law), jacobian) else {
+        return closed;
+    };
+    if closed <= log_target {
+        return closed;
+    }
+    let target = if log_target == f64::NEG_INFINITY {
+        f64::INFINITY
+    } else {
+        probability(log_target)
+    };
+    let replaced = relation == Relation::ReplaceOne;
+    let delta = joint::delta(epsilon, t, kappa, classes, replaced, target);
+    closed.min((libm::log(delta) * (1.0 - f64::EPSILON)).next_up())
+}
+
+/// The number of classes of a law for which the joint bound says something of its own.
+fn joint_classes(law: Law) -> Option<usize> {
+    match law {
+        Law::Softmax { classes } if classes > 2 => Some(classes),
+        _ => None,
+    }
 }
 
 struct Search {
@@ -71,7 +93,7 @@ impl Search {
         let t = (1.0 / sigma).next_up();
         let target = libm::log(self.delta);
         let jacobian = self.curvature.at(sigma);
-        let log = log_delta_at(self.law, self.relation, self.epsilon, t, jacobian, target);
+        let log = log_delta_closed(self.law, self.relation, self.epsilon, t, jacobian);
         if probability(log) <= self.delta {
             (log - target).min(0.0)
         } else {
@@ -131,6 +153,37 @@ impl Search {
             last_side = side;
         }
         high.0
+    }
+
+    /// The least noise by the joint bound of softmax losses, where there is one.
+    fn joint(&self) -> Option<f64> {
+        let curve = match self.curvature {
+            Curvature::Kappa(kappa) => Curve::Constant(kappa),
+            Curvature::KappaPerT(slope) => Curve::PerT(slope),
+            Curvature::Given(_) => return None,
+        };
+        let classes = joint_classes(self.law)?;
+        let replaced = self.relation == Relation::ReplaceOne;
+        joint::sigma(self.epsilon, self.delta, curve, classes, replaced)
+    }
+
+    /// The least noise by the bounds that have a short form.
+    fn closed(&self) -> Result<f64> {
+        self.check_feasible()?;
+        let guess = std::f64::consts::SQRT_2 * calibration::sigma(self.epsilon, self.delta)?;
+        let Some(bracket) = self.bracket(guess) else {
+            let message = format!(
+                "must be larger at epsilon = {}, got {}; no noise below 1e300 suffices",
+                self.epsilon, self.delta
+            );
+            return Err(Error::invalid("delta", message));
+        };
+        let tolerance = if is_convolved(self.law) {
+            COARSE_TOLERANCE
+        } else {
+            TOLERANCE
+        };
+        Ok(self.least(bracket, tolerance))
     }
 
     /// Refuses a constant Jacobian that leaves `delta` above the target under any noise.
@@ -202,16 +255,11 @@ pub fn sigma(
         delta,
         curvature,
     };
-    search.check_feasible()?;
-    let guess = std::f64::consts::SQRT_2 * calibration::sigma(epsilon, delta)?;
-    let Some(bracket) = search.bracket(guess) else {
-        let message = format!("must be larger at epsilon = {epsilon}, got {delta}; no noise below 1e300 suffices");
-        return Err(Error::invalid("delta", message));
+    let Some(joint) = search.joint() else {
+        return search.closed();
     };
-    let tolerance = if is_convolved(law) {
-        COARSE_TOLERANCE
-    } else {
-        TOLERANCE
-    };
-    Ok(search.least(bracket, tolerance))
+    // Each bound is a guarantee of its own, so the smaller noise of the two is enough.
+    search
+        .closed()
+        .map_or(Ok(joint), |closed| Ok(closed.min(joint)))
 }

@@ -151,7 +151,10 @@ impl StepLaw {
                 put(&mut log_mass[j], log_weight + left);
                 put(&mut log_mass[j + 1], log_weight + right);
             }
-            put(&mut log_beyond, log_weight + log_tail(z(len - 1)) + ALLOWANCE);
+            put(
+                &mut log_beyond,
+                log_weight + log_tail(z(len - 1)) + ALLOWANCE,
+            );
         }
         Self {
             eta,

@@ -1,0 +1,242 @@
+//! The least noise for which the bound meets the guarantee.
+
+use super::cache::{self, Key};
+use super::in_range;
+use super::search::{Choice, Detail, Problem, Search};
+use crate::accounting::gaussian;
+
+/// How `kappa` follows the noise while it is calibrated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Curve {
+    /// `kappa` is given.
+    Constant(f64),
+    /// `kappa` is this number times `t`: the regularisation is proportional to the noise.
+    PerT(f64),
+}
+
+impl Curve {
+    fn at(self, t: f64) -> f64 {
+        match self {
+            Self::Constant(kappa) => kappa,
+            Self::PerT(slope) => slope * t,
+        }
+    }
+}
+
+/// Evaluations on the coarse grid while the root is bracketed.
+const COARSE_STEPS: usize = 60;
+
+/// Evaluations of the full bound.
+const FINE_STEPS: usize = 20;
+
+/// The coarse root is followed to within this in `ln delta`.
+const COARSE_TOLERANCE: f64 = 0.02;
+
+/// What is returned lies below the target by at most this in `ln delta`, as a rule.
+const FINE_TOLERANCE: f64 = 4e-4;
+
+/// Left to the target, relatively, so that another processor's rounding of the same sums still
+/// finds the guarantee met.
+const MARGIN: f64 = 1e-8;
+
+/// Above this the value says nothing about the distance to the root.
+const UNINFORMATIVE: f64 = 0.3;
+
+/// A calibration.
+struct Task {
+    epsilon: f64,
+    log_target: f64,
+    target: f64,
+    curve: Curve,
+    classes: usize,
+    replace_one: bool,
+    search: Search,
+}
+
+/// A root search in `ln sigma`: what is known of its bracket.
+#[derive(Debug, Clone, Copy)]
+struct Bracket {
+    unsafe_below: f64,
+    safe_above: f64,
+    /// The last point with an informative value, and that value.
+    last: Option<(f64, f64)>,
+    /// `d ln delta / d ln sigma`, negative.
+    slope: f64,
+}
+
+impl Bracket {
+    fn new(slope: f64) -> Self {
+        Self {
+            unsafe_below: f64::NEG_INFINITY,
+            safe_above: f64::INFINITY,
+            last: None,
+            slope,
+        }
+    }
+
+    /// Takes in a value `excess = ln(delta / target)` and proposes the next point.
+    fn next(&mut self, at: f64, excess: f64, aim: f64, informative: bool) -> f64 {
+        if excess <= 0.0 {
+            self.safe_above = self.safe_above.min(at);
+        } else {
+            self.unsafe_below = self.unsafe_below.max(at);
+        }
+        if !informative {
+            return if self.safe_above.is_finite() {
+                0.5 * (at + self.safe_above)
+            } else {
+                at + 0.2
+            };
+        }
+        if let Some((before, value)) = self.last {
+            let slope = (excess - value) / (at - before);
+            if slope < -1.0 {
+                self.slope = slope;
+            }
+        }
+        self.last = Some((at, excess));
+        let next = at + ((aim - excess) / self.slope).clamp(-0.5, 0.5);
+        if next > self.unsafe_below && next < self.safe_above {
+            next
+        } else if self.safe_above.is_finite() && self.unsafe_below.is_finite() {
+            0.5 * (self.unsafe_below + self.safe_above)
+        } else if self.safe_above.is_finite() {
+            self.safe_above - 0.1
+        } else {
+            self.unsafe_below + 0.1
+        }
+    }
+}
+
+impl Task {
+    fn problem(&self, log_sigma: f64) -> Option<Problem> {
+        let t = libm::exp(-log_sigma);
+        let kappa = self.curve.at(t);
+        in_range(self.epsilon, t, kappa, self.classes)
+            .then(|| Problem::new(self.epsilon, t, kappa, self.classes, self.replace_one))
+    }
+
+    /// `ln(value / target)`; a vanishing value counts as very safe.
+    fn excess(&self, value: f64) -> f64 {
+        libm::log(value.max(1e-300)) - self.log_target
+    }
+
+    /// A point about where the coarse bound meets the target, and the slope there.
+    fn coarse_root(&mut self, start: f64) -> Option<Bracket> {
+        let typical = -2.0 * (2.0 - self.log_target);
+        let mut bracket = Bracket::new(typical);
+        let mut at = start;
+        let mut choice: Option<Choice> = None;
+        for _ in 0..COARSE_STEPS {
+            let problem = self.problem(at)?;
+            let (value, searched) = match choice {
+                Some(choice) => (self.search.at(&problem, choice, Detail::Coarse), false),
+                None => {
+                    let (best, value) = self.search.best(&problem);
+                    choice = (value < UNINFORMATIVE).then_some(best);
+                    (value, true)
+                }
+            };
+            let excess = self.excess(value);
+            let close = excess.abs() < COARSE_TOLERANCE;
+            if close && searched {
+                bracket.last = Some((at, excess));
+                return Some(bracket);
+            }
+            let next = bracket.next(at, excess, 0.0, value < UNINFORMATIVE);
+            if close {
+                // The best choice moved with the noise: look again here.
+                choice = None;
+                bracket = Bracket::new(bracket.slope);
+            } else {
+                at = next;
+            }
+        }
+        None
+    }
+
+    /// The least safe `sigma` by the full bound, from the coarse root.
+    fn fine_root(&mut self, coarse: Bracket) -> Option<f64> {
+        let (mut at, excess) = coarse.last?;
+        at -= excess / coarse.slope;
+        let mut bracket = Bracket::new(coarse.slope);
+        let mut best: Option<f64> = None;
+        for _ in 0..FINE_STEPS {
+            // The argument of the answer is what is checked, not its logarithm.
+            let sigma = libm::exp(at);
+            let t = 1.0 / sigma;
+            let kappa = self.curve.at(t);
+            if !in_range(self.epsilon, t, kappa, self.classes) {
+                return best;
+            }
+            let problem = Problem::new(self.epsilon, t, kappa, self.classes, self.replace_one);
+            let value = self.search.least(&problem, self.target);
+            let excess = self.excess(value);
+            if value <= self.target {
+                best = Some(best.map_or(sigma, |b| b.min(sigma)));
+                if excess > -FINE_TOLERANCE {
+                    return best;
+                }
+            }
+            at = bracket.next(at, excess, -0.25 * FINE_TOLERANCE, value < UNINFORMATIVE);
+            if (bracket.safe_above - bracket.unsafe_below) < 1e-6 {
+                return best;
+            }
+        }
+        best
+    }
+}
+
+/// Least noise deviation over the bound on the row norm for `(epsilon, delta)`-privacy by
+/// [`super::delta`], rounded up.
+///
+/// # Arguments
+/// * `epsilon`, `delta` - positive, `delta` below 1.
+/// * `curve` - how `kappa` depends on the noise.
+/// * `classes` - at least 3.
+/// * `replace_one` - a record is replaced, not added or removed.
+///
+/// # Returns
+/// `sigma` with `delta(epsilon, 1 / sigma, kappa, ...) <= delta`, above the least such number by a
+/// relative 1e-4 as a rule; `None` where no noise was found for which the bound says enough.
+pub fn sigma(
+    epsilon: f64,
+    delta: f64,
+    curve: Curve,
+    classes: usize,
+    replace_one: bool,
+) -> Option<f64> {
+    let (kind, value) = match curve {
+        Curve::Constant(kappa) => (0, kappa),
+        Curve::PerT(slope) => (1, slope),
+    };
+    if !(value >= 0.0 && value.is_finite() && delta > 0.0 && delta < 1.0) {
+        return None;
+    }
+    let key = Key {
+        bits: [epsilon.to_bits(), delta.to_bits(), value.to_bits()],
+        classes,
+        flags: (kind, replace_one),
+    };
+    if let Some(known) = cache::find(&key) {
+        return known;
+    }
+    // No bound of this family needs less than the Gaussian mechanism of the gradient's norm.
+    let norm = if replace_one { 2.0 } else { 1.0 } * std::f64::consts::SQRT_2;
+    let start = libm::log(gaussian::sigma(epsilon, delta).ok()? * norm);
+    let target = delta * (1.0 - MARGIN);
+    let mut task = Task {
+        epsilon,
+        log_target: libm::log(target),
+        target,
+        curve,
+        classes,
+        replace_one,
+        search: Search::new(),
+    };
+    let found = task
+        .coarse_root(start)
+        .and_then(|bracket| task.fine_root(bracket));
+    cache::store(key, found);
+    found
+}

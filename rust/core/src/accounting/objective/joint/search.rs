@@ -1,0 +1,230 @@
+//! The least bound over the free parameter of the theorem.
+//!
+//! Every choice is valid, so the search runs on a coarse grid and only its winner is computed on
+//! the fine one.
+
+use realfft::RealFftPlanner;
+
+use super::integral::{Grid, expected_payoff};
+use super::model::{Model, Setting, Variant};
+use super::payoff::Payoff;
+
+/// Beyond this `theta / t` a bound is costly and useless.
+const LARGEST_SCALE: f64 = 12.0;
+
+/// Where `theta1` is tried, as a share of its range.
+const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
+
+/// A coarse value is at most this factor above the fine one, nearly always; where it is not, a
+/// bound is returned that is valid but not the least.
+const COARSE_FACTOR: f64 = 1.25;
+
+/// The question asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Problem {
+    pub epsilon: f64,
+    pub setting: Setting,
+    /// The second record of a replacement adds a loss of its own.
+    pub replace_one: bool,
+}
+
+impl Problem {
+    pub(super) fn new(epsilon: f64, t: f64, kappa: f64, classes: usize, replace_one: bool) -> Self {
+        let quadratic = if replace_one { t * t } else { 0.5 * t * t };
+        let setting = Setting {
+            t,
+            kappa,
+            competitors: classes - 1,
+            quadratic,
+        };
+        Self {
+            epsilon,
+            setting,
+            replace_one,
+        }
+    }
+}
+
+/// How finely a bound is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    Coarse,
+    Fine,
+}
+
+/// A choice of the free parameter.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Choice {
+    pub share: f64,
+    pub variant: Variant,
+}
+
+/// Evaluates and minimises the bounds.
+pub(super) struct Search {
+    planner: RealFftPlanner<f64>,
+}
+
+impl Search {
+    pub(super) fn new() -> Self {
+        Self {
+            planner: RealFftPlanner::new(),
+        }
+    }
+
+    /// `E (1 - exp((level - psi(V)) / beta))_+`, an upper bound.
+    fn payoff(&mut self, model: &Model, level: f64, beta: f64, detail: Detail) -> f64 {
+        let scale = model.theta / model.setting.t;
+        if !(level > 0.0 && scale <= LARGEST_SCALE) {
+            return 1.0;
+        }
+        let grid = match detail {
+            Detail::Coarse => Grid::new(250.0, 0.1, 2, scale),
+            Detail::Fine => Grid::new(1000.0, 0.05, 2, scale),
+        };
+        let Some(payoff) = Payoff::new(model, level, beta, grid.step) else {
+            return 1.0;
+        };
+        let competitors = model.setting.competitors;
+        expected_payoff(&mut self.planner, &payoff, competitors, scale, grid)
+    }
+
+    /// The bound for one choice.
+    pub(super) fn at(&mut self, problem: &Problem, choice: Choice, detail: Detail) -> f64 {
+        let model = Model::new(problem.setting, choice.share, choice.variant);
+        let level = (problem.epsilon - model.offset).next_down();
+        if problem.replace_one {
+            self.with_second_record(&model, level, detail)
+        } else {
+            self.payoff(&model, level, 1.0, detail)
+        }
+    }
+
+    /// The bound for a replacement: for every split of `level`,
+    /// `(1 - exp(level - V1 - V2))_+ <= ` the sum of `(1 - exp(2 (level_i - V_i)))_+` in expectation,
+    /// however the two are coupled.
+    fn with_second_record(&mut self, model: &Model, level: f64, detail: Detail) -> f64 {
+        let plain = Setting {
+            kappa: 0.0,
+            ..model.setting
+        };
+        let second = Model::new(plain, 1.0, Variant::Logarithmic);
+        let half = 0.5 * level;
+        let a = self.payoff(model, half, 0.5, Detail::Coarse);
+        let b = self.payoff(&second, half, 0.5, Detail::Coarse);
+        if a >= 1.0 || b >= 1.0 || !(a > 0.0 && b > 0.0) {
+            return 1.0;
+        }
+        // Both fall about as exp(-rate level); the sum is least where they are equal.
+        let rate = (-2.0 * libm::log(a)).sqrt() / model.setting.t;
+        let shift = (0.5 * libm::log(a / b) / rate).clamp(-0.5 * half, 0.5 * half);
+        let sum = self.payoff(model, half + shift, 0.5, detail)
+            + self.payoff(&second, half - shift, 0.5, detail);
+        sum.min(1.0)
+    }
+
+    /// The best choice on the coarse grid and its bound.
+    pub(super) fn best(&mut self, problem: &Problem) -> (Choice, f64) {
+        let mut tried: Vec<(f64, f64)> = Vec::new();
+        let free = problem.setting.kappa <= problem.setting.quadratic;
+        for share in SHARES {
+            let choice = Choice {
+                share,
+                variant: Variant::Logarithmic,
+            };
+            let value = self.at(problem, choice, Detail::Coarse);
+            let worse = tried
+                .last()
+                .is_some_and(|&(_, last)| last < 1.0 && value >= last);
+            tried.push((share, value));
+            if worse || free {
+                break;
+            }
+        }
+        let (mut share, mut value) = self.refined(problem, tried, Variant::Logarithmic);
+        let mut variant = Variant::Logarithmic;
+        if problem.epsilon < 2.0 * problem.setting.kappa {
+            let choice = Choice {
+                share,
+                variant: Variant::Linear,
+            };
+            let linear = self.at(problem, choice, Detail::Coarse);
+            if linear < value {
+                let tried = vec![(share, linear)];
+                (share, value) = self.refined(problem, tried, Variant::Linear);
+                variant = Variant::Linear;
+            }
+        }
+        (Choice { share, variant }, value)
+    }
+
+    /// Two steps of a parabola through the best point and its neighbours.
+    fn refined(
+        &mut self,
+        problem: &Problem,
+        mut tried: Vec<(f64, f64)>,
+        variant: Variant,
+    ) -> (f64, f64) {
+        for _ in 0..2 {
+            tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let Some(next) = vertex(&tried) else { break };
+            let choice = Choice {
+                share: next,
+                variant,
+            };
+            tried.push((next, self.at(problem, choice, Detail::Coarse)));
+        }
+        least(&tried)
+    }
+
+    /// The least bound: the winner of the coarse grid on the fine one. A bound above `target` by
+    /// more than the coarse grid can lose is returned as it is.
+    pub(super) fn least(&mut self, problem: &Problem, target: f64) -> f64 {
+        let (choice, coarse) = self.best(problem);
+        if coarse >= 1.0 || coarse > COARSE_FACTOR * target {
+            return coarse;
+        }
+        self.at(problem, choice, Detail::Fine).min(coarse)
+    }
+}
+
+/// The pair with the least value, the first of them.
+fn least(tried: &[(f64, f64)]) -> (f64, f64) {
+    let mut best = (1.0, 1.0);
+    for &(share, value) in tried {
+        if value < best.1 {
+            best = (share, value);
+        }
+    }
+    best
+}
+
+/// Where the parabola through the logarithms of the least value and its neighbours is least.
+fn vertex(tried: &[(f64, f64)]) -> Option<f64> {
+    let (share, value) = least(tried);
+    if value >= 1.0 {
+        return None;
+    }
+    let at = tried.iter().position(|&(s, _)| s == share)?;
+    let log = |k: usize| libm::log(tried[k].1);
+    let next = if at == 0 || at + 1 == tried.len() {
+        // At an end: half way to the neighbour.
+        let neighbour = if at == 0 {
+            tried.get(1)?
+        } else {
+            tried.get(at - 1)?
+        };
+        0.5 * (share + neighbour.0)
+    } else {
+        let (a, b, c) = (tried[at - 1].0, share, tried[at + 1].0);
+        let left = (b - a) * (log(at) - log(at + 1));
+        let right = (b - c) * (log(at) - log(at - 1));
+        let vertex = b - 0.5 * ((b - a) * left - (b - c) * right) / (left - right);
+        let margin = 0.02 * (c - a);
+        if vertex.is_finite() && (vertex - b).abs() > margin {
+            vertex.clamp(a + margin, c - margin)
+        } else {
+            return None;
+        }
+    };
+    (tried.iter().all(|&(s, _)| (s - next).abs() > 1e-3)).then_some(next)
+}

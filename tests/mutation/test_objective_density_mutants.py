@@ -1,0 +1,179 @@
+"""Wrong objective perturbation on purpose: the exact densities see each named fault.
+
+Every test first shows that the untouched mechanism passes the check that its mutant fails. The
+numbers audited are those that the estimator's own mechanism draws its noise with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms import _gaussian_objective, _linear_noise
+from dpsvm_fast.mechanisms._linear_noise import LinearNoise
+from oracles.objective_density import Pair, gaussian_deltas, pure_epsilon
+from oracles.objective_pairs import Setting, kernel_of, pushed
+
+Patch = pytest.MonkeyPatch
+
+# As in the property tests: integration error on a line, and the local search's rounding.
+DELTA_TOL, EPSILON_TOL = 5e-4, 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A pair on which the claim is met, or nearly, and the budget."""
+
+    name: str
+    kappa: float
+    epsilon: float
+    delta: float
+    adjacency: str = "add_remove"
+    target: float = 0.0
+    # In units of the smoothing: how far the place of full gradients is from W = 0.
+    depth: float = 20.0
+
+    @property
+    def pair(self) -> Pair:
+        kernel = kernel_of(self.name, self.kappa, 4.0, 0.0)
+        kernel = (*kernel[:2], 1.0 + self.depth * kernel[1])
+        return pushed(kernel, 4.0, self.target, replace_one=self.adjacency == "replace_one")
+
+    def plan(self) -> LinearNoise:
+        """What the mechanism decides on."""
+        setting = Setting(self.pair, 1.0, self.adjacency == "replace_one")
+        return LinearNoise(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise="gaussian" if self.delta else "gamma",
+            exact=False,
+            loss=setting.loss,
+            row_norm=1.0,
+            shape=(1, 1),
+            C=1.0 / (0.5 * self.pair.regularization),
+            extra=0.5 * self.pair.regularization,
+            tol=1e-3,
+        )
+
+    def holds(self) -> bool:
+        """Whether the exact densities of the pair keep the claim."""
+        plan = self.plan()
+        pair = dataclasses.replace(self.pair, regularization=plan.regularization)
+        if self.delta:
+            found = gaussian_deltas(pair, plan.scale, np.array([self.epsilon]))
+            return bool(found.max() <= self.delta * (1.0 + DELTA_TOL))
+        return pure_epsilon(pair, plan.scale) <= self.epsilon * (1.0 + EPSILON_TOL)
+
+
+def forgotten_record(patch: Patch) -> None:
+    """beta instead of beta / 2: a replacement moves one gradient only."""
+    patch.setitem(_linear_noise.RELATION_FACTOR, "replace_one", 1)
+
+
+def forgotten_relation(patch: Patch) -> None:
+    """Gaussian noise of a replacement calibrated as for an addition."""
+    original = _linear_noise.noise_multiplier
+    patch.setattr(
+        _linear_noise,
+        "noise_multiplier",
+        lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
+    )
+
+
+def no_jacobian(patch: Patch) -> None:
+    patch.setattr(Loss, "jacobian", lambda *_: 0.0)
+
+
+def no_gaussian_jacobian(patch: Patch) -> None:
+    original = _gaussian_objective._calibrated
+    patch.setattr(
+        _gaussian_objective,
+        "_calibrated",
+        lambda *target, kappa: original(*target, jacobian=0.0),
+    )
+
+
+def halved_curvature(patch: Patch) -> None:
+    original = Loss.curvature_ratio
+    patch.setattr(Loss, "curvature_ratio", lambda *a: 0.5 * original(*a))
+
+
+def scaled(name: str, factor: float) -> Callable[[Patch], None]:
+    """Mutant: a function that the mechanism calls returns ``factor`` times its value."""
+
+    def apply(patch: Patch) -> None:
+        original: Any = getattr(_linear_noise, name)
+        patch.setattr(_linear_noise, name, lambda *a: factor * original(*a))
+
+    return apply
+
+
+def always_free(patch: Patch) -> None:
+    """The rate without a Jacobian, whatever the curvature."""
+    patch.setattr(
+        _linear_noise, "largest_rate", lambda loss, e, _, factor: e / factor / loss.lipschitz
+    )
+
+
+def unused_extra(patch: Patch) -> None:
+    """The guarantee counts on the extra regularisation; the objective has its own share only."""
+    original = LinearNoise.curvature_ratio
+    patch.setattr(
+        LinearNoise,
+        "regularization",
+        property(lambda plan: plan.own_regularization),
+    )
+    patch.setattr(LinearNoise, "curvature_ratio", property(lambda plan: 0.5 * original.func(plan)))
+
+
+PURE = World("huber", 2.0, 1.0, 0.0)
+PURE_REPLACED = dataclasses.replace(PURE, adjacency="replace_one")
+MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
+    "beta instead of beta / 2": (forgotten_record, PURE_REPLACED),
+    "beta 1 percent too large": (scaled("largest_rate", 1.01), PURE),
+    "no Jacobian": (no_jacobian, PURE),
+    "no Jacobian, replacement": (no_jacobian, PURE_REPLACED),
+    "no Jacobian, Gaussian": (
+        no_gaussian_jacobian,
+        World("huber", 1.0, 0.3, 0.0068, target=9.0),
+    ),
+    "curvature halved": (halved_curvature, PURE),
+    "curvature halved, replacement": (halved_curvature, PURE_REPLACED),
+    "curvature halved, logistic": (halved_curvature, World("softplus", 4.0, 1.0, 0.0)),
+    "extra regularisation unused": (unused_extra, PURE),
+    "sigma 5 percent too small": (
+        scaled("noise_multiplier", 0.95),
+        World("softplus", 1.0, 1.0, 1e-5, target=-20.0),
+    ),
+    "sigma 5 percent too small, replacement": (
+        scaled("noise_multiplier", 0.95),
+        World("softplus", 0.005, 4.0, 1e-3, "replace_one"),
+    ),
+    "replacement as addition": (
+        forgotten_relation,
+        World("softplus", 1.0, 1.0, 1e-5, "replace_one"),
+    ),
+    "replacement as addition, huber": (
+        forgotten_relation,
+        World("huber", 0.1, 1.0, 1e-5, "replace_one"),
+    ),
+    "free Jacobian beyond its threshold": (always_free, World("softplus", 4.0, 1.0, 0.0)),
+    "free Jacobian beyond its threshold, Gaussian": (
+        no_gaussian_jacobian,
+        World("softplus", 4.0, 1.0, 0.0068, target=1.1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_scale_is_seen(name: str, monkeypatch: Patch) -> None:
+    mutate, world = MUTANTS[name]
+    assert world.holds()
+    mutate(monkeypatch)
+    assert not world.holds()
