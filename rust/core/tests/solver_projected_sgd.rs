@@ -4,7 +4,8 @@ use dpsvm_core::parallel::Never;
 use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::solver::ball::Projection;
 use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::projected_sgd::{Average, Settings, Solution, orders, rounding, solve};
+use dpsvm_core::solver::passes::orders;
+use dpsvm_core::solver::projected_sgd::{Average, Settings, Solution, rounding, solve};
 
 const BOUNDS: RowBounds = RowBounds {
     data_norm: 3.0,

@@ -18,6 +18,7 @@ pub mod losses;
 pub mod measured;
 pub mod newton;
 pub mod newton_cg;
+pub mod passes;
 pub mod problem;
 pub mod projected_sgd;
 pub mod simplex;
