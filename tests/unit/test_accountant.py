@@ -337,5 +337,7 @@ def test_objective_events_have_no_pure_guarantee() -> None:
     assert composed_epsilon([event], 0.0) == math.inf
     assert composed_delta([event], 0.05) > 0.04
     # Hopeless noise is hopeless, not an error.
+    for other in gaussian(1e-200, 1e-3, 0.05):
+        assert composed_delta([event, other], 1.0) > 0.999
     assert composed_delta([objective("softmax", 3, 1e-3, kappa=1.0)] * 2, 1.0) == 1.0
     assert composed_epsilon([objective("softmax", 3, 1e-9, kappa=1.0)] * 2, 1e-6) == math.inf

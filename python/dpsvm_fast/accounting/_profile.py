@@ -58,6 +58,8 @@ NEGLIGIBLE = 1e-17
 ATOM_NODES, DEAR_ATOM_NODES, LARGEST_LOSS = 512, 64, 256.0
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU = 1e-9
+# Beyond this delta is 1 at every epsilon worth a promise.
+LARGEST_MU = 1e3
 
 
 def gaussian_mu(event: ObjectiveEvent) -> float | None:
@@ -165,6 +167,8 @@ def _nearest_zero(a: Array, b: Array, half: float) -> Array:
 
 def mixed_delta(event: ObjectiveEvent, others: OtherLosses, epsilon: float) -> float:
     """Upper bound of delta of one objective event together with other losses."""
+    if not others.mu < LARGEST_MU:
+        return 1.0
     # The rounding of epsilon - T, on numbers no larger than these.
     largest = epsilon + float(np.abs(others.atoms[0]).max())
     epsilon -= 8.0 * math.ulp(1.0 + largest)

@@ -68,10 +68,10 @@ class PrivacyLedger:
     -----
     Guarantees: whatever threads and processes do, the composition of all admitted events is
     (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
-    event describes its release truthfully and is spent before its noise is drawn. The sizes of
-    pure events must not depend on earlier results unless they add up to epsilon; for Gaussian
-    events they may. A machine that crashes can lose a temporary ledger, never turn it into a new
-    one. SQLite needs file locks, which some network file systems do not provide.
+    event describes its release truthfully and is spent before its noise is drawn. Sizes of pure
+    and objective events must not depend on earlier results, except pure ones that add up to
+    epsilon; Gaussian sizes may. A machine that crashes can lose a temporary ledger, never make it
+    a new one. SQLite needs file locks, which some network file systems do not provide.
 
     Examples
     --------
