@@ -21,6 +21,10 @@ ESTIMATORS = [
     OutputPerturbationSVC(),
     OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
     OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
+    OutputPerturbationSVC(loss="logistic"),
+    OutputPerturbationSVC(
+        loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
+    ),
     ObjectivePerturbationSVC(),
     ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
     ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
