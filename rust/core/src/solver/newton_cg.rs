@@ -171,7 +171,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     /// One Newton step; a gradient step every now and then, and where no length makes progress.
     fn step(&mut self, point: &Point, first: f64) -> Result<Point> {
         self.found.steps += 1;
-        if self.found.steps <= FREE_STEPS || self.found.steps % GRADIENT_EVERY != 0 {
+        if self.found.steps <= FREE_STEPS || !self.found.steps.is_multiple_of(GRADIENT_EVERY) {
             let direction = self.direction(point, first)?;
             if let Some(next) = self.line_search(point, &direction)? {
                 return Ok(next);
