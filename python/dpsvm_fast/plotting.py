@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from dpsvm_fast._validation import check_epsilon, check_integer
-from dpsvm_fast.accounting import PrivacyStatement, composed_delta
+from dpsvm_fast.accounting import ObjectiveEvent, PrivacyStatement, composed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ __all__ = ["PrivacyProfileDisplay", "PrivacyUtilityDisplay", "private_scores"]
 PRIVATE_COLOUR, MARK_COLOUR, CEILING_COLOUR = "#0072B2", "#D55E00", "#000000"
 # Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
 PROFILE_POINTS, PROFILE_REACH = 201, 2.0
+# Fewer where each needs the law of noise in an objective many times over.
+DEAR_PROFILE_POINTS = 51
 # A profile is drawn down to this share of the claimed delta.
 PROFILE_DEPTH = 1e-4
 
@@ -302,7 +304,9 @@ class PrivacyProfileDisplay:
         """
         if not isinstance(statement, PrivacyStatement):
             raise TypeError(f"statement: got {type(statement).__name__}, not a PrivacyStatement")
-        epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, PROFILE_POINTS)
+        dear = any(isinstance(event, ObjectiveEvent) for event in statement.events)
+        points = DEAR_PROFILE_POINTS if dear else PROFILE_POINTS
+        epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
         deltas = [composed_delta(statement.events, float(epsilon)) for epsilon in epsilons]
         claimed = (statement.epsilon, statement.delta)
         display = cls(epsilons=epsilons, deltas=deltas, claimed=claimed, private=statement.private)

@@ -141,7 +141,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
     "no Jacobian, replacement": (no_jacobian, PURE_REPLACED),
     "no Jacobian, Gaussian": (
         no_gaussian_jacobian,
-        World("huber", 2.0, 0.1, 0.08, target=5.54),
+        World("huber", 1.0, 0.3, 0.0068, target=9.0),
     ),
     "curvature halved": (halved_curvature, PURE),
     "curvature halved, replacement": (halved_curvature, PURE_REPLACED),
@@ -166,7 +166,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
     "free Jacobian beyond its threshold": (always_free, World("softplus", 4.0, 1.0, 0.0)),
     "free Jacobian beyond its threshold, Gaussian": (
         no_gaussian_jacobian,
-        World("softplus", 20.0, 0.1, 0.08, target=1.0, depth=0.0),
+        World("softplus", 4.0, 1.0, 0.0068, target=1.1),
     ),
 }
 

@@ -80,7 +80,7 @@ def forgotten_factor(patch: Patch) -> None:
 
 
 def wrong_lipschitz(patch: Patch) -> None:
-    patch.setitem(mechanisms.LIPSCHITZ, "crammer_singer", 1.0)
+    patch.setattr(mechanisms.Loss, "lipschitz", 1.0)
 
 
 def noise_of_the_budget_before(patch: Patch) -> None:

@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from dpsvm_fast.accounting import (
     GaussianEvent,
+    ObjectiveEvent,
     PrivacyEvent,
     PureEvent,
     accountant,
@@ -26,6 +27,7 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
+from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.exceptions import InvalidParameterError
 
 SECTIONS = {
@@ -213,3 +215,127 @@ def test_what_is_unknown_is_refused() -> None:
         composed_delta(mixed[:1], -1.0)
     with pytest.raises(InvalidParameterError, match="delta"):
         composed_epsilon(mixed[:1], 1.0)
+
+
+def objective(
+    law: str,
+    n_scores: int,
+    sigma: float,
+    kappa: float | None = None,
+    jacobian: float | None = None,
+    adjacency: str = "add_remove",
+) -> ObjectiveEvent:
+    return ObjectiveEvent(law, n_scores, sigma, kappa, jacobian, adjacency)
+
+
+# A Gaussian mechanism by another name: its Jacobian is too small to change a digit, and not 0.
+DISGUISE = 1e-300
+# What chords over adaptively chosen nodes may lose, and a law of atoms on a fixed grid.
+CHORDS, ATOMS = 1e-3, 0.02
+
+
+@pytest.mark.parametrize(("sigma", "other"), [(4.0, 4.0), (4.0, 400.0), (4.0, 1e12), (1.0, 3.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
+def test_an_objective_event_beside_a_gaussian_one(
+    sigma: float, other: float, epsilon: float
+) -> None:
+    exact = gaussian_delta(epsilon, 1 / math.hypot(1 / sigma, 1 / other))
+    got = composed_delta(
+        [objective("huber", 1, sigma, jacobian=DISGUISE), *gaussian(other)], epsilon
+    )
+    assert exact * (1 - 1e-12) <= got <= exact * (1 + CHORDS)
+    # Negative control: one percent more noise is far outside.
+    more = [objective("huber", 1, 1.01 * sigma, jacobian=DISGUISE), *gaussian(1.01 * other)]
+    assert composed_delta(more, epsilon) < exact * (1 - 3 * CHORDS)
+
+
+@pytest.mark.parametrize(
+    ("t", "jacobian", "mu", "epsilon"),
+    [(0.25, 0.1, 0.1, 1.0), (0.25, 0.1, 0.003, 0.05), (1.0, 0.5, 0.5, 5.0), (0.25, 0.1, 0.8, 0.0)],
+)
+def test_a_jacobian_beside_a_gaussian_loss_against_integration(
+    t: float, jacobian: float, mu: float, epsilon: float
+) -> None:
+    def profile(e: float) -> float:
+        """The proof page's g, negative arguments by the symmetry of the two directions."""
+        if e < 0:
+            return 1 - math.exp(e) * (1 - profile(-e))
+        if e < jacobian:
+            return 1 - math.exp(e - jacobian) * (1 - gaussian_delta(0.0, 1 / t))
+        return gaussian_delta(e - jacobian, 1 / t)
+
+    # Cells of a quarter of a deviation; the profile has kinks where the loss is epsilon and less
+    # the Jacobian.
+    kinks = [epsilon, epsilon - jacobian, epsilon + jacobian]
+    edges = sorted([mu * i / 4 for i in range(-50, 51)] + kinks)
+    exact = math.fsum(
+        quad(lambda x: profile(epsilon - x) * norm.pdf(x, mu * mu / 2, mu), a, b, epsabs=1e-16)[0]
+        for a, b in itertools.pairwise(edges)
+    )
+    got = composed_delta(
+        [objective("huber", 1, 1 / t, jacobian=jacobian), *gaussian(1 / mu)], epsilon
+    )
+    assert exact * (1 - 1e-9) <= got <= exact * (1 + CHORDS)
+
+
+@pytest.mark.parametrize("sizes", [(0.3,), (0.4, 0.9)])
+def test_an_objective_event_beside_pure_ones(sizes: tuple[float, ...]) -> None:
+    event = objective("logistic", 3, 6.0, kappa=0.4)
+    epsilon, exact = 2.0, 0.0
+    for signs in itertools.product((1, -1), repeat=len(sizes)):
+        p = math.prod(1 / (1 + math.exp(-s * e)) for s, e in zip(signs, sizes, strict=True))
+        loss = sum(s * e for s, e in zip(signs, sizes, strict=True))
+        exact += p * composed_delta([event], epsilon - loss)
+    got = composed_delta([event, *pure(*sizes)], epsilon)
+    assert exact * (1 - 1e-12) <= got <= exact * (1 + CHORDS)
+
+
+@pytest.mark.parametrize(
+    ("count", "sigma", "epsilon"), [(2, 4.0, 1.0), (5, 8.0, 1.0), (5, 1.0, 9.0), (300, 60.0, 1.0)]
+)
+def test_many_equal_objective_events(count: int, sigma: float, epsilon: float) -> None:
+    """Such as the fits of a cross-validation."""
+    events = [objective("huber", 1, sigma, jacobian=DISGUISE)] * count
+    exact = gaussian_delta(epsilon, sigma / math.sqrt(count))
+    assert exact * (1 - 1e-12) <= composed_delta(events, epsilon) <= exact * (1 + ATOMS)
+    wanted = gaussian_epsilon(1e-6, sigma / math.sqrt(count))
+    assert wanted * (1 - 1e-9) <= composed_epsilon(events, 1e-6) <= wanted * (1 + ATOMS)
+
+
+def test_five_fits_with_the_joint_law_cost_less_than_basic_composition() -> None:
+    """Each is (1, 1e-5)-private; basic composition says (5, 5e-5) for five of them."""
+    event = objective("softmax", 3, 5.5548, kappa=0.25)
+    assert 0.99e-5 <= composed_delta([event], 1.0) <= 1e-5
+    five = composed_delta([event] * 5, 2.9)
+    assert five <= 5e-5
+    # Two scores with no change of variables are a part of three.
+    assert five >= gaussian_delta(2.9, 5.5548 / math.sqrt(2 * 5))
+
+
+def test_a_free_change_of_variables_is_a_gaussian_event() -> None:
+    sigma = 2.0
+    for event, size in [
+        (objective("logistic", 1, sigma, kappa=0.125), 1.0),
+        (objective("huber", 1, sigma, jacobian=0.0), 1.0),
+        (objective("softmax", 2, sigma, kappa=0.125), math.sqrt(2.0)),
+    ]:
+        assert composed_delta([event] * 3, 1.0) == pytest.approx(
+            gaussian_delta(1.0, sigma / size / math.sqrt(3)), rel=1e-9
+        )
+    for event in (
+        objective("logistic", 1, sigma, kappa=0.1251),
+        objective("huber", 1, sigma, kappa=1e-9),
+        objective("huber", 1, sigma, jacobian=0.0, adjacency="replace_one"),
+        objective("huber", 2, sigma, jacobian=0.0),
+        objective("softmax", 3, sigma, kappa=1e-9),
+    ):
+        assert gaussian_mu(event) is None
+
+
+def test_objective_events_have_no_pure_guarantee() -> None:
+    event = objective("huber", 1, 1e6, jacobian=0.1)
+    assert composed_epsilon([event], 0.0) == math.inf
+    assert composed_delta([event], 0.05) > 0.04
+    # Hopeless noise is hopeless, not an error.
+    assert composed_delta([objective("softmax", 3, 1e-3, kappa=1.0)] * 2, 1.0) == 1.0
+    assert composed_epsilon([objective("softmax", 3, 1e-9, kappa=1.0)] * 2, 1e-6) == math.inf

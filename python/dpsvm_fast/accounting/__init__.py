@@ -6,10 +6,17 @@ from dpsvm_fast.accounting.events import GaussianEvent, ObjectiveEvent, PrivacyE
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
-from dpsvm_fast.accounting.statement import Noise, ObjectiveNoise, PrivacyStatement, Sensitivity
+from dpsvm_fast.accounting.statement import (
+    Descent,
+    Noise,
+    ObjectiveNoise,
+    PrivacyStatement,
+    Sensitivity,
+)
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
+    "Descent",
     "GaussianEvent",
     "Noise",
     "ObjectiveEvent",

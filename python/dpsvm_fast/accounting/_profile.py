@@ -48,8 +48,8 @@ __all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_delta", "profile"]
 
 Array = NDArray[np.float64]
 
-# The chords may lose this share of delta, and no more nodes than these are spent on it.
-LOSS_SHARE, MAX_NODES = 5e-4, 96
+# The chords may lose this share of delta; no more nodes are spent on it, fewer on dear laws.
+LOSS_SHARE, MAX_NODES, MAX_DEAR_NODES = 5e-4, 512, 96
 # Cells of the first grid, at most.
 FIRST_CELLS = 12
 # Where a law of atoms ends: what is beyond counts as an infinite loss.
@@ -175,13 +175,15 @@ def mixed_delta(event: ObjectiveEvent, others: OtherLosses, epsilon: float) -> f
     reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
     low, high = others.span(reach)
     nodes = _first_nodes(event, epsilon - high, epsilon - low)
+    # With many atoms every node costs, and their own grid loses more than the chords.
+    most = MAX_DEAR_NODES if _dear(event) or others.atoms[0].size > ATOM_NODES else MAX_NODES
     while True:
         total, gaps = _chords(event, others, epsilon, nodes)
         enough = float(gaps.sum()) <= LOSS_SHARE * total
-        if enough or nodes.size >= MAX_NODES:
+        if enough or nodes.size >= most:
             return min(1.0, total)
         # Every cell with a fair share of the loss is halved: few rounds, few wasted nodes.
-        worst = gaps >= max(0.25 * float(gaps.max()), LOSS_SHARE * total / MAX_NODES)
+        worst = gaps >= max(0.25 * float(gaps.max()), LOSS_SHARE * total / most)
         middles = 0.5 * (nodes[:-1] + nodes[1:])[worst]
         nodes = np.sort(np.concatenate([nodes, middles]))
 
@@ -225,6 +227,11 @@ def _chords(
     return total, np.maximum(chords - curves, 0.0)
 
 
+def _dear(event: ObjectiveEvent) -> bool:
+    """Whether each value of the profile costs a search or a convolution for many conditions."""
+    return event.law == "weston_watkins" or (event.law == "softmax" and event.kappa is not None)
+
+
 @lru_cache(maxsize=256)
 def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
     """Atoms of a loss that dominates the event's, and the mass of an infinite one.
@@ -237,8 +244,8 @@ def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
         top *= 1.5
         if top > LARGEST_LOSS:
             return None
-    dear = event.law == "softmax" and event.kappa is not None
-    step = math.ldexp(1.0, math.frexp(top / (DEAR_ATOM_NODES if dear else ATOM_NODES))[1])
+    count = DEAR_ATOM_NODES if _dear(event) else ATOM_NODES
+    step = math.ldexp(1.0, math.frexp(top / count)[1])
     x = step * np.arange(-math.ceil(top / step), math.ceil(top / step) + 1)
     g = np.array([profile(event, float(point)) for point in x])
     alpha = np.concatenate([[0.0], np.exp(x)])

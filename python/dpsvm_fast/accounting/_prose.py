@@ -70,6 +70,19 @@ def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
             "epsilon and delta",
         )
     factor = "" if s.relation_factor == 1 else "2 x "
+    run = statement.descent
+    if run is not None:
+        which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
+            run.average, "the mean of its iterates weighted by their number"
+        )
+        return (
+            f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
+            f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
+            f"{run.n_samples} rows, radius {run.radius:.6g} ({run.projection}): {which} moves by "
+            f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
+            f"{s.rounding:.6g}; total {s.total:.6g}",
+            f"{_law(noise)}, {_drawn(statement, noise)}",
+        )
     return (
         f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
         f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "

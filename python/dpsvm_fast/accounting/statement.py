@@ -19,15 +19,18 @@ from dpsvm_fast._validation import (
     check_integer,
     check_option,
 )
+from dpsvm_fast.accounting._descent import Descent
 from dpsvm_fast.accounting._parts import Noise, ObjectiveNoise, Sensitivity, store
 from dpsvm_fast.accounting._prose import prose
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Noise", "ObjectiveNoise", "PrivacyStatement", "Sensitivity"]
+__all__ = ["Descent", "Noise", "ObjectiveNoise", "PrivacyStatement", "Sensitivity"]
 
 FORMAT = "dpsvm_fast.certificate"
 VERSION = 1
+# Parts that not every release has.
+OPTIONAL = ("objective", "descent")
 
 FLOATING_POINT_CAVEAT = (
     "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers; "
@@ -76,6 +79,9 @@ class PrivacyStatement:
         The noise inside the objective, where there is one; then ``sensitivity`` and ``noise`` are
         about the noise added to the weights, ``epsilon`` and ``delta`` are of both together, and
         ``events`` has one event for each.
+    descent : Descent or None
+        The run of projected SGD whose iterate was released; then ``sensitivity.exact`` is about
+        that iterate, and ``sensitivity.solver_radius`` bounds its rounding errors.
 
     Raises
     ------
@@ -105,6 +111,7 @@ class PrivacyStatement:
     unit: str = "one row of the training data"
     not_private_reasons: tuple[str, ...] = ()
     objective: ObjectiveNoise | None = None
+    descent: Descent | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and that nothing is hidden that belongs beside the numbers."""
@@ -122,6 +129,8 @@ class PrivacyStatement:
             _check_kind("objective", self.objective, ObjectiveNoise)
         elif self.sensitivity.exact == 0.0:
             raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
+        if self.descent is not None:
+            _check_kind("descent", self.descent, Descent)
         store(self, "events", tuple(self.events))
         for event in self.events:
             _check_kind("events", event, PrivacyEvent)
@@ -147,7 +156,9 @@ class PrivacyStatement:
             "n_weights": self.noise.n_weights,
         }
         # Left out where there is none: certificates without it are those of earlier releases.
-        del record["objective"]
+        del record["objective"], record["descent"]
+        if self.descent is not None:
+            record["descent"] = dict(vars(self.descent))
         if self.objective is not None:
             record["objective"] = vars(self.objective) | {"shape": list(self.objective.shape)}
         record["events"] = [event.to_dict() for event in self.events]
@@ -177,9 +188,8 @@ class PrivacyStatement:
         version = check_integer("version", record.get("version"), 0)
         if version != VERSION:
             raise InvalidParameterError.of("version", got=version, accepted=str(VERSION))
-        names = {*_names(cls), "format", "version", "private"} - {"objective"}
-        if "objective" in record:
-            names.add("objective")
+        names = {*_names(cls), "format", "version", "private"} - set(OPTIONAL)
+        names |= {name for name in OPTIONAL if name in record}
         values = _exactly("certificate", record, names)
         private = values.pop("private")
         del values["format"], values["version"]
@@ -194,6 +204,8 @@ class PrivacyStatement:
         if "objective" in values:
             objective = _exactly("objective", values["objective"], _names(ObjectiveNoise))
             values["objective"] = ObjectiveNoise(**objective)
+        if "descent" in values:
+            values["descent"] = Descent(**_exactly("descent", values["descent"], _names(Descent)))
         if not isinstance(values["events"], list):
             raise TypeError("events: expected a list")
         values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpsvm_fast.accounting._descent import descent_sensitivity
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.accounting._objective_verify import (
     EXCESS,
@@ -21,7 +22,7 @@ from dpsvm_fast.accounting._objective_verify import (
     objective_share,
 )
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.statement import Noise, PrivacyStatement, Sensitivity
+from dpsvm_fast.accounting.statement import Descent, Noise, PrivacyStatement, Sensitivity
 
 __all__ = ["Verification", "verify"]
 
@@ -159,7 +160,9 @@ def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
     # Each from the certificate's own earlier numbers, so one lie is reported once.
     problems += follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
-    if statement.objective is None:
+    if statement.descent is not None:
+        problems += _descent_problems(statement, statement.descent)
+    elif statement.objective is None:
         exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
         problems += follows("exact", s.exact, exact)
     elif s.exact != 0.0:
@@ -168,6 +171,19 @@ def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
     problems += follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
     if noise.grid is not None and math.frexp(noise.grid)[0] != 0.5:
         problems.append("grid is not a power of two")
+    return problems
+
+
+def _descent_problems(statement: PrivacyStatement, descent: Descent) -> list[str]:
+    """Whether projected SGD was within the reach of its theorem, and moves no further."""
+    s = statement.sensitivity
+    problems = follows("exact", s.exact, descent_sensitivity(s, descent, statement.noise.shape[0]))
+    if statement.adjacency != "replace_one":
+        problems.append("projected SGD is private for replace_one only")
+    if statement.loss == "crammer_singer":
+        problems.append("projected SGD needs a smooth loss")
+    if statement.objective is not None:
+        problems.append("projected SGD does not minimise an objective with noise inside")
     return problems
 
 

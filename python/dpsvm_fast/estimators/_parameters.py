@@ -10,6 +10,7 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.mechanisms._projected_sgd import AVERAGES, PROJECTIONS
 from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, NOISES
 
 __all__ = ["LOSS_PARAMETERS", "OBJECTIVE_PERTURBATION", "OUTPUT_PERTURBATION", "chosen_loss"]
@@ -23,6 +24,9 @@ SMALLEST_GRADIENT = 1e-8
 # any; the scale of the margin is a choice of units, taken so that it is that of the hinge.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 0.4, "softplus": 0.4, "huber": 0.5, "m3": 0.5}
 MARGIN_IN_TEMPERATURES = 2.5
+
+# Of output perturbation.
+SOLVERS = ("exact", "psgd")
 
 Table = dict[str, Callable[[Any], Any]]
 
@@ -61,10 +65,20 @@ LOSS_PARAMETERS: Table = {
     "margin": _or("auto", partial(check.check_non_negative, "margin")),
 }
 
-OUTPUT_PERTURBATION: Table = _SHARED | {
-    "loss": partial(check.check_option, "loss", options=("crammer_singer",)),
-    "tol": partial(check.check_real, "tol", low=SMALLEST_RADIUS, high=1.0),
-}
+OUTPUT_PERTURBATION: Table = (
+    _SHARED
+    | LOSS_PARAMETERS
+    | {
+        "loss": partial(check.check_option, "loss", options=("crammer_singer", *SMOOTH_LOSSES)),
+        "tol": partial(check.check_real, "tol", low=SMALLEST_RADIUS, high=1.0),
+        "solver": partial(check.check_option, "solver", options=SOLVERS),
+        "n_epochs": partial(check.check_integer, "n_epochs", low=1, high=2**36),
+        "batch_size": partial(check.check_integer, "batch_size", low=1, high=2**36),
+        "radius": _or("auto", partial(check.check_positive, "radius")),
+        "projection": partial(check.check_option, "projection", options=PROJECTIONS),
+        "average": partial(check.check_option, "average", options=AVERAGES),
+    }
+)
 
 OBJECTIVE_PERTURBATION: Table = (
     _SHARED

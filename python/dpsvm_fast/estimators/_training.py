@@ -127,6 +127,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
         X, y = checked_training_set(probe, X, y)
         classes = classes_from_labels(y) if settings.classes is None else settings.classes
         codes = encoded_labels(y, classes)
+        if settings.adjacency == "replace_one":
+            settings.n_samples = X.shape[0]
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
         statement = _statement(mechanism, settings)
         source = _core.NoiseSource(settings.random_state)
@@ -151,6 +153,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
+        # Known once data are, and then only where it is public.
+        settings.n_samples = None
         self._complete(settings)
         # The shape of the weights only scales the noise: settings that are refused are so now.
         n_classes = 2 if settings.classes is None else settings.classes.size

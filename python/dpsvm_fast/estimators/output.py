@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,12 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.estimators._parameters import OUTPUT_PERTURBATION
+from dpsvm_fast.estimators._parameters import OUTPUT_PERTURBATION, chosen_loss
+from dpsvm_fast.estimators._probabilities import Probabilities
 from dpsvm_fast.estimators._training import PrivatelyTrained, certified
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms.output import (
     OutputPerturbation,
     automatic_C,
@@ -21,19 +26,29 @@ from dpsvm_fast.mechanisms.output import (
 
 __all__ = ["OutputPerturbationSVC"]
 
+# Parameters of one solver alone, with their defaults: any other value with the other solver would
+# be ignored silently.
+PSGD_ONLY = {
+    "n_epochs": 10,
+    "batch_size": 50,
+    "radius": "auto",
+    "projection": "joint",
+    "average": "last",
+}
+EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
-class OutputPerturbationSVC(PrivatelyTrained):
-    r"""Multi-class linear SVM made private by noise on its exactly minimised weights.
+
+class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
+    r"""Multi-class linear SVM made private by noise on its trained weights.
 
     All classes are trained and released together, in one access to the data:
 
     .. math::
-        W^* = \arg\min_W \tfrac12 \|W\|_F^2 + C \sum_i \max_k
-              \left( 1[k \ne y_i] + \langle w_k - w_{y_i}, \tilde x_i \rangle \right)
+        W^* = \arg\min_W \tfrac12 \|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)
 
     where :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)` is row i clipped to the norm
     ``data_norm`` with the constant feature ``intercept_scaling``. The released weights are a
-    certified approximation of :math:`W^*` plus noise.
+    certified approximation of :math:`W^*`, or an iterate of projected SGD towards it, plus noise.
 
     Parameters
     ----------
@@ -42,8 +57,14 @@ class OutputPerturbationSVC(PrivatelyTrained):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
         statement says delta = 0 whatever is given here.
-    loss : {"crammer_singer"}, default="crammer_singer"
-        Multi-class hinge loss.
+    loss : str, default="crammer_singer"
+        The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`:
+
+        - ``"crammer_singer"``: the multi-class hinge, not smooth;
+        - ``"softmax_margin"``: smoothed hinge over all classes, cross-entropy with ``margin=0``;
+        - ``"softplus"``, ``"huber"``: smoothed hinges, ``"logistic"``: the logistic loss; one score
+          for two classes, the sum of one-vs-rest losses for more;
+        - ``"m3"``: smoothed hinges of all pairs with the own class (Weston and Watkins).
     noise : {"gaussian", "gamma"}, default="gaussian"
         Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
         ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
@@ -63,11 +84,33 @@ class OutputPerturbationSVC(PrivatelyTrained):
     C : "auto" or float > 0, default="auto"
         Multiplies the sum of the losses, as in scikit-learn. Noise grows with it. "auto" is a rule
         of public facts, see Notes.
+    smoothing : "auto" or float > 0, default="auto"
+        Temperature of ``softmax_margin`` and ``softplus`` ("auto": 0.4), half width of the
+        quadratic part of ``huber`` (0.5), smoothing of ``m3`` (0.5). Not for other losses.
+    margin : "auto" or float >= 0, default="auto"
+        Margin of ``softmax_margin`` and ``softplus`` ("auto": 2.5 ``smoothing``) and of ``m3`` (1).
+    solver : {"exact", "psgd"}, default="exact"
+        "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
+        descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss
+        and ``adjacency="replace_one"``, as its steps depend on the number of rows.
+    n_epochs : int >= 1, default=10
+        Passes of "psgd" over the rows, each in a fresh order that does not depend on them.
+    batch_size : int >= 1, default=50
+        Rows in an update of "psgd"; more than there are count as all.
+    radius : "auto" or float > 0, default="auto"
+        Radius of the ball onto which "psgd" projects every iterate. "auto" holds the minimiser of
+        any data: ``min(L kt n C, sqrt(2 n C phi(0)))``.
+    projection : {"joint", "per_class"}, default="joint"
+        One ball for all weights or one for each score, with "psgd".
+    average : {"last", "uniform", "weighted"}, default="last"
+        Whether "psgd" gives its last iterate or the mean of all, with equal weights or weights
+        proportional to the number of the update. The means need more noise.
     tol : float in [1e-4, 1], default=1e-3
-        The solver stops at a certified distance of ``tol`` times the sensitivity to the exact
-        minimiser; twice that distance is part of the sensitivity that the noise covers.
+        The "exact" solver stops at a certified distance of ``tol`` times the sensitivity to the
+        exact minimiser; twice that distance is part of the sensitivity that the noise covers.
     max_iter : int or None, default=None
-        Passes over the data at most. None runs until certified, as the guarantee needs.
+        Passes over the data at most (Newton steps for smooth losses) of the "exact" solver. None
+        runs until certified, as the guarantee needs.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -86,7 +129,7 @@ class OutputPerturbationSVC(PrivatelyTrained):
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Noisy weights.
+        Noisy weights. The row of two classes is the difference of theirs, or that of one score.
     intercept_ : ndarray of shape (n_classes,), or (1,)
         Noisy intercepts, 0 without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
@@ -108,12 +151,14 @@ class OutputPerturbationSVC(PrivatelyTrained):
     raised; with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. An
     error about invalid data tells that they are invalid, and never quotes them.
 
-    ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``,
-    ``L = sqrt(2)``, f = 1 (``add_remove``) or 2 (``replace_one``) and m the root mean square
-    of the noise in a weight at sensitivity 1. Noise in a class score then has a standard deviation
-    of at most 0.2, beside a margin of 1. The constant was chosen on digits, USPS and ISOLET
-    (rows of norm 1, epsilon 0.5 to 8): neighbouring constants do about as well, and data unlike
-    these may prefer another C.
+    ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
+    the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
+    ``softmax_margin``, 1 for one score, ``sqrt(K)`` for one-vs-rest sums over K classes,
+    ``sqrt(K (K - 1))`` for ``m3``), f = 1 (``add_remove``) or 2 (``replace_one``) and m the root
+    mean square of the noise in a weight at sensitivity 1. Noise in a class score then has a
+    standard deviation of at most 0.2, beside a margin of 1. The constant was chosen on digits, USPS
+    and ISOLET (``crammer_singer``, rows of norm 1, epsilon 0.5 to 8): neighbouring constants do
+    about as well, and data or losses unlike these may prefer another C.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.
@@ -125,6 +170,8 @@ class OutputPerturbationSVC(PrivatelyTrained):
     .. [2] Park, Choi and Lee, "Multi-class support vector machine with differential privacy",
        NeurIPS 2025, section 4 (weight perturbation).
     .. [3] Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
+    .. [4] Wu, Li, Kumar, Chaudhuri, Jha and Naughton, "Bolt-on differential privacy for scalable
+       stochastic gradient descent-based analytics", SIGMOD 2017 (``solver="psgd"``).
 
     Examples
     --------
@@ -154,6 +201,14 @@ class OutputPerturbationSVC(PrivatelyTrained):
         fit_intercept: bool = True,
         intercept_scaling: float | str = "auto",
         C: float | str = "auto",
+        smoothing: float | str = "auto",
+        margin: float | str = "auto",
+        solver: str = "exact",
+        n_epochs: int = 10,
+        batch_size: int = 50,
+        radius: float | str = "auto",
+        projection: str = "joint",
+        average: str = "last",
         tol: float = 1e-3,
         max_iter: int | None = None,
         random_state: int | None = None,
@@ -173,6 +228,14 @@ class OutputPerturbationSVC(PrivatelyTrained):
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.C = C
+        self.smoothing = smoothing
+        self.margin = margin
+        self.solver = solver
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.radius = radius
+        self.projection = projection
+        self.average = average
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
@@ -182,12 +245,30 @@ class OutputPerturbationSVC(PrivatelyTrained):
         self.low_memory = low_memory
         self.verbose = verbose
 
+    def _used_loss(self) -> Loss:
+        """The loss of the fitted model, or the one that a fit would use for two classes."""
+        fitted = self.__sklearn_is_fitted__()
+        return chosen_loss(
+            self.privacy_.loss if fitted else self._parameters["loss"](self.loss),
+            self.classes_.size if fitted else 2,
+            self._parameters["smoothing"](self.smoothing),
+            self._parameters["margin"](self.margin),
+        )
+
     def _complete(self, settings: SimpleNamespace) -> None:
         """Without an intercept the constant feature is 0; "auto" depends on the norm alone."""
         if not settings.fit_intercept:
             settings.intercept_scaling = 0.0
         elif settings.intercept_scaling == "auto":
             settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
+        unused = EXACT_ONLY if settings.solver == "psgd" else PSGD_ONLY
+        for name, default in unused.items():
+            if getattr(settings, name) != default:
+                raise InvalidParameterError.of(
+                    name,
+                    got=getattr(settings, name),
+                    accepted=f"{default!r} with solver={settings.solver!r}, which does not use it",
+                )
 
     def _mechanism(
         self, settings: SimpleNamespace, n_classes: int, n_features: int
@@ -196,11 +277,13 @@ class OutputPerturbationSVC(PrivatelyTrained):
         # What the solver and the mechanism read from the settings is all public.
         names = ("epsilon", "delta", "adjacency", "noise", "loss")
         shared = {name: getattr(settings, name) for name in names}
+        loss = chosen_loss(settings.loss, n_classes, settings.smoothing, settings.margin)
         C = settings.C
         if C == "auto":
             C = automatic_C(
                 **shared,
-                n_weights=n_classes * (n_features + (settings.intercept_scaling > 0.0)),
+                n_classes=n_classes,
+                n_weights=loss.n_scores * (n_features + (settings.intercept_scaling > 0.0)),
                 row_norm=math.hypot(settings.data_norm, settings.intercept_scaling),
             )
         return OutputPerturbation(
@@ -212,6 +295,9 @@ class OutputPerturbationSVC(PrivatelyTrained):
             intercept_scaling=settings.intercept_scaling,
             C=C,
             tol=settings.tol,
+            smoothing=loss.smoothing,
+            margin=loss.margin,
+            sgd=_run(settings) if settings.solver == "psgd" else None,
         )
 
     def _released(
@@ -222,18 +308,65 @@ class OutputPerturbationSVC(PrivatelyTrained):
         settings: SimpleNamespace,
         source: _core.NoiseSource,
     ) -> NDArray[np.float64]:
-        """Weights within ``mechanism.radius`` of the minimiser, with noise."""
-        options = {
-            "n_classes": mechanism.n_classes,
-            "C": mechanism.C,
+        """Weights within ``mechanism.radius`` of the minimiser or the iterate, with noise."""
+        solvers, own = _solver(mechanism, settings)
+        seed = "permutation_seed" if mechanism.sgd is not None else "shuffle_seed"
+        options = own | {
             "data_norm": mechanism.data_norm,
             "intercept_scaling": mechanism.intercept_scaling,
-            "radius": mechanism.radius,
-            "max_iter": settings.max_iter,
-            "shuffle_seed": source.public_seed(),
-            "n_threads": settings.n_threads,
+            seed: source.public_seed(),
             "low_memory": settings.low_memory,
         }
-        solvers = (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr)
         weights = certified(*solvers, X, codes, options)
         return mechanism.release(weights, source, n_threads=settings.n_threads)
+
+
+def _run(settings: SimpleNamespace) -> ProjectedSGD:
+    """Projected SGD as the settings want it; before data are seen, over one row."""
+    return ProjectedSGD(
+        n_samples=settings.n_samples or 1,
+        n_epochs=settings.n_epochs,
+        batch_size=settings.batch_size,
+        radius=None if settings.radius == "auto" else settings.radius,
+        projection=settings.projection,
+        average=settings.average,
+    )
+
+
+def _solver(
+    mechanism: OutputPerturbation, settings: SimpleNamespace
+) -> tuple[tuple[Callable[..., Any], Callable[..., Any]], dict[str, Any]]:
+    """The compiled solver for dense and for sparse rows, and the options that it alone has."""
+    loss = mechanism.score_loss
+    if loss.name == "crammer_singer":
+        return (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr), {
+            "n_classes": mechanism.n_classes,
+            "C": mechanism.C,
+            "radius": mechanism.radius,
+            "max_iter": settings.max_iter,
+            "n_threads": settings.n_threads,
+        }
+    kernel, smoothing, margin = loss.kernel
+    options = {
+        "loss": kernel,
+        "n_scores": loss.n_scores,
+        "smoothing": smoothing,
+        "margin": margin,
+    }
+    sgd = mechanism.sgd
+    if sgd is None:
+        return (_core.solve_smooth_dense, _core.solve_smooth_csr), options | {
+            "regularization": mechanism.regularization,
+            "linear": None,
+            "gradient_tol": mechanism.gradient_tol,
+            "max_iter": settings.max_iter,
+            "n_threads": settings.n_threads,
+        }
+    return (_core.projected_sgd_dense, _core.projected_sgd_csr), options | {
+        "n_epochs": sgd.n_epochs,
+        "batch_size": sgd.batch,
+        "regularization": sgd.regularization(mechanism.C),
+        "radius": sgd.ball_radius(loss, mechanism.C, mechanism.row_norm),
+        "projection": sgd.projection,
+        "average": sgd.average,
+    }

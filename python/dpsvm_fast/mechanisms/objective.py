@@ -139,8 +139,8 @@ class ObjectivePerturbation:
             check_delta_of_gaussian(self.delta)
         check_range("epsilon", self._outside.epsilon, "one hundredth of epsilon")
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
-        # Building the parts refuses what they cannot do.
-        if self.noise == "gaussian" and self.output.total > 1.01 * self.output.distance:
+        # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
+        if self.output.total > 1.01 * self.output.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
                 "noise can be drawn on a grid finer than the distance that it covers; use larger "

@@ -5,7 +5,9 @@ whose score gradients have norm at most L, and an objective
 :math:`\tfrac12\|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)`, neighbouring data sets have
 minimisers at distance at most :math:`\Delta = f L C \kappa_t` (f = 1 for ``add_remove``, 2 for
 ``replace_one``). A certified distance r to the minimiser makes it :math:`\Delta + 2r`, rounding
-the weights to a grid g adds :math:`g\sqrt{p}` for p weights.
+the weights to a grid g adds :math:`g\sqrt{p}` for p weights. Instead of an approximate minimiser
+the iterate of projected SGD may be released, with the Delta of docs/proofs/projected_sgd.md and its
+rounding errors as r.
 
 Every number is rounded towards more noise. All of it is public: nothing here reads data.
 """
@@ -20,16 +22,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._rounding import add_up, div_down, hypot_up, mul_up, sqrt_up
+from dpsvm_fast._rounding import add_up, div_down, div_up, hypot_up, mul_down, mul_up
 from dpsvm_fast.accounting import GaussianEvent, PureEvent, gaussian_sigma
 from dpsvm_fast.accounting.statement import (
     FLOATING_POINT_CAVEAT,
     RUNNING_TIME_CAVEAT,
+    Descent,
     Noise,
     PrivacyStatement,
     Sensitivity,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._automatic import automatic_C, automatic_intercept_scaling
 from dpsvm_fast.mechanisms._noise_grid import (
     flat_weights,
     grid_below,
@@ -37,6 +42,7 @@ from dpsvm_fast.mechanisms._noise_grid import (
     release_on_grid,
     rounding_distance,
 )
+from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms._settings import (
     RELATION_FACTOR,
     check_delta_of_gaussian,
@@ -54,55 +60,21 @@ __all__ = [
     "automatic_intercept_scaling",
 ]
 
-# Largest norm of a loss's gradient in the scores (Lipschitz constant), rounded up.
-# crammer_singer: the gradient is p - e_y with p in the simplex, so its norm is at most sqrt(2).
-LIPSCHITZ = {"crammer_singer": sqrt_up(2.0)}
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
 GRID_SHARE = 1e-6
-# automatic_C: standard deviation of the noise in one class score of a row of the largest norm.
-# Chosen on digits, USPS and ISOLET with rows of norm 1, delta 1e-6 and epsilon 0.5 to 8, where
-# 0.1 to 0.2 is best or within about 0.02 of it in accuracy and 0.5 already loses up to 0.15.
-SCORE_NOISE = 0.2
-
 THEOREMS = {
     "gaussian": "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the "
     "sensitivity of docs/proofs/output_perturbation.md",
     "gamma": "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to "
     "exp(-beta ||b||)), with the sensitivity of docs/proofs/output_perturbation.md",
 }
-
-
-def automatic_C(
-    epsilon: float,
-    delta: float,
-    *,
-    noise: str,
-    adjacency: str,
-    loss: str,
-    n_weights: int,
-    row_norm: float,
-) -> float:
-    r"""The public default of C.
-
-    .. math:: C = 0.2 / (f L m \kappa_t^2)
-
-    with m the root mean square of the noise in one weight at sensitivity 1: sigma of the Gaussian
-    mechanism, or :math:`\sqrt{p + 1}/\epsilon` for Gamma noise on p weights. The noise in a score
-    of a row of norm :math:`\kappa_t` then has standard deviation 0.2, against a margin of 1.
-    """
-    if noise == "gamma":
-        multiplier = math.sqrt(n_weights + 1.0) / epsilon
-    else:
-        check_delta_of_gaussian(delta)
-        multiplier = gaussian_sigma(epsilon, delta)
-    moved = RELATION_FACTOR[adjacency] * LIPSCHITZ[loss] * multiplier
-    # Divided one by one: the square of an extreme norm would leave the floats.
-    return SCORE_NOISE / moved / row_norm / row_norm
-
-
-def automatic_intercept_scaling(data_norm: float) -> float:
-    """Return the public default of the constant feature: a fifth of the bound of the rows."""
-    return 0.2 * data_norm
+SGD_THEOREMS = {
+    noise: text.replace(
+        "docs/proofs/output_perturbation.md",
+        "docs/proofs/projected_sgd.md (after Wu, Li, Kumar, Chaudhuri, Jha and Naughton 2017)",
+    )
+    for noise, text in THEOREMS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -119,7 +91,7 @@ class OutputPerturbation:
         Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
     noise_grid : {"exact", "float"}
         Exact sampling of rounded Gaussians on a power-of-two grid, or floating-point noise.
-    loss : {"crammer_singer"}
+    loss : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3"}
     n_classes, n_features : int
         Shape of the weights.
     data_norm : float > 0
@@ -129,7 +101,12 @@ class OutputPerturbation:
     C : float > 0
         Multiplies the sum of the losses.
     tol : float in (0, 1]
-        The solver certifies a distance of ``tol * Delta`` to the minimiser.
+        The solver certifies a distance of ``tol * Delta`` to the minimiser. Not used with ``sgd``.
+    smoothing, margin : float
+        Of the loss, see :class:`dpsvm_fast.losses.Loss`.
+    sgd : ProjectedSGD or None
+        Release the iterate of this run instead of a minimiser; with ``replace_one`` and a smooth
+        loss only.
 
     Raises
     ------
@@ -161,12 +138,17 @@ class OutputPerturbation:
     intercept_scaling: float
     C: float
     tol: float
+    smoothing: float = 1.0
+    margin: float = 1.0
+    sgd: ProjectedSGD | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
+        if self.sgd is not None:
+            self._check_sgd()
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
@@ -178,10 +160,36 @@ class OutputPerturbation:
                 "noise_grid='float'"
             )
 
+    def _check_sgd(self) -> None:
+        """Refuses what the bound of projected SGD does not cover."""
+        if self.adjacency != "replace_one":
+            raise InvalidParameterError.of(
+                "adjacency",
+                got=self.adjacency,
+                accepted="'replace_one' with solver='psgd', whose steps depend on the number of "
+                "rows: it must be public",
+            )
+        if math.isinf(self.score_loss.curvature):
+            raise InvalidParameterError.of(
+                "loss", got=self.loss, accepted="a smooth loss with solver='psgd'"
+            )
+
+    @cached_property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+        return Loss(
+            name=self.loss, n_classes=self.n_classes, smoothing=self.smoothing, margin=self.margin
+        )
+
+    @property
+    def n_columns(self) -> int:
+        """Number of weights of a score, the intercept included."""
+        return self.n_features + (self.intercept_scaling > 0.0)
+
     @property
     def n_weights(self) -> int:
         """Number of released weights, intercepts included."""
-        return self.n_classes * (self.n_features + (self.intercept_scaling > 0.0))
+        return self.score_loss.n_scores * self.n_columns
 
     @cached_property
     def row_norm(self) -> float:
@@ -190,14 +198,35 @@ class OutputPerturbation:
 
     @cached_property
     def exact_sensitivity(self) -> float:
-        """Delta: bound of the distance between the exact minimisers of two neighbours."""
-        per_record = mul_up(mul_up(LIPSCHITZ[self.loss], self.C), self.row_norm)
+        """Delta: bound of the distance between what two neighbours give in real arithmetic."""
+        if self.sgd is not None:
+            return self.sgd.sensitivity(self.score_loss, self.C, self.row_norm)
+        per_record = mul_up(mul_up(self.score_loss.lipschitz, self.C), self.row_norm)
         return RELATION_FACTOR[self.adjacency] * per_record
 
     @cached_property
     def radius(self) -> float:
-        """Distance to the minimiser that the solver has to certify."""
-        return self.tol * self.exact_sensitivity
+        """Distance to the minimiser that the solver certifies, or rounding errors of the run."""
+        if self.sgd is None:
+            return self.tol * self.exact_sensitivity
+        return self.sgd.rounding(
+            self.score_loss,
+            self.C,
+            n_columns=self.n_columns,
+            data_norm=self.data_norm,
+            intercept_scaling=self.intercept_scaling,
+            row_norm=self.row_norm,
+        )
+
+    @property
+    def regularization(self) -> float:
+        """Lambda = 1/C of the sum-form objective, rounded up: a larger one moves less."""
+        return div_up(1.0, self.C)
+
+    @property
+    def gradient_tol(self) -> float:
+        """Norm of the sum-form objective's gradient that certifies ``radius``, rounded down."""
+        return mul_down(self.radius, self.regularization)
 
     @cached_property
     def grid(self) -> float | None:
@@ -283,7 +312,7 @@ class OutputPerturbation:
         )
         return PrivacyStatement(
             mechanism="output_perturbation",
-            theorem=THEOREMS[self.noise],
+            theorem=THEOREMS[self.noise] if self.sgd is None else SGD_THEOREMS[self.noise],
             loss=self.loss,
             adjacency=self.adjacency,
             sensitivity=self._derivation(),
@@ -296,12 +325,24 @@ class OutputPerturbation:
             library_version=library_version,
             random_source=random_source,
             not_private_reasons=not_private_reasons,
+            descent=None if self.sgd is None else self._descent(self.sgd),
+        )
+
+    def _descent(self, sgd: ProjectedSGD) -> Descent:
+        """The run of projected SGD."""
+        return Descent(
+            n_samples=sgd.n_samples,
+            n_epochs=sgd.n_epochs,
+            batch_size=sgd.batch,
+            radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
+            projection=sgd.projection,
+            average=sgd.average,
         )
 
     def _derivation(self) -> Sensitivity:
         """The sensitivity, factor by factor."""
         return Sensitivity(
-            lipschitz=LIPSCHITZ[self.loss],
+            lipschitz=self.score_loss.lipschitz,
             C=self.C,
             data_norm=self.data_norm,
             intercept_scaling=self.intercept_scaling,
@@ -322,7 +363,7 @@ class OutputPerturbation:
             sigma=self.scale if gaussian else None,
             beta=None if gaussian else self.scale,
             grid=self.grid,
-            shape=(self.n_classes, self.n_weights // self.n_classes),
+            shape=(self.score_loss.n_scores, self.n_columns),
         )
 
     def release(

@@ -107,10 +107,11 @@ def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
         curve = np.where(own, 0, (tau / root) ** 2 / (2 * root))
     if not joint:
         return np.asarray(curve[..., None] * eye)
-    own = _own(z, y)
     # Sum over rivals of curve * (e_k - e_y)(e_k - e_y)^T.
-    direction = eye - np.where(own, 1, 0)[..., None, :]
-    return np.asarray(np.einsum("...k,...ka,...kb->...ab", curve, direction, direction))
+    own = np.where(_own(z, y), 1, 0)
+    across = curve[..., None] * own[..., None, :]
+    total = curve.sum(axis=-1)[..., None, None] * (own[..., None] * own[..., None, :])
+    return np.asarray(curve[..., None] * eye - across - np.swapaxes(across, -1, -2) + total)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,293 @@
+"""ObjectivePerturbationSVC: order of the fit, agreement with plain models, probabilities."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    CertificationError,
+    ObjectivePerturbationSVC,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    _core,
+    verify,
+)
+from dpsvm_fast.losses import SMOOTH_LOSSES
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.reference.smooth_erm import Problem
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+Patch = pytest.MonkeyPatch
+
+
+def model(**changes: Any) -> ObjectivePerturbationSVC:
+    return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
+
+
+def fitted_names(estimator: Any) -> list[str]:
+    return [name for name in vars(estimator) if name.endswith("_")]
+
+
+def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
+    """Notes in ``seen`` every call of a function."""
+    original = getattr(target, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        seen.append(name)
+        return original(*args, **kwargs)
+
+    patch.setattr(target, name, call)
+
+
+def test_the_budget_is_spent_between_validation_and_noise(
+    clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    from dpsvm_fast.estimators import _training
+
+    seen: list[str] = []
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    for target, name in (
+        (PrivacyLedger, "check"),
+        (_training, "checked_training_set"),
+        (PrivacyLedger, "spend"),
+        (ObjectivePerturbation, "draw_linear"),
+        (_core, "solve_smooth_dense"),
+        (ObjectivePerturbation, "release"),
+        (ObjectivePerturbationSVC, "_publish"),
+    ):
+        watched(monkeypatch, target, name, seen)
+    model(ledger=ledger).fit(*clusters)
+    assert seen == [
+        "check", "checked_training_set", "spend", "draw_linear", "solve_smooth_dense", "release",
+        "_publish",
+    ]  # fmt: skip
+    assert len(ledger.history) == 2
+    # Both parts together fill the budget, and no more.
+    assert 0.98 < ledger.total()[0] <= 1.0
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger, epsilon=0.1).fit(*clusters)
+    assert len(ledger.history) == 2
+
+
+@pytest.mark.parametrize("stage", ["draw_linear", "release"])
+def test_a_fit_that_fails_after_spending_leaves_nothing(
+    stage: str, clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
+    estimator = model(ledger=ledger).fit(*clusters)
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ObjectivePerturbation, stage, fail)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(*clusters)
+    assert fitted_names(estimator) == []
+    assert len(ledger.history) == 4
+
+
+def test_newton_steps_that_run_out(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    estimator = model(ledger=ledger, max_iter=1, C=10.0, epsilon=0.9)
+    with pytest.raises(CertificationError, match="not covered by the guarantee"):
+        estimator.fit(*clusters)
+    assert fitted_names(estimator) == []
+    assert len(ledger.history) == 2
+
+
+def test_the_label_set_costs_a_warning_and_the_mark_of_privacy(clusters: TrainingSet) -> None:
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        leaked = model(classes=None).fit(*clusters)
+    assert not leaked.privacy_.private
+    assert leaked.coef_.shape == (3, 5)
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_every_loss_learns_and_its_certificate_holds(
+    loss: str, noise: str, form: Any, clusters: TrainingSet
+) -> None:
+    X, y = clusters
+    estimator = model(loss=loss, noise=noise, epsilon=100.0).fit(form(X), y)
+    assert estimator.score(form(X), y) > 0.9
+    assert estimator.coef_.shape == (3, 5)
+    assert estimator.intercept_.shape == (3,)
+    statement = estimator.privacy_
+    assert verify(statement).ok
+    assert (statement.epsilon, statement.loss) == (100.0, loss)
+    assert statement.delta == (1e-6 if noise == "gaussian" else 0.0)
+    assert sum(e.epsilon for e in statement.events if hasattr(e, "epsilon")) <= 100.0
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_two_classes_give_one_row(loss: str, clusters: TrainingSet) -> None:
+    X, y = clusters
+    estimator = model(loss=loss, classes=["no", "yes"], epsilon=100.0)
+    labels = np.array(["no", "yes"])[(y > 0).astype(int)]
+    estimator.fit(X, labels)
+    assert estimator.coef_.shape == (1, 5)
+    assert estimator.intercept_.shape == (1,)
+    scores = estimator.decision_function(X)
+    assert scores.shape == (90,)
+    np.testing.assert_array_equal(estimator.predict(X) == "yes", scores > 0)
+    assert estimator.score(X, labels) > 0.9
+    rows = estimator.privacy_.noise.shape[0]
+    assert rows == (2 if loss == "m3" else 1)
+
+
+@seeded
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_released_weights_are_stationary_but_for_the_noise_on_them(
+    loss: str, n_classes: int, clusters: TrainingSet
+) -> None:
+    """B, drawn again from the seed, balances the gradient of the slow twin at the weights."""
+    X, y = clusters
+    y = np.minimum(y, n_classes - 1)
+    settings = {"random_state": 3, "classes": range(n_classes), "data_norm": 0.8, "C": 0.2}
+    seen: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        original = ObjectivePerturbation.release
+        patch.setattr(
+            ObjectivePerturbation,
+            "release",
+            lambda plan, weights, *a, **k: (
+                seen.append((plan, weights)) or original(plan, weights, *a, **k)
+            ),
+        )
+        model(loss=loss, **settings).fit(X, y)
+    plan, weights = seen[0]
+    linear = plan.draw_linear(_core.NoiseSource(3), n_threads=1)
+    clipped = X * np.minimum(1.0, 0.8 / np.linalg.norm(X, axis=1))[:, None]
+    rows = np.hstack([clipped, np.full((90, 1), plan.intercept_scaling)])
+    problem = Problem(
+        rows, y, plan.loss.n_scores, plan.loss.kernel, plan.regularization, linear=linear
+    )
+    # The solver stores rows in single precision: their rounding is part of the public record model.
+    allowed = plan.gradient_tol + 90.0 * plan.loss.lipschitz * 2e-7
+    assert np.linalg.norm(problem.gradient(weights)) <= allowed
+    # Negative controls: another B, and another lambda.
+    for wrong in (
+        Problem(rows, y, plan.loss.n_scores, plan.loss.kernel, plan.regularization),
+        Problem(rows, y, plan.loss.n_scores, plan.loss.kernel, 1.01 * plan.regularization, linear),
+    ):
+        assert np.linalg.norm(wrong.gradient(weights)) > 10.0 * allowed
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_a_huge_budget_it_is_logistic_regression(
+    n_classes: int, clusters: TrainingSet
+) -> None:
+    X, y = clusters
+    y = np.minimum(y, n_classes - 1)
+    estimator = model(
+        loss="softmax_margin", smoothing=1.0, margin=0.0, classes=range(n_classes), epsilon=1e4,
+        C=0.5, data_norm=2.0, fit_intercept=False, extra_regularization=0.0,
+    ).fit(X, y)  # fmt: skip
+    plain = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
+    noise = estimator.privacy_.objective.sigma / estimator.privacy_.objective.regularization
+    assert np.abs(estimator.coef_ - plain.coef_).max() <= 6.0 * noise + 1e-4
+    # Negative control: the noise is small beside the weights.
+    assert 6.0 * noise < 0.2 * np.abs(plain.coef_).max()
+
+
+def test_digits() -> None:
+    """Test accuracy of one split, with room of several standard errors for the noise."""
+    X, y = load_digits(return_X_y=True)
+    X = normalize(X)
+    train = np.arange(y.size) % 4 > 0
+    for settings, least in (
+        ({"epsilon": 8.0}, 0.88),
+        ({"epsilon": 1.0}, 0.70),
+        ({"epsilon": 8.0, "loss": "huber"}, 0.80),
+        ({"epsilon": 8.0, "adjacency": "replace_one"}, 0.82),
+    ):
+        estimator = model(classes=range(10), **settings).fit(X[train], y[train])
+        assert estimator.score(X[~train], y[~train]) > least, settings
+
+
+def test_probabilities_exist_only_for_likelihoods(clusters: TrainingSet) -> None:
+    X, y = clusters
+    for settings, available in (
+        ({}, False),
+        ({"loss": "huber"}, False),
+        ({"loss": "m3", "margin": 0.0}, False),
+        ({"loss": "softplus"}, False),
+        ({"loss": "softplus", "margin": 0.0}, True),
+        ({"margin": 0.0}, True),
+        ({"loss": "logistic"}, True),
+    ):
+        assert hasattr(model(**settings), "predict_proba") == available
+        assert hasattr(model(**settings).fit(X, y), "predict_proba") == available
+    with pytest.raises(AttributeError) as caught:
+        model().predict_proba(X)
+    assert "margin=0" in str(caught.value.__cause__ or caught.value)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "settings", [{"margin": 0.0}, {"loss": "logistic"}, {"loss": "softplus", "margin": 0.0}]
+)
+def test_probabilities(settings: dict[str, Any], n_classes: int, clusters: TrainingSet) -> None:
+    X, y = clusters
+    y = np.minimum(y, n_classes - 1)
+    estimator = model(epsilon=100.0, classes=range(n_classes), **settings).fit(X, y)
+    found = estimator.predict_proba(X)
+    assert found.shape == (90, n_classes)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(found.argmax(axis=1), estimator.predict(X))
+    temperature = 1.0 if settings.get("loss") == "logistic" else 0.4
+    odds = np.exp(estimator.decision_function(X) / temperature)
+    if n_classes == 2:
+        expected = odds / (1.0 + odds)
+        np.testing.assert_allclose(found[:, 1], expected, rtol=1e-9)
+    else:
+        shares = odds if "loss" not in settings else odds / (1.0 + odds)
+        expected = shares / shares.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    # Parameters changed after the fit are those of the next one.
+    np.testing.assert_array_equal(estimator.set_params(loss="huber").predict_proba(X), found)
+    for rows in (np.full((2, 5), 1e308), np.full((2, 5), -1e308)):
+        np.testing.assert_allclose(estimator.predict_proba(rows).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_without_an_intercept(clusters: TrainingSet) -> None:
+    estimator = model(fit_intercept=False).fit(*clusters)
+    np.testing.assert_array_equal(estimator.intercept_, np.zeros(3))
+    assert estimator.privacy_.noise.shape == (3, 5)
+    assert estimator.privacy_.objective.row_norm == 1.0
+
+
+def test_a_longer_constant_feature_is_part_of_the_row(clusters: TrainingSet) -> None:
+    estimator = model(intercept_scaling=2.0, epsilon=100.0).fit(*clusters)
+    assert estimator.privacy_.objective.row_norm == pytest.approx(5.0**0.5, rel=1e-15)
+    X, y = clusters
+    assert estimator.score(X, y) > 0.9
+
+
+def test_verbose_prints_public_facts(
+    clusters: TrainingSet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model(verbose=1).fit(*clusters)
+    text = capsys.readouterr().out
+    assert text.startswith("ObjectivePerturbationSVC: 18 weights, lambda = ")
+    assert "sigma" in text
+
+
+def test_the_docstring_example_runs() -> None:
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(ObjectivePerturbationSVC, "ObjectivePerturbationSVC", globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
