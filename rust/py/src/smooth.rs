@@ -20,6 +20,7 @@ fn wrap(py: Python<'_>, columns: usize, solution: SmoothSolution) -> PyResult<Fi
     info.set_item("steps", solution.steps)?;
     info.set_item("gradients", solution.gradients)?;
     info.set_item("products", solution.products)?;
+    info.set_item("sample_products", solution.sample_products)?;
     let weights = solution.weights.map(|w| {
         let scores = w.len() / columns.max(1);
         matrix(py, w, [scores, columns])

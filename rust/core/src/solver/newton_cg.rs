@@ -65,8 +65,10 @@ pub struct Minimum {
     pub steps: u64,
     /// Gradients.
     pub gradients: u64,
-    /// Products with the Hessian.
+    /// Products with the Hessian over all rows.
     pub products: u64,
+    /// Products with the Hessian over a sample of the rows.
+    pub sample_products: u64,
 }
 
 /// The sample for a warm start is one in so many rows.
@@ -77,6 +79,13 @@ const SAMPLE_STEPS: usize = 20;
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;
 /// Products in one step at most: beyond, a new gradient tells more.
 const MOST_PRODUCTS: usize = 400;
+/// Relative residual of a Newton step at most. Deep steps pay, as products cost less than gradients.
+const LOOSEST: f64 = 0.03;
+/// Relative residual and products at most of one application of the preconditioner.
+const INNER_SHARE: f64 = 0.2;
+const INNER_PRODUCTS: usize = 20;
+/// Products of one step after which the preconditioner counts as bad; two to four are usual.
+const PATIENCE: usize = 10;
 /// Step lengths tried in one search at most.
 const MOST_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
@@ -97,12 +106,36 @@ pub struct Search<'p, 'a, D> {
     single: Vec<Block<f32>>,
     states: Vec<Vec<f32>>,
     narrow: Vec<f32>,
-    pairs: Pairs,
     found: Minimum,
-    /// Blocks of rows in use, and their share of all rows.
-    active: usize,
-    share: f64,
+    /// Rows in use.
+    rows: Part,
+    /// The first rows, for cheap approximations.
+    sample: Part,
+    /// Whether the Hessian over the sample has been a good preconditioner so far.
+    nesting: bool,
     interrupt: &'p dyn Interrupt,
+}
+
+/// The first blocks of rows, and their share of all rows.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    blocks: usize,
+    share: f64,
+}
+
+impl Part {
+    fn of<D: Design>(problem: &SmoothProblem<'_, D>, blocks: usize) -> Self {
+        let rows = problem.blocks[blocks - 1].end as f64;
+        let share = rows / (problem.len() as f64).max(1.0);
+        Self {
+            blocks,
+            share: if blocks == problem.blocks.len() {
+                1.0
+            } else {
+                share
+            },
+        }
+    }
 }
 
 /// A point, its gradient and what is known of its error.
@@ -129,16 +162,17 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             single: problem.workspace(stored)?,
             states: problem.states()?,
             narrow: vec![0.0; stored],
-            pairs: Pairs::new(stored),
             found: Minimum {
                 weights: None,
                 gradient_norm: f64::INFINITY,
                 steps: 0,
                 gradients: 0,
                 products: 0,
+                sample_products: 0,
             },
-            active: problem.blocks.len(),
-            share: 1.0,
+            rows: Part::of(problem, problem.blocks.len()),
+            sample: Part::of(problem, problem.blocks.len().div_ceil(SAMPLE_SHARE)),
+            nesting: true,
             problem,
             interrupt,
         })
@@ -187,17 +221,15 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     /// The minimiser over the first blocks of rows, as far as it tells something about all rows:
     /// they lie in random order, and the steps cost a fraction.
     fn warm_start(&mut self, most_steps: u64) -> Result<Vec<f64>> {
-        let all = self.problem.blocks.len();
-        let rows = self.problem.len() as f64;
-        self.active = all.div_ceil(SAMPLE_SHARE);
-        self.share = self.problem.blocks[self.active - 1].end as f64 / rows.max(1.0);
+        let all = self.rows;
+        self.rows = self.sample;
         let mut weights = self.start();
-        if self.active < all {
+        if self.sample.blocks < all.blocks {
             let mut point = self.point(weights)?;
             let first = point.norm;
             for _ in 0..SAMPLE_STEPS {
                 // By chance alone the gradient over all rows would have this norm, scaled down.
-                let chance = point.sizes / (self.share * rows).sqrt();
+                let chance = point.sizes / (self.sample.share * self.problem.len() as f64).sqrt();
                 if point.norm <= 0.2 * chance || self.found.steps >= most_steps {
                     break;
                 }
@@ -205,7 +237,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             }
             weights = point.weights;
         }
-        (self.active, self.share) = (all, 1.0);
+        self.rows = all;
         Ok(weights)
     }
 
@@ -234,8 +266,8 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         };
         let mut gradient = vec![0.0; weights.len()];
         let work = (
-            &mut self.double[..self.active],
-            &mut self.states[..self.active],
+            &mut self.double[..self.rows.blocks],
+            &mut self.states[..self.rows.blocks],
         );
         problem.sweep(
             (problem.design, &*weights),
@@ -245,11 +277,11 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             self.interrupt,
         )?;
         self.found.gradients += 1;
-        let blocks = &self.double[..self.active];
+        let blocks = &self.double[..self.rows.blocks];
         let sizes: f64 = blocks.iter().map(|block| block.size).sum();
         let data_norm = norm(&gradient);
         for ((g, w), b) in gradient.iter_mut().zip(&weights).zip(&problem.linear) {
-            *g += self.share * (problem.lambda * w + b);
+            *g += self.rows.share * (problem.lambda * w + b);
         }
         let error = self.error(norm(&weights), sizes, data_norm);
         Ok(Point {
@@ -276,7 +308,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     }
 
     /// `out = H v`, to single precision.
-    fn product(&mut self, v: &[f64], out: &mut [f64]) -> Result<()> {
+    fn product(&mut self, rows: Part, v: &[f64], out: &mut [f64]) -> Result<()> {
         let problem = self.problem;
         // Scaled into the range of single precision by a power of two.
         let top = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
@@ -294,8 +326,8 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             label: &problem.label,
         };
         let work = (
-            &mut self.single[..self.active],
-            &mut self.states[..self.active],
+            &mut self.single[..rows.blocks],
+            &mut self.states[..rows.blocks],
         );
         problem.sweep(
             (problem.design, &*self.narrow),
@@ -305,57 +337,95 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             self.interrupt,
         )?;
         for (out, x) in out.iter_mut().zip(v) {
-            *out = *out * up + self.share * problem.lambda * x;
+            *out = *out * up + rows.share * problem.lambda * x;
         }
-        self.found.products += 1;
+        if rows.blocks == self.sample.blocks {
+            self.found.sample_products += 1;
+        } else {
+            self.found.products += 1;
+        }
         Ok(())
     }
 
-    /// Approximate Newton direction by conjugate gradients.
+    /// Approximate Newton direction.
     fn direction(&mut self, point: &Point, first: f64) -> Result<Vec<f64>> {
         let relative = (point.norm / first).sqrt();
         let enough = 0.3 * self.problem.target / point.norm;
-        let share = relative.min(0.1).max(enough).min(0.5);
-        let n = point.gradient.len();
-        let mut direction = vec![0.0; n];
-        let mut residual: Vec<f64> = point.gradient.iter().map(|g| -g).collect();
-        let mut preconditioned = self.preconditioned(&residual);
-        let mut conjugate = preconditioned.clone();
+        let share = relative.min(LOOSEST).max(enough).min(0.5);
+        let right: Vec<f64> = point.gradient.iter().map(|g| -g).collect();
+        let rows = self.rows;
+        let direction = self.conjugate_gradients(rows, &right, share, MOST_PRODUCTS)?;
+        // Rounding in single precision could spoil the sign; the gradient itself never does.
+        if dot(&direction, &point.gradient) < 0.0 {
+            return Ok(direction);
+        }
+        let length = -1.0 / (rows.share * self.problem.lambda);
+        Ok(point.gradient.iter().map(|g| length * g).collect())
+    }
+
+    /// Solves `H x = right` to a relative residual of `share`, with the Hessian over some rows.
+    ///
+    /// Over all rows the preconditioner is the Hessian over the sample, itself inverted by a few
+    /// conjugate gradients. It changes a little from step to step, hence the flexible rule
+    /// (Notay, SIAM J. Sci. Comput. 22 (2000)).
+    fn conjugate_gradients(
+        &mut self,
+        rows: Part,
+        right: &[f64],
+        share: f64,
+        most: usize,
+    ) -> Result<Vec<f64>> {
+        let n = right.len();
+        let mut nested = self.nesting && rows.blocks > self.sample.blocks;
+        let mut x = vec![0.0; n];
+        let mut residual = right.to_vec();
+        let goal = share * norm(right);
+        let mut conjugate = self.preconditioned(&residual, nested)?;
+        let mut preconditioned = conjugate.clone();
         let mut image = vec![0.0; n];
         let mut energy = dot(&residual, &preconditioned);
-        let mut seen = Pairs::new(n);
-        for _ in 0..MOST_PRODUCTS {
-            self.product(&conjugate, &mut image)?;
+        for products in 1..=most {
+            self.product(rows, &conjugate, &mut image)?;
             let curvature = dot(&conjugate, &image);
             if !(curvature > 0.0 && energy > 0.0) {
                 break;
             }
-            seen.push(&conjugate, &image, curvature);
             let step = energy / curvature;
-            add(&mut direction, step, &conjugate);
+            add(&mut x, step, &conjugate);
             add(&mut residual, -step, &image);
-            if norm(&residual) <= share * point.norm {
+            if norm(&residual) <= goal {
                 break;
             }
-            preconditioned = self.preconditioned(&residual);
+            if nested && products == PATIENCE {
+                // The sample tells too little about the rest; starts anew without it.
+                (nested, self.nesting) = (false, false);
+                conjugate.clone_from(&residual);
+                preconditioned.clone_from(&residual);
+                energy = dot(&residual, &residual);
+                continue;
+            }
+            preconditioned = self.preconditioned(&residual, nested)?;
             let next = dot(&residual, &preconditioned);
-            let keep = next / energy;
+            // Only the change of the residual, `-step image`, meets the new preconditioned one.
+            let keep = if nested {
+                -step * dot(&image, &preconditioned) / energy
+            } else {
+                next / energy
+            };
             energy = next;
             for (c, z) in conjugate.iter_mut().zip(&preconditioned) {
                 *c = z + keep * *c;
             }
         }
-        self.pairs = seen;
-        // Rounding in single precision could spoil the sign; the gradient itself never does.
-        if dot(&direction, &point.gradient) < 0.0 {
-            return Ok(direction);
-        }
-        let length = -1.0 / (self.share * self.problem.lambda);
-        Ok(point.gradient.iter().map(|g| length * g).collect())
+        Ok(x)
     }
 
-    fn preconditioned(&self, residual: &[f64]) -> Vec<f64> {
-        self.pairs.apply(residual)
+    fn preconditioned(&mut self, residual: &[f64], nested: bool) -> Result<Vec<f64>> {
+        if nested {
+            self.conjugate_gradients(self.sample, residual, INNER_SHARE, INNER_PRODUCTS)
+        } else {
+            Ok(residual.to_vec())
+        }
     }
 
     /// The next point along `direction`; `None` when no length makes progress.
@@ -423,69 +493,5 @@ fn norm(a: &[f64]) -> f64 {
 fn add(y: &mut [f64], a: f64, x: &[f64]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += a * x;
-    }
-}
-
-/// Directions and their products with the Hessian at the last point, as a preconditioner for the
-/// next: limited-memory BFGS (Morales and Nocedal, SIAM J. Optim. 10 (2000)).
-struct Pairs {
-    most: usize,
-    entries: Vec<Pair>,
-}
-
-struct Pair {
-    direction: Vec<f64>,
-    image: Vec<f64>,
-    curvature: f64,
-}
-
-/// Pairs kept at most, and numbers in them.
-const MOST_PAIRS: usize = 30;
-const PAIR_NUMBERS: usize = 1 << 23;
-
-impl Pairs {
-    fn new(stored: usize) -> Self {
-        Self {
-            most: MOST_PAIRS.min(PAIR_NUMBERS / stored.max(1)),
-            entries: Vec::new(),
-        }
-    }
-
-    fn push(&mut self, direction: &[f64], image: &[f64], curvature: f64) {
-        if self.entries.len() < self.most {
-            self.entries.push(Pair {
-                direction: direction.to_vec(),
-                image: image.to_vec(),
-                curvature,
-            });
-        }
-    }
-
-    /// The residual over a typical curvature.
-    fn scaled(&self, mut residual: Vec<f64>) -> Vec<f64> {
-        if let Some(pair) = self.entries.last() {
-            let scale = pair.curvature / dot(&pair.image, &pair.image);
-            for r in &mut residual {
-                *r *= scale;
-            }
-        }
-        residual
-    }
-
-    /// Approximate Newton direction of `residual`.
-    fn apply(&self, residual: &[f64]) -> Vec<f64> {
-        let mut rest = residual.to_vec();
-        let mut shares = Vec::with_capacity(self.entries.len());
-        for pair in self.entries.iter().rev() {
-            let share = dot(&pair.direction, &rest) / pair.curvature;
-            add(&mut rest, -share, &pair.image);
-            shares.push(share);
-        }
-        let mut out = self.scaled(rest);
-        for (pair, share) in self.entries.iter().zip(shares.iter().rev()) {
-            let other = dot(&pair.image, &out) / pair.curvature;
-            add(&mut out, share - other, &pair.direction);
-        }
-        out
     }
 }

@@ -29,8 +29,10 @@ pub struct SmoothSolution {
     pub steps: u64,
     /// Gradients, in double precision.
     pub gradients: u64,
-    /// Products with the Hessian, in single precision.
+    /// Products with the Hessian over all rows, in single precision.
     pub products: u64,
+    /// Products with the Hessian over a sample of the rows.
+    pub sample_products: u64,
 }
 
 /// Minimises J; `linear` is B, row after row, or nothing for 0.
@@ -135,5 +137,6 @@ fn in_user_units<D: Design>(found: Minimum, problem: &SmoothProblem<'_, D>) -> S
         steps: found.steps,
         gradients: found.gradients,
         products: found.products,
+        sample_products: found.sample_products,
     }
 }

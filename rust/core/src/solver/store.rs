@@ -45,6 +45,10 @@ pub enum Store<'a> {
 /// class-major layout touches each class once and about three classes again. Measured on the
 /// USPS and ISOLET digits, the two break even at equal counts.
 fn prefers_dense(non_zero: usize, entries: usize, classes: usize) -> bool {
+    if classes == 1 {
+        // One score needs no padding: a gather costs as much as four entries of a dense row.
+        return 4 * non_zero > entries;
+    }
     2 * non_zero * classes.next_multiple_of(16) > entries * (classes + 3)
 }
 
