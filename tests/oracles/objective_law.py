@@ -37,7 +37,7 @@ def panels(edges: Array) -> tuple[Array, Array]:
 def delta_of(survival: Survival, e: float, t: float) -> float:
     """Integral of the module's text for a law with c0 = 0 that varies on the scale t."""
     start = max(e, 0.0)
-    steps, weights = panels(np.append(0.0, np.geomspace(1e-5, 60.0, 250)))
+    steps, weights = panels(np.append(0.0, np.geomspace(1e-5, 60.0, 160)))
     u = start + t * steps
     tail = float((weights * t * np.exp(e - u) * survival(u)).sum())
     return -math.expm1(min(e, 0.0)) + tail
@@ -52,7 +52,7 @@ def gaussian_delta(e: float, mu: float) -> float:
 
 def rival_survival(x: Array, n_classes: int) -> Array:
     """P(max over the other classes of z_k - z_y > x)."""
-    w, weights = panels(np.linspace(-12.0, 12.0, 121))
+    w, weights = panels(np.linspace(-12.0, 12.0, 61))
     density = weights * np.exp(-0.5 * w * w) / math.sqrt(2.0 * math.pi)
     density *= (n_classes - 1) * ndtr(w) ** (n_classes - 2)
     return np.asarray(np.exp(log_ndtr(w[None, :] - np.asarray(x)[:, None])) @ density)
@@ -117,7 +117,7 @@ def plain_score_survival(t: float) -> Survival:
 
 
 def sum_delta(
-    survival: Survival, n_terms: int, e: float, largest: float, n_cells: int = 4000
+    survival: Survival, n_terms: int, e: float, largest: float, n_cells: int = 1500
 ) -> tuple[float, float]:
     """Bracket of delta for a sum of independent non-negative terms, c0 = 0.
 
@@ -138,7 +138,7 @@ Z_NODES, Z_WEIGHTS = panels(np.linspace(-8.5, 8.5, 18))
 Z_WEIGHTS = Z_WEIGHTS * np.exp(-0.5 * Z_NODES**2) / math.sqrt(2.0 * math.pi)
 
 
-def pairwise_delta(e: float, t: float, n_classes: int, n_cells: int = 4000) -> tuple[float, float]:
+def pairwise_delta(e: float, t: float, n_classes: int, n_cells: int = 1500) -> tuple[float, float]:
     """Bracket for U = sum_{k != y} max(0, K t^2 / 2 + t (z_k - z_y)): m3, add or remove."""
     scale = 0.5 * n_classes * t * t
     grid = np.linspace(0.0, scale + 17.0 * t, n_cells + 1)
@@ -147,7 +147,7 @@ def pairwise_delta(e: float, t: float, n_classes: int, n_cells: int = 4000) -> t
 
 
 def pairwise_replaced_delta(
-    e: float, t: float, n_classes: int, n_cells: int = 4000
+    e: float, t: float, n_classes: int, n_cells: int = 1500
 ) -> tuple[float, float]:
     """Bracket for U = 2K(K-1)t^2 + t(M + M'), P(M + M' > x) <= min(1, 2 P(M > x/2))."""
     K = n_classes

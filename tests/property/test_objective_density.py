@@ -17,7 +17,13 @@ from scipy.optimize import minimize
 from dpsvm_fast import _core
 from dpsvm_fast.mechanisms._pure_objective import largest_rate
 from dpsvm_fast.mechanisms._pure_objective import pure_epsilon as claimed_epsilon
-from oracles.objective_density import Pair, gaussian_deltas, pure_epsilon, sum_deltas
+from oracles.objective_density import (
+    Pair,
+    gaussian_deltas,
+    pure_epsilon,
+    sampled_deltas,
+    sum_deltas,
+)
 from oracles.objective_pairs import Setting, kernel_of, pushed, random_setting, score_pairs
 
 Array = NDArray[np.float64]
@@ -46,7 +52,11 @@ def true_deltas(setting: Setting, epsilons: Array, n: int = 121) -> Array:
     sigma = 1.0 / setting.t
     if setting.pair.n_scores > 1 and setting.pair.kernel[0] in ("softplus", "huber"):
         return sum_deltas(score_pairs(setting.pair), sigma, epsilons)
-    return gaussian_deltas(setting.pair, sigma, epsilons, n)
+    try:
+        return gaussian_deltas(setting.pair, sigma, epsilons, n)
+    except ArithmeticError:
+        # A jump of the curvature that a coarse grid of a plane does not resolve.
+        return gaussian_deltas(setting.pair, sigma, epsilons, 241)
 
 
 def ratios(setting: Setting) -> Array:
@@ -107,7 +117,7 @@ def test_no_one_vs_rest_pair_exceeds_the_gaussian_claim(
 def test_no_pair_on_a_plane_exceeds_the_gaussian_claim(
     case: tuple[str, int, int], relation: str
 ) -> None:
-    assert sweep(*case, relation, 5).size > 3
+    assert sweep(*case, relation, 4).size > 3
 
 
 @pytest.mark.nightly
@@ -117,6 +127,30 @@ def test_many_pairs_do_not_exceed_the_gaussian_claim(
     case: tuple[str, int, int], relation: str
 ) -> None:
     assert sweep(*case, relation, 400 if case in LINES else 100, seed=1).size > 100
+
+
+def heavy_tailed(mean: Array, error: Array) -> Array:
+    """Lower end of an interval from 8 repetitions: Student's t with 7 degrees, 1e-6 one-sided."""
+    return mean - 14.25 * error
+
+
+@pytest.mark.nightly
+@pytest.mark.statistical
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("case", [("softmax_margin", 3, 2), ("softmax_margin", 4, 1), ("m3", 3, 2)])
+def test_wider_problems_do_not_exceed_the_gaussian_claim(
+    case: tuple[str, int, int], relation: str
+) -> None:
+    """Too many coordinates for a grid: quasi-random points, with their error."""
+    compared = 0
+    for i, setting in enumerate(swept(*case, relation, 15, seed=4)):
+        mean, error = sampled_deltas(setting.pair, 1.0 / setting.t, EPSILONS, seed=i)
+        lower = heavy_tailed(mean, error).max(axis=0)
+        for true, epsilon in zip(lower, EPSILONS, strict=True):
+            claim = claimed(setting, epsilon)
+            compared += bool(claim < 0.95 and true > 0.0)
+            assert true <= claim or claim > 0.95
+    assert compared > 0
 
 
 # The table gives two classes one score: two-score forms of these losses have no pure claim.
@@ -229,6 +263,31 @@ def test_the_pure_claim_of_softmax_is_met(kappa: float, share: float) -> None:
     rate = largest_rate(setting.loss, 1.0, setting.kappa, setting.factor)
     found = pure_epsilon(pair, rate)
     assert share <= found <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(("relation", "share"), [("add_remove", 0.5), ("replace_one", 0.2)])
+def test_the_claim_of_three_classes_is_met_up_to_a_factor(relation: str, share: float) -> None:
+    """One rival attains about one of the terms that bound two rivals (replaced: and both records).
+
+    A factor of two in delta is 4 percent of the noise here, of five 7.
+    """
+    epsilon, delta, kappa = 1.0, 1e-2, 0.1
+    replace_one = RELATIONS[relation]
+    sigma = _core.objective_sigma("softmax", 3, epsilon, delta, kappa, None, None, replace_one)
+    kernel = kernel_of("softmax_margin", kappa, 1.0, 1.0)
+    y = np.array([0, 1, 2])
+    if replace_one:
+        # Class 2 is pushed down; a large margin makes 0 and 1 each other's rival.
+        kernel = (*kernel[:2], 60.0 * kernel[1] + 20.0 * sigma)
+        count = math.ceil(20.0 * kernel[1] / 0.001)
+        rows = np.array([[1.0], [1.0], [-0.001]])
+        sides = np.array([[1.0, 0.0, count], [0.0, 1.0, count]])
+    else:
+        rows = np.ones((3, 1))
+        sides = np.array([[1.0, 3e4, 0.0], [0.0, 3e4, 0.0]])
+    pair = Pair(rows, y, sides[0], sides[1], kernel, 3, 1.0)
+    found = nearest([Setting(pair, 1.0 / sigma, replace_one=replace_one)], epsilon, delta)
+    assert found >= share
 
 
 @pytest.mark.nightly

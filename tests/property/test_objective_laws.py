@@ -116,7 +116,7 @@ def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
         assert low * (1.0 - CURVED_TOL) - 1e-13 <= found <= min(1.0, high * 1.001 + 1e-13)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_pairwise_losses_agree_with_the_twin(n_classes: int, replace_one: bool) -> None:
     slow = twin.pairwise_replaced_delta if replace_one else twin.pairwise_delta

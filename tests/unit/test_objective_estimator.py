@@ -291,3 +291,15 @@ def test_the_docstring_example_runs() -> None:
     (example,) = finder.find(ObjectivePerturbationSVC, "ObjectivePerturbationSVC", globs={})
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_a_certificate_out_of_reach_is_an_error_that_says_so() -> None:
+    """Weights so large that their rounding alone exceeds the tolerance."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2000, 20)), rng.integers(0, 3, 2000)
+    estimator = model(
+        noise="gamma", epsilon=1e3, C=1e8, tol=1e-8, smoothing=1e-3, extra_regularization=0.0
+    )
+    with pytest.raises(CertificationError, match=r"^tol: .*double precision.*not covered"):
+        estimator.fit(X, y)
+    assert fitted_names(estimator) == []

@@ -114,8 +114,9 @@ class PrivatelyTrained(PrivateLinearClassifier):
         ValueError
             X or y are invalid; the text does not quote them. Nothing was spent.
         CertificationError
-            ``max_iter`` was not enough. The budget is spent and nothing is released; this
-            event is not covered by the guarantee.
+            ``max_iter`` was not enough, or double precision was not with a tiny ``tol`` and
+            extreme settings. The budget is spent and nothing is released; this event is not
+            covered by the guarantee.
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
@@ -176,19 +177,31 @@ def certified(
     Raises
     ------
     CertificationError
-        ``max_iter`` ran out.
+        ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
     """
     if sparse.issparse(X):
         weights, _ = solve_csr(X.data, X.indices, X.indptr, X.shape[1], codes, **options)
     else:
         weights, _ = solve_dense(X, codes, **options)
     if weights is None:
-        raise CertificationError(
-            "max_iter: the minimum was not certified in the passes allowed; nothing is released "
-            "and the budget is spent. That this happened depends on the data and is not covered "
-            "by the guarantee; max_iter=None avoids it"
-        )
+        raise CertificationError(_refused_certificate(limited=options["max_iter"] is not None))
     return np.asarray(weights)
+
+
+def _refused_certificate(*, limited: bool) -> str:
+    """Says that nothing is released, and what would avoid it."""
+    reason, remedy = (
+        ("max_iter: the minimum was not certified in the steps allowed", "max_iter=None avoids it")
+        if limited
+        else (
+            "tol: the minimum could not be certified in double precision",
+            "a larger tol, a smaller C or a larger smoothing avoids it",
+        )
+    )
+    return (
+        f"{reason}; nothing is released and the budget is spent. That this happened depends on the "
+        f"data and is not covered by the guarantee; {remedy}"
+    )
 
 
 def _warn(settings: SimpleNamespace) -> None:

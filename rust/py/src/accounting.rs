@@ -34,7 +34,11 @@ fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
 }
 
 /// The law called `name`, of this many scores.
-fn objective_law(name: &str, n_scores: usize) -> Result<Law, Error> {
+fn objective_law(name: &str, n_scores: i64) -> Result<Law, Error> {
+    let n_scores = usize::try_from(n_scores).map_err(|_| {
+        let message = format!("must be a positive number, got {n_scores}");
+        Error::invalid("n_scores", message)
+    })?;
     match name {
         "softmax" => Ok(Law::Softmax { classes: n_scores }),
         "logistic" => Ok(Law::Logistic { scores: n_scores }),
@@ -77,7 +81,7 @@ fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacob
 fn objective_delta(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     sigma: f64,
     kappa: Option<f64>,
@@ -99,7 +103,7 @@ fn objective_delta(
 fn objective_log_delta(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     sigma: f64,
     kappa: Option<f64>,
@@ -121,7 +125,7 @@ fn objective_log_delta(
 fn objective_sigma(
     py: Python<'_>,
     law: &str,
-    n_scores: usize,
+    n_scores: i64,
     epsilon: f64,
     delta: f64,
     kappa: Option<f64>,

@@ -1,9 +1,11 @@
 //! Solvers of the regularised empirical risk problems.
 //!
-//! [`dual_coordinate::solve`] (Crammer-Singer) and [`smooth_erm::solve`] (smooth losses) are the
-//! entries; the other modules are their parts.
+//! [`dual_coordinate::solve`] (Crammer-Singer), [`smooth_erm::solve`] (smooth losses) and
+//! [`projected_sgd::solve`] (iterates of known sensitivity) are the entries; the other modules are
+//! their parts.
 
 pub mod accurate;
+pub mod ball;
 pub mod certificate;
 pub mod descent;
 pub mod design;
@@ -13,9 +15,12 @@ pub mod frank_wolfe;
 pub mod gram;
 pub mod kernels;
 pub mod losses;
+pub mod measured;
 pub mod newton;
 pub mod newton_cg;
+pub mod passes;
 pub mod problem;
+pub mod projected_sgd;
 pub mod simplex;
 pub mod smooth_erm;
 pub mod smooth_problem;

@@ -29,9 +29,11 @@ pub(super) fn log_count(k: f64) -> f64 {
     }
 }
 
-/// `ln Phi(-x)`.
+/// `ln Phi(-x)`; its upper bound 0 where `x` is not a number.
 pub(super) fn log_tail(x: f64) -> f64 {
-    if x >= 0.0 {
+    if x.is_nan() {
+        0.0
+    } else if x >= 0.0 {
         libm::log(mills(x)) - 0.5 * x * x - LOG_ROOT_TWO_PI
     } else {
         let below = mills(-x) * libm::exp(-0.5 * x * x - LOG_ROOT_TWO_PI);
@@ -45,6 +47,26 @@ pub(super) fn log_gaussian(e: f64, mu: f64) -> f64 {
     let sigma = (1.0 / mu).next_down().min(f64::MAX);
     // An argument out of range means a mechanism without noise: its delta is 1.
     gaussian::log_delta(e.clamp(-f64::MAX, f64::MAX), sigma).unwrap_or(0.0)
+}
+
+/// The same for `X ~ N(mean, deviation^2)`.
+pub(super) fn log_gaussian_of(e: f64, mean: f64, deviation: f64) -> f64 {
+    let shifted = e - mean + 0.5 * deviation * deviation;
+    // The shift costs a few roundings, the curve grows with the deviation and falls with e.
+    let rounding = 4.0 * f64::EPSILON * (e.abs() + mean.abs() + deviation * deviation);
+    log_gaussian(shifted - rounding, deviation)
+}
+
+/// Upper bound on the logarithm of the sum over all non-empty subsets of `n` of a curve that depends
+/// on the subset's size only.
+pub(super) fn log_union(n: usize, log_curve: impl Fn(f64) -> f64) -> f64 {
+    let mut log_subsets = 0.0;
+    let mut sum = NOTHING;
+    for j in 1..=n {
+        log_subsets += libm::log((n + 1 - j) as f64 / j as f64) + 1e-15;
+        sum = log_add(sum, log_subsets + log_curve(j as f64) + 1e-12);
+    }
+    sum.min(0.0)
 }
 
 /// The curve at any `e` of the law `max(X, 0)`, given its logarithm at `max(e, 0)`.

@@ -10,7 +10,7 @@
 //! and log-concave; nothing cancels. Derivation: `docs/proofs/objective_perturbation.md`, section
 //! "Gaussian noise".
 
-use super::logs::{LOG_ROOT_TWO_PI, log_count, log_gaussian, log_tail};
+use super::logs::{LOG_ROOT_TWO_PI, log_count, log_gaussian, log_gaussian_of, log_tail};
 
 /// From here on, in standard deviations, two competitors never matter: the sum over competitors
 /// exceeds the curve by a factor of `1 + n Phi(-20)` at most.
@@ -27,7 +27,7 @@ const ALLOWANCE: f64 = 1e-13;
 
 /// Upper bound on `ln E(1 - e^{e-U})_+` for `U = m + s max_{k <= n}(z_k - z_0)`, `s > 0`.
 pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
-    let one = log_gaussian(e - m + s * s, (std::f64::consts::SQRT_2 * s).next_up());
+    let one = log_gaussian_of(e, m, std::f64::consts::SQRT_2 * s);
     let all = log_count(n as f64) + one;
     if n == 1 || (e - m) / s > FAR {
         return all.min(0.0);

@@ -8,6 +8,7 @@
 //! laws here, over all classes at once, are derived in `docs/proofs/objective_perturbation.md`. All
 //! results are rounded towards more noise and larger delta.
 
+mod combined;
 pub mod joint;
 mod logs;
 mod max_law;
@@ -29,6 +30,13 @@ pub use search::{Curvature, sigma};
 
 /// Largest number of scores or classes.
 pub const MAX_SCORES: usize = 100_000;
+
+/// Rows longer than this many noise deviations are not protected at all.
+const LARGEST_T: f64 = 1e50;
+
+/// Range in which gradient and curvature are bounded in one supremum.
+const LEAST_T: f64 = 1e-100;
+const LARGEST_KAPPA: f64 = 1e100;
 
 /// Which gradients and curvatures one record can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +101,20 @@ impl Law {
         }
         let message = format!("must lie in [{least}, {MAX_SCORES}] for this law, got {size}");
         Err(Error::invalid("n_scores", message))
+    }
+
+    /// Norm of the largest change of all scores' gradients together.
+    fn norm(self, relation: Relation) -> f64 {
+        let k = self.size() as f64;
+        let one = match self {
+            Self::Softmax { .. } => std::f64::consts::SQRT_2,
+            Self::Logistic { .. } | Self::Huber { .. } => k.sqrt(),
+            Self::WestonWatkins { .. } => (k * (k - 1.0)).sqrt(),
+        };
+        match relation {
+            Relation::AddRemove => one,
+            Relation::ReplaceOne => 2.0 * one,
+        }
     }
 
     /// Largest logarithm of the determinants' ratio of one record, rounded up.
@@ -177,20 +199,23 @@ fn log_delta_plain(law: Law, relation: Relation, e: f64, t: f64) -> f64 {
 
 /// The smallest of the bounds that have a short form.
 fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian: Jacobian) -> f64 {
+    if t > LARGEST_T {
+        // Next to no noise: delta is 1 but for a probability far below the least double.
+        return 0.0;
+    }
     let plain = |law| {
-        let e = (epsilon - jacobian.constant(law)).next_down();
-        log_delta_plain(
-            law,
-            relation,
-            if jacobian.constant(law) == 0.0 {
-                epsilon
-            } else {
-                e
-            },
-            t,
-        )
+        let constant = jacobian.constant(law);
+        let e = if constant == 0.0 {
+            epsilon
+        } else {
+            (epsilon - constant).next_down()
+        };
+        log_delta_plain(law, relation, e, t)
     };
+    // Beyond these the joint suprema leave the range of the numbers; the plain laws do not.
+    let regular = |kappa: f64| kappa <= LARGEST_KAPPA && t >= LEAST_T;
     match (law, relation, jacobian) {
+        (_, _, Jacobian::Kappa(kappa)) if !regular(kappa) => plain(law),
         (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {
             OneScore::new(t, kappa).log_delta(epsilon).min(plain(law))
         }
@@ -237,14 +262,7 @@ pub fn log_delta(
 ) -> Result<f64> {
     check(law, epsilon, sigma, jacobian)?;
     let t = (1.0 / sigma).next_up();
-    Ok(search::log_delta_at(
-        law,
-        relation,
-        epsilon,
-        t,
-        jacobian,
-        f64::NEG_INFINITY,
-    ))
+    Ok(combined::log_delta(law, relation, epsilon, t, jacobian))
 }
 
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.

@@ -3,21 +3,21 @@
 //! Derivation: `docs/proofs/objective_perturbation.md`, sections "One score and one-vs-rest" and
 //! "Replacement".
 
-use super::logs::log_count;
+use super::logs::{log_gaussian, log_union};
 use super::one_score::OneScore;
 use super::power::{LARGEST_GRID, Powers};
 use super::step_law::StepLaw;
 
 /// Grid points a standard deviation of one loss for up to [`FEW`] scores; for more, a coarser grid
 /// gives the same relative error.
-const RESOLUTION: f64 = 512.0;
+const RESOLUTION: f64 = 256.0;
 const FEW: f64 = 10.0;
 
 /// Natural logarithm by which what is left off one loss's grid is below the result.
 const CUT: f64 = 45.0;
 
-/// Above this many deviations the grid would be coarser than the losses; Chernoff's bound serves.
-const FAR: f64 = 3e4;
+/// Beyond this many deviations of the sum the union bound serves.
+const FAR: f64 = 100.0;
 
 /// A sum of `n` losses, each about `max(0, N(centre, scale^2))` plus at most `offset`.
 struct Shape {
@@ -30,8 +30,12 @@ struct Shape {
 impl Shape {
     /// Standard normal value beyond which one loss alone is negligible in the curve at `e`.
     fn largest_normal(&self, e: f64) -> f64 {
+        // About -ln P(sum > e): one loss alone, or all of them as a normal variable.
         let alone = ((e - self.centre) / self.scale).max(0.0);
-        (alone * alone + 2.0 * (CUT + libm::log(self.n))).sqrt() + 1.0
+        let mean = self.centre.max(0.0) + 0.4 * self.scale;
+        let together = ((e - self.n * mean) / self.scale).max(0.0);
+        let rarity = (0.5 * alone * alone).min(2.0 + 1.5 * together * together / self.n);
+        (2.0 * (rarity + CUT + libm::log(self.n))).sqrt() + 1.0
     }
 
     /// Grid width, such that the sum fits into the largest transform.
@@ -49,27 +53,20 @@ impl Shape {
         (top / eta).ceil() as usize + 2
     }
 
-    /// Chernoff's bound on `ln P(sum > e)` where `e` is [`FAR`] away, or 0 where the sum exceeds `e`
-    /// but for a probability below 1e-15; otherwise nothing.
-    fn without_grid(&self, e: f64) -> Option<f64> {
-        let mean = self.n * self.centre - 9.0 * self.n.sqrt() * self.scale;
-        if mean > e + 40.0 {
-            return Some(0.0);
-        }
-        if e / self.scale < FAR {
-            return None;
-        }
-        // ln E e^{lambda max(0, X)} <= ln(1 + e^{lambda centre + (lambda scale)^2 / 2}).
-        let each = e / self.n - self.offset - self.centre;
-        let tilt = each.max(0.0) / (self.scale * self.scale);
-        let moment = tilt * (self.offset + self.centre + 0.5 * tilt * self.scale * self.scale);
-        let log = self.n * (libm::log1p(libm::exp(-moment)) + moment) - tilt * e;
-        Some((log + 8.0 * f64::EPSILON * tilt * e).min(0.0))
+    /// Whether the sum exceeds `e` but for a probability below 1e-15.
+    fn exceeds(&self, e: f64) -> bool {
+        self.n * self.centre - 9.0 * self.n.sqrt() * self.scale > e + 40.0
+    }
+
+    /// Whether `e` is so far away that delta is below e^-4000.
+    fn is_far(&self, e: f64) -> bool {
+        let sum = self.n * (self.offset + self.centre + self.scale);
+        e > sum + FAR * self.n.sqrt() * self.scale
     }
 }
 
 fn convolved(law: &StepLaw, n: usize, e: f64) -> f64 {
-    Powers::new().log_delta(law, &law.log_mass, n, e)
+    Powers::new().log_delta(law, n, e)
 }
 
 /// `U = sum_{k <= n} max(0, t^2 / 2 + t z_k)`: upper bound on the logarithm of its curve at `e >= 0`.
@@ -80,8 +77,12 @@ pub(super) fn log_delta(e: f64, t: f64, n: usize) -> f64 {
         centre: 0.5 * t * t,
         scale: t,
     };
-    if let Some(log) = shape.without_grid(e) {
-        return log;
+    if shape.exceeds(e) {
+        return 0.0;
+    }
+    if shape.is_far(e) {
+        // The sum is the largest of the sums over subsets: Gaussian mechanisms.
+        return log_union(n, |j| log_gaussian(e, (j.sqrt() * t).next_up()));
     }
     let eta = shape.eta(e);
     let thresholds: Vec<f64> = (0..shape.len(e, eta))
@@ -98,8 +99,11 @@ pub(super) fn log_delta_logistic(epsilon: f64, t: f64, kappa: f64, n: usize) -> 
         centre: 0.5 * t * t,
         scale: t,
     };
-    if let Some(log) = shape.without_grid(epsilon) {
-        return log;
+    if shape.exceeds(epsilon) {
+        return 0.0;
+    }
+    if shape.is_far(epsilon) {
+        return log_delta(epsilon - shape.n * shape.offset * (1.0 + 1e-15), t, n);
     }
     let eta = shape.eta(epsilon);
     let loss = OneScore::new(t, kappa);
@@ -121,13 +125,13 @@ pub(super) fn log_delta_replaced(e: f64, t: f64, n: usize) -> f64 {
         centre: 2.0 * t * t,
         scale: 2.0 * t,
     };
-    if e / t >= FAR {
-        // Three laws a score instead of one.
-        let log = shape.without_grid(e).unwrap_or(0.0);
-        return (log + shape.n * log_count(3.0)).min(0.0);
+    if shape.exceeds(e) {
+        return 0.0;
     }
-    if let Some(log) = shape.without_grid(e) {
-        return log;
+    if shape.is_far(e) {
+        // Each score takes one of three Gaussian losses or none; the largest norm bounds all.
+        let choices = libm::log(3.0);
+        return log_union(n, |j| j * choices + log_gaussian(e, 2.0 * j.sqrt() * t));
     }
     let eta = 0.5 * shape.eta(e);
     let parts = [[1.0, 2.0 * t * t, 2.0 * t], [2.0, 0.5 * t * t, t]];

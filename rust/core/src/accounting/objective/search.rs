@@ -1,8 +1,9 @@
 //! The least noise for a target, by bracketing.
 
-use super::joint::{self, Curve};
 use super::logs::probability;
-use super::{Jacobian, Law, Relation, check_epsilon, check_not_negative, log_delta_closed};
+use super::{
+    Jacobian, Law, Relation, check_epsilon, check_not_negative, combined, log_delta_closed,
+};
 use crate::accounting::calibration;
 use crate::{Error, Result};
 
@@ -44,41 +45,6 @@ impl Curvature {
     }
 }
 
-/// The smallest valid bound at `t`. Where the cheap ones stay above `log_target`, others may stop at
-/// any bound above it.
-pub(super) fn log_delta_at(
-    law: Law,
-    relation: Relation,
-    epsilon: f64,
-    t: f64,
-    jacobian: Jacobian,
-    log_target: f64,
-) -> f64 {
-    let closed = log_delta_closed(law, relation, epsilon, t, jacobian);
-    let (Some(classes), Jacobian::Kappa(kappa)) = (joint_classes(law), jacobian) else {
-        return closed;
-    };
-    if closed <= log_target {
-        return closed;
-    }
-    let target = if log_target == f64::NEG_INFINITY {
-        f64::INFINITY
-    } else {
-        probability(log_target)
-    };
-    let replaced = relation == Relation::ReplaceOne;
-    let delta = joint::delta(epsilon, t, kappa, classes, replaced, target);
-    closed.min((libm::log(delta) * (1.0 - f64::EPSILON)).next_up())
-}
-
-/// The number of classes of a law for which the joint bound says something of its own.
-fn joint_classes(law: Law) -> Option<usize> {
-    match law {
-        Law::Softmax { classes } if classes > 2 => Some(classes),
-        _ => None,
-    }
-}
-
 struct Search {
     law: Law,
     relation: Relation,
@@ -101,10 +67,29 @@ impl Search {
         }
     }
 
+    /// The least noise by the bounds in short form; nothing when none below 1e300 is enough.
+    fn closed_sigma(&self) -> Result<Option<f64>> {
+        let constant = match self.curvature {
+            Curvature::Given(constant) => constant,
+            Curvature::Kappa(kappa) => self.law.log_determinant(kappa),
+            Curvature::KappaPerT(_) => 0.0,
+        };
+        let rest = (self.epsilon - constant).max(0.1 * self.epsilon);
+        let guess = self.law.norm(self.relation) * calibration::sigma(rest, self.delta)?;
+        let tolerance = if is_convolved(self.law) {
+            COARSE_TOLERANCE
+        } else {
+            TOLERANCE
+        };
+        Ok(self
+            .bracket(guess)
+            .map(|bracket| self.least(bracket, tolerance)))
+    }
+
     /// A noise that is not enough and one that is, with their excesses; nothing when none is enough.
     fn bracket(&self, guess: f64) -> Option<[(f64, f64); 2]> {
         let mut at = (guess, self.excess(guess));
-        let mut factor = 1.25;
+        let mut factor = 1.1;
         let safe = at.1 <= 0.0;
         while (1e-300..=1e300).contains(&at.0) {
             let next = if safe { at.0 / factor } else { at.0 * factor };
@@ -155,37 +140,6 @@ impl Search {
         high.0
     }
 
-    /// The least noise by the joint bound of softmax losses, where there is one.
-    fn joint(&self) -> Option<f64> {
-        let curve = match self.curvature {
-            Curvature::Kappa(kappa) => Curve::Constant(kappa),
-            Curvature::KappaPerT(slope) => Curve::PerT(slope),
-            Curvature::Given(_) => return None,
-        };
-        let classes = joint_classes(self.law)?;
-        let replaced = self.relation == Relation::ReplaceOne;
-        joint::sigma(self.epsilon, self.delta, curve, classes, replaced)
-    }
-
-    /// The least noise by the bounds that have a short form.
-    fn closed(&self) -> Result<f64> {
-        self.check_feasible()?;
-        let guess = std::f64::consts::SQRT_2 * calibration::sigma(self.epsilon, self.delta)?;
-        let Some(bracket) = self.bracket(guess) else {
-            let message = format!(
-                "must be larger at epsilon = {}, got {}; no noise below 1e300 suffices",
-                self.epsilon, self.delta
-            );
-            return Err(Error::invalid("delta", message));
-        };
-        let tolerance = if is_convolved(self.law) {
-            COARSE_TOLERANCE
-        } else {
-            TOLERANCE
-        };
-        Ok(self.least(bracket, tolerance))
-    }
-
     /// Refuses a constant Jacobian that leaves `delta` above the target under any noise.
     fn check_feasible(&self) -> Result<()> {
         let (name, jacobian) = match self.curvature {
@@ -232,7 +186,7 @@ fn is_convolved(law: Law) -> bool {
 ///
 /// # Returns
 /// `sigma` at which [`super::delta`] as computed is at most `delta`; above the least such value by a
-/// relative 1e-12, for sums over scores 1e-9.
+/// relative 1e-12, for sums over scores 1e-9, where the joint bound decides 1e-3 as a rule.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument outside its range, or the Jacobian when no noise is
@@ -255,11 +209,16 @@ pub fn sigma(
         delta,
         curvature,
     };
-    let Some(joint) = search.joint() else {
-        return search.closed();
-    };
-    // Each bound is a guarantee of its own, so the smaller noise of the two is enough.
-    search
-        .closed()
-        .map_or(Ok(joint), |closed| Ok(closed.min(joint)))
+    search.check_feasible()?;
+    let jointly = combined::joint_sigma(law, relation, epsilon, delta, curvature);
+    match (search.closed_sigma()?, jointly) {
+        (Some(closed), Some(jointly)) => Ok(closed.min(jointly)),
+        (Some(enough), None) | (None, Some(enough)) => Ok(enough),
+        (None, None) => {
+            let message = format!(
+                "must be larger at epsilon = {epsilon}, got {delta}; no noise below 1e300 suffices"
+            );
+            Err(Error::invalid("delta", message))
+        }
+    }
 }

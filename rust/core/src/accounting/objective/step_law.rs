@@ -29,8 +29,6 @@ pub(super) struct StepLaw {
     pub eta: f64,
     /// `log_mass[j]` at `j * eta`.
     pub log_mass: Vec<f64>,
-    /// The part of `log_mass[j]` that comes from the cell above `j * eta`.
-    pub log_left: Vec<f64>,
     /// Mass above the last grid point.
     pub log_beyond: f64,
 }
@@ -104,19 +102,16 @@ impl StepLaw {
     pub(super) fn of_convex(thresholds: &[f64], eta: f64) -> Self {
         let splitter = Splitter::new(eta);
         let mut log_mass = vec![NOTHING; thresholds.len()];
-        let mut log_left = log_mass.clone();
         log_mass[0] = log_tail(-thresholds[0]) + ALLOWANCE;
         for (j, pair) in thresholds.windows(2).enumerate() {
             let (left, right) = splitter.cell(pair[0], pair[1]);
             put(&mut log_mass[j], left);
-            log_left[j] = left;
             log_mass[j + 1] = right;
         }
         let last = thresholds[thresholds.len() - 1];
         Self {
             eta,
             log_mass,
-            log_left,
             log_beyond: log_tail(last) + ALLOWANCE,
         }
     }
@@ -140,7 +135,6 @@ impl StepLaw {
             .last()
             .unwrap_or(0);
         let mut log_mass = vec![NOTHING; len];
-        let log_left = log_mass.clone();
         log_mass[first + 1] = libm::log1p(-tail(first + 1).min(1.0)) + ALLOWANCE;
         let mut log_beyond = NOTHING;
         for &[weight, centre, scale] in parts {
@@ -159,8 +153,65 @@ impl StepLaw {
         Self {
             eta,
             log_mass,
-            log_left,
             log_beyond,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean(law: &StepLaw, weight: impl Fn(f64) -> f64) -> f64 {
+        let terms = law.log_mass.iter().enumerate();
+        terms
+            .map(|(j, &log)| libm::exp(log) * weight(j as f64 * law.eta))
+            .sum()
+    }
+
+    #[test]
+    fn mass_and_exponential_mean_are_kept() {
+        // max(0, t z + t^2 / 2): E e^{-S} = Phi(-t/2) + Phi(-t/2).
+        let (t, eta) = (0.4, 0.02);
+        let thresholds: Vec<f64> = (0..300).map(|j| f64::from(j) * eta / t - 0.5 * t).collect();
+        let law = StepLaw::of_convex(&thresholds, eta);
+        assert!((mean(&law, |_| 1.0) - 1.0).abs() < 1e-10);
+        let wanted = 2.0 * libm::exp(log_tail(0.5 * t));
+        assert!((mean(&law, |v| libm::exp(-v)) - wanted).abs() < 1e-10);
+        // Second order: the mean itself is off by much less than a cell.
+        let phi = libm::exp(-0.125 * t * t - LOG_ROOT_TWO_PI);
+        let plain = t * phi + 0.5 * t * t * (1.0 - libm::exp(log_tail(0.5 * t)));
+        let found = mean(&law, |v| v);
+        assert!(
+            found > plain && found < plain + 0.01 * eta,
+            "{found} {plain}"
+        );
+    }
+
+    #[test]
+    fn tails_with_a_cap_have_mass_one() {
+        let (t, eta) = (0.3, 0.01);
+        let parts = [[1.0, 2.0 * t * t, 2.0 * t], [2.0, 0.5 * t * t, t]];
+        let law = StepLaw::of_tails(&parts, eta, 900);
+        assert!((mean(&law, |_| 1.0) - 1.0).abs() < 1e-9);
+        for v in [0.5, 1.0, 2.0] {
+            let above = mean(&law, |at| f64::from(at > v - 0.5 * eta));
+            let tail: f64 = parts
+                .iter()
+                .map(|[weight, centre, scale]| weight * libm::exp(log_tail((v - centre) / scale)))
+                .sum();
+            assert!((above / tail - 1.0).abs() < 0.05, "{above} {tail}");
+        }
+    }
+
+    #[test]
+    fn wide_cells_are_rounded_up() {
+        let thresholds = [-3.0, -1.0, 2.0, 9.0];
+        let law = StepLaw::of_convex(&thresholds, 5.0);
+        let below = |x: f64| 1.0 - libm::exp(log_tail(x));
+        for j in 1..4 {
+            let wanted = below(thresholds[j]) - below(thresholds[j - 1]);
+            assert!((libm::exp(law.log_mass[j]) / wanted - 1.0).abs() < 1e-9);
         }
     }
 }

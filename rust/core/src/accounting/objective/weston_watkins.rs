@@ -6,12 +6,12 @@
 //! arguments shifted by `z_0`, hence analytic, and at a distance `a` from the real line at most
 //! `e^{(n + 1) a^2 / 2}` times what it is on it; that bounds the rule's error in closed form.
 
-use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian, log_tail};
+use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_union};
 use super::power::{LARGEST_GRID, Powers};
 use super::step_law::StepLaw;
 
 /// Grid points a standard deviation of one term for up to [`FEW`] terms, and coarser for more.
-const RESOLUTION: f64 = 256.0;
+const RESOLUTION: f64 = 64.0;
 const FEW: f64 = 10.0;
 
 /// The rule's step times `sqrt(n + 1)`: its relative error is then below 2e-13.
@@ -23,92 +23,80 @@ const CUT: f64 = 36.0;
 /// Natural logarithm by which what is left off one term's grid is below the result.
 const TERM_CUT: f64 = 45.0;
 
-/// From here on, in standard deviations, the union bound serves.
-const FAR: f64 = 3e3;
+/// Beyond this many deviations a term, where delta is below e^-4000, or for more terms than this, the
+/// union bound serves.
+const FAR: f64 = 100.0;
+const MOST_TERMS: usize = 2000;
 
 /// Upper bound on the logarithm of the curve of `U` at `e >= 0`, `m >= 0`.
 pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
     let count = n as f64;
     if n == 1 {
-        return log_gaussian(e - m + s * s, (std::f64::consts::SQRT_2 * s).next_up());
+        return log_gaussian_of(e, m, std::f64::consts::SQRT_2 * s);
     }
     if count * (m - 9.0 * s) > e + 40.0 + 9.0 * count.sqrt() * s {
         // But for a probability below 1e-15 the loss is far above e.
         return 0.0;
     }
-    if e / s > FAR {
-        // One of the terms exceeds e / n.
-        let deviations = (e / count - m).max(0.0) / s;
-        return (libm::log(count) - 0.25 * deviations * deviations).min(0.0);
+    if (e / count - m) / s > FAR || n > MOST_TERMS {
+        // The sum is the largest of the sums over subsets.
+        return log_union(n, |j| log_gaussian_of(e, j * m, s * (j * (j + 1.0)).sqrt()));
     }
     Conditional::new(e, m, s, n).integral()
 }
 
-/// The curve given `z_0`, from one table of normal cells for all `z_0`.
+/// The curve given `z_0`.
 struct Conditional {
     e: f64,
+    /// `m / s`.
+    centre: f64,
     n: usize,
-    law: StepLaw,
-    powers: Powers,
-    /// Grid width in units of `z`.
+    eta: f64,
+    /// Grid width in units of `z`, and the largest `|z|` that matters.
     width: f64,
-    /// `m / s` in grid points, rounded down, and what that leaves.
-    shift: i64,
-    rest: f64,
-    /// The first point of the table, in grid points.
-    first: i64,
-    /// Distance of neighbouring `z_0`, in grid points.
-    stride: i64,
+    largest: f64,
+    powers: Powers,
 }
 
 impl Conditional {
     fn new(e: f64, m: f64, s: f64, n: usize) -> Self {
         let count = n as f64;
+        // About -ln P(U > e): one term alone, or all together through z_0.
         let alone = ((e - m) / s).max(0.0);
-        let largest = (0.5 * alone * alone + 2.0 * (TERM_CUT + libm::log(count))).sqrt() + 1.0;
-        let step = STEP / (count + 1.0).sqrt();
+        let together = ((e / count - m) / s).max(0.0);
+        let rarity = 2.0 + (0.25 * alone * alone).min(0.5 * together * together);
+        let largest = (2.0 * (rarity + TERM_CUT + libm::log(count))).sqrt() + 1.0;
         let reach = count * (m / s + largest) + e / s;
         let fine = (count / FEW).sqrt().max(1.0) / RESOLUTION;
-        let width = fine.min(step).max(2.0 * reach / LARGEST_GRID as f64);
-        let stride = ((step / width).floor() as i64).max(1);
-        let shift = (m / s / width).floor() as i64;
-        // z_0 is at least -largest, and a term's z starts at z_0 - m / s.
-        let first = -((largest / width).ceil() as i64 + 64 * stride) - shift;
-        let last = (largest / width).ceil() as i64;
-        let thresholds: Vec<f64> = (first..=last).map(|i| i as f64 * width).collect();
+        let width = fine.max(2.0 * reach / LARGEST_GRID as f64);
         Self {
             e,
+            centre: m / s,
             n,
-            law: StepLaw::of_convex(&thresholds, s * width),
-            powers: Powers::new(),
+            eta: s * width,
             width,
-            shift,
-            rest: m / s - shift as f64 * width,
-            first,
-            stride,
+            largest,
+            powers: Powers::new(),
         }
     }
 
-    /// The curve given the `i`-th `z_0`, times the density there; nothing where the table ends.
-    fn log_term(&mut self, i: i64) -> Option<f64> {
-        let z_0 = self.rest + (i * self.stride) as f64 * self.width;
-        let start = usize::try_from(i * self.stride - self.shift - self.first).ok()?;
-        let mut log_mass = self.law.log_mass.get(start..)?.to_vec();
-        let first = log_mass.first_mut()?;
-        let below = log_tail(-((i * self.stride - self.shift) as f64) * self.width);
-        *first = log_add(below + 1e-11, self.law.log_left[start]);
-        let curve = self.powers.log_delta(&self.law, &log_mass, self.n, self.e);
-        Some(curve - 0.5 * z_0 * z_0 - LOG_ROOT_TWO_PI)
+    /// The curve given `z_0`, times the density of `z_0`.
+    fn log_term(&mut self, z_0: f64) -> f64 {
+        let start = z_0 - self.centre;
+        let len = ((self.largest - start).max(1.0) / self.width).ceil() as usize + 2;
+        let thresholds: Vec<f64> = (0..len).map(|j| start + j as f64 * self.width).collect();
+        let law = StepLaw::of_convex(&thresholds, self.eta);
+        self.powers.log_delta(&law, self.n, self.e) - 0.5 * z_0 * z_0 - LOG_ROOT_TWO_PI
     }
 
     /// The integral over `z_0`: downwards from 0 past the peak, then upwards.
     fn integral(mut self) -> f64 {
+        let terms = self.n as f64 + 1.0;
+        let step = STEP / terms.sqrt();
         let (mut sum, mut largest) = (NOTHING, NOTHING);
-        for (from, direction) in [(0, -1), (1, 1)] {
-            for count in 0.. {
-                let Some(log) = self.log_term(from + direction * count) else {
-                    break;
-                };
+        for (from, direction) in [(0.0, -step), (step, step)] {
+            for i in 0u32.. {
+                let log = self.log_term(from + direction * f64::from(i));
                 sum = log_add(sum, log);
                 largest = largest.max(log);
                 if log < largest - CUT {
@@ -116,9 +104,8 @@ impl Conditional {
                 }
             }
         }
-        let step = self.stride as f64 * self.width;
-        let strip = 2.0 * std::f64::consts::PI.powi(2) / (step * step * (self.n as f64 + 1.0));
+        let strip = 2.0 * std::f64::consts::PI.powi(2) / (STEP * STEP);
         let error = 4.0 * libm::exp(-strip) + 1e-11;
-        (sum + libm::log(step) - libm::log1p(-error.min(0.5))).min(0.0)
+        (sum + libm::log(step) + 2.0 * error).min(0.0)
     }
 }

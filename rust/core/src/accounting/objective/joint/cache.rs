@@ -16,10 +16,13 @@ pub(super) struct Key {
     pub flags: (u8, bool),
 }
 
-static RECENT: Mutex<Vec<(Key, Option<f64>)>> = Mutex::new(Vec::new());
+/// Arguments and result.
+type Entry = (Key, Option<f64>);
+
+static RECENT: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 /// Runs `work` on the entries unless someone else holds them.
-fn with<T>(work: impl FnOnce(&mut Vec<(Key, Option<f64>)>) -> T) -> Option<T> {
+fn with<T>(work: impl FnOnce(&mut Vec<Entry>) -> T) -> Option<T> {
     match RECENT.try_lock() {
         Ok(mut entries) => Some(work(&mut entries)),
         // Entries are whole at every moment: a panic elsewhere cannot have broken them.
@@ -28,12 +31,12 @@ fn with<T>(work: impl FnOnce(&mut Vec<(Key, Option<f64>)>) -> T) -> Option<T> {
     }
 }
 
-/// What was stored for `key`; it becomes the most recent entry.
-pub(super) fn find(key: &Key) -> Option<Option<f64>> {
+/// The entry stored for `key`, if any: it becomes the most recent one.
+pub(super) fn find(key: &Key) -> Option<Entry> {
     with(|entries| {
         let at = entries.iter().position(|(known, _)| known == key)?;
         entries[at..].rotate_left(1);
-        entries.last().map(|&(_, value)| value)
+        entries.last().copied()
     })
     .flatten()
 }
@@ -67,8 +70,8 @@ mod tests {
     fn entries_come_back_until_the_capacity_is_used_up() {
         store(key(0), Some(1.5));
         store(key(1), None);
-        assert_eq!(find(&key(0)), Some(Some(1.5)));
-        assert_eq!(find(&key(1)), Some(None));
+        assert_eq!(find(&key(0)), Some((key(0), Some(1.5))));
+        assert_eq!(find(&key(1)), Some((key(1), None)));
         assert_eq!(find(&key(2)), None);
         for k in 10..10 + CAPACITY as u64 {
             store(key(k), Some(0.0));

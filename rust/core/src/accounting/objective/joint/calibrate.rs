@@ -27,13 +27,20 @@ impl Curve {
 const COARSE_STEPS: usize = 60;
 
 /// Evaluations of the full bound.
-const FINE_STEPS: usize = 20;
+const FINE_STEPS: usize = 16;
 
 /// The coarse root is followed to within this in `ln delta`.
 const COARSE_TOLERANCE: f64 = 0.02;
 
-/// What is returned lies below the target by at most this in `ln delta`, as a rule.
-const FINE_TOLERANCE: f64 = 4e-4;
+/// What is returned lies below the target by at most this in `ln delta`, as a rule; the curve has
+/// steps of about this size where the search for the free parameter changes its mind.
+const FINE_TOLERANCE: f64 = 4e-3;
+
+/// Shortest distance in `ln sigma` from which a slope is taken.
+const LEAST_SECANT: f64 = 2e-4;
+
+/// Bracket in `ln sigma` that is not divided further.
+const CLOSE: f64 = 1e-4;
 
 /// Left to the target, relatively, so that another processor's rounding of the same sums still
 /// finds the guarantee met.
@@ -90,7 +97,7 @@ impl Bracket {
         }
         if let Some((before, value)) = self.last {
             let slope = (excess - value) / (at - before);
-            if slope < -1.0 {
+            if slope < -1.0 && (at - before).abs() > LEAST_SECANT {
                 self.slope = slope;
             }
         }
@@ -129,13 +136,13 @@ impl Task {
         let mut choice: Option<Choice> = None;
         for _ in 0..COARSE_STEPS {
             let problem = self.problem(at)?;
-            let (value, searched) = match choice {
-                Some(choice) => (self.search.at(&problem, choice, Detail::Coarse), false),
-                None => {
-                    let (best, value) = self.search.best(&problem);
-                    choice = (value < UNINFORMATIVE).then_some(best);
-                    (value, true)
-                }
+            let searched = choice.is_none();
+            let value = if let Some(choice) = choice {
+                self.search.at(&problem, choice, Detail::Coarse)
+            } else {
+                let (best, value) = self.search.best(&problem);
+                choice = (value < UNINFORMATIVE).then_some(best);
+                value
             };
             let excess = self.excess(value);
             let close = excess.abs() < COARSE_TOLERANCE;
@@ -179,7 +186,7 @@ impl Task {
                 }
             }
             at = bracket.next(at, excess, -0.25 * FINE_TOLERANCE, value < UNINFORMATIVE);
-            if (bracket.safe_above - bracket.unsafe_below) < 1e-6 {
+            if (bracket.safe_above - bracket.unsafe_below) < CLOSE && best.is_some() {
                 return best;
             }
         }
@@ -198,7 +205,7 @@ impl Task {
 ///
 /// # Returns
 /// `sigma` with `delta(epsilon, 1 / sigma, kappa, ...) <= delta`, above the least such number by a
-/// relative 1e-4 as a rule; `None` where no noise was found for which the bound says enough.
+/// relative 1e-3 as a rule; `None` where no noise was found for which the bound says enough.
 pub fn sigma(
     epsilon: f64,
     delta: f64,
@@ -218,7 +225,7 @@ pub fn sigma(
         classes,
         flags: (kind, replace_one),
     };
-    if let Some(known) = cache::find(&key) {
+    if let Some((_, known)) = cache::find(&key) {
         return known;
     }
     // No bound of this family needs less than the Gaussian mechanism of the gradient's norm.

@@ -143,7 +143,9 @@ mod tests {
         let mut law: Vec<f64> = (0..150).map(|k| libm::exp(-0.05 * f64::from(k))).collect();
         law[0] = 20.0;
         let sum: f64 = law.iter().sum();
-        law.iter_mut().for_each(|p| *p /= sum * 1.01);
+        for p in &mut law {
+            *p /= sum * 1.01;
+        }
         for times in [1, 2, 3, 5, 8, 24, 99] {
             let mut truth = law.clone();
             for _ in 1..times {
@@ -163,7 +165,7 @@ mod tests {
     fn sizes_are_even_and_large_enough() {
         for least in 1..3000 {
             let size = transform_size(least);
-            assert!(size >= least && size % 2 == 0 && (least < 8 || size < 2 * least));
+            assert!(size >= least && size.is_multiple_of(2) && (least < 8 || size < 2 * least));
         }
     }
 }

@@ -13,6 +13,9 @@ const RIGHT: f64 = 13.0;
 /// Cells whose whole contribution is below this share of the largest cell use the cap.
 const NEGLIGIBLE: f64 = 1e-3;
 
+/// Chords of a cell.
+const CHORDS: usize = 2;
+
 /// Covers the rounding of sums, normal tails and exponentials.
 const ROUNDING: f64 = 1e-9;
 
@@ -28,9 +31,14 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// About `resolution` points for each unit, fewer where `T = scale` is large.
-    pub(super) fn new(resolution: f64, cell: f64, chords: usize, scale: f64) -> Self {
-        let step = (1.0 / resolution).max(scale / 4000.0);
+    /// `resolution` points for each unit, halved until `X` up to `T = scale` needs `most` or
+    /// fewer; cells of about this width.
+    pub(super) fn new(resolution: f64, most: f64, cell: f64, scale: f64) -> Self {
+        let mut step = 1.0 / resolution;
+        while scale > most * step {
+            step *= 2.0;
+        }
+        let chords = CHORDS;
         let chord = (cell / (step * chords as f64)).round().max(1.0) as usize;
         Self {
             step,
@@ -136,8 +144,7 @@ pub(super) fn expected_payoff(
     let logs: Vec<f64> = (0..=cells.active.len() * grid.chords)
         .map(|k| n * log_cdf(start + (k * grid.chord) as f64 * grid.step))
         .collect();
-    let factor =
-        (1.0 + chord_excess(grid.chord as f64 * grid.step)) * (1.0 + ROUNDING + n * CELL_ERROR);
+    let factor = 1.0 + chord_excess(grid.chord as f64 * grid.step);
     let mut total = cells.rest;
     let mut nodes = vec![0.0; grid.chords + 1];
     for r in 0..cells.active.len() {
@@ -164,7 +171,7 @@ pub(super) fn expected_payoff(
             total += factor * weight * dot(law, shifted);
         }
     }
-    total.min(1.0)
+    (total * (1.0 + ROUNDING + 2.0 * n * CELL_ERROR)).min(1.0)
 }
 
 /// Slope of the logarithm of the payoff over the values that `X` takes, in the middle of a cell.

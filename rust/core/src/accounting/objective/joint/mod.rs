@@ -26,10 +26,13 @@ const LEAST_CLASSES: usize = 3;
 /// Most classes; more than the integral resolves well.
 const MOST_CLASSES: usize = 1_000_000;
 
+/// Largest `epsilon`.
+const MOST_EPSILON: f64 = 1e6;
+
 /// Whether the arguments are in the range where something is known.
 fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
-    let positive = |x: f64| x > 0.0 && x.is_finite();
-    positive(epsilon)
+    epsilon > 0.0
+        && epsilon <= MOST_EPSILON
         && (1e-9..=1e6).contains(&t)
         && (0.0..=1e9).contains(&kappa)
         && (LEAST_CLASSES..=MOST_CLASSES).contains(&classes)
@@ -48,7 +51,8 @@ fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
 ///
 /// # Returns
 /// A number in `[0, 1]`, never below the true value; 1 where nothing is known, in particular
-/// outside the ranges above. The same on every call and for every number of threads.
+/// outside the ranges above, for `epsilon` above 1e6, `t` outside `[1e-9, 1e6]` and `kappa` above
+/// 1e9. The same on every call and for every number of threads.
 ///
 /// # Example
 /// ```

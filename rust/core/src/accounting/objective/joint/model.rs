@@ -85,7 +85,7 @@ impl Model {
         }
     }
 
-    /// `psi(value)`, rounded up by 1e-13 of [`Self::identity_from`] at least.
+    /// `psi(value)`, rounded up by more than the rounding of the terms it is computed from.
     pub(super) fn psi(&self, value: f64) -> f64 {
         let end = self.identity_from();
         if value >= end {
@@ -94,7 +94,7 @@ impl Model {
         if value <= -end {
             return 0.0;
         }
-        let slack = 1e-13 * end;
+        let slack = 1e-13 * end + 8.0 * f64::EPSILON * self.setting.kappa;
         match self.variant {
             Variant::Linear => {
                 let sum = value + end;
@@ -214,6 +214,84 @@ mod tests {
             assert!(found >= best && found <= best + 1e-7, "{slope}");
         }
         assert_eq!(log_excess(3.0, 0.75, 2.0, 2.0), 0.0);
+    }
+
+    /// `ln det(I + kappa (diag p - p p^T))`, by the matrix determinant lemma.
+    fn log_determinant(p: &[f64], kappa: f64) -> f64 {
+        let diagonal: f64 = p.iter().map(|x| libm::log1p(kappa * x)).sum();
+        let share: f64 = p.iter().map(|x| kappa * x * x / (1.0 + kappa * x)).sum();
+        diagonal + libm::log1p(-share)
+    }
+
+    /// `sup_q [<q, b> + theta (1 - |q|^2)]` by its dual.
+    fn competitors_supremum(b: &[f64], theta: f64) -> f64 {
+        if theta == 0.0 {
+            return b.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        }
+        let dual = |s: f64| {
+            let squares = b.iter().map(|x| (x - s).max(0.0).powi(2));
+            s + theta + squares.sum::<f64>() / (4.0 * theta)
+        };
+        let top = b.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (mut low, mut high) = (top - 2.0 * theta, top);
+        for _ in 0..80 {
+            let (left, right) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+            if dual(left) < dual(right) {
+                high = right;
+            } else {
+                low = left;
+            }
+        }
+        dual(0.5 * (low + high))
+    }
+
+    /// Points of the simplex with four corners: a grid.
+    fn simplex(parts: u32) -> Vec<[f64; 4]> {
+        let mut points = Vec::new();
+        for a in 0..=parts {
+            for b in 0..=parts - a {
+                for c in 0..=parts - a - b {
+                    let d = parts - a - b - c;
+                    points.push([a, b, c, d].map(|k| f64::from(k) / f64::from(parts)));
+                }
+            }
+        }
+        points
+    }
+
+    #[test]
+    fn both_variants_bound_the_pathwise_loss_and_are_close_somewhere() {
+        let points = simplex(12);
+        let mut tightest = f64::INFINITY;
+        for (case, (t, kappa)) in [(0.2, 0.1), (0.5, 1.0), (1.0, 4.0), (0.3, 3.0), (2.5, 9.0)]
+            .into_iter()
+            .enumerate()
+        {
+            for draw in 0..60_u32 {
+                let score = |k: u32| {
+                    let hash = (draw * 4 + k + 1) * (7919 + case as u32) % 9973;
+                    6.0 * f64::from(hash) / 9973.0 - 3.0
+                };
+                let own = score(0);
+                let b: Vec<f64> = (1..4).map(|k| t * (score(k) - own) + t * t).collect();
+                let loss = |p: &[f64; 4]| {
+                    let linear: f64 = p[1..].iter().zip(&b).map(|(p, b)| p * b).sum();
+                    let spread = 1.0 - p.iter().map(|x| x * x).sum::<f64>();
+                    linear + log_determinant(p, kappa) - 0.5 * t * t * spread
+                };
+                let worst = points.iter().map(loss).fold(f64::NEG_INFINITY, f64::max);
+                for share in [0.0, 0.3, 0.8, 1.0] {
+                    for variant in [Variant::Logarithmic, Variant::Linear] {
+                        let model = Model::new(setting(t, kappa, 3), share, variant);
+                        let value = competitors_supremum(&b, model.theta);
+                        let bound = model.offset + model.psi(value);
+                        assert!(bound >= worst - 1e-12, "{t} {kappa} {share} {variant:?}");
+                        tightest = tightest.min(bound - worst);
+                    }
+                }
+            }
+        }
+        assert!(tightest < 1e-3, "{tightest}");
     }
 
     #[test]

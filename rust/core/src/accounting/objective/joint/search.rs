@@ -19,6 +19,10 @@ const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
 /// bound is returned that is valid but not the least.
 const COARSE_FACTOR: f64 = 1.25;
 
+/// Two bounds with logarithms as close as this need not be balanced: their sum is within 2 percent
+/// of the least.
+const NEARLY_EQUAL: f64 = 0.4;
+
 /// The question asked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Problem {
@@ -78,8 +82,8 @@ impl Search {
             return 1.0;
         }
         let grid = match detail {
-            Detail::Coarse => Grid::new(250.0, 0.1, 2, scale),
-            Detail::Fine => Grid::new(1000.0, 0.05, 2, scale),
+            Detail::Coarse => Grid::new(250.0, 1000.0, 0.1, scale),
+            Detail::Fine => Grid::new(1000.0, 4000.0, 0.05, scale),
         };
         let Some(payoff) = Payoff::new(model, level, beta, grid.step) else {
             return 1.0;
@@ -99,9 +103,9 @@ impl Search {
         }
     }
 
-    /// The bound for a replacement: for every split of `level`,
-    /// `(1 - exp(level - V1 - V2))_+ <= ` the sum of `(1 - exp(2 (level_i - V_i)))_+` in expectation,
-    /// however the two are coupled.
+    /// The bound for a replacement. For every split `level = l1 + l2` and every coupling,
+    /// `(1 - exp(l1 + l2 - V1 - V2))_+` is at most the sum of `(1 - exp(2 (l_i - V_i)))_+`: one of the
+    /// excesses `V_i - l_i` is at least half of their sum.
     fn with_second_record(&mut self, model: &Model, level: f64, detail: Detail) -> f64 {
         let plain = Setting {
             kappa: 0.0,
@@ -116,6 +120,9 @@ impl Search {
         }
         // Both fall about as exp(-rate level); the sum is least where they are equal.
         let rate = (-2.0 * libm::log(a)).sqrt() / model.setting.t;
+        if detail == Detail::Coarse && libm::log(a / b).abs() < NEARLY_EQUAL {
+            return (a + b).min(1.0);
+        }
         let shift = (0.5 * libm::log(a / b) / rate).clamp(-0.5 * half, 0.5 * half);
         let sum = self.payoff(model, half + shift, 0.5, detail)
             + self.payoff(&second, half - shift, 0.5, detail);

@@ -183,19 +183,6 @@ impl Spread {
         }
     }
 
-    /// Multiplies entry `j` by `exp(log_first + rate j step)`.
-    fn tilt(values: &mut [f64], log_first: f64, rate: f64, step: f64) {
-        let ratio = libm::exp(rate * step);
-        for (block, part) in values.chunks_mut(64).enumerate() {
-            let start = (block * 64) as f64 * step;
-            let mut factor = libm::exp(log_first + rate * start);
-            for value in part {
-                *value *= factor;
-                factor *= ratio;
-            }
-        }
-    }
-
     /// All mass at the cap: what is known without computing.
     fn capped(&mut self) -> &[f64] {
         self.law.fill(0.0);
@@ -207,35 +194,49 @@ impl Spread {
     /// meant to be summed against something that grows about as `exp(rate X)`.
     pub(super) fn at(&mut self, w: f64, rate: f64) -> &[f64] {
         let form = self.best_form(w, rate);
+        self.by_form(&form, w, rate)
+    }
+
+    /// The law by one form. The sum of the tilted probabilities below the cap is known; what is
+    /// missing lies at the cap or above, where the tilt can be undone by its least factor.
+    fn by_form(&mut self, form: &Form, w: f64, rate: f64) -> &[f64] {
         let first = (form.constant / self.step).ceil() as usize;
         if first >= self.cap {
             return self.capped();
         }
-        self.fill_term(&form, w);
-        Self::tilt(&mut self.term, 0.0, rate, self.step);
+        self.fill_term(form, w);
+        tilt(&mut self.term, 0.0, rate * self.step);
         let total: f64 = self.term.iter().sum();
         let log_total = self.others as f64 * libm::log(total);
-        if !log_total.is_finite() || log_total > LARGEST_LOG {
+        if log_total.is_nan() || log_total > LARGEST_LOG {
             return self.capped();
         }
-        // Entries from `kept` on, and sums that reach it, go to the cap.
         let kept = self.cap - first;
-        let filled = kept.min(self.term.len());
         self.law.fill(0.0);
-        let (below, above) = self.law.split_at_mut(first);
-        below.fill(0.0);
-        let body = &mut above[..kept];
-        for (value, mass) in body.iter_mut().zip(&self.term[..filled]) {
+        let body = &mut self.law[first..self.cap];
+        for (value, mass) in body.iter_mut().zip(&self.term) {
             *value = mass / total;
         }
         let added = self.convolver.power(body, self.others);
-        let kept_sum: f64 = body.iter().sum();
+        let sum: f64 = body.iter().sum();
         let errors = added + 3.0 * CELL_ERROR * self.others as f64 + 1e-12;
-        let missing = (1.0 - kept_sum).max(0.0) + errors;
-        Self::tilt(body, log_total, -rate, self.step);
+        let missing = (1.0 - sum).max(0.0) + errors;
+        tilt(body, log_total, -rate * self.step);
         let log_weight = log_total - rate * kept as f64 * self.step;
         self.law[self.cap] = (missing * libm::exp(log_weight)).min(1.0);
         &self.law
+    }
+}
+
+/// Multiplies entry `j` by `exp(log_first + j slope)`.
+fn tilt(values: &mut [f64], log_first: f64, slope: f64) {
+    let ratio = libm::exp(slope);
+    for (block, part) in values.chunks_mut(64).enumerate() {
+        let mut factor = libm::exp(log_first + slope * (block * 64) as f64);
+        for value in part {
+            *value *= factor;
+            factor *= ratio;
+        }
     }
 }
 
@@ -282,24 +283,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_law_is_the_same_for_every_tilt_and_has_the_right_mean() {
-        let mut planner = RealFftPlanner::new();
-        let (scale, step, others, w) = (1.0, 0.002, 4, 1.5);
-        let mut means = Vec::new();
-        for rate in [0.5, 3.0, 6.0] {
-            let mut spread = Spread::new(&mut planner, others, scale, step);
-            let law = spread.at(w, rate);
-            let sum: f64 = law.iter().sum();
-            assert!((1.0..1.0 + 1e-6).contains(&sum) || rate > 0.5, "{sum}");
-            means.push(
-                law.iter()
-                    .enumerate()
-                    .map(|(j, p)| p * libm::exp(3.0 * step * j as f64))
-                    .sum::<f64>(),
-            );
+    /// The law of one form by plain sums, rounded up to the grid in the same way.
+    fn plainly(form: &Form, w: f64, others: usize, step: f64, cap: usize) -> Vec<f64> {
+        let below = |y: f64| {
+            let place = (form.divisor * y).sqrt().min(form.reach);
+            cdf(w - form.reach + place) / cdf(w)
+        };
+        let term: Vec<f64> = (0..=cap)
+            .map(|j| {
+                let y = step * j as f64;
+                if j == 0 {
+                    below(0.0)
+                } else {
+                    below(y) - below(y - step)
+                }
+            })
+            .collect();
+        let mut sum = vec![0.0; cap + 1];
+        sum[0] = 1.0;
+        for _ in 0..others {
+            sum = (0..=cap)
+                .map(|k| (0..=k).map(|i| sum[i] * term[k - i]).sum())
+                .collect();
         }
-        let least = means.iter().copied().fold(f64::INFINITY, f64::min);
-        assert!(means[1] <= least * 1.02, "{means:?}");
+        let first = (form.constant / step).ceil() as usize;
+        let mut law = vec![0.0; cap + 1];
+        law[first..cap].copy_from_slice(&sum[..cap - first]);
+        law[cap] = 1.0 - law.iter().sum::<f64>();
+        law
+    }
+
+    #[test]
+    fn the_law_is_that_of_the_plain_sums_whatever_the_tilt() {
+        let mut planner = RealFftPlanner::new();
+        for (scale, others, w) in [(1.0, 4, 1.5), (0.3, 2, -1.0), (2.0, 8, 3.0)] {
+            let step = scale / 250.0;
+            for form in [Form::plain(scale), Form::shifted(scale, 5)] {
+                for rate in [0.0, 1.0, 3.0] {
+                    let mut spread = Spread::new(&mut planner, others, scale, step);
+                    let cap = spread.cap();
+                    let truth = plainly(&form, w, others, step, cap);
+                    let law = spread.by_form(&form, w, rate);
+                    let grown = |p: &[f64]| -> f64 {
+                        let terms = p[..cap].iter().enumerate();
+                        terms
+                            .map(|(j, p)| p * libm::exp(rate * step * j as f64))
+                            .sum()
+                    };
+                    assert!((0..cap).all(|j| law[j] >= truth[j] * (1.0 - 1e-9)));
+                    let at_cap = law[cap] * libm::exp(rate * step * cap as f64);
+                    let more = grown(law) - grown(&truth);
+                    assert!(more.abs() < 1e-7 * (grown(law) + at_cap));
+                    assert!(law[cap] >= truth[cap]);
+                    assert!(rate > 0.0 || law[cap] <= truth[cap] + 1e-9);
+                }
+            }
+        }
     }
 }

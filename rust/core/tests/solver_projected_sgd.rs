@@ -1,0 +1,267 @@
+//! Projected SGD against a plain loop over full matrices, in every layout and variant.
+
+use dpsvm_core::parallel::Never;
+use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::solver::ball::Projection;
+use dpsvm_core::solver::losses::SmoothLoss;
+use dpsvm_core::solver::passes::orders;
+use dpsvm_core::solver::projected_sgd::{Average, Settings, Solution, rounding, solve};
+
+const BOUNDS: RowBounds = RowBounds {
+    data_norm: 3.0,
+    intercept: 0.5,
+};
+
+struct Data {
+    x: Vec<f64>,
+    y: Vec<i64>,
+    columns: usize,
+}
+
+/// Rows of norm below 3 with single-precision entries, so that nothing is clipped or rounded.
+fn data(n: usize, columns: usize, classes: usize) -> Data {
+    let mut state = 7_u64;
+    let mut number = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f64 / f64::from(1 << 24) - 0.5
+    };
+    let size = 2.0 / (columns as f64).sqrt();
+    let mut x: Vec<f64> = (0..n * columns)
+        .map(|_| f64::from((number() * size) as f32))
+        .collect();
+    for value in x.iter_mut().step_by(3) {
+        *value = 0.0;
+    }
+    let y = (0..n).map(|_| ((number() + 0.5) * classes as f64) as i64);
+    Data {
+        y: y.collect(),
+        x,
+        columns,
+    }
+}
+
+fn settings(loss: SmoothLoss) -> Settings {
+    Settings {
+        loss,
+        epochs: 4,
+        batch: 1,
+        regularization: 0.02,
+        radius: 1e3,
+        projection: Projection::Joint,
+        average: Average::Last,
+        seed: 5,
+        low_memory: false,
+    }
+}
+
+fn dense(data: &Data, settings: &Settings) -> Solution {
+    let shape = (data.y.len(), data.columns);
+    let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
+    solve(rows, &data.y, settings, &Never).unwrap()
+}
+
+fn sparse(data: &Data, settings: &Settings) -> Solution {
+    let (mut values, mut index, mut start) = (Vec::new(), Vec::new(), vec![0_i64]);
+    for row in data.x.chunks(data.columns) {
+        for (j, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            values.push(*value);
+            index.push(j as i64);
+        }
+        start.push(values.len() as i64);
+    }
+    let layout = Layout::Csr(CsrIndex::I64(&index, &start));
+    let shape = (data.y.len(), data.columns);
+    let rows = Rows::new(Values::F64(&values), layout, shape, BOUNDS).unwrap();
+    solve(rows, &data.y, settings, &Never).unwrap()
+}
+
+/// The algorithm as its module states it, on rows `(x, s)` in the user's units.
+fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
+    let (n, d, k) = (data.y.len(), data.columns + 1, settings.loss.scores);
+    let kappa2 = BOUNDS.data_norm * BOUNDS.data_norm + BOUNDS.intercept * BOUNDS.intercept;
+    let first =
+        settings.regularization / (settings.loss.curvature() * kappa2 + settings.regularization);
+    let mut w = vec![0.0; k * d];
+    let (mut sum, mut total) = (vec![0.0; k * d], 0.0);
+    let order = orders(n as u32, settings.epochs, settings.seed);
+    let mut m = 0.0;
+    for batch in order.chunks(n).flat_map(|pass| pass.chunks(settings.batch)) {
+        m += 1.0;
+        let q = f64::min(first, 1.0 / m);
+        let mut next: Vec<f64> = w.iter().map(|w| w * (1.0 - q)).collect();
+        for i in batch {
+            let i = *i as usize;
+            let mut row = data.x[i * data.columns..][..data.columns].to_vec();
+            row.push(BOUNDS.intercept);
+            let mut a: Vec<f64> = w.chunks(d).map(|w| dot(w, &row)).collect();
+            let mut state = vec![0.0; k];
+            settings
+                .loss
+                .gradient_row(data.y[i] as usize, &mut a, &mut state);
+            let step = q / (settings.regularization * settings.batch as f64);
+            for (w, a) in next.chunks_mut(d).zip(&a) {
+                for (w, x) in w.iter_mut().zip(&row) {
+                    *w -= step * a * x;
+                }
+            }
+        }
+        let part = if settings.projection == Projection::Joint {
+            k * d
+        } else {
+            d
+        };
+        for w in next.chunks_mut(part) {
+            let factor = (settings.radius / dot(w, w).sqrt()).min(1.0);
+            for w in w {
+                *w *= factor;
+            }
+        }
+        w = next;
+        let weight = if settings.average == Average::Weighted {
+            m
+        } else {
+            1.0
+        };
+        total += weight;
+        for (s, w) in sum.iter_mut().zip(&w) {
+            *s += weight * w;
+        }
+    }
+    if settings.average == Average::Last {
+        return w;
+    }
+    sum.iter().map(|s| s / total).collect()
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let squares = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b));
+    squares.sum::<f64>().sqrt()
+}
+
+/// All computations of one run agree within twice the bound of their rounding.
+fn check(data: &Data, settings: &Settings) -> Solution {
+    let bound = rounding(settings, BOUNDS, data.y.len(), data.columns + 1).unwrap();
+    let expected = plain(data, settings);
+    let solution = dense(data, settings);
+    // The twin rounds about as much itself; a unit of slack for its plainer sums.
+    let slack = 2.0 * bound;
+    assert!(distance(&solution.weights, &expected) <= slack, "dense");
+    assert!(
+        distance(&sparse(data, settings).weights, &expected) <= slack,
+        "sparse"
+    );
+    let low = Settings {
+        low_memory: true,
+        ..*settings
+    };
+    assert_eq!(dense(data, &low).weights, solution.weights, "low memory");
+    // Far below the sensitivity, or the radius where that is smaller.
+    let moved = BOUNDS.row_norm() / (data.y.len() as f64 * settings.regularization);
+    assert!(bound < 1e-5 * moved.min(settings.radius), "an idle bound");
+    solution
+}
+
+#[test]
+fn losses_and_widths_agree_with_a_plain_loop() {
+    for (name, scores, smoothing, margin) in [
+        ("softplus", 1, 0.4, 1.0),
+        ("huber", 1, 0.5, 1.0),
+        ("softmax_margin", 2, 0.4, 1.0),
+        ("softmax_margin", 7, 0.4, 1.0),
+        ("m3", 3, 0.5, 1.0),
+        ("huber", 10, 0.5, 1.0),
+        ("softplus", 20, 1.0, 0.0),
+    ] {
+        let loss = SmoothLoss::new(name, scores, smoothing, margin).unwrap();
+        for columns in [1, 6, 33] {
+            for batch in [1, 4, 25] {
+                let data = data(30, columns, loss.classes());
+                check(
+                    &data,
+                    &Settings {
+                        batch,
+                        ..settings(loss)
+                    },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn projections_and_averages_agree_with_a_plain_loop() {
+    let loss = SmoothLoss::new("softmax_margin", 5, 0.4, 1.0).unwrap();
+    let data = data(40, 9, 5);
+    for projection in [Projection::Joint, Projection::PerClass] {
+        for average in [Average::Last, Average::Uniform, Average::Weighted] {
+            for (radius, regularization) in [(0.05, 0.02), (1.0, 0.02), (1e3, 1e-4), (1e3, 50.0)] {
+                let solution = check(
+                    &data,
+                    &Settings {
+                        batch: 3,
+                        regularization,
+                        radius,
+                        projection,
+                        average,
+                        ..settings(loss)
+                    },
+                );
+                assert!((solution.projections > 0) == (radius < 10.0) || radius == 1.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_pass_visits_every_row_once() {
+    let order = orders(50, 3, 9);
+    for pass in order.chunks(50) {
+        let mut rows = pass.to_vec();
+        rows.sort_unstable();
+        assert_eq!(rows, (0..50).collect::<Vec<u32>>());
+    }
+    assert_ne!(order[..50], order[50..100]);
+    assert_ne!(order[..50], orders(50, 3, 10)[..50]);
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let loss = SmoothLoss::new("softplus", 1, 0.4, 1.0).unwrap();
+    let base = settings(loss);
+    for (wrong, name) in [
+        (Settings { batch: 0, ..base }, "batch_size"),
+        (Settings { batch: 31, ..base }, "batch_size"),
+        (Settings { epochs: 0, ..base }, "n_epochs"),
+        (
+            Settings {
+                epochs: u64::MAX,
+                ..base
+            },
+            "n_epochs",
+        ),
+        (
+            Settings {
+                regularization: 0.0,
+                ..base
+            },
+            "regularization",
+        ),
+        (
+            Settings {
+                radius: f64::NAN,
+                ..base
+            },
+            "radius",
+        ),
+    ] {
+        let error = rounding(&wrong, BOUNDS, 30, 5).unwrap_err();
+        assert!(error.to_string().starts_with(name), "{error}");
+    }
+}
