@@ -147,9 +147,7 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
             *inside, loss=loss, n_classes=n_classes, kappa=kappa, adjacency=adjacency
         )
         outside = gaussian_sigma(share, delta - inside[1], total)
-        first = ObjectiveEvent(
-            table.law, table.n_scores, multiplier, kappa, None, adjacency
-        )
+        first = ObjectiveEvent(table.law, table.n_scores, multiplier, kappa, None, adjacency)
         second = GaussianEvent(outside, total, adjacency)
         scales = {"sigma": up(multiplier * row_norm), "beta": None, "jacobian": None}
         output = {"sigma": outside, "beta": None, "grid": grid}
@@ -251,7 +249,12 @@ def test_the_text_explains_both_noises_and_how_they_share_the_budget(kind: tuple
     scales = [getattr(n, "sigma" if kind[2] == "gaussian" else "beta") for n in (inside, outside)]
     for number in (*scales, inside.epsilon, inside.delta, inside.regularization, kind[0]):
         assert (number if isinstance(number, str) else f"{number:.6g}") in flat
-    for part in ("inside the objective", "epsilon = 2,", "of it for privacy", "the rest of epsilon"):
+    for part in (
+        "inside the objective",
+        "epsilon = 2,",
+        "of it for privacy",
+        "the rest of epsilon",
+    ):
         assert part in flat
     assert f"{inside.shape[0]} x 5 linear coefficients" in flat
     assert ("smoothing" in flat) == (kind[0] != "logistic")
