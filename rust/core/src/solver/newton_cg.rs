@@ -87,7 +87,12 @@ const INNER_PRODUCTS: usize = 20;
 /// Products of one step after which the preconditioner counts as bad; two to four are usual.
 const PATIENCE: usize = 10;
 /// Step lengths tried in one search at most.
-const MOST_LENGTHS: usize = 40;
+const MOST_LENGTHS: usize = 60;
+/// Lengths tried before any that lowers J will do.
+const GOOD_LENGTHS: usize = 20;
+/// One in so many steps follows the gradient over the largest curvature there can be: with them J
+/// falls geometrically, whatever the other steps do.
+const GRADIENT_EVERY: u64 = 20;
 /// Steps after which a smaller gradient alone no longer counts as progress: from here on J falls
 /// with every step, so the search cannot cycle.
 const FREE_STEPS: u64 = 60;
@@ -193,18 +198,24 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
                 return Ok(self.found);
             }
-            let Some(next) = self.step(&point, first)? else {
-                return Ok(self.found);
-            };
-            point = next;
+            point = self.step(&point, first)?;
         }
     }
 
-    /// One Newton step; `None` when no length along it makes progress.
-    fn step(&mut self, point: &Point, first: f64) -> Result<Option<Point>> {
-        let direction = self.direction(point, first)?;
+    /// One Newton step; a gradient step every now and then, and where no length makes progress.
+    fn step(&mut self, point: &Point, first: f64) -> Result<Point> {
         self.found.steps += 1;
-        self.line_search(point, &direction)
+        if self.found.steps <= FREE_STEPS || !self.found.steps.is_multiple_of(GRADIENT_EVERY) {
+            let direction = self.direction(point, first)?;
+            if let Some(next) = self.line_search(point, &direction)? {
+                return Ok(next);
+            }
+        }
+        let problem = self.problem;
+        let most = problem.lambda + problem.len() as f64 * problem.loss.curvature();
+        let mut weights = point.weights.clone();
+        add(&mut weights, -1.0 / most, &point.gradient);
+        self.point(weights)
     }
 
     /// The minimiser over the first blocks of rows, as far as it tells something about all rows:
@@ -222,10 +233,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
                 if point.norm <= 0.2 * chance || self.found.steps >= most_steps {
                     break;
                 }
-                match self.step(&point, first)? {
-                    Some(next) => point = next,
-                    None => break,
-                }
+                point = self.step(&point, first)?;
             }
             weights = point.weights;
         }
@@ -421,22 +429,40 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     }
 
     /// The next point along `direction`; `None` when no length makes progress.
+    ///
+    /// The slope of J along it grows with the length. Between a length where it is negative and one
+    /// where it is positive the next is found by the secant rule, kept away from both, or half way.
     fn line_search(&mut self, point: &Point, direction: &[f64]) -> Result<Option<Point>> {
         let slope = dot(&point.gradient, direction);
         let free = self.found.steps <= FREE_STEPS;
+        let (mut low, mut high) = ((0.0, slope), None);
         let mut length = 1.0;
-        for _ in 0..MOST_LENGTHS {
+        for tried in 0..MOST_LENGTHS {
             let mut weights = point.weights.clone();
             add(&mut weights, length, direction);
             let next = self.point(weights)?;
             let there = dot(&next.gradient, direction);
+            let falls = there <= 0.0;
+            let good = high.is_none() || there >= 0.5 * slope || tried >= GOOD_LENGTHS;
             if next.norm + next.error <= self.problem.target
-                || there <= 0.0
+                || (falls && good)
                 || (free && next.norm <= 0.9 * point.norm)
             {
                 return Ok(Some(next));
             }
-            length *= (slope / (slope - there)).clamp(0.05, 0.95);
+            if falls {
+                low = (length, there);
+            } else {
+                high = Some((length, there));
+            }
+            let (far, above) = high.unwrap_or((length, there));
+            let width = far - low.0;
+            let share = if tried % 3 == 2 {
+                0.5
+            } else {
+                low.1 / (low.1 - above)
+            };
+            length = low.0 + share.clamp(0.1, 0.9) * width;
         }
         Ok(None)
     }
