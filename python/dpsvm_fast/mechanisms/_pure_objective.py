@@ -169,6 +169,9 @@ def best_regularization(
     at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * relative)
     # Beyond this both terms grow: the rate is within a factor of two of its largest value.
     end = 4.0 * max(start, at_full_rate, _least_regularization(loss, 0.5 * epsilon))
+    # No rate is above epsilon / (f L), so below this the first term alone exceeds proxy(end).
+    least_noise = at_full_rate * relative * at_full_rate * relative
+    start = max(start, min(least_noise / proxy(math.log(end)), end))
     low, high = math.log(start), math.log(end)
     count = 2 + int(POINTS_PER_DECADE * (high - low) / math.log(10.0))
     points = [low + (high - low) * i / count for i in range(count + 1)]
