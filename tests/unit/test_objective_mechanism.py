@@ -17,6 +17,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import GaussianEvent, ObjectiveEvent, PureEvent, verify
+from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
@@ -294,3 +295,13 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
         for noise_drawn in (linear, released):
             assert np.isfinite(noise_drawn).all()
             assert (noise_drawn != 0.0).all()
+
+
+@pytest.mark.parametrize("kappa", [0.5, 10.0, 1e3, 1e6])
+@pytest.mark.parametrize("sigma", [0.3, 10.0, 1e4])
+def test_verification_is_not_blind_to_extreme_curvature(kappa: float, sigma: float) -> None:
+    arguments = ("logistic", 1, 0.99, sigma, kappa, None, False)
+    compiled = _core.objective_delta(*arguments)
+    law = {"kappa": kappa, "jacobian": None, "replace_one": False}
+    recomputed = objective_delta("logistic", 1, 0.99, sigma, **law)
+    assert recomputed == pytest.approx(compiled, rel=2e-3, abs=1e-300)

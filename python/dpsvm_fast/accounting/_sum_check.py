@@ -26,6 +26,9 @@ POINTS, FEW_POINTS = 2**15, 2**12
 # A sum is cut off that many of its standard deviations above the point of interest.
 REACH = 14.0
 
+# Integrals against exp(epsilon - v) end this far above epsilon.
+FARTHEST = 64.0
+
 # Logarithms of a probability that counts as 0, and of an empty cell.
 LOG_SMALLEST, LOG_ZERO = -740.0, -1e4
 
@@ -39,7 +42,11 @@ def one_score_delta(epsilon: float, t: float, kappa: float) -> float:
     rest = math.exp(epsilon - start) * gaussian_delta(start, t)
     if start == epsilon:
         return rest
-    edges = np.linspace(epsilon, start, 65)
+    # Farther out the integrand is less than e^-64 of what it was; with much noise it falls steeply
+    # near the logarithm of the largest curvature.
+    high = min(start, epsilon + FARTHEST)
+    steep = math.log1p(0.25 * kappa) + t * np.linspace(-8.0, 8.0, 33)
+    edges = np.unique(np.append(np.linspace(epsilon, high, 65), np.clip(steep, epsilon, high)))
     half = 0.5 * np.diff(edges)[:, None]
     v = (edges[:-1, None] + half * (1.0 + _NODES)).ravel()
     weights = (half * _WEIGHTS).ravel()
