@@ -1,8 +1,8 @@
 """Objective perturbation's privacy laws in the compiled core against reference values.
 
 ``tests/data/objective_perturbation_gaussian.json`` was computed in 34-digit arithmetic (its field
-``about`` has the formulas); the one-vs-rest part of ``objective_perturbation_joint.json`` is a pair of
-bounds from a law rounded down and up.
+``about`` has the formulas); the one-vs-rest part of ``objective_perturbation_joint.json`` is a pair
+of bounds from a law rounded down and up.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_tail_of_the_largest_difference(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("epsilon", "sigma"), [(1.0, 4.0), (2.0, 30.0), (1.0, 53.0), (3.0, 17.3)])
 def test_softmax_tails_against_high_precision(epsilon: float, sigma: float) -> None:
-    # The two-term form of the curve, whose terms nearly cancel, in 700 digits; the last two tails
+    # The two-term form of the curve, whose terms nearly cancel, in 60 digits; the last two tails
     # are near 1e-300.
     n, e = 4, mpf(epsilon)
     log = _core.objective_log_delta("softmax", n + 1, epsilon, sigma, None, 0.0, False)
