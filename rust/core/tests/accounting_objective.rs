@@ -326,12 +326,12 @@ fn a_jacobian_without_room_is_refused() -> Result<()> {
 
 #[test]
 fn arguments_out_of_range_are_named() {
-    fn named<T>(result: Result<T>, wanted: &str) {
+    let named = |result: Result<f64>, wanted: &str| {
         assert!(
             matches!(result, Err(Error::InvalidArgument { name, .. }) if name == wanted),
             "{wanted}"
         );
-    }
+    };
     let law = Law::Softmax { classes: 3 };
     let zero = Jacobian::Given(0.0);
     let at =

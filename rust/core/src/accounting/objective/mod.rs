@@ -1,12 +1,13 @@
 //! Privacy curve and calibration of Gaussian objective perturbation.
 //!
-//! The minimiser of `sum_i loss_i(W) + lambda / 2 ||W||^2 + <B, W>` is released, `B ~ N(0, sigma^2 I)`.
-//! Its privacy loss is at most a random variable `U` that depends on `t = (row norm bound) / sigma`, on
-//! the loss's gradients and on its curvature over `lambda`; then `delta(epsilon) <= E (1 - e^{epsilon
-//! - U})_+`. Chaudhuri, Monteleoni, Sarwate (JMLR 12, 2011) and Kifer, Smith, Thakurta (COLT 2012)
-//! introduced the mechanism, Redberg, Koskela, Wang (NeurIPS 2023) a law of this kind for one score. The
-//! laws here, over all classes at once, are derived in `docs/proofs/objective_perturbation.md`. All
-//! results are rounded towards more noise and larger delta.
+//! The minimiser of `sum_i loss_i(W) + lambda / 2 ||W||^2 + <B, W>` is released, where the entries of
+//! `B` are independent and normal with deviation `sigma`. Its privacy loss is at most a random
+//! variable `U` that depends on `t`, the bound on the row norms over `sigma`, on the loss's gradients
+//! and on its curvature over `lambda`; then `delta(epsilon)` is at most the mean of the positive part
+//! of `1 - exp(epsilon - U)`. Chaudhuri, Monteleoni, Sarwate (JMLR 12, 2011) and Kifer, Smith, Thakurta
+//! (COLT 2012) introduced the mechanism, Redberg, Koskela, Wang (2023) a law of this kind for
+//! one score. The laws here, over all classes at once, are derived in
+//! `docs/proofs/objective_perturbation.md`. All results are rounded towards more noise and larger delta.
 
 mod combined;
 pub mod joint;

@@ -3,7 +3,7 @@
 //! A loss `S >= 0` is replaced by one on the grid `0, eta, 2 eta, ...`. The mass of each cell goes to
 //! both its ends so that its mass and its `E e^{-S}` are kept: the privacy curve `E (1 - e^{e-S})_+`
 //! is the mean of a convex function of `e^{-S}`, also when other independent losses are added, and
-//! spreading a mass only raises such a mean (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi, PoPETs
+//! spreading a mass only raises such a mean (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi,
 //! 2022). The error is of second order in `eta`; everything is rounded upward.
 
 use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_tail};
@@ -12,7 +12,7 @@ use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_tail};
 const RULE: [[f64; 2]; 3] = [
     [0.238_619_186_083_196_9, 0.467_913_934_572_691_04],
     [0.661_209_386_466_264_5, 0.360_761_573_048_138_6],
-    [0.932_469_514_203_152_1, 0.171_324_492_379_170_36],
+    [0.932_469_514_203_152, 0.171_324_492_379_170_36],
 ];
 
 /// Largest change of the normal density's logarithm over a cell that [`RULE`] is trusted with; its

@@ -6,7 +6,7 @@
 //! arguments shifted by `z_0`, hence analytic, and at a distance `a` from the real line at most
 //! `e^{(n + 1) a^2 / 2}` times what it is on it; that bounds the rule's error in closed form.
 
-use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_union};
+use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_tail, log_union};
 use super::power::{LARGEST_GRID, Powers};
 use super::step_law::StepLaw;
 
@@ -89,23 +89,50 @@ impl Conditional {
         self.powers.log_delta(&law, self.n, self.e) - 0.5 * z_0 * z_0 - LOG_ROOT_TWO_PI
     }
 
-    /// The integral over `z_0`: downwards from 0 past the peak, then upwards.
+    /// The integral over `z_0`, on both sides of 0 to where the rest is negligible: below, the curve is
+    /// at most 1; above, it falls. The rests are added.
     fn integral(mut self) -> f64 {
         let terms = self.n as f64 + 1.0;
         let step = STEP / terms.sqrt();
-        let (mut sum, mut largest) = (NOTHING, NOTHING);
+        let (mut sum, mut largest, mut rest) = (NOTHING, NOTHING, NOTHING);
         for (from, direction) in [(0.0, -step), (step, step)] {
             for i in 0u32.. {
-                let log = self.log_term(from + direction * f64::from(i));
+                let z_0 = from + direction * f64::from(i);
+                let log = self.log_term(z_0);
                 sum = log_add(sum, log);
                 largest = largest.max(log);
-                if log < largest - CUT {
+                let beyond = log_tail(z_0.abs());
+                let curve = if z_0 > 0.0 {
+                    log + 0.5 * z_0 * z_0 + LOG_ROOT_TWO_PI
+                } else {
+                    0.0
+                };
+                if beyond + curve < largest - CUT {
+                    rest = log_add(rest, beyond + curve);
                     break;
                 }
             }
         }
         let strip = 2.0 * std::f64::consts::PI.powi(2) / (STEP * STEP);
         let error = 4.0 * libm::exp(-strip) + 1e-11;
-        (sum + libm::log(step) + 2.0 * error).min(0.0)
+        (log_add(sum + libm::log(step), rest) + 2.0 * error).min(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_tails_lie_between_one_subset_and_all() {
+        // The sum is the largest of the sums over subsets, the whole set among them.
+        for (t, n) in [(0.02, 2), (0.02, 3), (0.03, 9), (0.1, 3)] {
+            let (m, e) = (0.5 * (n as f64 + 1.0) * t * t, 2.0);
+            let of_size = |j: f64| log_gaussian_of(e, j * m, t * (j * (j + 1.0)).sqrt());
+            let found = log_delta(e, m, t, n);
+            let (low, high) = (of_size(n as f64), log_union(n, of_size));
+            assert!(found >= low - 1e-9 * low.abs(), "{t} {n}: {found} {low}");
+            assert!(found <= high + 1e-3 * high.abs(), "{t} {n}: {found} {high}");
+        }
     }
 }
