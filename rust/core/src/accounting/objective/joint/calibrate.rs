@@ -249,9 +249,8 @@ pub fn sigma(
         replace_one,
         search: Search::new(),
     };
-    let found = task
-        .coarse_root(start)
-        .and_then(|bracket| task.fine_root(bracket));
+    let coarse = task.coarse_root(start);
+    let found = coarse.and_then(|bracket| task.fine_root(bracket));
     cache::store(key, found);
     found
 }
