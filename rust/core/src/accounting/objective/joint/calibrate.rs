@@ -141,16 +141,24 @@ impl Task {
                 self.search.at(&problem, choice, Detail::Coarse)
             } else {
                 let (best, value) = self.search.best(&problem);
-                choice = (value < UNINFORMATIVE).then_some(best);
+                choice = Some(best);
                 value
             };
+            let informative = value < UNINFORMATIVE;
+            if !informative {
+                // Another choice may do at this or at the next noise.
+                choice = None;
+            }
+            if !(informative || searched) {
+                continue;
+            }
             let excess = self.excess(value);
             let close = excess.abs() < COARSE_TOLERANCE;
             if close && searched {
                 bracket.last = Some((at, excess));
                 return Some(bracket);
             }
-            let next = bracket.next(at, excess, 0.0, value < UNINFORMATIVE);
+            let next = bracket.next(at, excess, 0.0, informative);
             if close {
                 // The best choice moved with the noise: look again here.
                 choice = None;
@@ -241,9 +249,8 @@ pub fn sigma(
         replace_one,
         search: Search::new(),
     };
-    let found = task
-        .coarse_root(start)
-        .and_then(|bracket| task.fine_root(bracket));
+    let coarse = task.coarse_root(start);
+    let found = coarse.and_then(|bracket| task.fine_root(bracket));
     cache::store(key, found);
     found
 }

@@ -125,6 +125,17 @@ fn chord_weights(low: f64, high: f64) -> (f64, f64) {
     (scale * (mean - 1.0), scale * (growth + 1.0 - mean))
 }
 
+/// Weights of the nodes of a cell, from the logarithms of the distribution function there.
+fn cell_weights(logs: &[f64]) -> Vec<f64> {
+    let mut weights = vec![0.0; logs.len()];
+    for k in 0..logs.len() - 1 {
+        let (left, right) = chord_weights(logs[k], logs[k + 1]);
+        weights[k] += left;
+        weights[k + 1] += right;
+    }
+    weights
+}
+
 /// Upper bound on the expected payoff with `n = competitors` and `T = scale`.
 pub(super) fn expected_payoff(
     planner: &mut RealFftPlanner<f64>,
@@ -146,15 +157,8 @@ pub(super) fn expected_payoff(
         .collect();
     let factor = 1.0 + chord_excess(grid.chord as f64 * grid.step);
     let mut total = cells.rest;
-    let mut nodes = vec![0.0; grid.chords + 1];
     for r in 0..cells.active.len() {
-        nodes.fill(0.0);
-        for k in 0..grid.chords {
-            let at = r * grid.chords + k;
-            let (left, right) = chord_weights(logs[at], logs[at + 1]);
-            nodes[k] += left;
-            nodes[k + 1] += right;
-        }
+        let nodes = cell_weights(&logs[r * grid.chords..=(r + 1) * grid.chords]);
         let from = r * grid.cell();
         let law: &[f64] = match &mut spread {
             None => &[1.0],

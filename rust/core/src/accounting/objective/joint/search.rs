@@ -132,7 +132,13 @@ impl Search {
     /// The best choice on the coarse grid and its bound.
     pub(super) fn best(&mut self, problem: &Problem) -> (Choice, f64) {
         let mut tried: Vec<(f64, f64)> = Vec::new();
-        let free = problem.setting.kappa <= problem.setting.quadratic;
+        let Setting {
+            kappa, quadratic, ..
+        } = problem.setting;
+        // The bound may have two minima where curvature and epsilon are of one size; a replacement
+        // has half of epsilon for each record.
+        let records = if problem.replace_one { 2.0 } else { 1.0 };
+        let one_minimum = kappa * records <= 0.25 * problem.epsilon;
         for share in SHARES {
             let choice = Choice {
                 share,
@@ -143,24 +149,35 @@ impl Search {
                 .last()
                 .is_some_and(|&(_, last)| last < 1.0 && value >= last);
             tried.push((share, value));
-            if worse || free {
+            if kappa <= quadratic || worse && one_minimum {
                 break;
             }
         }
-        let (mut share, mut value) = self.refined(problem, tried, Variant::Logarithmic);
-        let mut variant = Variant::Logarithmic;
+        let (share, value) = self.refined(problem, tried, Variant::Logarithmic);
+        let choice = Choice {
+            share,
+            variant: Variant::Logarithmic,
+        };
         if problem.epsilon < 2.0 * problem.setting.kappa {
-            let choice = Choice {
-                share,
-                variant: Variant::Linear,
-            };
-            let linear = self.at(problem, choice, Detail::Coarse);
-            if linear < value {
-                let tried = vec![(share, linear)];
-                (share, value) = self.refined(problem, tried, Variant::Linear);
-                variant = Variant::Linear;
-            }
+            self.with_linear(problem, choice, value)
+        } else {
+            (choice, value)
         }
+    }
+
+    /// The better of a choice and what the linear variant has next to it and at its safe end,
+    /// where only the largest determinant must be below `epsilon`.
+    fn with_linear(&mut self, problem: &Problem, choice: Choice, value: f64) -> (Choice, f64) {
+        let variant = Variant::Linear;
+        let mut tried = Vec::new();
+        for share in [choice.share, 0.0] {
+            let candidate = Choice { share, variant };
+            tried.push((share, self.at(problem, candidate, Detail::Coarse)));
+        }
+        if least(&tried).1 >= value {
+            return (choice, value);
+        }
+        let (share, value) = self.refined(problem, tried, variant);
         (Choice { share, variant }, value)
     }
 
