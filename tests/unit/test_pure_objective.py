@@ -117,7 +117,7 @@ def test_the_regularisation_minimises_the_error_proxy(
     name: str, factor: int, epsilon: float, least: float
 ) -> None:
     table, row_norm, n_weights = loss(name, 3), 1.7, 500
-    width = 4.0 * table.temperature
+    width = max(table.margin, 2.5 * table.temperature)
 
     def proxy(lam: float) -> float:
         rate = largest_rate(table, epsilon, table.curvature_ratio(row_norm, lam), factor)

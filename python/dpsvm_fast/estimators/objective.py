@@ -137,8 +137,9 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
       kt``, sigma depending on lambda. Nothing is added to a given ``1 / C`` unless its curvature
       would make the noise more than twice as large as it is without.
     - Gamma noise of rate beta on p weights: lambda minimises ``(p + 1) kt**2 / (beta**2 lambda) +
-      (4 tau)**2 lambda`` from ``1 / C`` (or 0) upwards, beta depending on lambda. Around ``lambda =
-      sqrt(p) kt / (4 tau beta)``; there is no threshold at which noise explodes.
+      m**2 lambda`` from ``1 / C`` (or 0) upwards, m the margin or 2.5 tau if that is more, beta
+      depending on lambda. That is around ``lambda = sqrt(p) kt / (m beta)``; there is no threshold
+      at which noise explodes.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.

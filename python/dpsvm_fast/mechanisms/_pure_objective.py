@@ -43,8 +43,8 @@ ROUNDING = 1e-14
 BISECTIONS = 64
 # The regularisation is searched for on this many points a decade, then between two of them.
 POINTS_PER_DECADE = 8
-# The temperature in whose units the norm of a good model is of the order of one over the row norm.
-REFERENCE_TEMPERATURE = 0.25
+# A loss without a margin distinguishes scores of this many temperatures.
+SIZE_IN_TEMPERATURES = 2.5
 
 
 def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
@@ -132,12 +132,12 @@ def best_regularization(
     The noise moves the minimum by about :math:`E\|B\|^2 / (2 \lambda)` in the objective, with
     :math:`E\|B\|^2 = p (p+1) / \beta(\lambda)^2` for p weights, and regularisation beyond ``least``
     costs :math:`\tfrac{\lambda - \lambda_0}{2} \|W\|^2`. With :math:`\|W\|^2 \approx
-    p (4 \tau / \kappa_t)^2`, a model whose entries are of the size that the scores' scale suggests,
-    the sum is least where
+    p (s / \kappa_t)^2`, s the size of the scores that the loss asks for (its margin, or 2.5
+    temperatures if that is more), the sum is least where
 
-    .. math:: \frac{(p + 1) \kappa_t^2}{\beta(\lambda)^2 \lambda} + (4 \tau)^2 \lambda
+    .. math:: \frac{(p + 1) \kappa_t^2}{\beta(\lambda)^2 \lambda} + s^2 \lambda
 
-    is. For constant beta that is :math:`\lambda = \kappa_t \sqrt{p+1} / (4 \tau \beta)`, the
+    is. For constant beta that is :math:`\lambda = \kappa_t \sqrt{p+1} / (s \beta)`, the
     standard deviation of one component of B in the objective's own units. Unlike the rule of
     Chaudhuri, Monteleoni and Sarwate (2011), which enlarges lambda only where the Jacobian would
     take all of epsilon, it has no threshold above which the noise explodes. Every lambda is as
@@ -154,23 +154,23 @@ def best_regularization(
     least : float >= 0
         Regularisation that is there already.
     """
-    relative = loss.temperature / REFERENCE_TEMPERATURE
+    size = max(loss.margin, SIZE_IN_TEMPERATURES * loss.temperature)
 
     def proxy(log_lambda: float) -> float:
         lam = math.exp(log_lambda)
         rate = largest_rate(loss, epsilon, loss.curvature_ratio(1.0, lam), factor)
         if not rate > 0.0:
             return math.inf
-        return (n_weights + 1.0) / (rate * rate * lam) + relative * relative * lam
+        return (n_weights + 1.0) / (rate * rate * lam) + size * size * lam
 
     # Everything in the unit row_norm = 1.
     floor = least / row_norm / row_norm
     start = max(floor, _least_regularization(loss, epsilon))
-    at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * relative)
+    at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * size)
     # Beyond this both terms grow: the rate is within a factor of two of its largest value.
     end = 4.0 * max(start, at_full_rate, _least_regularization(loss, 0.5 * epsilon))
     # No rate is above epsilon / (f L), so below this the first term alone exceeds proxy(end).
-    least_noise = at_full_rate * relative * at_full_rate * relative
+    least_noise = at_full_rate * size * at_full_rate * size
     start = max(start, min(least_noise / proxy(math.log(end)), end))
     low, high = math.log(start), math.log(end)
     count = 2 + int(POINTS_PER_DECADE * (high - low) / math.log(10.0))
