@@ -8,9 +8,12 @@
 //! included, hence `||W - W*||_F <= gradient_tol / lambda`. The units of the solver are in
 //! [`super::smooth_problem`], the search in [`super::newton_cg`].
 
-use super::design::{DenseTiles, Design, SparsePanels, SparseSingle};
-use super::newton_cg::{Minimum, Search};
+use super::dense_design::DenseTiles;
+use super::design::Design;
+use super::newton_cg::Search;
+use super::newton_parts::Minimum;
 use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
+use super::sparse_design::{SparsePanels, SparseSingle};
 use super::store::Store;
 use crate::error::{Error, Result};
 use crate::parallel::Interrupt;

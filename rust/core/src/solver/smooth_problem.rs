@@ -12,8 +12,9 @@
 //! its next rows, then the sums are added in block order. So no result depends on the number of
 //! threads, few terms are added one after the other, and the interrupt is looked at often.
 
-use super::design::{Design, Product, Scratch};
+use super::design::{Design, Scratch};
 use super::losses::SmoothLoss;
+use super::product::Product;
 use super::store::{Store, reserve};
 use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
