@@ -1,0 +1,1 @@
+"""Accuracy against published figures, pre-processing under privacy included."""

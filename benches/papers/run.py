@@ -1,0 +1,68 @@
+"""Accuracy of private pipelines beside published figures.
+
+    python benches/papers/run.py op|adult [--data NAME ...] [--repeats N] [--step run|analyse ...]
+        [--out FOLDER]
+
+op: objective perturbation with Gaussian noise, many classes. adult: pure objective perturbation,
+two classes. Data sets as for the benchmarks; every fit goes to papers_<subject>_runs.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Run as a script, this folder is on the path instead of the one that holds the package.
+sys.path.insert(0, str(ROOT))
+
+from benches import tables  # noqa: E402
+from benches.machine import description  # noqa: E402
+from benches.papers import adult, op  # noqa: E402
+from dpsvm_fast import _core  # noqa: E402
+
+RESULTS = ROOT / "benches" / "results"
+SUBJECTS = {"op": op, "adult": adult}
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    """The parsed command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("subject", choices=list(SUBJECTS))
+    parser.add_argument("--data", action="append", choices=list(op.SPLITS), help="of op")
+    parser.add_argument("--repeats", type=int, help="splits of op, draws of adult")
+    parser.add_argument("--step", action="append", choices=["run", "analyse"])
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the CSV files")
+    options = parser.parse_args(given)
+    options.step = options.step or ["run", "analyse"]
+    options.data = options.data or list(op.SPLITS)
+    return options
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run the steps asked for; 1 when a figure misses what it has to reach."""
+    options = arguments(given)
+    path = options.out / f"papers_{options.subject}_runs.csv"
+    if "run" in options.step:
+        rows = (
+            op.run(options.data, options.repeats)
+            if options.subject == "op"
+            else adult.run(options.repeats)
+        )
+        if rows:
+            tables.write(path, rows, description(_core.build_info(), 1))
+    if "analyse" not in options.step or not path.is_file():
+        return 0
+    rows, facts = tables.read(path)
+    table = SUBJECTS[options.subject].analyse(rows)
+    tables.write(options.out / f"papers_{options.subject}.csv", table, facts)
+    print(tables.printed(table))
+    failures = SUBJECTS[options.subject].failures(table)
+    print("\n".join(failures), file=sys.stderr if failures else sys.stdout)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
