@@ -45,7 +45,12 @@ fn fit<'py>(
 /// Certified minimiser of a smooth loss over the rows of a dense matrix.
 #[pyfunction]
 #[pyo3(signature = (X, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads, low_memory))]
-#[allow(non_snake_case, clippy::too_many_arguments)]
+// Arrays are extracted by value.
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
 fn solve_smooth_dense<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
@@ -85,7 +90,7 @@ fn solve_smooth_dense<'py>(
 /// Certified minimiser of a smooth loss over the rows of a CSR matrix.
 #[pyfunction]
 #[pyo3(signature = (data, indices, indptr, n_features, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads, low_memory))]
-#[allow(clippy::too_many_arguments)]
+#[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 fn solve_smooth_csr<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
