@@ -112,8 +112,14 @@ impl<'a> Problem<'a> {
         check_threads(settings.threads)?;
         let columns = rows.n_columns();
         let large = rows.n_rows() * columns >= PARALLEL_ENTRIES && settings.threads > 1;
+        let pool = if large {
+            Some(pool(settings.threads)?)
+        } else {
+            None
+        };
+        let (seed, low_memory) = (settings.seed, settings.low_memory);
         let (store, order) =
-            Store::new(rows, classes, settings.seed, settings.low_memory, interrupt)?;
+            Store::new(rows, classes, seed, low_memory, pool.as_deref(), interrupt)?;
         let label = order.iter().map(|i| labels[*i as usize] as u32).collect();
         let square = dispatch(Squares {
             store: &store,
@@ -128,11 +134,7 @@ impl<'a> Problem<'a> {
             cost,
             radius,
             unscale,
-            pool: if large {
-                Some(pool(settings.threads)?)
-            } else {
-                None
-            },
+            pool,
         })
     }
 

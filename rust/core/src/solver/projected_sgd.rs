@@ -245,7 +245,7 @@ pub fn solve(
         return Err(Error::invalid("y", "a label is outside the classes"));
     }
     let (k, d) = (settings.loss.scores, rows.n_columns());
-    let (store, order) = Store::new(rows, k, settings.seed, settings.low_memory, interrupt)?;
+    let (store, order) = Store::new(rows, k, settings.seed, settings.low_memory, None, interrupt)?;
     let label: Vec<u32> = order.iter().map(|i| labels[*i as usize] as u32).collect();
     let problem = Problem {
         store: &store,

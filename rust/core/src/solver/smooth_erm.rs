@@ -16,8 +16,10 @@ use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
 use super::sparse_design::{SparsePanels, SparseSingle};
 use super::store::Store;
 use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::parallel::{Interrupt, check_threads, pool};
 use crate::rows::Rows;
+use rayon::ThreadPool;
+use std::sync::Arc;
 
 /// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
 /// the data without noise.
@@ -38,6 +40,9 @@ pub struct SmoothSolution {
     pub sample_products: u64,
 }
 
+/// Entries of X above which reading it is worth sharing out.
+const PARALLEL_ENTRIES: usize = 1 << 18;
+
 /// Minimises J; `linear` is B, row after row, or nothing for 0.
 ///
 /// # Errors
@@ -52,9 +57,14 @@ pub fn solve(
     let scaled = Scaled::new(&rows, settings)?;
     check(&rows, labels, linear, settings)?;
     let (k, d) = (settings.loss.scores, rows.n_columns());
-    let stored = Store::new(rows, k, settings.seed, settings.low_memory, interrupt)?;
+    check_threads(settings.threads)?;
+    let large = rows.n_rows() * d >= PARALLEL_ENTRIES && settings.threads > 1;
+    let pool = large.then(|| pool(settings.threads)).transpose()?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let stored = Store::new(rows, k, seed, low_memory, pool.as_deref(), interrupt)?;
     let job = Job {
         stored,
+        pool,
         labels,
         linear,
         settings,
@@ -103,6 +113,7 @@ fn check(
 /// Everything but the layout.
 struct Job<'j, 'a> {
     stored: (Store<'a>, Vec<u32>),
+    pool: Option<Arc<ThreadPool>>,
     labels: &'j [i64],
     linear: Option<&'j [f64]>,
     settings: &'j SmoothSettings,
@@ -116,6 +127,7 @@ impl Job<'_, '_> {
         let rest = (self.columns, self.settings);
         let problem = SmoothProblem::new(
             self.stored,
+            self.pool,
             self.labels,
             self.linear,
             design,

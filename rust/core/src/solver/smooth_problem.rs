@@ -17,7 +17,7 @@ use super::losses::SmoothLoss;
 use super::product::Product;
 use super::store::{Store, reserve};
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, check_threads, each_block, pool};
+use crate::parallel::{Interrupt, each_block};
 use crate::rows::Rows;
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use rayon::ThreadPool;
@@ -76,8 +76,10 @@ pub struct SmoothProblem<'a, D> {
 /// Multiplications above which a pass is worth sharing out: below, waking the pool up (10 to 20
 /// microseconds) eats the gain.
 const PARALLEL_WORK: usize = 1 << 20;
-/// Blocks at most: twice this many threads are the most that a pass can use.
-const MOST_BLOCKS: usize = 16;
+/// Scores that a vector holds.
+const LANES: usize = 16;
+/// Blocks at most. A sample of the rows is an eighth of them.
+const MOST_BLOCKS: usize = 64;
 /// Rows a block needs at least.
 const LEAST_BLOCK: usize = 128;
 /// Multiplications of one block in one round: some milliseconds.
@@ -125,16 +127,16 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
     /// Cuts the rows into blocks; `linear` is in the user's units and order.
     ///
     /// # Errors
-    /// Labels out of range, a number of threads that no machine has.
+    /// Nothing at present; labels and numbers have been checked.
     pub fn new(
         (store, order): (Store<'a>, Vec<u32>),
+        pool: Option<Arc<ThreadPool>>,
         labels: &[i64],
         linear: Option<&[f64]>,
         design: D,
         scaled: &Scaled,
         (columns, settings): (usize, &SmoothSettings),
     ) -> Result<Self> {
-        check_threads(settings.threads)?;
         let loss = settings.loss;
         let label = order.iter().map(|i| labels[*i as usize] as u32).collect();
         let n = order.len();
@@ -146,7 +148,8 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
             .collect();
         let round = (ROUND_WORK / touched).max(SUM_SHARE * design.stored() / touched);
         let tile = design.tile();
-        let large = n * touched >= PARALLEL_WORK && settings.threads > 1 && count > 1;
+        // One score is as slow as a whole vector of them.
+        let large = n * touched.max(touched * LANES / design.stride()) >= PARALLEL_WORK;
         let mut problem = Self {
             longest_row: store.longest_row(columns),
             store,
@@ -158,11 +161,7 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
             linear: vec![0.0; design.stored()],
             target: scaled.target,
             unscale: scaled.unscale,
-            pool: if large {
-                Some(pool(settings.threads)?)
-            } else {
-                None
-            },
+            pool: pool.filter(|_| large && count > 1),
             round: round.max(1).next_multiple_of(tile),
             blocks,
         };

@@ -5,12 +5,13 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::parallel::{Interrupt, Never, each_block};
 use crate::rows::{Row, RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use rayon::ThreadPool;
 
 /// Rows in the solver's order.
 pub enum Store<'a> {
@@ -65,6 +66,7 @@ impl<'a> Store<'a> {
         classes: usize,
         seed: u64,
         low_memory: bool,
+        pool: Option<&ThreadPool>,
         interrupt: &dyn Interrupt,
     ) -> Result<(Self, Vec<u32>)> {
         let n = rows.n_rows();
@@ -96,7 +98,7 @@ impl<'a> Store<'a> {
             reserve(&mut packed.value, room)?;
             reserve(&mut start, n)?;
         }
-        dispatch(Pack {
+        let mut pack = Pack {
             rows: &rows,
             order: &order,
             dense,
@@ -104,7 +106,11 @@ impl<'a> Store<'a> {
             packed: &mut packed,
             start: &mut start,
             interrupt,
-        })?;
+        };
+        match pool {
+            Some(pool) => pack.in_parallel(pool)?,
+            None => dispatch(pack)?,
+        }
         let RowBuffer { index, value } = packed;
         let columns = rows.n_columns();
         let store = if dense {
@@ -206,6 +212,60 @@ struct Pack<'p, 'a> {
     interrupt: &'p dyn Interrupt,
 }
 
+/// Rows that one thread packs at a time.
+const PART_ROWS: usize = 512;
+
+/// Some rows, packed apart from the others.
+struct Packed<'p> {
+    order: &'p [u32],
+    rows: RowBuffer,
+    start: Vec<usize>,
+    outcome: Result<()>,
+}
+
+impl Pack<'_, '_> {
+    /// Packs parts of the rows on `pool` and joins them, a few at a time: no second copy of all.
+    fn in_parallel(&mut self, pool: &ThreadPool) -> Result<()> {
+        let wave = PART_ROWS * 2 * pool.current_num_threads();
+        for orders in self.order.chunks(wave) {
+            let mut parts: Vec<Packed<'_>> = orders
+                .chunks(PART_ROWS)
+                .map(|order| Packed {
+                    order,
+                    rows: RowBuffer::default(),
+                    start: Vec::new(),
+                    outcome: Ok(()),
+                })
+                .collect();
+            let (rows, dense) = (self.rows, self.dense);
+            each_block(Some(pool), &mut parts, self.interrupt, |part| {
+                part.outcome = dispatch(Pack {
+                    rows,
+                    order: part.order,
+                    dense,
+                    spare: PART_ROWS * rows.n_columns() / 16,
+                    packed: &mut part.rows,
+                    start: &mut part.start,
+                    interrupt: &Never,
+                });
+            })?;
+            for part in parts {
+                self.join(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, part: Packed<'_>) -> Result<()> {
+        part.outcome?;
+        let before = self.packed.value.len();
+        append(&mut self.packed.value, &part.rows.value, self.spare)?;
+        append(&mut self.packed.index, &part.rows.index, self.spare)?;
+        self.start.extend(part.start.iter().map(|end| before + end));
+        Ok(())
+    }
+}
+
 impl Kernel for Pack<'_, '_> {
     type Output = Result<()>;
 
@@ -237,6 +297,15 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
         buffer.value.clear();
         rows.append(*i as usize, false, &mut buffer)?;
     }
+    Ok(())
+}
+
+/// Appends `more`; where there is no room, with some to spare.
+fn append<T: Copy>(all: &mut Vec<T>, more: &[T], spare: usize) -> Result<()> {
+    if all.capacity() - all.len() < more.len() {
+        reserve(all, more.len().max(spare))?;
+    }
+    all.extend_from_slice(more);
     Ok(())
 }
 
