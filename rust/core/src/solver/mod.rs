@@ -24,6 +24,7 @@ pub mod passes;
 pub mod problem;
 pub mod product;
 pub mod projected_sgd;
+pub mod sample_inverse;
 pub mod simplex;
 pub mod smooth_erm;
 pub mod smooth_problem;

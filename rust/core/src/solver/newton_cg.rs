@@ -9,6 +9,7 @@
 
 use super::design::Design;
 use super::newton_parts::{Gradient, Hessian, Minimum, Part, Point, add, dot, norm};
+use super::sample_inverse::SampleInverse;
 use super::smooth_problem::{Block, SmoothProblem};
 use crate::error::Result;
 use crate::parallel::Interrupt;
@@ -55,6 +56,8 @@ pub struct Search<'p, 'a, D> {
     sample: Part,
     /// Whether the Hessian over the sample has been a good preconditioner so far.
     nesting: bool,
+    /// That Hessian's inverse, where it is worth having.
+    inverse: Option<SampleInverse>,
     interrupt: &'p dyn Interrupt,
 }
 
@@ -81,6 +84,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             rows: Part::of(problem, problem.blocks.len()),
             sample: Part::of(problem, problem.blocks.len().div_ceil(SAMPLE_SHARE)),
             nesting: true,
+            inverse: None,
             problem,
             interrupt,
         })
@@ -262,6 +266,10 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         let share = relative.min(LOOSEST).max(enough).min(0.5);
         let right: Vec<f64> = point.gradient.iter().map(|g| -g).collect();
         let rows = self.rows;
+        if SampleInverse::pays(self.problem) {
+            let (states, sample) = (&self.states, self.sample);
+            self.inverse = SampleInverse::new(self.problem, states, sample, self.interrupt)?;
+        }
         let direction = self.conjugate_gradients(rows, &right, share, MOST_PRODUCTS)?;
         // Rounding in single precision could spoil the sign; the gradient itself never does.
         if dot(&direction, &point.gradient) < 0.0 {
@@ -283,6 +291,11 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         share: f64,
         most: usize,
     ) -> Result<Vec<f64>> {
+        if let Some(inverse) = &self.inverse
+            && rows.blocks == self.sample.blocks
+        {
+            return Ok(inverse.solve(right));
+        }
         let n = right.len();
         let mut nested = self.nesting && rows.blocks > self.sample.blocks;
         let mut x = vec![0.0; n];
