@@ -19,7 +19,9 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import GaussianEvent, PureEvent, verify
+from dpsvm_fast.accounting.statement import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
+from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
 from dpsvm_fast.reference import gaussian as gaussian_twin
 
@@ -39,6 +41,10 @@ BASE: dict[str, Any] = {
     "C": 0.05,
     "tol": 1e-3,
 }
+
+ONE_RUN = ProjectedSGD(
+    n_samples=100, n_epochs=2, batch_size=10, radius=None, projection="joint", average="last"
+)
 
 
 def mechanism(**changes: Any) -> OutputPerturbation:
@@ -196,6 +202,20 @@ def test_events() -> None:
     assert pure.event == PureEvent(epsilon=1.0, adjacency="replace_one")
     # What a ledger is asked before the width of the data is known costs the same.
     assert plan.event.mu == pytest.approx(mechanism(n_classes=2, n_features=1).event.mu, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("changes", "can_fail"),
+    [
+        ({}, False),
+        ({"loss": "huber"}, True),
+        # Projected SGD certifies nothing.
+        ({"loss": "huber", "sgd": ONE_RUN}, False),
+    ],
+)
+def test_a_solver_that_precision_can_stop_says_so(changes: dict[str, Any], can_fail: bool) -> None:
+    plan = mechanism(adjacency="replace_one", **changes)
+    assert (PRECISION_CAVEAT in plan.statement(library_version="0").caveats) == can_fail
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])

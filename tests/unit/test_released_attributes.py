@@ -29,6 +29,7 @@ RELEASED = {
     "n_features_in_": "public",
     "feature_names_in_": "public",
     "privacy_": "public numbers only",
+    "_fitted_loss": "public: name, smoothing, margin and the number of classes",
 }
 
 

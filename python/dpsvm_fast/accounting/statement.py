@@ -39,6 +39,11 @@ FLOATING_POINT_CAVEAT = (
 RUNNING_TIME_CAVEAT = (
     "How long the training took depends on the data and is not covered. Do not let others time it."
 )
+PRECISION_CAVEAT = (
+    "Training can end with CertificationError where double precision cannot certify the minimum. "
+    "Whether it did depends on the data and is not covered by epsilon and delta. With ordinary "
+    "settings it never comes to that."
+)
 MAX_ITER_CAVEAT = (
     "max_iter was set: whether training ended with CertificationError depends on the data, and "
     "that event is not covered by epsilon and delta."

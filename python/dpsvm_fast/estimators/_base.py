@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.accounting import PrivacyStatement
 from dpsvm_fast.estimators._training_data import checked_rows
+from dpsvm_fast.losses import Loss
 
 __all__ = ["PrivateLinearClassifier"]
 
@@ -33,6 +34,8 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     n_features_in_: int
     privacy_: PrivacyStatement
+    # Of the release, whatever the parameters are set to later; public like the statement.
+    _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of every class, or of the second of two classes.
@@ -102,7 +105,8 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _forget(self) -> None:
         """Removes every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+        fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
+        for name in ("_fitted_loss", *fitted):
             # Another thread may be fitting, and forgetting, the same object.
             self.__dict__.pop(name, None)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from scipy.special import expit, log_expit, softmax
 from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast.estimators._base import PrivateLinearClassifier
+from dpsvm_fast.estimators._parameters import chosen_loss
 from dpsvm_fast.losses import Loss
 
 __all__ = ["Probabilities"]
@@ -32,9 +33,16 @@ def _is_likelihood(estimator: Probabilities) -> bool:
 class Probabilities(PrivateLinearClassifier):
     """Adds ``predict_proba`` to an estimator that knows its loss."""
 
-    @abstractmethod
+    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
     def _used_loss(self) -> Loss:
         """The loss of the fitted model, or the one that a fit would use for two classes."""
+        fitted: Loss | None = vars(self).get("_fitted_loss")
+        if fitted is not None:
+            return fitted
+        names = ("loss", "smoothing", "margin")
+        name, *shape = (self._parameters[name](getattr(self, name)) for name in names)
+        return chosen_loss(name, 2, *shape)
 
     @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

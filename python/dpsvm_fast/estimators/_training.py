@@ -28,6 +28,7 @@ from dpsvm_fast.estimators._training_data import (
     encoded_labels,
 )
 from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
+from dpsvm_fast.losses import Loss
 
 __all__ = ["Mechanism", "PrivatelyTrained", "certified"]
 
@@ -47,6 +48,10 @@ class Mechanism(Protocol):
     @property
     def intercept_scaling(self) -> float:
         """Constant feature; 0 for none."""
+
+    @property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
 
     def summary(self) -> str:
         """Public facts in one line."""
@@ -144,6 +149,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
             mechanism.intercept_scaling,
             classes_=classes,
             privacy_=statement,
+            _fitted_loss=mechanism.score_loss,
             **facts,
         )
         return self

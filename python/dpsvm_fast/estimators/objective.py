@@ -13,7 +13,6 @@ from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.estimators._parameters import OBJECTIVE_PERTURBATION, chosen_loss
 from dpsvm_fast.estimators._probabilities import Probabilities
 from dpsvm_fast.estimators._training import PrivatelyTrained, certified
-from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 
 __all__ = ["ObjectivePerturbationSVC"]
@@ -124,10 +123,11 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. One hundredth of epsilon and of delta pays for the approximate minimum, the rest for the
     noise in the objective; both are in the statement. Non-finite values are refused and long rows
-    clipped, so no value in X or y can void it. Not covered: running time; with ``max_iter``,
-    the event that ``CertificationError`` is raised; with ``noise="gamma"`` or
-    ``noise_grid="float"``, floating-point effects. An error about invalid data tells that they are
-    invalid, and never quotes them.
+    clipped, so no value in X or y can void it. Not covered: running time; the event that
+    ``CertificationError`` is raised, with ``max_iter`` or where double precision cannot certify the
+    minimum (a tiny ``smoothing`` with a huge C); with ``noise="gamma"`` or ``noise_grid="float"``,
+    floating-point effects. An error about invalid data tells that they are invalid, and never
+    quotes them.
 
     ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
     row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for
@@ -216,19 +216,6 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         self.noise_grid = noise_grid
         self.low_memory = low_memory
         self.verbose = verbose
-
-    def _used_loss(self) -> Loss:
-        """The loss of the fitted model, or the one that a fit would use for two classes."""
-        if self.__sklearn_is_fitted__() and self.privacy_.objective is not None:
-            record = self.privacy_.objective
-            return Loss(
-                name=self.privacy_.loss,
-                n_classes=record.n_classes,
-                smoothing=record.smoothing,
-                margin=record.margin,
-            )
-        checked = (self._parameters[name](getattr(self, name)) for name in ("smoothing", "margin"))
-        return chosen_loss(self._parameters["loss"](self.loss), 2, *checked)
 
     def _complete(self, settings: SimpleNamespace) -> None:
         """Without an intercept the constant feature is 0; "auto" is for the mechanism to choose."""

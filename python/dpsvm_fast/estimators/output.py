@@ -16,7 +16,6 @@ from dpsvm_fast.estimators._parameters import OUTPUT_PERTURBATION, chosen_loss
 from dpsvm_fast.estimators._probabilities import Probabilities
 from dpsvm_fast.estimators._training import PrivatelyTrained, certified
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms.output import (
     OutputPerturbation,
@@ -147,9 +146,10 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     ``adjacency``, one record being one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Non-finite values are refused and long rows clipped, so no value in X or y can void it.
-    Not covered: running time; with ``max_iter``, the event that ``CertificationError`` is
-    raised; with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. An
-    error about invalid data tells that they are invalid, and never quotes them.
+    Not covered: running time; the event that ``CertificationError`` is raised, with ``max_iter``
+    or where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a huge C);
+    with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. An error about
+    invalid data tells that they are invalid, and never quotes them.
 
     ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
@@ -244,16 +244,6 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         self.noise_grid = noise_grid
         self.low_memory = low_memory
         self.verbose = verbose
-
-    def _used_loss(self) -> Loss:
-        """The loss of the fitted model, or the one that a fit would use for two classes."""
-        fitted = self.__sklearn_is_fitted__()
-        return chosen_loss(
-            self.privacy_.loss if fitted else self._parameters["loss"](self.loss),
-            self.classes_.size if fitted else 2,
-            self._parameters["smoothing"](self.smoothing),
-            self._parameters["margin"](self.margin),
-        )
 
     def _complete(self, settings: SimpleNamespace) -> None:
         """Without an intercept the constant feature is 0; "auto" depends on the norm alone."""

@@ -28,7 +28,11 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import add_down, hypot_up
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, Sensitivity
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.statement import (
+    FLOATING_POINT_CAVEAT,
+    PRECISION_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
@@ -148,6 +152,11 @@ class ObjectivePerturbation:
             )
 
     @property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+        return self.loss
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Number of scores, and of features with the constant one."""
         return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
@@ -236,7 +245,7 @@ class ObjectivePerturbation:
         not_private_reasons: tuple[str, ...] = (),
     ) -> PrivacyStatement:
         """What is promised about one release, with every number needed to recompute it."""
-        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
+        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT, PRECISION_CAVEAT)
         if self.inside.grid is None:
             own += (FLOATING_POINT_CAVEAT,)
         return PrivacyStatement(

@@ -26,6 +26,7 @@ from dpsvm_fast._rounding import add_up, div_down, div_up, hypot_up, mul_down, m
 from dpsvm_fast.accounting import GaussianEvent, PureEvent, gaussian_sigma
 from dpsvm_fast.accounting.statement import (
     FLOATING_POINT_CAVEAT,
+    PRECISION_CAVEAT,
     RUNNING_TIME_CAVEAT,
     Descent,
     Noise,
@@ -33,7 +34,7 @@ from dpsvm_fast.accounting.statement import (
     Sensitivity,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import Loss
+from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C, automatic_intercept_scaling
 from dpsvm_fast.mechanisms._noise_grid import (
     flat_weights,
@@ -301,15 +302,11 @@ class OutputPerturbation:
         not_private_reasons: tuple[str, ...] = (),
     ) -> PrivacyStatement:
         """What is promised about one release, with every number needed to recompute it."""
-        exact_sampler = self.noise == "gaussian" and self.noise_grid == "exact"
-        own = (
-            (RUNNING_TIME_CAVEAT,)
-            if exact_sampler
-            else (
-                RUNNING_TIME_CAVEAT,
-                FLOATING_POINT_CAVEAT,
-            )
-        )
+        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
+        if self.sgd is None and self.loss in SMOOTH_LOSSES:
+            own += (PRECISION_CAVEAT,)
+        if self.noise == "gamma" or self.noise_grid == "float":
+            own += (FLOATING_POINT_CAVEAT,)
         return PrivacyStatement(
             mechanism="output_perturbation",
             theorem=THEOREMS[self.noise] if self.sgd is None else SGD_THEOREMS[self.noise],
