@@ -11,43 +11,21 @@ import json
 import math
 import os
 import sys
-import textwrap
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpsvm_fast import (
-    InvalidParameterError,
-    NotPrivateWarning,
-    OutputPerturbationSVC,
-    __version__,
-    verify,
-)
+from dpsvm_fast import InvalidParameterError, __version__, verify
 from dpsvm_fast import _validation as check
-from dpsvm_fast.mechanisms.output import (
-    OutputPerturbation,
-    automatic_C,
-    automatic_intercept_scaling,
-)
-from dpsvm_fast.plotting import PrivacyUtilityDisplay, private_scores
+from dpsvm_fast._demo import DEMO_PLOT, MECHANISMS, demonstrate
+from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.mechanisms.output import OutputPerturbation
 
 __all__ = ["main"]
 
 HOLDS, DOES_NOT_HOLD, FAILED = 0, 1, 2
 INTERRUPTED = 130
-
-DEMO_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# Below one over the number of training rows, 1347, as is usual.
-DEMO_DELTA = 1e-5
-DEMO_STATEMENT_EPSILON = 1.0
-DEMO_PLOT = "dpsvm_demo.png"
-PLOT_SUFFIXES = (".png", ".pdf", ".svg")
-BAR_WIDTH = 40
-WIDTH = 88
 
 # The z with 95 % of a standard normal variable above -z.
 Z_95 = 1.6448536269514722
@@ -103,6 +81,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     demo = commands.add_parser("demo", help="train on real digits at five values of epsilon")
+    _add_mechanism(demo)
     demo.add_argument("--output", type=Path, default=Path(DEMO_PLOT), help="the plot's file")
     demo.add_argument("--certificate", type=Path, help="file for the certificate of one model")
     demo.add_argument("--repeats", type=_at_least_one, default=10, help="models per epsilon")
@@ -115,6 +94,7 @@ def _parser() -> _Parser:
     checker.set_defaults(run=_verify)
 
     plan = commands.add_parser("plan", help="what noise to expect, before any data are touched")
+    _add_mechanism(plan)
     for name, kind, text in (
         ("epsilon", float, "privacy budget"),
         ("delta", float, "privacy budget, below 1 / number of rows"),
@@ -128,6 +108,16 @@ def _parser() -> _Parser:
     plan.add_argument("--data-norm", type=float, default=1.0, help="bound of the rows' L2 norm")
     plan.set_defaults(run=_plan)
     return parser
+
+
+def _add_mechanism(command: argparse.ArgumentParser) -> None:
+    """Where the noise goes."""
+    command.add_argument(
+        "--mechanism",
+        default="objective",
+        choices=tuple(MECHANISMS),
+        help="noise inside the objective (default, more accurate) or on the trained weights",
+    )
 
 
 def _at_least_one(text: str) -> int:
@@ -182,21 +172,24 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     """Prints the noise that a fit with these settings will add."""
     mechanism = _planned(arguments)
-    score = mechanism.scale * mechanism.row_norm
-    lead = Z_95 * math.sqrt(2.0) * score
-    origin = "automatic" if arguments.C is None else "given"
+    inside = isinstance(mechanism, ObjectivePerturbation)
+    loss, bound = mechanism.score_loss, "at most " if inside else ""
+    score = _weight_deviation(mechanism) * mechanism.row_norm
+    # Scores of two classes have independent noise; one score for both is itself the lead.
+    lead = Z_95 * score * (math.sqrt(2.0) if loss.n_scores > 1 else 1.0)
     print(
-        f"Output perturbation, loss {mechanism.loss}, epsilon = {mechanism.epsilon:g}, "
-        f"delta = {mechanism.delta:g} ({mechanism.adjacency})\n"
-        f"  weights        {mechanism.n_classes} classes x ({mechanism.n_features} features + 1)"
-        f" = {mechanism.n_weights}\n"
-        f"  C              {mechanism.C:.6g} ({origin})\n"
-        f"  sensitivity    {mechanism.sensitivity:.6g}\n"
-        f"  noise          standard deviation {mechanism.scale:.6g} on every weight\n"
-        f"  one score      standard deviation {score:.4g} for a row of norm "
-        f"{mechanism.data_norm:g}; the loss asks for a margin of 1\n"
+        f"{'Objective' if inside else 'Output'} perturbation, loss {loss.name}, "
+        f"epsilon = {mechanism.epsilon:g}, delta = {mechanism.delta:g} ({mechanism.adjacency})\n"
+        f"  weights        {loss.n_scores} score{'s'[: loss.n_scores - 1]} x "
+        f"({mechanism.n_features} features + 1)"
+        f" = {mechanism.n_weights}"
+    )
+    print("\n".join(_facts(mechanism, "automatic" if arguments.C is None else "given")))
+    print(
+        f"  one score      standard deviation {bound}{score:.4g} for a row of norm "
+        f"{mechanism.data_norm:g}; the loss asks for a margin of {loss.margin:g}\n"
         f"  a decision     a lead of {lead:.4g} of one class over another survives the noise\n"
-        f"                 with probability 95 %"
+        f"                 with probability {'at least ' if inside else ''}95 %"
     )
     if arguments.samples is not None:
         largest = _largest_lead(mechanism, check.check_integer("samples", arguments.samples, 1))
@@ -206,191 +199,81 @@ def _plan(arguments: argparse.Namespace) -> int:
     return HOLDS
 
 
-def _planned(arguments: argparse.Namespace) -> OutputPerturbation:
-    """The mechanism that ``OutputPerturbationSVC`` builds from the same settings."""
-    delta, data_norm = arguments.delta, check.check_positive("data_norm", arguments.data_norm)
+def _planned(arguments: argparse.Namespace) -> ObjectivePerturbation | OutputPerturbation:
+    """The mechanism that the estimator builds from the same settings."""
     n_classes = check.check_integer("classes", arguments.classes, 2)
     n_features = check.check_integer("features", arguments.features, 1)
-    shared: dict[str, Any] = {
-        "epsilon": check.check_epsilon(arguments.epsilon),
-        "delta": check.check_delta(delta),
-        "adjacency": arguments.adjacency,
-        "noise": "gaussian",
-        "loss": "crammer_singer",
-    }
-    intercept = automatic_intercept_scaling(data_norm)
-    if arguments.C is None:
-        C = automatic_C(
-            **shared,
-            n_weights=n_classes * (n_features + 1),
-            row_norm=math.hypot(data_norm, intercept),
-        )
-    else:
-        C = check.check_positive("C", arguments.C)
-    return OutputPerturbation(
-        **shared,
-        noise_grid="exact",
-        n_classes=n_classes,
-        n_features=n_features,
-        data_norm=data_norm,
-        intercept_scaling=intercept,
-        C=C,
-        tol=OutputPerturbationSVC().tol,
+    estimator = MECHANISMS[arguments.mechanism](
+        epsilon=arguments.epsilon,
+        delta=arguments.delta,
+        adjacency=arguments.adjacency,
+        data_norm=arguments.data_norm,
+        C="auto" if arguments.C is None else arguments.C,
+        classes=range(n_classes),
     )
+    mechanism: ObjectivePerturbation | OutputPerturbation = estimator._mechanism(
+        estimator._checked_parameters(), n_classes, n_features
+    )
+    return mechanism
 
 
-def _largest_lead(mechanism: OutputPerturbation, n_samples: int) -> float:
-    r"""Bound of ``<w_k - w_l, x>`` over all data sets of ``n_samples`` rows, before the noise.
+def _facts(mechanism: ObjectivePerturbation | OutputPerturbation, origin_of_C: str) -> list[str]:
+    """What determines the noise."""
+    if isinstance(mechanism, ObjectivePerturbation):
+        return _inside(mechanism)
+    return [
+        f"  C              {mechanism.C:.6g} ({origin_of_C})",
+        f"  sensitivity    {mechanism.sensitivity:.6g}",
+        f"  noise          standard deviation {mechanism.scale:.6g} on every weight",
+    ]
 
-    At the minimiser :math:`\tfrac12\|W\|^2 \le C n`, the objective at W = 0, and W is the sum of n
-    gradients of norm at most :math:`C \sqrt2 \kappa_t` each; a difference of two rows of W has
-    at most :math:`\sqrt2 \|W\|`.
+
+def _inside(mechanism: ObjectivePerturbation) -> list[str]:
+    """What determines the noise in the objective."""
+    origin = "automatic" if mechanism.C is None else "1 / C"
+    if mechanism.C is not None and mechanism.inside.record.extra_regularization > 0.0:
+        origin = f"1 / C = {1.0 / mechanism.C:.6g}, the rest for the sake of privacy"
+    return [
+        f"  lambda         {mechanism.regularization:.6g} ({origin})",
+        f"  noise          standard deviation {mechanism.inside.scale:.6g} on every component of"
+        " the linear term",
+        f"                 and {mechanism.output.scale:.3g} on every weight for the solver's"
+        " tolerance",
+        f"  one weight     standard deviation at most {_weight_deviation(mechanism):.6g};"
+        " usually less the more rows there are",
+    ]
+
+
+def _weight_deviation(mechanism: ObjectivePerturbation | OutputPerturbation) -> float:
+    r"""Standard deviation of a released weight over the noise, or a bound of it.
+
+    With noise B in the objective the minimiser W(B) moves by at most :math:`\|dB\|/\lambda`: any
+    coordinate of it is a function of Gaussians with that Lipschitz constant, of which neither the
+    standard deviation nor the tails beyond the median are larger than those of a linear one.
     """
-    C, norm = mechanism.C, mechanism.row_norm
-    weights = min(math.sqrt(2.0 * C * n_samples), math.sqrt(2.0) * C * norm * n_samples)
-    return math.sqrt(2.0) * weights * norm
+    if isinstance(mechanism, OutputPerturbation):
+        return mechanism.scale
+    return math.hypot(mechanism.inside.scale / mechanism.regularization, mechanism.output.scale)
+
+
+def _largest_lead(mechanism: ObjectivePerturbation | OutputPerturbation, n_samples: int) -> float:
+    r"""Bound of the lead of one class over another, over all data sets, before the noise.
+
+    At the minimiser :math:`\tfrac{\lambda}{2} \|W\|^2 \le n \phi(0)`, the objective at W = 0, and
+    :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each; a
+    difference of two rows of W has at most :math:`\sqrt2 \|W\|`.
+    """
+    loss, norm, n = mechanism.score_loss, mechanism.row_norm, n_samples
+    at_zero = 1.0 if loss.name == "crammer_singer" else loss_at_zero(loss)
+    lam = mechanism.regularization
+    weights = min(math.sqrt(2.0 * n * at_zero / lam), n * loss.lipschitz * norm / lam)
+    return (math.sqrt(2.0) if loss.n_scores > 1 else 1.0) * weights * norm
 
 
 # --- demo -----------------------------------------------------------------------------------------
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    """Accuracy of private models of scikit-learn's digits, one statement, one plot."""
-    output = _checked_file("--output", arguments.output, PLOT_SUFFIXES)
-    certificate = _checked_file("--certificate", arguments.certificate)
-    seed = check.check_random_state(arguments.seed, "--seed")
-    train, test = _digits()
-    model = OutputPerturbationSVC(delta=DEMO_DELTA, classes=range(10), random_state=seed)
-    print(_demo_head(train, test, arguments))
-    with warnings.catch_warnings():
-        # Said in the heading instead, once.
-        warnings.simplefilter("ignore", NotPrivateWarning)
-        scores = private_scores(
-            model,
-            *train,
-            X_test=test[0],
-            y_test=test[1],
-            epsilons=DEMO_EPSILONS,
-            n_repeats=arguments.repeats,
-        )
-        model.set_params(epsilon=DEMO_STATEMENT_EPSILON).fit(*train)
-    ceiling = _non_private_score(train, test)
-    print(_table(scores, ceiling))
-    print(f"\nWhat one more such model promises, at epsilon = {DEMO_STATEMENT_EPSILON:g}:\n")
-    print(model.privacy_)
-    if certificate is not None:
-        certificate.write_text(model.privacy_.to_json() + "\n", encoding="utf-8")
-        print(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
-    if output is not None and not arguments.no_plot:
-        display = PrivacyUtilityDisplay(
-            epsilons=DEMO_EPSILONS, scores=scores, non_private_score=ceiling, delta=DEMO_DELTA
-        )
-        print(f"\nPlot: {_saved(display, output)}")
+    """Trains private models of real digits and shows what came out."""
+    demonstrate(arguments)
     return HOLDS
-
-
-def _checked_file(name: str, path: Path | None, suffixes: tuple[str, ...] = ()) -> Path | None:
-    """An absolute path that can be written to, as far as can be told before the work is done."""
-    if path is None:
-        return None
-    path = path.absolute()
-    if not path.parent.is_dir():
-        raise InvalidParameterError(f"{name}: the folder {path.parent} does not exist")
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise InvalidParameterError.of(
-            name, got=path.name, accepted=f"a file name ending in {', '.join(suffixes)}"
-        )
-    return path
-
-
-Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
-
-
-def _digits() -> tuple[Rows, Rows]:
-    """Training and test rows of norm 1, by maps that know only the public range of a pixel."""
-    # Slow to import, and no other command needs them.
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-    from sklearn.preprocessing import Normalizer
-
-    X, y = load_digits(return_X_y=True)
-    # Pixels are 0..16: to -1..1, then every row by itself to norm 1. Neither costs budget.
-    X = Normalizer().transform(X / 8.0 - 1.0)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
-    return (X_train, y_train), (X_test, y_test)
-
-
-def _non_private_score(train: Rows, test: Rows) -> float:
-    """Test accuracy of the same kind of classifier without privacy."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import LinearSVC
-
-    # The seed only orders the solver's coordinates.
-    peer = LinearSVC(multi_class="crammer_singer", max_iter=10_000, random_state=0)
-    with warnings.catch_warnings():
-        # Older scikit-learn warns here whatever the number of iterations.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return float(peer.fit(*train).score(*test))
-
-
-def _demo_head(train: Rows, test: Rows, arguments: argparse.Namespace) -> str:
-    """What the table shows."""
-    text = (
-        f"{train[0].shape[0]} training rows of {train[0].shape[1]} pixels, 10 classes; accuracy "
-        f"on {test[0].shape[0]} test rows; delta = {DEMO_DELTA:g}. Each line: "
-        f"{_models(arguments.repeats)}, a demonstration and not one budget: on private data "
-        "every model would cost its own epsilon."
-    )
-    if arguments.seed is not None:
-        text += " Seeded noise (--seed) is repeatable and therefore not private."
-    title = "Differentially private Crammer-Singer SVM on scikit-learn's handwritten digits"
-    return f"{title}\n\n{textwrap.fill(text, WIDTH)}\n"
-
-
-def _models(repeats: int) -> str:
-    """What one line of the table summarises."""
-    if repeats == 1:
-        return "one model"
-    return f"mean and standard error of {repeats} models trained anew"
-
-
-def _table(scores: NDArray[np.float64], ceiling: float) -> str:
-    """One line for every epsilon and one for the model without privacy."""
-    rich = _can_print("±█")
-    plus_minus, block = ("±", "█") if rich else ("+-", "#")
-    n_repeats = scores.shape[1]
-    lines = [f"{'epsilon':>11}   {'accuracy':<{14 if rich else 15}}  0 %{'100 %':>{BAR_WIDTH - 3}}"]
-    for epsilon, row in zip(DEMO_EPSILONS, scores, strict=True):
-        error = row.std(ddof=1) / math.sqrt(n_repeats) if n_repeats > 1 else math.nan
-        shown = f"{row.mean():.3f} {plus_minus} {error:.3f}" if n_repeats > 1 else f"{row[0]:.3f}"
-        lines.append(f"{epsilon:>11g}   {shown:<14}  {_bar(row.mean(), block)}")
-    lines.append(f"{'not private':>11}   {ceiling:<14.3f}  {_bar(ceiling, block)}")
-    return "\n".join(lines)
-
-
-def _bar(accuracy: float, block: str) -> str:
-    """A bar of text."""
-    return block * round(accuracy * BAR_WIDTH)
-
-
-def _can_print(text: str) -> bool:
-    """Whether standard output can encode ``text``."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _saved(display: PrivacyUtilityDisplay, output: Path) -> str:
-    """Path of the drawn plot, or how to get one."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return "not drawn; pip install dpsvm-fast[plot] installs matplotlib"
-    # Not through pyplot: nothing may open a window.
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    display.plot(ax=figure.subplots())
-    display.ax_.set(title="Private SVM on handwritten digits", ylim=(0.0, 1.02))
-    figure.savefig(output, dpi=150)
-    return str(output)

@@ -25,6 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"estimators", "preprocessing"}),
     frozenset({"model_selection", "federated", "audit"}),
     frozenset({"plotting", "io"}),
+    frozenset({"_demo"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )

@@ -12,21 +12,40 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast import OutputPerturbationSVC, __version__
-from dpsvm_fast.cli import BAR_WIDTH, main
+from dpsvm_fast import __version__
+from dpsvm_fast._demo import BAR_WIDTH, MECHANISMS
+from dpsvm_fast.cli import main
 
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
 
 
-def fitted(**settings: Any) -> OutputPerturbationSVC:
-    model = OutputPerturbationSVC(epsilon=1.0, delta=1e-5, classes=range(3), **settings)
+# Of both.
+either = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+def fitted(mechanism: str = "output", **settings: Any) -> Any:
+    """A model of what ``PLAN`` plans."""
+    model = MECHANISMS[mechanism](epsilon=1.0, delta=1e-5, classes=range(3), **settings)
     return model.fit(np.eye(3, 4), np.arange(3))
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
+def planned(capsys: pytest.CaptureFixture[str], *options: str, mechanism: str = "output") -> str:
+    """What ``plan`` prints for these options."""
+    assert main([*PLAN, f"--mechanism={mechanism}", *options]) == 0
+    return capsys.readouterr().out
+
+
+def number(pattern: str, text: str) -> float:
+    """The number where the group of ``pattern`` is."""
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
+
+
+@pytest.fixture(params=MECHANISMS)
+def certificate(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     path = tmp_path / "certificate.json"
-    path.write_text(fitted().privacy_.to_json(), encoding="utf-8")
+    path.write_text(fitted(request.param).privacy_.to_json(), encoding="utf-8")
     return path
 
 
@@ -106,63 +125,120 @@ class TestVerify:
         assert shown.isprintable()
 
 
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"C": 0.25},
+    {"adjacency": "replace_one"},
+    {"data_norm": 3.0},
+]
+
+
+def as_options(settings: dict[str, Any]) -> list[str]:
+    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+
+
 class TestPlan:
-    @pytest.mark.parametrize(
-        "settings",
-        [
-            {},
-            {"C": 0.25},
-            {"adjacency": "replace_one"},
-            {"data_norm": 3.0},
-        ],
-    )
-    def test_it_names_the_noise_that_a_fit_then_adds(
+    @pytest.mark.parametrize("settings", SETTINGS)
+    def test_it_names_the_noise_on_weights_that_a_fit_then_adds(
         self, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
     ) -> None:
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-        assert main([*PLAN, *options]) == 0
-        shown = capsys.readouterr().out
+        shown = planned(capsys, *as_options(settings))
         statement = fitted(**settings).privacy_
         assert f"standard deviation {statement.noise.sigma:.6g} on every weight" in shown
         assert re.search(rf"C +{statement.sensitivity.C:.6g} ", shown)
         assert re.search(rf"sensitivity +{statement.sensitivity.total:.6g}\n", shown)
         assert re.search(rf"= {statement.noise.n_weights}\n", shown)
 
-    def test_a_lead_has_the_stated_chance(self, capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize("settings", SETTINGS)
+    def test_it_names_the_noise_in_the_objective_that_a_fit_then_adds(
+        self, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
+    ) -> None:
+        shown = planned(capsys, *as_options(settings), mechanism="objective")
+        inside = fitted("objective", **settings).privacy_.objective
+        origin = "1 / C" if "C" in settings else "automatic"
+        assert re.search(rf"lambda +{inside.regularization:.6g} \({origin}", shown)
+        assert f"standard deviation {inside.sigma:.6g} on every component" in shown
+        deviation = number(r"one weight +standard deviation at most (\S+);", shown)
+        assert deviation == pytest.approx(inside.sigma / inside.regularization, rel=0.01)
+        score = number(r"one score +standard deviation at most (\S+) ", shown)
+        assert score == pytest.approx(deviation * inside.row_norm, rel=1e-3)
+
+    def test_objective_perturbation_is_what_is_planned_unless_asked_otherwise(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert main(PLAN) == 0
-        lead = float(re.search(r"a lead of (\S+)", capsys.readouterr().out)[1])  # type: ignore[index]
-        sigma, norm = fitted().privacy_.noise.sigma, np.hypot(1.0, 0.2)
-        assert sigma is not None
-        draws = np.random.default_rng(0).normal(scale=sigma, size=(200_000, 2)) * norm
+        assert capsys.readouterr().out.startswith("Objective perturbation, loss softmax_margin")
+        assert planned(capsys).startswith("Output perturbation, loss crammer_singer")
+
+    def test_what_is_added_to_one_over_C_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert "(1 / C = 0.001, the rest for" in planned(capsys, "--C=1000", mechanism="objective")
+
+    def test_weights_vary_as_much_as_planned_and_not_more(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A row of zeros bends nothing but the intercepts, which are left out here."""
+        arguments = ["plan", "--epsilon=1", "--delta=1e-5", "--features=2000", "--classes=3"]
+        assert main(arguments) == 0
+        bound = number(r"deviation at most (\S+);", capsys.readouterr().out)
+        model = MECHANISMS["objective"](delta=1e-5, classes=range(3))
+        weights = model.fit(np.zeros((1, 2000)), [0]).coef_
+        # 6000 of them: the standard deviation is known to 0.9 %, five times that is allowed.
+        assert abs(weights.std() / bound - 1.0) < 0.046
+
+    @either
+    def test_a_lead_has_the_stated_chance(
+        self, capsys: pytest.CaptureFixture[str], mechanism: str
+    ) -> None:
+        shown = planned(capsys, mechanism=mechanism)
+        lead = number(r"a lead of (\S+)", shown)
+        score = number(r"one score +standard deviation (?:at most )?(\S+) ", shown)
+        draws = np.random.default_rng(0).normal(scale=score, size=(200_000, 2))
         survived = np.mean(lead + draws[:, 0] > draws[:, 1])
         # Standard deviation of this frequency: 5e-4; a lead without the sqrt 2 gives 0.88.
         assert abs(survived - 0.95) < 3e-3
 
-    def test_few_rows_are_called_hopeless_and_many_are_not(
+    def test_the_one_score_of_two_classes_is_the_lead(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main([*PLAN, "--samples=1"]) == 0
-        assert "drowns" in capsys.readouterr().out
-        assert main([*PLAN, "--samples=100000"]) == 0
-        shown = capsys.readouterr().out
+        shown = planned(capsys, "--classes=2", mechanism="objective")
+        assert "1 score x (4 features + 1) = 5\n" in shown
+        score = number(r"one score +standard deviation at most (\S+) ", shown)
+        draws = np.random.default_rng(0).normal(scale=score, size=200_000)
+        survived = np.mean(number(r"a lead of (\S+)", shown) + draws > 0.0)
+        assert abs(survived - 0.95) < 3e-3
+
+    @either
+    def test_few_rows_are_called_hopeless_and_many_are_not(
+        self, capsys: pytest.CaptureFixture[str], mechanism: str
+    ) -> None:
+        assert "drowns" in planned(capsys, "--samples=1", mechanism=mechanism)
+        shown = planned(capsys, "--samples=100000", mechanism=mechanism)
         assert "that 100000 rows can lead by" in shown
         assert "drowns" not in shown
 
+    @either
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    @pytest.mark.parametrize("n_samples", [50, 100_000])
     def test_no_data_set_leads_by_more_than_the_bound(
-        self, capsys: pytest.CaptureFixture[str]
+        self, capsys: pytest.CaptureFixture[str], mechanism: str, n_classes: int, n_samples: int
     ) -> None:
-        # Noise of this epsilon is far below what is compared.
-        settings = {"epsilon": 1e4, "delta": 1e-5, "C": 0.01}
-        n_samples = 50
+        # With this epsilon there is next to no noise.
+        settings: dict[str, Any] = {"epsilon": 1e4, "delta": 1e-5, "C": 0.001}
         X = np.tile([1.0, 0.0], (n_samples, 1))
         y = np.zeros(n_samples, dtype=int)
-        model = OutputPerturbationSVC(classes=range(2), **settings).fit(X, y)
-        lead = abs(float(model.decision_function(X[:1])[0]))
-        arguments = ["plan", "--epsilon=1e4", "--delta=1e-5", "--C=0.01"]
-        assert main([*arguments, "--features=2", "--classes=2", f"--samples={n_samples}"]) == 0
-        bound = float(capsys.readouterr().out.rpartition("lead by: ")[2])
-        assert 0.5 * bound < lead <= bound
+        model = MECHANISMS[mechanism](classes=range(n_classes), **settings).fit(X, y)
+        scores = model.decision_function(X[:1])[0]
+        lead = abs(float(scores)) if n_classes == 2 else float(np.ptp(scores))
+        options = ["--epsilon=1e4", "--C=0.001", f"--classes={n_classes}", "--features=2"]
+        shown = planned(capsys, *options, f"--samples={n_samples}", mechanism=mechanism)
+        bound = number(r"lead by: (\S+)", shown)
+        noise = number(r"one score +standard deviation (?:at most )?(\S+) ", shown)
+        assert noise < 0.01 * bound
+        assert lead <= bound + 10.0 * noise
+        # Few rows pull as hard as they can; many are content once they have their margin.
+        assert n_samples > 50 or lead > 0.3 * bound
 
+    @either
     @pytest.mark.parametrize(
         ("option", "named"),
         [
@@ -178,19 +254,20 @@ class TestPlan:
         ],
     )
     def test_wrong_settings(
-        self, capsys: pytest.CaptureFixture[str], option: str, named: str
+        self, capsys: pytest.CaptureFixture[str], option: str, named: str, mechanism: str
     ) -> None:
-        assert main([*PLAN, option]) == 2
+        assert main([*PLAN, f"--mechanism={mechanism}", option]) == 2
         assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
 
 
 class TestDemo:
+    @either
     def test_table_statement_and_plot(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], mechanism: str
     ) -> None:
         pytest.importorskip("matplotlib")
         plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
-        arguments = ["demo", "--repeats=3", "--output", str(plot)]
+        arguments = ["demo", f"--mechanism={mechanism}", "--repeats=3", "--output", str(plot)]
         assert main([*arguments, "--certificate", str(certificate)]) == 0
         shown = capsys.readouterr()
         assert not shown.err
@@ -204,8 +281,11 @@ class TestDemo:
         ceiling = float(re.search(r"not private +(0\.\d+)", shown.out)[1])  # type: ignore[index]
         assert ceiling > 0.9
         # Far outside the noise of three draws: chance is 0.1, a standard error about 0.02.
-        assert accuracies[0] < accuracies[-1] - 0.2
+        assert accuracies[0] < accuracies[-1] - (0.1 if mechanism == "objective" else 0.2)
         assert 0.8 < accuracies[-1] < ceiling + 0.02
+        # At epsilon 1 objective perturbation has about 0.87 and output perturbation about 0.6.
+        assert (accuracies[1] > 0.8) == (mechanism == "objective")
+        assert f"({mechanism} perturbation)" in lines[1]
         assert "Privacy statement: PRIVATE" in shown.out
         assert "epsilon = 1, delta = 1e-05" in shown.out
         assert lines[-1] == f"Plot: {plot}"
@@ -309,6 +389,6 @@ class TestMain:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("dpsvm_fast.cli.private_scores", interrupted)
+        monkeypatch.setattr("dpsvm_fast._demo.private_scores", interrupted)
         assert main(["demo", "--no-plot"]) == 130
         assert capsys.readouterr().err == "dpsvm-fast: interrupted\n"

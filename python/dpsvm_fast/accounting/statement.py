@@ -41,8 +41,8 @@ RUNNING_TIME_CAVEAT = (
 )
 PRECISION_CAVEAT = (
     "Training can end with CertificationError where double precision cannot certify the minimum. "
-    "Whether it did depends on the data and is not covered by epsilon and delta. With ordinary "
-    "settings it never comes to that."
+    "Whether it did depends on the data and is not covered by epsilon and delta. Extreme settings "
+    "make it likely, such as a tiny smoothing with a huge C."
 )
 MAX_ITER_CAVEAT = (
     "max_iter was set: whether training ended with CertificationError depends on the data, and "
