@@ -8,6 +8,7 @@ from pathlib import Path
 from benches.tables import Row
 
 OPENING, CLOSING = "<!-- bench-table -->", "<!-- /bench-table -->"
+OBJECTIVE = ("<!-- objective-table -->", "<!-- /objective-table -->")
 
 
 def cells_of(table: Sequence[Row]) -> list[Row]:
@@ -82,11 +83,43 @@ def _times(ratio: str) -> str:
     return f"{float(ratio):.1f}\u00d7"
 
 
-def update(page: Path, content: str) -> None:
+def objective_markdown(table: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]) -> str:
+    """The README's table of the smooth solver, with whole private fits below."""
+    cells = [row for row in table if row["lambda"]]
+    values = list(dict.fromkeys(row["lambda"] for row in cells))
+    lines = [
+        "| | " + " | ".join(f"λ = {value}" for value in values) + " |",
+        "|---|" + "---|" * len(values),
+    ]
+    for data in dict.fromkeys(row["data"] for row in cells):
+        shown = {row["lambda"]: _objective_cell(row) for row in cells if row["data"] == data}
+        lines.append(f"| {data} | " + " | ".join(shown.get(v, "") for v in values) + " |")
+    mean = next(row for row in table if row["data"] == "geometric mean")
+    lines += [
+        "",
+        f"Geometric mean {_times(mean['ratio'])}, and {_times(mean['two_threads'])} more on two "
+        "threads: until the gradient's norm is a millionth of what it is at 0, against the best of "
+        "`LogisticRegression`'s lbfgs, newton-cg and newton-cholesky at the loosest `tol` that "
+        f"gets there. {facts['cpu']}; [how it was measured](benches/README.md).",
+    ]
+    shown_fits = [row for row in fits if row["call"].startswith("fit")]
+    if shown_fits:
+        lines += ["", "| Whole private fit, calibration included | |", "|---|---|"]
+        lines += [f"| {row['call']} | {float(row['ms']):.0f} ms |" for row in shown_fits]
+    return "\n".join(lines)
+
+
+def _objective_cell(row: Row) -> str:
+    """Ratio and times of one cell."""
+    ours, theirs = float(row["ours_ms"]), float(row["sklearn_ms"])
+    return f"**{_times(row['ratio'])}** ({ours:.0f} ms against {theirs:.0f} ms)"
+
+
+def update(page: Path, content: str, markers: tuple[str, str] = (OPENING, CLOSING)) -> None:
     """Replace what stands between the page's markers."""
-    text = page.read_text(encoding="utf-8")
-    if text.count(OPENING) != 1 or text.count(CLOSING) != 1:
-        raise SystemExit(f"{page.name}: expected {OPENING} and {CLOSING}, once each")
-    head, rest = text.split(OPENING)
-    tail = rest.split(CLOSING)[1]
-    page.write_text(f"{head}{OPENING}\n{content}\n{CLOSING}{tail}", encoding="utf-8")
+    text, (opening, closing) = page.read_text(encoding="utf-8"), markers
+    if text.count(opening) != 1 or text.count(closing) != 1:
+        raise SystemExit(f"{page.name}: expected {opening} and {closing}, once each")
+    head, rest = text.split(opening)
+    tail = rest.split(closing)[1]
+    page.write_text(f"{head}{opening}\n{content}\n{closing}{tail}", encoding="utf-8")

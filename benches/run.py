@@ -1,10 +1,10 @@
 """Benchmarks in four steps, each of which can be run alone; see README.md in this folder.
 
-    python benches/run.py [solver|noise|accounting|memory|crossing|all]
+    python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|all]
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
-fills the table of the project's README. Without --step: run, analyse and plot.
+fills the tables of the project's README. Without --step: run, analyse and plot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from threadpoolctl import threadpool_limits  # noqa: E402
 from benches import report, tables  # noqa: E402
 from benches.config import Plan, quick  # noqa: E402
 from benches.machine import description, require_release  # noqa: E402
-from benches.subjects import accounting, crossing, memory, noise, solver  # noqa: E402
+from benches.subjects import (  # noqa: E402
+    accounting,
+    crossing,
+    memory,
+    noise,
+    objective,
+    objective_fit,
+    solver,
+)
 from dpsvm_fast import _core  # noqa: E402
 
 SUBJECTS: dict[str, ModuleType] = {
@@ -33,6 +41,8 @@ SUBJECTS: dict[str, ModuleType] = {
     "accounting": accounting,
     "memory": memory,
     "crossing": crossing,
+    "objective": objective,
+    "objective_fit": objective_fit,
 }
 STEPS = ("run", "analyse", "plot", "update")
 RESULTS = ROOT / "benches" / "results"
@@ -71,9 +81,12 @@ def plot_step(out: Path) -> None:
 
 
 def update_step(out: Path, page: Path) -> None:
-    """Fill the README's table from the stored summary."""
+    """Fill the README's tables from the stored summaries."""
     table, facts = tables.read(out / "solver.csv")
     report.update(page, report.markdown(table, facts))
+    table, facts = tables.read(out / "objective.csv")
+    fits = tables.read(out / "objective_fit.csv")[0]
+    report.update(page, report.objective_markdown(table, fits, facts), report.OBJECTIVE)
     print(f"updated {page.name}")
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from benches.logistic_problem import INTERCEPT, LogisticProblem
 from benches.problem import Problem
-from dpsvm_fast import OutputPerturbationSVC, _core
+from dpsvm_fast import ObjectivePerturbationSVC, OutputPerturbationSVC, _core
 
 
 def solve(
@@ -37,6 +39,36 @@ def solve(
     return weights, notes
 
 
+def solve_smooth(
+    problem: LogisticProblem, *, gradient_tol: float, seed: int, n_threads: int
+) -> NDArray[np.float64]:
+    """Weights at which the norm of the gradient is certified to be at most ``gradient_tol``."""
+    settings: dict[str, Any] = {
+        "loss": "softplus" if problem.n_scores == 1 else "softmax_margin",
+        "n_scores": problem.n_scores,
+        "smoothing": 1.0,
+        "margin": 0.0,
+        "regularization": problem.regularization,
+        "linear": None,
+        "data_norm": 1.0,
+        "intercept_scaling": INTERCEPT,
+        "gradient_tol": gradient_tol,
+        "max_iter": None,
+        "shuffle_seed": seed,
+        "n_threads": n_threads,
+        "low_memory": False,
+    }
+    X = problem.X
+    if sparse.issparse(X):
+        parts = (X.data, X.indices, X.indptr, X.shape[1])
+        weights, _ = _core.solve_smooth_csr(*parts, problem.y, **settings)
+    else:
+        weights, _ = _core.solve_smooth_dense(X, problem.y, **settings)
+    if weights is None:
+        raise RuntimeError("the solver gave up although max_iter is None")
+    return weights
+
+
 def estimator(
     problem_C: float, n_classes: int, *, n_threads: int, **more: Any
 ) -> OutputPerturbationSVC:
@@ -47,6 +79,20 @@ def estimator(
         classes=range(n_classes),
         C=problem_C,
         fit_intercept=False,
+        n_threads=n_threads,
+        **more,
+    )
+
+
+def objective_estimator(
+    problem_C: float, n_classes: int, *, n_threads: int, **more: Any
+) -> ObjectivePerturbationSVC:
+    """Our estimator with noise in the objective, at a budget that this C allows."""
+    return ObjectivePerturbationSVC(
+        epsilon=8.0,
+        delta=1e-6,
+        classes=range(n_classes),
+        C=problem_C,
         n_threads=n_threads,
         **more,
     )

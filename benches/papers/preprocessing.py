@@ -4,8 +4,12 @@ r"""Pre-processing whose every look at the private rows is a release with an eve
 2. *Centre*: :math:`(\sum_i x_i, a n)` with noise, a = 1/2. One row changes it by at most
    :math:`\sqrt{1 + a^2}`. The noisy mean, shrunk by what noise alone would add to its length, is
    subtracted and rows are scaled to norm 1 again.
-3. *Whiten*, where the noisy count says that the noise is small beside the rows: :math:`A = X^T X`
+3. *Whiten*, where there are enough rows for the noise to be small beside them: :math:`A = X^T X`
    with symmetric Gaussian noise. One row of norm 1 changes A by at most 1 in Frobenius norm.
+
+Whether to whiten is decided by the published size of a data set, so that all shares of the budget
+are fixed before a row is read. The noisy count would decide alike on all sets used here, but what
+follows a private decision has to be composed adaptively.
 
 Noise is drawn in floating point: these are experiments, not releases.
 """
@@ -72,14 +76,21 @@ class Prepared:
     whitened: bool = False
 
 
-def gaussian(X: Array, mu: float, seed: int | None = None) -> Prepared:
+def worth_whitening(n_rows: float, n_features: int, mu: float) -> bool:
+    """Whether the noise would be small beside the rows, for a published number of them."""
+    enough = n_rows >= ROWS_A_SQUARE * n_features**2
+    sigma = 1.0 / (math.sqrt(WHITEN_SHARE) * mu)
+    return enough and math.sqrt(2.0 * n_features) * sigma <= LARGEST_NOISE * n_rows
+
+
+def gaussian(X: Array, mu: float, *, whiten: bool, seed: int | None = None) -> Prepared:
     """Centre and perhaps whiten rows of norm 1, for shares of a Gaussian parameter ``mu``."""
     centre_mu, whiten_mu = math.sqrt(CENTRE_SHARE) * mu, math.sqrt(WHITEN_SHARE) * mu
     sigma = COUNT_SENSITIVITY / centre_mu
     drawn = noise.gaussian(X.shape[1] + 1, sigma, seed)
-    count, shift = _centred(X, drawn, X.shape[1] * sigma * sigma)
+    shift = _centred(X, drawn, X.shape[1] * sigma * sigma)
     event = GaussianEvent(sigma=sigma, sensitivity=COUNT_SENSITIVITY, adjacency=ADJACENCY)
-    if not _worth_whitening(count, X.shape[1], 1.0 / whiten_mu):
+    if not whiten:
         return Prepared(shift, (event,))
     turn = _whitening(shift(X), 1.0 / whiten_mu, None if seed is None else seed + 1)
     second = GaussianEvent(sigma=1.0 / whiten_mu, sensitivity=1.0, adjacency=ADJACENCY)
@@ -92,12 +103,12 @@ def pure(X: Array, epsilon: float, seed: int | None = None) -> Prepared:
     rate = share / COUNT_SENSITIVITY
     drawn = noise.gamma_ball(size, rate, seed)
     # The squared norm of the noise has mean size (size + 1) / rate^2.
-    _, shift = _centred(X, drawn, X.shape[1] * (size + 1) / rate**2)
+    shift = _centred(X, drawn, X.shape[1] * (size + 1) / rate**2)
     return Prepared(shift, (PureEvent(epsilon=share, adjacency=ADJACENCY),))
 
 
-def _centred(X: Array, drawn: Array, squared_noise: float) -> tuple[float, Map]:
-    """Noisy number of rows, and the map that subtracts the noisy mean.
+def _centred(X: Array, drawn: Array, squared_noise: float) -> Map:
+    """The map that subtracts the noisy mean.
 
     ``squared_noise`` is the mean of the squared norm of the noise in the sum.
     """
@@ -105,13 +116,7 @@ def _centred(X: Array, drawn: Array, squared_noise: float) -> tuple[float, Map]:
     count = max(1.0, X.shape[0] + float(drawn[-1]) / COUNT_SCALE)
     # Of the squared length of the noisy sum, this much is noise on average.
     mean = total / count * max(0.0, 1.0 - squared_noise / float(total @ total))
-    return count, lambda rows: unit_rows(rows - mean)
-
-
-def _worth_whitening(count: float, n_features: int, sigma: float) -> bool:
-    """Whether the noise would be small beside the rows: of a noisy count and public numbers."""
-    enough = count >= ROWS_A_SQUARE * n_features**2
-    return enough and math.sqrt(2.0 * n_features) * sigma <= LARGEST_NOISE * count
+    return lambda rows: unit_rows(rows - mean)
 
 
 def _whitening(X: Array, sigma: float, seed: int | None) -> Array:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from benches.config import LIBLINEAR_TOL
-from benches.libraries import ours, sklearn_liblinear
+from benches.config import LBFGS_TOL, LIBLINEAR_TOL
+from benches.libraries import ours, sklearn_liblinear, sklearn_logistic
 
 
 def status_bytes(field: str) -> int:
@@ -50,19 +50,26 @@ def rows_of(folder: Path, storage: str) -> tuple[Any, int]:
     return sparse.csr_matrix(tuple(parts)), sum(part.nbytes for part in parts)
 
 
+def model_for(job: dict[str, Any], n_classes: int) -> Any:
+    """The estimator of a case."""
+    library, C = job["library"], job["C"]
+    if library == "liblinear":
+        return sklearn_liblinear.classifier(C, tol=LIBLINEAR_TOL)
+    if library == "lbfgs":
+        setting = sklearn_logistic.Setting("lbfgs", LBFGS_TOL, 0.0)
+        return sklearn_logistic.classifier(1.0 / C, setting)
+    settings = {"n_threads": job["n_threads"], "low_memory": job["low_memory"]}
+    if library == "dpsvm_fast objective":
+        return ours.objective_estimator(C, n_classes, **settings)
+    return ours.estimator(C, n_classes, **settings)
+
+
 def main(job: dict[str, Any]) -> dict[str, int]:
     """Fit once and report the peak beyond what was resident with X loaded."""
     folder = Path(job["folder"])
     X, x_bytes = rows_of(folder, job["storage"])
     y = np.load(folder / "y.npy")
-    model = sklearn_liblinear.classifier(job["C"], tol=LIBLINEAR_TOL)
-    if job["library"] == "dpsvm_fast":
-        model = ours.estimator(
-            job["C"],
-            int(y.max()) + 1,
-            n_threads=job["n_threads"],
-            low_memory=job["low_memory"],
-        )
+    model = model_for(job, int(y.max()) + 1)
     return {"x_bytes": x_bytes, "peak_beyond_x_bytes": peak_growth(lambda: model.fit(X, y))}
 
 

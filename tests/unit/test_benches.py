@@ -12,16 +12,30 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benches import report, run, tables  # noqa: E402
-from benches.config import DATA_SETS, TARGETS, Plan  # noqa: E402
-from benches.libraries import ours, scipy_calibration, sklearn_liblinear  # noqa: E402
+from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, TEXT_ROW, Plan  # noqa: E402
+from benches.datasets import text_like  # noqa: E402
+from benches.libraries import (  # noqa: E402
+    ours,
+    scipy_calibration,
+    sklearn_liblinear,
+    sklearn_logistic,
+)
+from benches.logistic_problem import INTERCEPT, LogisticProblem  # noqa: E402
 from benches.machine import require_release  # noqa: E402
 from benches.measuring import interleaved  # noqa: E402
 from benches.problem import Problem  # noqa: E402
-from benches.subjects import memory, memory_child, solver  # noqa: E402
+from benches.subjects import memory, memory_child, objective, solver  # noqa: E402
 
 from dpsvm_fast import _core  # noqa: E402
 
-TINY = Plan(repeats=2, n_draws=1000, batch_seconds=1e-4, max_rows=80, C_values=(0.1,))
+TINY = Plan(
+    repeats=2,
+    n_draws=1000,
+    batch_seconds=1e-4,
+    max_rows=80,
+    C_values=(0.1,),
+    regularizations=(10.0,),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +50,9 @@ def small_problem() -> Problem:
     return Problem(X / np.linalg.norm(X, axis=1, keepdims=True), y, 3, 0.5)
 
 
-@pytest.mark.parametrize("subject", ["solver", "noise", "accounting", "crossing"])
+@pytest.mark.parametrize(
+    "subject", ["solver", "noise", "accounting", "crossing", "objective", "objective_fit"]
+)
 def test_measure_and_analyse(
     subject: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,6 +68,10 @@ def test_measure_and_analyse(
         for name in DATA_SETS:
             assert f"SKIPPED {name}" in printed
         assert {row["data"] for row in raw} == {"digits"}
+    if subject == "objective":
+        assert "SKIPPED adult" in printed
+        assert {row["data"] for row in raw} >= {"digits", "text, 5 classes"}
+        assert max(float(row["gradient_over_start"]) for row in raw) <= GRADIENT_SHARE
 
 
 def test_report_of_the_solver(tmp_path: Path) -> None:
@@ -76,6 +96,23 @@ def test_report_of_the_solver(tmp_path: Path) -> None:
     page.write_text(report.OPENING, encoding="utf-8")
     with pytest.raises(SystemExit, match="expected"):
         report.update(page, content)
+
+
+def test_report_of_the_smooth_solver(tmp_path: Path) -> None:
+    cell = {"data": "a", "lambda": 10.0, "ratio": 8.0, "two_threads": 1.9}
+    mean = {"data": "geometric mean", "lambda": None, "ratio": 8.0, "two_threads": 1.9}
+    times = {"ours_ms": 10.0, "sklearn_ms": 80.0}
+    fits = tables.as_rows([{"call": "fit, b", "ms": 7.0}, {"call": "sigma, c", "ms": 1.0}])
+    content = report.objective_markdown(
+        tables.as_rows([cell | times, mean]), fits, {"cpu": "chip", "solver threads": "1"}
+    )
+    assert "**8.0×** (10 ms against 80 ms)" in content
+    assert "| fit, b | 7 ms |" in content
+    assert "sigma, c" not in content
+    page = tmp_path / "page.md"
+    page.write_text("before {} old {} after\n".format(*report.OBJECTIVE), encoding="utf-8")
+    report.update(page, content, report.OBJECTIVE)
+    assert page.read_text(encoding="utf-8").count(content) == 1
 
 
 def test_plot(tmp_path: Path) -> None:
@@ -156,6 +193,90 @@ def test_a_worse_objective_is_named() -> None:
     assert "C=1" in solver.failures(bad)[0]
 
 
+def logistic_problem(n_classes: int) -> LogisticProblem:
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, n_classes, 60).astype(np.int64)
+    X = rng.normal(size=(60, 5)) + 2.0 * np.eye(n_classes, 5)[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return LogisticProblem(X, y, n_classes, 0.7)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gradient_by_differences(n_classes: int) -> None:
+    problem = logistic_problem(n_classes)
+    W = np.random.default_rng(9).normal(size=(problem.n_scores, 6))
+
+    def value(W: np.ndarray) -> float:
+        total = 0.5 * problem.regularization * (W**2).sum()
+        for x, label in zip(problem.X, problem.y, strict=True):
+            scores = W @ np.append(x, INTERCEPT)
+            if problem.n_scores == 1:
+                # The first class has score 0.
+                scores = np.array([0.0, scores[0]])
+            total += np.log(np.exp(scores).sum()) - scores[label]
+        return float(total)
+
+    def difference(place: tuple[int, ...]) -> float:
+        step = np.zeros_like(W)
+        step[place] = 1e-5
+        return (value(W + step) - value(W - step)) / 2e-5
+
+    numeric = np.array([[difference((k, j)) for j in range(6)] for k in range(W.shape[0])])
+    assert np.allclose(problem.gradient(W), numeric, atol=1e-7)
+    assert problem.norm_at_zero() == pytest.approx(np.linalg.norm(problem.gradient(0.0 * W)))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_both_libraries_minimise_the_same_smooth_objective(n_classes: int) -> None:
+    problem = logistic_problem(n_classes)
+    # Far above what reading rows in single precision moves the gradient by.
+    target = 1e-5 * problem.norm_at_zero()
+    X = problem.with_constant()
+    settings = sklearn_logistic.best(problem, X, target)
+    assert [setting.seconds for setting in settings] == sorted(s.seconds for s in settings)
+    theirs = sklearn_logistic.solve(problem, X, settings[0])
+    tol = objective.OWN_SHARE * target
+    mine = ours.solve_smooth(problem, gradient_tol=tol, seed=0, n_threads=1)
+    assert np.linalg.norm(problem.gradient(theirs)) <= target
+    assert np.linalg.norm(problem.gradient(mine)) <= target
+    # The objective is strongly convex: both gradients bound the distance.
+    assert np.linalg.norm(theirs - mine) <= 2.0 * target / problem.regularization
+    # Negative control: another lambda gives another optimum, so a wrong scale would show.
+    other = LogisticProblem(problem.X, problem.y, n_classes, 1.1 * problem.regularization)
+    assert np.linalg.norm(other.gradient(mine)) > 1e-3
+
+
+def test_a_gradient_that_is_too_large_is_named() -> None:
+    def table(gradient: float) -> list[tables.Row]:
+        facts = {"data": "a", "n_samples": 1, "n_features": 1, "n_classes": 2, "lambda": 10.0}
+        seconds = {objective.ONE: 1.0, objective.TWO: 0.5, objective.PEER: 6.0}
+        rows = [
+            facts
+            | {"setting": setting, "repeat": 0, "seconds": taken, "cpu_seconds": taken}
+            | {"gradient_over_start": gradient, "peer_solver": "lbfgs", "peer_tol": 1e-6}
+            for setting, taken in seconds.items()
+        ]
+        return objective.analyse(tables.as_rows(rows))
+
+    good, bad = table(GRADIENT_SHARE), table(2.0 * GRADIENT_SHARE)
+    assert [row["ratio"] for row in good] == ["6", "6", "6"]
+    assert [row["two_threads"] for row in good] == ["2", "2", "2"]
+    assert good[0]["goals_met"] == "True"
+    assert objective.failures(good) == []
+    assert len(objective.failures(bad)) == 1
+
+
+def test_rows_of_the_sparse_set() -> None:
+    _, X, y = text_like(TINY, 5)
+    assert X.shape[0] == 80
+    assert (np.diff(X.indptr) == TEXT_ROW).all()
+    assert X.has_canonical_format
+    assert np.allclose(X.multiply(X).sum(axis=1), 1.0)
+    assert y.max() < 5
+    # Few columns are frequent: uniform ones would put 1 percent of the entries there.
+    assert (X.indices < 1000).mean() > 0.1
+
+
 def test_memory_is_measured_and_judged(tmp_path: Path) -> None:
     facts = {"data": "a", "library": "dpsvm_fast", "storage": "csr f64", "low_memory": False}
     fine = facts | {"x_bytes": 100_000_000, "peak_beyond_x_bytes": 199_000_000}
@@ -168,9 +289,11 @@ def test_memory_is_measured_and_judged(tmp_path: Path) -> None:
     problem = small_problem()
     memory._store(tmp_path, problem.X, problem.y)
     job = {"folder": str(tmp_path), "library": "dpsvm_fast", "storage": "dense f64"}
-    report = memory._measured(job | {"low_memory": False, "C": 0.1, "n_threads": 1})
-    assert report["x_bytes"] == problem.X.nbytes
-    assert 0 <= int(str(report["peak_beyond_x_bytes"])) < 50_000_000
+    for library in ("dpsvm_fast", "dpsvm_fast objective"):
+        own = {"library": library, "low_memory": False, "C": 0.1, "n_threads": 1}
+        report = memory._measured(job | own)
+        assert report["x_bytes"] == problem.X.nbytes
+        assert 0 <= int(str(report["peak_beyond_x_bytes"])) < 50_000_000
     # Memory that is given back before the end counts, and only once.
     temporary = memory_child.peak_growth(lambda: np.ones(8_000_000).sum())
     assert 60_000_000 <= temporary <= 70_000_000
