@@ -207,7 +207,8 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_the_jacobian(
     assert delta_of(*law, epsilon, factor * sigma, jacobian=c0, **same) <= base * SLACK
     assert delta_of(*law, epsilon, sigma, jacobian=factor * c0, **same) * SLACK >= base
     more = (law[0], law[1] + 1)
-    if more[1] > 2 or law[0] in ("huber", "logistic"):
+    # The bound of one replaced score is a sum of two laws and, above a tenth, not the least.
+    if law[1] > 1 or not replace_one:
         assert delta_of(*more, epsilon, sigma, jacobian=c0, **same) * SLACK >= base
 
 
