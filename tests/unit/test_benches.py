@@ -106,7 +106,7 @@ def test_report_of_the_smooth_solver(tmp_path: Path) -> None:
     content = report.objective_markdown(
         tables.as_rows([cell | times, mean]), fits, {"cpu": "chip", "solver threads": "1"}
     )
-    assert "**8.0×** (10 ms against 80 ms)" in content
+    assert "**8.0\u00d7** (10 ms against 80 ms)" in content
     assert "| fit, b | 7 ms |" in content
     assert "sigma, c" not in content
     page = tmp_path / "page.md"
