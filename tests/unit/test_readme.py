@@ -29,9 +29,11 @@ def test_the_examples_run(capsys) -> None:
     namespace = run_blocks(blocks)
     printed = capsys.readouterr().out
     score = float(printed.splitlines()[0])
-    assert 0.0 <= score <= 1.0
+    # 0.84 with a standard deviation of 0.02 over the noise; chance is 0.1.
+    assert 0.7 < score <= 1.0
     # The second model is the one in `clf`; its statement names what the example asked for.
     statement = namespace["clf"].privacy_
+    assert statement.mechanism == "objective_perturbation"
     assert statement.epsilon == 2.0
     assert statement.delta == 1e-6
     assert np.all(np.isfinite(namespace["clf"].coef_))
