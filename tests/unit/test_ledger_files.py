@@ -1,0 +1,148 @@
+"""The ledger on disk: stores that vanish, are continued, or are something else; save and load."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpsvm_fast.accounting import GaussianEvent, PrivacyLedger, PureEvent
+from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
+
+TENTH = PureEvent(0.1, "add_remove")
+
+
+def test_unpickling_after_the_store_is_gone_is_an_error() -> None:
+    code = (
+        "import pickle, sys\n"
+        "from dpsvm_fast.accounting import PrivacyLedger\n"
+        "sys.stdout.buffer.write(pickle.dumps(PrivacyLedger(1.0, 0.0)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    with pytest.raises(LedgerError, match="gone"):
+        pickle.loads(done.stdout)
+
+
+def test_a_deleted_store_is_never_a_new_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    ledger.spend(TENTH)
+    path.unlink()
+    for use in (lambda: ledger.spend(TENTH), ledger.total, lambda: ledger.history):
+        with pytest.raises(LedgerError, match="gone"):
+            use()
+    assert not path.exists()
+    assert "PrivacyLedger" in repr(ledger)
+
+
+def test_vanished_spends_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    ledger.spend(TENTH)
+    assert len(ledger.history) == 1
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM spends")
+    connection.close()
+    with pytest.raises(LedgerError, match="vanished"):
+        ledger.spend(TENTH)
+
+
+def test_a_lasting_ledger_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path).spend(PureEvent(0.75, "add_remove"), "yesterday")
+    again = PrivacyLedger(1.0, 0.0, path=path)
+    assert again.total() == (0.75, 0.0)
+    assert again.history[0].label == "yesterday"
+    with pytest.raises(BudgetExceededError):
+        again.spend(PureEvent(0.5, "add_remove"))
+    other = PrivacyLedger(1.0, 0.0, path=path)
+    other.spend(PureEvent(0.25, "add_remove"))
+    assert again.remaining() == 0.0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
+
+
+def test_another_budget_or_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path)
+    with pytest.raises(LedgerError, match="has the budget"):
+        PrivacyLedger(2.0, 0.0, path=path)
+    text = tmp_path / "notes.txt"
+    text.write_text("not a ledger, and long enough to be looked at\n" * 40)
+    with pytest.raises(LedgerError):
+        PrivacyLedger(1.0, 0.0, path=text)
+    assert text.read_text().startswith("not a ledger")
+    foreign = tmp_path / "foreign.sqlite"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    connection.close()
+    with pytest.raises(LedgerError):
+        PrivacyLedger(1.0, 0.0, path=foreign)
+    with pytest.raises(LedgerError, match="cannot create"):
+        PrivacyLedger(1.0, 0.0, path=tmp_path / "missing" / "ledger.sqlite")
+
+
+def test_temporary_stores_are_private() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    pickle.dumps(ledger)
+    assert ledger._store is not None
+    path = ledger._store.path
+    if os.name != "nt":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_save_and_load_keep_the_history(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.json"
+    ledger = PrivacyLedger(1.0, 1e-6, "replace_one")
+    ledger.spend(PureEvent(0.25, "replace_one"), label="first")
+    ledger.spend(GaussianEvent(9.7, 1.0, "replace_one"), label="second")
+    ledger.save(path)
+    loaded = PrivacyLedger.load(path)
+    assert loaded is not ledger
+    assert loaded.history == ledger.history
+    assert loaded.total() == ledger.total()
+    assert (loaded.epsilon, loaded.delta, loaded.adjacency) == (1.0, 1e-6, "replace_one")
+    with pytest.raises(BudgetExceededError):
+        loaded.spend(PureEvent(0.9, "replace_one"))
+    assert [p.name for p in tmp_path.iterdir()] == ["ledger.json"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"format": "something else"},
+        {"surplus": 1},
+        {"epsilon": -1.0},
+        {"epsilon": "1"},
+        {"spends": {}},
+        {"spends": [{}]},
+        {"spends": [{"event": {"type": "x"}, "label": "", "time": "", "process": 1}]},
+        {"adjacency": "replace_one"},
+    ],
+    ids=str,
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "ledger.json"
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.spend(TENTH)
+    ledger.save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(LedgerError):
+        PrivacyLedger.load(path)
+
+
+def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path)
+    for content in (path.read_bytes(), b"", b"{", b"[]"):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(LedgerError):
+            PrivacyLedger.load(tmp_path / "other")
