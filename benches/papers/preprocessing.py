@@ -88,7 +88,8 @@ def gaussian(X: Array, mu: float, *, whiten: bool, seed: int | None = None) -> P
     centre_mu, whiten_mu = math.sqrt(CENTRE_SHARE) * mu, math.sqrt(WHITEN_SHARE) * mu
     sigma = COUNT_SENSITIVITY / centre_mu
     drawn = noise.gaussian(X.shape[1] + 1, sigma, seed)
-    shift = _centred(X, drawn, X.shape[1] * sigma * sigma)
+    count = max(1.0, X.shape[0] + float(drawn[-1]) / COUNT_SCALE)
+    shift = _centred(X.sum(axis=0) + drawn[:-1], count, X.shape[1] * sigma * sigma)
     event = GaussianEvent(sigma=sigma, sensitivity=COUNT_SENSITIVITY, adjacency=ADJACENCY)
     if not whiten:
         return Prepared(shift, (event,))
@@ -97,23 +98,24 @@ def gaussian(X: Array, mu: float, *, whiten: bool, seed: int | None = None) -> P
     return Prepared(lambda rows: unit_rows(shift(rows) @ turn), (event, second), whitened=True)
 
 
-def pure(X: Array, epsilon: float, seed: int | None = None) -> Prepared:
-    """Centre rows of norm 1 for a share of a pure ``epsilon``."""
-    share, size = PURE_CENTRE_SHARE * epsilon, X.shape[1] + 1
-    rate = share / COUNT_SENSITIVITY
-    drawn = noise.gamma_ball(size, rate, seed)
+def pure(X: Array, epsilon: float, n_rows: float, seed: int | None = None) -> Prepared:
+    """Centre rows of norm 1 for a share of a pure ``epsilon``; ``n_rows`` is a published number.
+
+    Without the count in the release, one row changes it by at most 1: with noise of this size that
+    is worth more than the count.
+    """
+    share, size = PURE_CENTRE_SHARE * epsilon, X.shape[1]
+    drawn = noise.gamma_ball(size, share, seed)
     # The squared norm of the noise has mean size (size + 1) / rate^2.
-    shift = _centred(X, drawn, X.shape[1] * (size + 1) / rate**2)
+    shift = _centred(X.sum(axis=0) + drawn, n_rows, size * (size + 1) / share**2)
     return Prepared(shift, (PureEvent(epsilon=share, adjacency=ADJACENCY),))
 
 
-def _centred(X: Array, drawn: Array, squared_noise: float) -> Map:
+def _centred(total: Array, count: float, squared_noise: float) -> Map:
     """The map that subtracts the noisy mean.
 
     ``squared_noise`` is the mean of the squared norm of the noise in the sum.
     """
-    total = X.sum(axis=0) + drawn[:-1]
-    count = max(1.0, X.shape[0] + float(drawn[-1]) / COUNT_SCALE)
     # Of the squared length of the noisy sum, this much is noise on average.
     mean = total / count * max(0.0, 1.0 - squared_noise / float(total @ total))
     return lambda rows: unit_rows(rows - mean)

@@ -31,13 +31,16 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The parsed command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("subject", choices=list(SUBJECTS))
-    parser.add_argument("--data", action="append", choices=list(op.SPLITS), help="of op")
+    parser.add_argument(
+        "--data", action="append", choices=list(op.SPLITS), help="of op; others keep their rows"
+    )
     parser.add_argument("--repeats", type=int, help="splits of op, draws of adult")
     parser.add_argument("--step", action="append", choices=["run", "analyse"])
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the CSV files")
     options = parser.parse_args(given)
     options.step = options.step or ["run", "analyse"]
-    options.data = options.data or list(op.SPLITS)
+    if options.data and options.subject != "op":
+        parser.error("--data is for op")
     return options
 
 
@@ -47,10 +50,14 @@ def main(given: Sequence[str] | None = None) -> int:
     path = options.out / f"papers_{options.subject}_runs.csv"
     if "run" in options.step:
         rows = (
-            op.run(options.data, options.repeats)
+            op.run(options.data or list(op.SPLITS), options.repeats)
             if options.subject == "op"
             else adult.run(options.repeats)
         )
+        if options.data and path.is_file():
+            # The rows of the other data sets stay.
+            kept = [row for row in tables.read(path)[0] if row["data"] not in options.data]
+            rows = kept + rows
         if rows:
             tables.write(path, rows, description(_core.build_info(), 1))
     if "analyse" not in options.step or not path.is_file():

@@ -88,7 +88,7 @@ def test_noise_is_drawn_as_the_events_say(monkeypatch: pytest.MonkeyPatch) -> No
     prepared = preprocessing.gaussian(rows_around(5, 30, 6), 0.3, whiten=True)
     sigmas = [event.sigma for event in prepared.events if isinstance(event, GaussianEvent)]
     assert drawn == sigmas
-    pure = preprocessing.pure(np.eye(3), 0.4)
+    pure = preprocessing.pure(np.eye(3), 0.4, 3.0)
     assert pure.events == (PureEvent(epsilon=0.1 * 0.4, adjacency="add_remove"),)
 
 
