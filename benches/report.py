@@ -97,8 +97,8 @@ def objective_markdown(table: Sequence[Row], fits: Sequence[Row], facts: Mapping
     mean = next(row for row in table if row["data"] == "geometric mean")
     lines += [
         "",
-        f"Geometric mean {_times(mean['ratio'])}, and {_times(mean['two_threads'])} more on two "
-        "threads: until the gradient's norm is a millionth of what it is at 0, against the best of "
+        f"Geometric mean {_times(mean['ratio'])}: until the gradient's norm is a millionth of what "
+        "it is at 0, against the best of "
         "`LogisticRegression`'s lbfgs, newton-cg and newton-cholesky at the loosest `tol` that "
         f"gets there. {facts['cpu']}; [how it was measured](benches/README.md).",
     ]

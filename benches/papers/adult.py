@@ -18,7 +18,7 @@ from dpsvm_fast.accounting import composed_epsilon
 
 EPSILONS = (0.1, 0.2)
 AMOUNTS = ("linear", "log")
-DRAWS = 40
+DRAWS = 100
 # Rows of the published training part; the number of rows given is never read.
 PUBLISHED_ROWS = 30_162
 HALF_WIDTH, INTERCEPT = 0.5, 0.2
