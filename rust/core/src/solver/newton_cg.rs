@@ -14,8 +14,9 @@ use super::smooth_problem::{Block, SmoothProblem};
 use crate::error::Result;
 use crate::parallel::Interrupt;
 
-/// The sample for a warm start is one in so many rows.
-const SAMPLE_SHARE: usize = 8;
+/// The sample, for a warm start and as a preconditioner, is one in so many rows. Measured on MNIST,
+/// USPS and text-like rows: 4 costs 20 to 50 % more time than 16, and 8 up to 25 %.
+const SAMPLE_SHARE: usize = 16;
 /// Newton steps on the sample at most.
 const SAMPLE_STEPS: usize = 20;
 /// Unit roundoff of double precision.

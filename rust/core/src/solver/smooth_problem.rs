@@ -78,12 +78,12 @@ pub struct SmoothProblem<'a, D> {
 const PARALLEL_WORK: usize = 1 << 20;
 /// Scores that a vector holds.
 const LANES: usize = 16;
-/// Blocks at most. A sample of the rows is an eighth of them.
+/// Blocks at most. A sample of the rows is a sixteenth of them.
 const MOST_BLOCKS: usize = 64;
 /// Rows a block needs at least.
 const LEAST_BLOCK: usize = 128;
-/// Multiplications of one block in one round: some milliseconds.
-const ROUND_WORK: usize = 1 << 23;
+/// Multiplications of one block in one round: a millisecond or two.
+const ROUND_WORK: usize = 1 << 21;
 /// What summing up the blocks' results may cost, as a share of the work on rows.
 const SUM_SHARE: usize = 8;
 
