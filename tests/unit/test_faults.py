@@ -150,11 +150,14 @@ def test_ctrl_c_from_another_thread(estimator: str) -> None:
     fitting = model(estimator, **LONG[estimator], ledger=(ledger := budget()))
     X, y = hard()
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+    # A shell starts its background jobs with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with at_start_of_training(timer.start), pytest.raises(KeyboardInterrupt):
             fitting.fit(X, y)
     finally:
         timer.join()
+        signal.signal(signal.SIGINT, before)
     assert fitted_names(fitting) == []
     assert len(ledger.history) == EVENTS[estimator]
 
