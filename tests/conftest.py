@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
-settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
-settings.register_profile(
-    "slow", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# A busy machine is no reason to fail.
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fast", max_examples=30, derandomize=True, **BUSY)
+settings.register_profile("slow", max_examples=1000, **BUSY)
 settings.load_profile(os.environ.get("DPSVM_HYPOTHESIS", "fast"))
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
