@@ -263,12 +263,16 @@ class Descent:
         constant = np.full((len(records.y), int(self.intercept > 0)), self.intercept)
         rows = self.row_scale * np.hstack([records.rows, constant])
         for _ in range(n_steps):
-            joins = np.ones(len(rows), dtype=bool)
-            if self.sampling_rate < 1.0:
-                joins = self.generator.random(len(rows)) < self.sampling_rate
+            joins = self.batch(len(rows))
             total = self.clipped_sum(rows[joins], records.y[joins])
             noisy = self._with_noise(total, source, n_threads)
             self._move(noisy / self.divisor + self.regularization * self._state["weights"])
+
+    def batch(self, n_samples: int) -> NDArray[np.bool_]:
+        """Who joins this step, shape (n_samples,): each record on its own."""
+        if self.sampling_rate == 1.0:
+            return np.ones(n_samples, dtype=bool)
+        return np.asarray(self.generator.random(n_samples) < self.sampling_rate)
 
     def clipped_sum(self, rows: Array, y: Labels) -> Array:
         """Sum of the records' clipped gradients, shape (n_scores, n_columns)."""
