@@ -2,15 +2,24 @@
 
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
-from dpsvm_fast.accounting.events import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting.events import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
 from dpsvm_fast.accounting.statement import (
     Descent,
+    LastIterate,
     Noise,
     ObjectiveNoise,
     PrivacyStatement,
+    ReleasePart,
     Sensitivity,
 )
 from dpsvm_fast.accounting.verify import Verification, verify
@@ -18,6 +27,7 @@ from dpsvm_fast.accounting.verify import Verification, verify
 __all__ = [
     "Descent",
     "GaussianEvent",
+    "LastIterate",
     "Noise",
     "ObjectiveEvent",
     "ObjectiveNoise",
@@ -25,9 +35,12 @@ __all__ = [
     "PrivacyLedger",
     "PrivacyStatement",
     "PureEvent",
+    "ReleasePart",
     "Sensitivity",
     "SpendRecord",
+    "SubsampledGaussianEvent",
     "Verification",
+    "ZCDPEvent",
     "check_ledger",
     "composed_delta",
     "composed_epsilon",

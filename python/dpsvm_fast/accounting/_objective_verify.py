@@ -10,7 +10,12 @@ from scipy.optimize import brentq, minimize_scalar
 
 from dpsvm_fast.accounting._objective_check import jacobian_of, objective_delta
 from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.statement import ObjectiveNoise, PrivacyStatement
+from dpsvm_fast.accounting.statement import (
+    Noise,
+    ObjectiveNoise,
+    PrivacyStatement,
+    Sensitivity,
+)
 
 __all__ = [
     "EXCESS",
@@ -56,9 +61,9 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
     return None
 
 
-def check_objective(statement: PrivacyStatement) -> list[str]:
+def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Numbers about the noise in the objective that do not follow from the ones before them."""
-    o, s, noise = statement.objective, statement.sensitivity, statement.noise
+    o = statement.objective
     if o is None:
         return []
     row = _row(statement.loss, o)
@@ -129,7 +134,7 @@ def objective_share(
     row = _row(statement.loss, o)
     if row is None:
         return (math.inf, 1.0), False
-    factor, n_scores = statement.sensitivity.relation_factor, o.shape[0]
+    factor, n_scores = 1 if statement.adjacency == "add_remove" else 2, o.shape[0]
     if o.beta is not None:
         epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
         return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)

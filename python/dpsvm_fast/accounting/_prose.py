@@ -5,8 +5,16 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from dpsvm_fast.accounting._parts_prose import describe_parts, drawn
+
 if TYPE_CHECKING:
-    from dpsvm_fast.accounting.statement import Noise, ObjectiveNoise, PrivacyStatement
+    from dpsvm_fast.accounting.statement import (
+        Descent,
+        Noise,
+        ObjectiveNoise,
+        PrivacyStatement,
+        Sensitivity,
+    )
 
 __all__ = ["prose"]
 
@@ -50,49 +58,65 @@ def _promise(statement: PrivacyStatement) -> str:
 
 def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
     """From the settings to the noise, number by number."""
-    s, noise, inside = statement.sensitivity, statement.noise, statement.objective
+    s, noise = statement.sensitivity, statement.noise
+    lines = describe_parts(statement)
+    if s is None or noise is None:
+        return lines
+    return lines + _of_weights(statement, s, noise)
+
+
+def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tuple[str, ...]:
+    """How the noise inside the objective and that on the weights follow."""
+    inside, source = statement.objective, statement.random_source
     intercept = (
         f", with the constant feature {s.intercept_scaling:g}: {s.row_norm:.6g}"
         if s.intercept_scaling
         else ""
     )
     rows = f"rows clipped to norm {s.data_norm:g}{intercept}"
-    name = statement.mechanism.replace("_", " ")
+    name = "training" if statement.parts else statement.mechanism.replace("_", " ")
     if inside is not None:
         return (
             f"{name}, loss {_loss(statement.loss, inside)}, regularization "
             f"{_regularization(inside)}; {rows}",
-            *_inside(statement, inside),
+            *_inside(inside, source),
             f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
             f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
             f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
-            f"this is covered by {_law(noise)}, {_drawn(statement, noise)}; it spends the rest of "
+            f"this is covered by {_law(noise)}, {drawn(noise, source)}; it spends the rest of "
             "epsilon and delta",
         )
     factor = "" if s.relation_factor == 1 else "2 x "
     run = statement.descent
     if run is not None:
-        which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
-            run.average, "the mean of its iterates weighted by their number"
-        )
         return (
             f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
-            f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
-            f"{run.n_samples} rows, radius {run.radius:.6g} ({run.projection}): {which} moves by "
-            f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
-            f"{s.rounding:.6g}; total {s.total:.6g}",
-            f"{_law(noise)}, {_drawn(statement, noise)}",
+            _descent(run, s),
+            f"{_law(noise)}, {drawn(noise, source)}",
         )
     return (
         f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
         f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
         f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
         f"total {s.total:.6g}",
-        f"{_law(noise)}, {_drawn(statement, noise)}",
+        f"{_law(noise)}, {drawn(noise, source)}",
     )
 
 
-def _inside(statement: PrivacyStatement, inside: ObjectiveNoise) -> tuple[str, ...]:
+def _descent(run: Descent, s: Sensitivity) -> str:
+    """How far projected SGD moves."""
+    which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
+        run.average, "the mean of its iterates weighted by their number"
+    )
+    return (
+        f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
+        f"{run.n_samples} rows, radius {run.radius:.6g} ({run.projection}): {which} moves by "
+        f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
+        f"{s.rounding:.6g}; total {s.total:.6g}"
+    )
+
+
+def _inside(inside: ObjectiveNoise, source: str) -> tuple[str, ...]:
     """The noise in the objective, and what it promises about the exact minimiser."""
     bounds = (
         f"one row changes the objective's gradient by at most {inside.lipschitz:.6g} x "
@@ -109,7 +133,7 @@ def _inside(statement: PrivacyStatement, inside: ObjectiveNoise) -> tuple[str, .
     return (
         bounds,
         f"{_law(inside, 'B', 'linear coefficients')} inside the objective, "
-        f"{_drawn(statement, inside)}: the exact minimiser has epsilon = {inside.epsilon:.6g}, "
+        f"{drawn(inside, source)}: the exact minimiser has epsilon = {inside.epsilon:.6g}, "
         f"delta = {inside.delta:.6g}{price}",
     )
 
@@ -137,20 +161,6 @@ def _law(noise: Noise | ObjectiveNoise, name: str = "b", what: str = "weights") 
         f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, {name} all of "
         f"{rows} x {columns} {what}"
     )
-
-
-def _drawn(statement: PrivacyStatement, noise: Noise | ObjectiveNoise) -> str:
-    """Sampler and source."""
-    drawn = (
-        f"drawn exactly on a grid of {noise.grid:.6g}"
-        if noise.sampler == "exact_grid"
-        else "drawn in floating point"
-    )
-    source = {
-        "operating_system": "a cryptographic stream keyed by the operating system",
-        "seed": "a stream keyed by a seed",
-    }[statement.random_source]
-    return f"{drawn}, from {source}"
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from dpsvm_fast._rounding import div_up
 from dpsvm_fast._validation import (
     check_adjacency,
     check_epsilon,
+    check_fraction,
     check_integer,
     check_non_negative,
     check_option,
@@ -22,7 +23,15 @@ from dpsvm_fast._validation import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["OBJECTIVE_LAWS", "GaussianEvent", "ObjectiveEvent", "PrivacyEvent", "PureEvent"]
+__all__ = [
+    "OBJECTIVE_LAWS",
+    "GaussianEvent",
+    "ObjectiveEvent",
+    "PrivacyEvent",
+    "PureEvent",
+    "SubsampledGaussianEvent",
+    "ZCDPEvent",
+]
 
 # Privacy laws of objective perturbation, each with the least number of scores it is about.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
@@ -148,6 +157,97 @@ class PureEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
+class SubsampledGaussianEvent(PrivacyEvent):
+    r"""Steps of a Gaussian mechanism, each on a Poisson sample of the records.
+
+    Each of the steps takes every record with the same probability, independently of all else, adds
+    up what the records of the sample contribute, and adds Gaussian noise to the sum; also where the
+    sample is empty. Steps may depend on the results of earlier ones.
+
+    Parameters
+    ----------
+    noise_multiplier : float > 0
+        Standard deviation of each component of the noise over the L2 bound of what ONE record
+        contributes to a sum. That bound is the same for both relations: under ``replace_one`` a sum
+        moves by up to twice as much, and the accountant knows.
+    sampling_rate : float in (0, 1]
+        Probability with which a record is in a step.
+    n_steps : int >= 1
+    adjacency : {"add_remove", "replace_one"}
+
+    Notes
+    -----
+    Guarantees: the dominating pair of a step is, with q the sampling rate and z the noise
+    multiplier, :math:`(1-q) N(0, z^2) + q N(1, z^2)` against :math:`N(0, z^2)` and the reverse for
+    ``add_remove``, and against :math:`(1-q) N(0, z^2) + q N(-1, z^2)` for ``replace_one``;
+    docs/proofs/accountant.md, section "Dominating pairs". A sample of fixed size, or a shuffle cut
+    into batches, is not a Poisson sample and is not described by this event.
+
+    References
+    ----------
+    Zhu, Dong and Wang, AISTATS 2022; Lebeda, Regehr, Kamath and Steinke, arXiv 2405.20769.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import SubsampledGaussianEvent
+    >>> SubsampledGaussianEvent(1.1, 0.01, 1000, "add_remove").to_dict()["type"]
+    'subsampled_gaussian'
+    """
+
+    tag: ClassVar[str] = "subsampled_gaussian"
+    field_names: ClassVar[tuple[str, ...]] = (
+        "noise_multiplier",
+        "sampling_rate",
+        "n_steps",
+        "adjacency",
+    )
+
+    noise_multiplier: float
+    sampling_rate: float
+    n_steps: int
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        multiplier = check_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+        rate = check_fraction("sampling_rate", self.sampling_rate)
+        object.__setattr__(self, "sampling_rate", rate)
+        object.__setattr__(self, "n_steps", check_integer("n_steps", self.n_steps, 1))
+
+
+@dataclass(frozen=True)
+class ZCDPEvent(PrivacyEvent):
+    r"""A release that is rho-zero-concentrated differentially private.
+
+    Its Renyi divergences of every order alpha > 1 between neighbours are at most alpha rho. A
+    Gaussian mechanism has :math:`\rho = \mu^2 / 2`, and more is known about it: it should be a
+    ``GaussianEvent``.
+
+    Parameters
+    ----------
+    rho : float > 0
+    adjacency : {"add_remove", "replace_one"}
+
+    References
+    ----------
+    Bun and Steinke, TCC 2016, Definition 1.1.
+    """
+
+    tag: ClassVar[str] = "zcdp"
+    field_names: ClassVar[tuple[str, ...]] = ("rho", "adjacency")
+
+    rho: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "rho", check_positive("rho", self.rho))
+
+
+@dataclass(frozen=True)
 class ObjectiveEvent(PrivacyEvent):
     r"""The exact minimiser of an objective with a Gaussian random linear term.
 
@@ -205,5 +305,6 @@ class ObjectiveEvent(PrivacyEvent):
 
 
 _KINDS: dict[str, type[PrivacyEvent]] = {
-    kind.tag: kind for kind in (GaussianEvent, PureEvent, ObjectiveEvent)
+    kind.tag: kind
+    for kind in (GaussianEvent, SubsampledGaussianEvent, PureEvent, ZCDPEvent, ObjectiveEvent)
 }

@@ -8,7 +8,7 @@ depends on the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,17 +20,34 @@ from dpsvm_fast._validation import (
     check_option,
 )
 from dpsvm_fast.accounting._descent import Descent
-from dpsvm_fast.accounting._parts import Noise, ObjectiveNoise, Sensitivity, store
+from dpsvm_fast.accounting._parts import (
+    LastIterate,
+    Noise,
+    ObjectiveNoise,
+    ReleasePart,
+    Sensitivity,
+    check_text,
+    store,
+)
 from dpsvm_fast.accounting._prose import prose
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Descent", "Noise", "ObjectiveNoise", "PrivacyStatement", "Sensitivity"]
+__all__ = [
+    "Descent",
+    "LastIterate",
+    "Noise",
+    "ObjectiveNoise",
+    "PrivacyStatement",
+    "ReleasePart",
+    "Sensitivity",
+]
 
 FORMAT = "dpsvm_fast.certificate"
 VERSION = 1
-# Parts that not every release has.
-OPTIONAL = ("objective", "descent")
+# What not every release has. It is left out where it is not there: certificates without it are
+# those of earlier releases.
+OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
 
 FLOATING_POINT_CAVEAT = (
     "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers; "
@@ -64,8 +81,9 @@ class PrivacyStatement:
         Citation and proof page.
     loss : str
     adjacency : {"add_remove", "replace_one"}
-    sensitivity : Sensitivity
-    noise : Noise
+    sensitivity : Sensitivity or None
+    noise : Noise or None
+        About noise added to weights; both None where all noise is that of ``parts``.
     epsilon : float in (0, 1e4]
     delta : float in [0, 1)
     events : tuple of PrivacyEvent
@@ -87,12 +105,17 @@ class PrivacyStatement:
     descent : Descent or None
         The run of projected SGD whose iterate was released; then ``sensitivity.exact`` is about
         that iterate, and ``sensitivity.solver_radius`` bounds its rounding errors.
+    parts : tuple of ReleasePart
+        The noisy sums over the records that the release is made of, in their order. ``events``
+        begins with one event for each; those of ``objective`` and ``noise`` follow. ``epsilon``
+        and ``delta`` are of everything together.
 
     Raises
     ------
     TypeError, InvalidParameterError
         A field of another type or outside its range; a seed without a reason; floating-point
-        noise without its caveat; minimisers said to coincide without noise in the objective.
+        noise without its caveat; minimisers said to coincide without noise in the objective;
+        no noise at all; delta = 0 with Gaussian noise.
 
     Notes
     -----
@@ -104,8 +127,8 @@ class PrivacyStatement:
     theorem: str
     loss: str
     adjacency: str
-    sensitivity: Sensitivity
-    noise: Noise
+    sensitivity: Sensitivity | None = None
+    noise: Noise | None = None
     epsilon: float
     delta: float
     events: tuple[PrivacyEvent, ...]
@@ -117,35 +140,45 @@ class PrivacyStatement:
     not_private_reasons: tuple[str, ...] = ()
     objective: ObjectiveNoise | None = None
     descent: Descent | None = None
+    parts: tuple[ReleasePart, ...] = ()
 
     def __post_init__(self) -> None:
         """Check every field, and that nothing is hidden that belongs beside the numbers."""
         for name in ("mechanism", "theorem", "loss", "library_version", "unit"):
-            _check_text(name, getattr(self, name))
+            check_text(name, getattr(self, name))
         for name in ("assumed_public", "caveats", "not_private_reasons"):
             store(self, name, _checked_texts(name, getattr(self, name)))
         check_adjacency(self.adjacency)
         check_option("random_source", self.random_source, ("operating_system", "seed"))
         store(self, "epsilon", check_epsilon(self.epsilon))
         store(self, "delta", check_delta(self.delta))
-        _check_kind("sensitivity", self.sensitivity, Sensitivity)
-        _check_kind("noise", self.noise, Noise)
+        store(self, "parts", _checked_kinds("parts", self.parts, ReleasePart))
+        store(self, "events", _checked_kinds("events", self.events, PrivacyEvent))
+        self._check_weight_noise()
+        if self.random_source == "seed" and self.private:
+            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
+        noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
+        if not noises:
+            raise InvalidParameterError("parts: expected at least one without noise")
+        floating_point = any(part.sampler == "floating_point" for part in noises)
+        if floating_point and FLOATING_POINT_CAVEAT not in self.caveats:
+            raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
+        if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
+            raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
+
+    def _check_weight_noise(self) -> None:
+        """Check what is about noise added to weights: all of it is there, or nothing."""
+        if self.sensitivity is not None or self.noise is not None:
+            _check_kind("sensitivity", self.sensitivity, Sensitivity)
+            _check_kind("noise", self.noise, Noise)
         if self.objective is not None:
             _check_kind("objective", self.objective, ObjectiveNoise)
-        elif self.sensitivity.exact == 0.0:
+        elif self.sensitivity is not None and self.sensitivity.exact == 0.0:
             raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
         if self.descent is not None:
             _check_kind("descent", self.descent, Descent)
-        store(self, "events", tuple(self.events))
-        for event in self.events:
-            _check_kind("events", event, PrivacyEvent)
-        if self.random_source == "seed" and self.private:
-            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
-        floating_point = "floating_point" in {
-            part.sampler for part in (self.noise, self.objective) if part is not None
-        }
-        if floating_point and FLOATING_POINT_CAVEAT not in self.caveats:
-            raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
+        if self.noise is None and (self.objective is not None or self.descent is not None):
+            raise InvalidParameterError("noise: expected one beside objective or descent")
 
     @property
     def private(self) -> bool:
@@ -155,17 +188,22 @@ class PrivacyStatement:
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain values; floats survive JSON exactly."""
         record = {f.name: getattr(self, f.name) for f in fields(self)}
-        record["sensitivity"] = dict(vars(self.sensitivity))
-        record["noise"] = vars(self.noise) | {
-            "shape": list(self.noise.shape),
-            "n_weights": self.noise.n_weights,
-        }
-        # Left out where there is none: certificates without it are those of earlier releases.
-        del record["objective"], record["descent"]
+        for name in OPTIONAL:
+            if not record[name]:
+                del record[name]
+        if self.sensitivity is not None:
+            record["sensitivity"] = dict(vars(self.sensitivity))
+        if self.noise is not None:
+            record["noise"] = vars(self.noise) | {
+                "shape": list(self.noise.shape),
+                "n_weights": self.noise.n_weights,
+            }
         if self.descent is not None:
             record["descent"] = dict(vars(self.descent))
         if self.objective is not None:
             record["objective"] = vars(self.objective) | {"shape": list(self.objective.shape)}
+        if self.parts:
+            record["parts"] = [_part_to_dict(part) for part in self.parts]
         record["events"] = [event.to_dict() for event in self.events]
         for name in ("assumed_public", "caveats", "not_private_reasons"):
             record[name] = list(record[name])
@@ -198,19 +236,9 @@ class PrivacyStatement:
         values = _exactly("certificate", record, names)
         private = values.pop("private")
         del values["format"], values["version"]
-        values["sensitivity"] = Sensitivity(
-            **_exactly("sensitivity", values["sensitivity"], _names(Sensitivity))
-        )
-        noise = _exactly("noise", values["noise"], _names(Noise) | {"n_weights"})
-        n_weights = noise.pop("n_weights")
-        values["noise"] = Noise(**noise)
-        if type(n_weights) is not int or n_weights != values["noise"].n_weights:
-            raise InvalidParameterError("n_weights: expected the product of the shape")
-        if "objective" in values:
-            objective = _exactly("objective", values["objective"], _names(ObjectiveNoise))
-            values["objective"] = ObjectiveNoise(**objective)
-        if "descent" in values:
-            values["descent"] = Descent(**_exactly("descent", values["descent"], _names(Descent)))
+        for name, read in _READERS.items():
+            if name in values:
+                values[name] = read(values[name])
         if not isinstance(values["events"], list):
             raise TypeError("events: expected a list")
         values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))
@@ -255,21 +283,67 @@ def _check_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(f"{name}: got {type(value).__name__}, expected {kind.__name__}")
 
 
-def _check_text(name: str, value: object) -> None:
-    """Refuse anything but a string with something in it."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a string")
-    if not value.strip():
-        raise InvalidParameterError(f"{name}: expected a string that is not empty")
-
-
 def _checked_texts(name: str, values: object) -> tuple[str, ...]:
     """Return a tuple of strings, from a tuple or list."""
     if not isinstance(values, (tuple, list)):
         raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple of strings")
     for value in values:
-        _check_text(name, value)
+        check_text(name, value)
     return tuple(values)
+
+
+def _checked_kinds(name: str, values: Any, kind: type) -> tuple[Any, ...]:
+    """Return a tuple of records of one class, from a tuple or list."""
+    if not isinstance(values, (tuple, list)):
+        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
+    for value in values:
+        _check_kind(name, value, kind)
+    return tuple(values)
+
+
+def _part_to_dict(part: ReleasePart) -> dict[str, Any]:
+    """Return a part as plain values."""
+    record = vars(part) | {"shape": list(part.shape)}
+    if part.last_iterate is not None:
+        record["last_iterate"] = dict(vars(part.last_iterate))
+    return record
+
+
+def _read_noise(record: object) -> Noise:
+    """Read the noise, with its number of weights, which is in it for people."""
+    values = _exactly("noise", record, _names(Noise) | {"n_weights"})
+    n_weights = values.pop("n_weights")
+    noise = Noise(**values)
+    if type(n_weights) is not int or n_weights != noise.n_weights:
+        raise InvalidParameterError("n_weights: expected the product of the shape")
+    return noise
+
+
+def _read_parts(records: object) -> tuple[ReleasePart, ...]:
+    """Read the parts; an empty list is left out, not written."""
+    if not isinstance(records, list) or not records:
+        raise TypeError("parts: expected a list with something in it")
+    parts = []
+    for record in records:
+        values = _exactly("part", record, _names(ReleasePart))
+        if values["last_iterate"] is not None:
+            values["last_iterate"] = _reader(LastIterate, "last_iterate")(values["last_iterate"])
+        parts.append(ReleasePart(**values))
+    return tuple(parts)
+
+
+def _reader(kind: Any, name: str) -> Callable[[object], Any]:
+    """Return the function that reads a record of exactly the fields of a class."""
+    return lambda record: kind(**_exactly(name, record, _names(kind)))
+
+
+_READERS: dict[str, Callable[[object], Any]] = {
+    "sensitivity": _reader(Sensitivity, "sensitivity"),
+    "noise": _read_noise,
+    "objective": _reader(ObjectiveNoise, "objective"),
+    "descent": _reader(Descent, "descent"),
+    "parts": _read_parts,
+}
 
 
 def _refuse_constant(text: str) -> Any:

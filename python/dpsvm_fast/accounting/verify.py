@@ -112,13 +112,14 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
         statement = _read(certificate)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
-    problems = [
-        *_standing(statement),
-        *_sensitivity_problems(statement),
-        *check_objective(statement),
-        *_event_problems(statement),
-    ]
-    epsilon, delta, holds = _recomputed(statement)
+    s, noise = statement.sensitivity, statement.noise
+    problems = _standing(statement)
+    if s is None or noise is None:
+        return Verification(ok=False, problems=tuple(problems), epsilon=None, delta=None)
+    problems += _sensitivity_problems(statement, s, noise)
+    problems += check_objective(statement, s, noise)
+    problems += _event_problems(statement, s, noise)
+    epsilon, delta, holds = _recomputed(statement, s, noise)
     if not holds:
         problems.append(
             f"the noise does not give epsilon = {statement.epsilon!r} with delta = "
@@ -148,9 +149,8 @@ def _standing(statement: PrivacyStatement) -> list[str]:
     return problems
 
 
-def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
+def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Numbers of the sensitivity that do not follow from the ones before them."""
-    s, noise = statement.sensitivity, statement.noise
     lipschitz = lipschitz_of(statement.loss, noise.shape[0])
     if lipschitz is None:
         return [f"unknown loss {statement.loss!r}"]
@@ -161,7 +161,7 @@ def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
     problems += follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     if statement.descent is not None:
-        problems += _descent_problems(statement, statement.descent)
+        problems += _descent_problems(statement, statement.descent, s, noise)
     elif statement.objective is None:
         exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
         problems += follows("exact", s.exact, exact)
@@ -174,10 +174,11 @@ def _sensitivity_problems(statement: PrivacyStatement) -> list[str]:
     return problems
 
 
-def _descent_problems(statement: PrivacyStatement, descent: Descent) -> list[str]:
+def _descent_problems(
+    statement: PrivacyStatement, descent: Descent, s: Sensitivity, noise: Noise
+) -> list[str]:
     """Whether projected SGD was within the reach of its theorem, and moves no further."""
-    s = statement.sensitivity
-    problems = follows("exact", s.exact, descent_sensitivity(s, descent, statement.noise.shape[0]))
+    problems = follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0]))
     if statement.adjacency != "replace_one":
         problems.append("projected SGD is private for replace_one only")
     if statement.loss == "crammer_singer":
@@ -194,7 +195,7 @@ def _rounding(noise: Noise) -> float:
     return noise.grid * math.sqrt(noise.n_weights)
 
 
-def _event_problems(statement: PrivacyStatement) -> list[str]:
+def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Compare: the events must say what the noises say: they are what ledgers were charged."""
     events, objective = statement.events, statement.objective
     expected = 1 if objective is None else 2
@@ -202,15 +203,16 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
         return [f"{len(events)} events, expected {expected}"]
     if any(event.adjacency != statement.adjacency for event in events):
         return ["an event is of another neighbouring relation"]
-    matches = _event_matches(statement, events[-1])
+    matches = _event_matches(statement, s, noise, events[-1])
     if objective is not None:
         matches = matches and objective_event_matches(statement, objective, events[0])
     return [] if matches else ["the events do not describe the noise"]
 
 
-def _event_matches(statement: PrivacyStatement, event: PrivacyEvent) -> bool:
+def _event_matches(
+    statement: PrivacyStatement, s: Sensitivity, noise: Noise, event: PrivacyEvent
+) -> bool:
     """Whether an event says what the noise added to the weights says."""
-    s, noise = statement.sensitivity, statement.noise
     if noise.distribution == "gaussian":
         return (
             isinstance(event, GaussianEvent)
@@ -225,13 +227,15 @@ def _event_matches(statement: PrivacyStatement, event: PrivacyEvent) -> bool:
     )
 
 
-def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool]:
+def _recomputed(
+    statement: PrivacyStatement, s: Sensitivity, noise: Noise
+) -> tuple[float, float, bool]:
     """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
 
     With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
     share of the budget: what the noise in the objective does not claim is left to the other one.
     """
-    s, noise, objective = statement.sensitivity, statement.noise, statement.objective
+    objective = statement.objective
     epsilon, delta, first, holds = statement.epsilon, statement.delta, (0.0, 0.0), True
     if objective is not None:
         first, holds = objective_share(statement, objective)
