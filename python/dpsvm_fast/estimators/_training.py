@@ -30,7 +30,14 @@ from dpsvm_fast.estimators._training_data import (
 from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
 from dpsvm_fast.losses import Loss
 
-__all__ = ["Mechanism", "PrivatelyTrained", "certified"]
+__all__ = [
+    "FEATURE_FACTS",
+    "Mechanism",
+    "PrivatelyTrained",
+    "certified",
+    "promise_facts",
+    "warn_not_private",
+]
 
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
@@ -127,7 +134,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         """
         self._forget()
         settings = self._checked_parameters()
-        _warn(settings)
+        warn_not_private(settings)
         # Validation writes what it learns about X onto the copy: this object stays unfitted.
         probe = copy.copy(self)
         X, y = checked_training_set(probe, X, y)
@@ -210,9 +217,9 @@ def _refused_certificate(*, limited: bool) -> str:
     )
 
 
-def _warn(settings: SimpleNamespace) -> None:
-    """Named warnings for what makes this release not private."""
-    if settings.classes is None:
+def warn_not_private(settings: SimpleNamespace) -> None:
+    """Named warnings, for the caller of ``fit``, of what makes this release not private."""
+    if getattr(settings, "classes", ()) is None:
         warnings.warn(
             "classes=None reads the label set from y and releases it without noise; pass the "
             "public label set as classes=",
@@ -230,21 +237,37 @@ def _warn(settings: SimpleNamespace) -> None:
 
 def _statement(mechanism: Mechanism, settings: SimpleNamespace) -> PrivacyStatement:
     """What this fit promises, and why it is not private if it is not."""
+    return mechanism.statement(
+        caveats=() if settings.max_iter is None else (MAX_ITER_CAVEAT,),
+        **promise_facts(settings, "data_norm"),
+    )
+
+
+def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
+    """What every statement says about one fit, by the statement's names.
+
+    Parameters
+    ----------
+    settings : SimpleNamespace
+        Checked parameters; without ``classes`` where no labels are read.
+    parameter : str
+        The public parameter on which the sensitivity rests.
+    """
     reasons = []
-    public = ["data_norm and every other parameter", "the number and names of the features"]
+    public = [f"{parameter} and every other parameter", "the number and names of the features"]
     if settings.adjacency == "replace_one":
         public.append("the number of rows")
-    if settings.classes is None:
-        reasons.append(CLASSES_REASON)
-        public.append("the label set, read from the training labels")
-    else:
-        public.append("the label set, given as classes")
+    if "classes" in vars(settings):
+        if settings.classes is None:
+            reasons.append(CLASSES_REASON)
+            public.append("the label set, read from the training labels")
+        else:
+            public.append("the label set, given as classes")
     if settings.random_state is not None:
         reasons.append(SEED_REASON)
-    return mechanism.statement(
-        library_version=_core.build_info()["version"],
-        random_source="operating_system" if settings.random_state is None else "seed",
-        assumed_public=tuple(public),
-        caveats=() if settings.max_iter is None else (MAX_ITER_CAVEAT,),
-        not_private_reasons=tuple(reasons),
-    )
+    return {
+        "library_version": _core.build_info()["version"],
+        "random_source": "operating_system" if settings.random_state is None else "seed",
+        "assumed_public": tuple(public),
+        "not_private_reasons": tuple(reasons),
+    }
