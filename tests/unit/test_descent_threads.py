@@ -1,0 +1,112 @@
+"""Private descent is the same to the last bit for every number of threads, and for equal seeds."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from oracles.noisy_descent import kernel, records_of, run
+
+Array = NDArray[Any]
+pytestmark = pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet")
+
+# Enough work for every pass to be shared out.
+N, FEATURES, CLASSES = 6000, 60, 5
+
+
+def large_set() -> tuple[Array, Array]:
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, CLASSES, N)
+    X = rng.normal(size=(N, FEATURES)) + 3.0 * np.eye(CLASSES, FEATURES)[y]
+    X[rng.random(X.shape) < 0.5] = 0.0
+    return X, y
+
+
+FORMS = {
+    "dense": np.ascontiguousarray,
+    "single": lambda X: X.astype(np.float32),
+    "csr": sparse.csr_matrix,
+    "sparse": lambda X: sparse.csr_matrix(X * (np.arange(FEATURES) % 10 == 0)),
+}
+BATCHES: dict[str, dict[str, Any]] = {
+    "full": {},
+    "sampled": {"sampling_rate": 0.3},
+    "noisy": {"sigma": 1.0, "grid": 2.0**-20},
+    "noisy float": {"sigma": 1.0},
+    "noisy sampled": {"sigma": 1.0, "grid": 2.0**-20, "sampling_rate": 0.05},
+}
+
+
+def weights(
+    X: Any, y: Array, n_threads: int, centred: bool = False, seed: int = 9, **options: Any
+) -> Array:
+    records = records_of(X, y, CLASSES, unit=True, n_threads=n_threads)
+    if centred:
+        mean = records.sums(n_threads) / N
+        records.centre(np.rint(mean * 2**20) / 2**20, n_threads)
+    loss = kernel("softmax_margin", CLASSES)
+    plain = {"clip": 0.5, "divisor": 100.0, "intercept": 0.5, "regularization": 0.01}
+    descent = run(records, 4, seed=seed, n_threads=n_threads, **(loss | plain | options))
+    return np.asarray(descent.weights())
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("precision", ["f32", "f64"])
+def test_threads_do_not_change_a_bit(form: str, batch: str, precision: str) -> None:
+    X, y = large_set()
+    rows, options = FORMS[form](X), BATCHES[batch] | {"precision": precision}
+    for centred in (False, True):
+        one = weights(rows, y, 1, centred, **options)
+        for n_threads in (2, 4):
+            np.testing.assert_array_equal(one, weights(rows, y, n_threads, centred, **options))
+        assert np.abs(one).max() > 0.01
+
+
+def test_threads_do_not_change_sums_grams_and_maps() -> None:
+    X, y = large_set()
+    for rows in (X, sparse.csr_matrix(X)):
+        found = []
+        for n_threads in (1, 2, 4):
+            records = records_of(rows, y, CLASSES, unit=True, n_threads=n_threads)
+            sums = records.sums(n_threads)
+            records.centre(np.rint(sums / N * 2**20) / 2**20, n_threads)
+            gram = records.gram(n_threads)
+            records.transform(np.linalg.inv(np.eye(FEATURES) + gram / N), n_threads)
+            found.append((sums, gram, records.gram(n_threads)))
+        for other in found[1:]:
+            for a, b in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("batch", [b for b in BATCHES if b != "full"])
+def test_seeds_decide_the_draws(batch: str) -> None:
+    X, y = large_set()
+    options = BATCHES[batch]
+    first, again, other = (weights(X, y, 1, seed=seed, **options) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.9
+
+
+def test_order_of_the_rows_changes_no_bit_of_a_sum_on_the_grid() -> None:
+    """Integers have no order: a public reordering gives nothing away."""
+    X, y = large_set()
+    shuffled = np.random.default_rng(0).permutation(N)
+    for rows in (X, sparse.csr_matrix(X)):
+        options = {"sigma": 1.0, "grid": 2.0**-20}
+        first = weights(rows, y, 1, **options)
+        np.testing.assert_array_equal(first, weights(rows[shuffled], y[shuffled], 1, **options))
+
+
+def test_records_can_be_neither_copied_nor_pickled() -> None:
+    records = records_of(np.eye(3), [0, 1, 0])
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError):
+            leave(records)
