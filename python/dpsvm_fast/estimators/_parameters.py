@@ -7,13 +7,22 @@ from functools import partial
 from typing import Any
 
 from dpsvm_fast import _validation as check
+from dpsvm_fast.estimators._bounds import checked_bounds
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._projected_sgd import AVERAGES, PROJECTIONS
-from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, NOISES
+from dpsvm_fast.mechanisms._settings import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 
-__all__ = ["LOSS_PARAMETERS", "OBJECTIVE_PERTURBATION", "OUTPUT_PERTURBATION", "chosen_loss"]
+__all__ = [
+    "GRADIENT_PERTURBATION",
+    "LOSS_PARAMETERS",
+    "OBJECTIVE_PERTURBATION",
+    "OUTPUT_PERTURBATION",
+    "PRIVATE_LINEAR",
+    "chosen_loss",
+]
 
 # Below, double precision could not certify the distance, and the noise would hardly shrink.
 SMALLEST_RADIUS = 1e-4
@@ -28,16 +37,39 @@ MARGIN_IN_TEMPERATURES = 2.5
 # Of output perturbation.
 SOLVERS = ("exact", "psgd")
 
+# Of gradient perturbation.
+OPTIMIZERS = ("gd", "sgd", "adam")
+SCHEDULES = ("constant", "inverse", "linear")
+ACCOUNTANTS = ("auto", "composition", "last_iterate")
+MOST_STEPS = 2**31 - 1
+
 Table = dict[str, Callable[[Any], Any]]
 
 
-def _or(word: str | None, test: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def or_word(word: str | None, test: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The test of a parameter that may also be the given word."""
     return lambda value: (
         value
         if value is None and word is None
         else (value if isinstance(value, str) and value == word else test(value))
     )
+
+
+def _within(name: str) -> Callable[[Any], float]:
+    """The test of a number whose products with others stay in the floats."""
+    return partial(check.check_real, name, low=SMALLEST, high=LARGEST)
+
+
+def _below_one(name: str, value: Any) -> float:
+    """Accept a float in [0, 1)."""
+    return check.check_real(name, value, low=0.0, high=1.0, open_high=True)
+
+
+def _betas(value: Any) -> tuple[float, float]:
+    """Accept the two decay rates of Adam's moments."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"betas: got {type(value).__name__}, expected two numbers in [0, 1)")
+    return (_below_one("betas", value[0]), _below_one("betas", value[1]))
 
 
 # Parameters of every estimator that trains once, except the ledger, whose test needs the adjacency.
@@ -47,11 +79,11 @@ _SHARED: Table = {
     "noise": partial(check.check_option, "noise", options=NOISES),
     "adjacency": check.check_adjacency,
     "data_norm": partial(check.check_positive, "data_norm"),
-    "classes": _or(None, public_classes),
+    "classes": or_word(None, public_classes),
     "fit_intercept": partial(check.check_bool, "fit_intercept"),
-    "intercept_scaling": _or("auto", partial(check.check_positive, "intercept_scaling")),
-    "C": _or("auto", partial(check.check_positive, "C")),
-    "max_iter": _or(None, partial(check.check_integer, "max_iter", low=1, high=2**63 - 1)),
+    "intercept_scaling": or_word("auto", partial(check.check_positive, "intercept_scaling")),
+    "C": or_word("auto", partial(check.check_positive, "C")),
+    "max_iter": or_word(None, partial(check.check_integer, "max_iter", low=1, high=2**63 - 1)),
     "random_state": check.check_random_state,
     "n_threads": check.check_n_threads,
     "noise_grid": partial(check.check_option, "noise_grid", options=NOISE_GRIDS),
@@ -61,8 +93,8 @@ _SHARED: Table = {
 
 # Of the smooth losses, see `chosen_loss`.
 LOSS_PARAMETERS: Table = {
-    "smoothing": _or("auto", partial(check.check_positive, "smoothing")),
-    "margin": _or("auto", partial(check.check_non_negative, "margin")),
+    "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
+    "margin": or_word("auto", partial(check.check_non_negative, "margin")),
 }
 
 OUTPUT_PERTURBATION: Table = (
@@ -74,7 +106,7 @@ OUTPUT_PERTURBATION: Table = (
         "solver": partial(check.check_option, "solver", options=SOLVERS),
         "n_epochs": partial(check.check_integer, "n_epochs", low=1, high=2**36),
         "batch_size": partial(check.check_integer, "batch_size", low=1, high=2**36),
-        "radius": _or("auto", partial(check.check_positive, "radius")),
+        "radius": or_word("auto", partial(check.check_positive, "radius")),
         "projection": partial(check.check_option, "projection", options=PROJECTIONS),
         "average": partial(check.check_option, "average", options=AVERAGES),
     }
@@ -85,12 +117,62 @@ OBJECTIVE_PERTURBATION: Table = (
     | LOSS_PARAMETERS
     | {
         "loss": partial(check.check_option, "loss", options=SMOOTH_LOSSES),
-        "extra_regularization": _or(
+        "extra_regularization": or_word(
             "auto", partial(check.check_non_negative, "extra_regularization")
         ),
         "tol": partial(check.check_real, "tol", low=SMALLEST_GRADIENT, high=1.0),
     }
 )
+
+GRADIENT_PERTURBATION: Table = (
+    {
+        name: test
+        for name, test in _SHARED.items()
+        if name not in ("noise", "max_iter", "low_memory")
+    }
+    | LOSS_PARAMETERS
+    | {
+        "loss": partial(check.check_option, "loss", options=SMOOTH_LOSSES),
+        "optimizer": partial(check.check_option, "optimizer", options=OPTIMIZERS),
+        "n_steps": or_word("auto", partial(check.check_integer, "n_steps", low=1, high=MOST_STEPS)),
+        "sampling_rate": or_word("auto", partial(check.check_fraction, "sampling_rate")),
+        "expected_batch_size": or_word("auto", _within("expected_batch_size")),
+        "max_grad_norm": or_word("auto", partial(check.check_positive, "max_grad_norm")),
+        "learning_rate": or_word("auto", _within("learning_rate")),
+        "schedule": partial(check.check_option, "schedule", options=SCHEDULES),
+        "momentum": partial(_below_one, "momentum"),
+        "nesterov": partial(check.check_bool, "nesterov"),
+        "betas": _betas,
+        "stabilizer": _within("stabilizer"),
+        "noise_correction": partial(check.check_bool, "noise_correction"),
+        "average": or_word("auto", partial(check.check_real, "average", low=0.0, high=1.0)),
+        "accountant": partial(check.check_option, "accountant", options=ACCOUNTANTS),
+        "max_samples": or_word(
+            None, partial(check.check_integer, "max_samples", low=1, high=2**40)
+        ),
+    }
+)
+
+
+PRIVATE_LINEAR: Table = {
+    name: _SHARED[name]
+    for name in (
+        "epsilon",
+        "delta",
+        "adjacency",
+        "classes",
+        "fit_intercept",
+        "random_state",
+        "n_threads",
+        "noise_grid",
+        "verbose",
+    )
+} | {
+    "bounds": or_word(None, checked_bounds),
+    "mechanism": partial(check.check_option, "mechanism", options=("auto", *TRAINERS)),
+    "whiten": or_word("auto", partial(check.check_bool, "whiten")),
+    "margin": LOSS_PARAMETERS["margin"],
+}
 
 
 def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float | str) -> Loss:

@@ -1,0 +1,71 @@
+"""Public bounds of features: what is accepted, and the map of rows that follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._row_maps import PublicMap
+
+__all__ = ["Bounds", "broadcast_bounds", "checked_bounds", "public_map"]
+
+# Lower and upper ones, as numbers or one for each feature.
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def checked_bounds(value: Any) -> Bounds:
+    """Two arrays of at most one dimension that go together."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError("bounds: expected a tuple (low, high) of numbers or arrays, or None")
+    try:
+        low, high = (np.array(side, dtype=np.float64) for side in value)
+    except (TypeError, ValueError):
+        raise TypeError("bounds: expected numbers or arrays of numbers") from None
+    if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
+        raise InvalidParameterError(
+            f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
+            "arrays of one length"
+        )
+    with np.errstate(over="ignore"):
+        width = high - low
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(width).all()):
+        raise InvalidParameterError("bounds: expected finite numbers with a finite difference")
+    if not (width > np.finfo(np.float64).tiny).all():
+        raise InvalidParameterError("bounds: expected low < high for every feature")
+    return low, high
+
+
+def broadcast_bounds(bounds: Bounds | None, n_features: int) -> Bounds | None:
+    """Bounds as arrays of shape (n_features,)."""
+    if bounds is None:
+        return None
+    for side in bounds:
+        if side.ndim == 1 and side.size != n_features:
+            raise InvalidParameterError(
+                f"bounds: got {side.size} of them, expected numbers or one for each of the "
+                f"{n_features} features"
+            )
+    low, high = (np.array(np.broadcast_to(side, (n_features,))) for side in bounds)
+    return low, high
+
+
+def public_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
+    """The map of raw rows to rows of norm 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        Bounds that would make sparse rows dense.
+    """
+    if bounds is None:
+        return PublicMap()
+    public = PublicMap.from_bounds(*bounds)
+    if sparse_rows and public.offset is not None:
+        raise InvalidParameterError(
+            "bounds: expected low = 0, or low = -high, for sparse rows: other bounds map zeros to "
+            "other numbers; pass such bounds or dense rows"
+        )
+    return public

@@ -1,0 +1,157 @@
+"""One private fit of the linear pipeline, from raw rows to noisy weights of mapped rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from dpsvm_fast.estimators._training import certified
+from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.mechanisms.output import OutputPerturbation
+
+__all__ = ["LinearFit", "fitted_weights"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """Everything that was released.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_scores, n_features [+ 1])
+        Of the centred row, whitening folded in; the last column belongs to the constant feature.
+    scaling : float
+        The constant feature; 0 for none.
+    count : float or None
+        Noisy or public number of rows.
+    centre : ndarray of shape (n_features,) or None
+    whitening : ndarray of shape (n_features, n_features) or None
+    training : Training
+        The path that was taken.
+    """
+
+    weights: Array
+    scaling: float
+    count: float | None
+    centre: Array | None
+    whitening: Array | None
+    training: Training
+
+
+def fitted_weights(
+    mechanism: PrivateLinear,
+    public: PublicMap,
+    X: Any,
+    codes: NDArray[np.int64],
+    source: _core.NoiseSource,
+    n_threads: int,
+) -> LinearFit:
+    """Makes the releases of one fit; everything else that was known is dropped.
+
+    Parameters
+    ----------
+    mechanism : PrivateLinear
+        Its events have been recorded (owed by the caller).
+    public : PublicMap
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+        Checked raw rows.
+    codes : ndarray of shape (n_samples,)
+        Class indices.
+    source : NoiseSource
+    n_threads : int
+        Does not change the result.
+    """
+    count = centre = matrix = records = None
+    if mechanism.centre is not None:
+        records = public.records(X, codes, mechanism.loss.n_classes, n_threads)
+        mean = mechanism.centre.release(records.sums(n_threads), X.shape[0], source, n_threads)
+        count, centre = mean.count, mean.point
+    training = mechanism.training(count)
+    if records is not None:
+        if training.whitened or training.rule is not None:
+            records.centre(centre, n_threads)
+        if training.whitened:
+            assert mechanism.whitening is not None
+            matrix = mechanism.whitening.release(records.gram(n_threads), source, n_threads)
+    if training.rule is not None:
+        assert records is not None
+        if matrix is not None:
+            records.transform(matrix, n_threads)
+        weights, scaling = _descended(training.rule, records, source, n_threads)
+    else:
+        del records
+        assert training.solver is not None
+        rows = _rows_of_solver(public, ReleasedMap(centre, matrix), X)
+        solver = training.solver
+        weights, scaling = _solved(solver, rows, codes, source, n_threads), solver.intercept_scaling
+    if matrix is not None:
+        d = X.shape[1]
+        weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
+    return LinearFit(weights, scaling, count, centre, matrix, training)
+
+
+def _descended(
+    rule: DescentRule, records: _core.Records, source: _core.NoiseSource, n_threads: int
+) -> tuple[Array, float]:
+    """Weights of the row before it was shortened to make room for the constant feature."""
+    descent = rule.descent()
+    descent.run(records, source, rule.n_steps, n_threads)
+    return rule.row_scale * descent.weights(), rule.intercept
+
+
+def _rows_of_solver(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
+    """Mapped rows for a solver: dense ones in single precision; sparse ones are not centred."""
+    if not sparse.issparse(X):
+        return mapped_rows(public, released, X, np.float32)
+    return public.apply(X)
+
+
+def _solved(
+    mechanism: ObjectivePerturbation | OutputPerturbation,
+    rows: Any,
+    codes: NDArray[np.int64],
+    source: _core.NoiseSource,
+    n_threads: int,
+) -> Array:
+    """Certified weights with noise in the objective or on them."""
+    options: dict[str, Any] = {
+        "data_norm": mechanism.data_norm,
+        "intercept_scaling": mechanism.intercept_scaling,
+        "max_iter": None,
+        "n_threads": n_threads,
+        "low_memory": False,
+    }
+    solvers: tuple[Callable[..., Any], Callable[..., Any]]
+    if isinstance(mechanism, OutputPerturbation):
+        solvers = (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr)
+        options |= {
+            "n_classes": mechanism.n_classes,
+            "C": mechanism.C,
+            "radius": mechanism.radius,
+        }
+    else:
+        solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
+        kernel, smoothing, margin = mechanism.loss.kernel
+        options |= {
+            "loss": kernel,
+            "n_scores": mechanism.loss.n_scores,
+            "smoothing": smoothing,
+            "margin": margin,
+            "regularization": mechanism.regularization,
+            "linear": mechanism.draw_linear(source, n_threads=n_threads),
+            "gradient_tol": mechanism.gradient_tol,
+        }
+    options["shuffle_seed"] = source.public_seed()
+    weights = certified(*solvers, rows, codes, options)
+    return mechanism.release(weights, source, n_threads=n_threads)

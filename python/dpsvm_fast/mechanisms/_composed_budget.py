@@ -1,0 +1,77 @@
+"""What noisy sums leave to a mechanism that follows them, by exact composition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from dpsvm_fast.accounting import PrivacyEvent, composed_delta
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["epsilon_left", "largest_within"]
+
+# Delta may be missed by this share, always from below.
+SHARE_UNUSED = 0.005
+STEPS = 20
+
+
+def epsilon_left(
+    epsilon: float,
+    delta: float,
+    spent: Sequence[PrivacyEvent],
+    events: Callable[[float], Sequence[PrivacyEvent]],
+) -> float:
+    """The largest own epsilon of a mechanism that keeps the whole within (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+        Of everything together.
+    spent : sequence of PrivacyEvent
+        What comes before.
+    events : callable
+        The mechanism's events, from its own epsilon.
+
+    Raises
+    ------
+    InvalidParameterError
+        Half of epsilon is already too much.
+    """
+
+    def log_excess(own: float) -> float:
+        return math.log(composed_delta([*spent, *events(own)], epsilon) / delta)
+
+    return largest_within(log_excess, 0.5 * epsilon, epsilon)
+
+
+def largest_within(log_excess: Callable[[float], float], low: float, high: float) -> float:
+    """A point at which an increasing function is at most 0, and hardly less.
+
+    ``low`` must be one; regula falsi with the Illinois rule.
+    """
+    at_low, at_high = log_excess(low), log_excess(high)
+    if at_low > 0.0:
+        raise InvalidParameterError(
+            "epsilon: the pre-processing leaves less than half of it to the training; use "
+            "mechanism='gradient'"
+        )
+    if at_high <= 0.0:
+        return high
+    weight_low, weight_high = at_low, at_high
+    for _ in range(STEPS):
+        if at_low >= -SHARE_UNUSED:
+            break
+        # Aimed a little below the root, so that the safe side moves too.
+        aim = -0.5 * SHARE_UNUSED
+        middle = low + (high - low) * (aim - weight_low) / (weight_high - weight_low)
+        if not low < middle < high:
+            middle = 0.5 * (low + high)
+        value = log_excess(middle)
+        if value <= 0.0:
+            low, at_low, weight_low = middle, value, value
+            weight_high *= 0.5
+        else:
+            high, weight_high = middle, value
+            weight_low *= 0.5
+    return low

@@ -1,0 +1,225 @@
+r"""Maps of single rows: the public one before anything is released, and the released one after it.
+
+Both act on each row by itself and know public or released numbers only, so applying them to the
+training rows costs no privacy and applying them to new rows is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+
+__all__ = ["SHORTEST_ROW", "PublicMap", "ReleasedMap", "mapped_rows", "mapped_scores"]
+
+# Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
+SHORTEST_ROW = 0.0625
+# Numbers in a block of rows: small beside the caches and large beside the cost of a call.
+BLOCK_SIZE = 1 << 20
+# Norms below this would lose digits in their squares.
+SAFE_NORM = 1e-140
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class PublicMap:
+    r"""Rows of norm at most 1 from raw rows, by public numbers alone.
+
+    .. math:: z = \mathrm{clip}((x - o) \cdot c, l, h), \qquad
+              u = z / \|z\| \text{ or } z \min(1, \kappa / \|z\|) / \kappa
+
+    Parameters
+    ----------
+    offset, scale : ndarray of shape (n_features,) or None
+        o and c; None for 0 and 1. Sparse rows need ``offset=None``.
+    low, high : float
+        Range of the mapped entries; infinite for none.
+    data_norm : float > 0
+        Kappa. Not used with ``unit``.
+    unit : bool
+        Whether every row is scaled to norm 1; a row of zeros stays zero.
+    """
+
+    offset: Array | None = None
+    scale: Array | None = None
+    low: float = -np.inf
+    high: float = np.inf
+    data_norm: float = 1.0
+    unit: bool = True
+
+    @classmethod
+    def from_bounds(cls, low: Array, high: Array) -> PublicMap:
+        """Rows of norm 1 from public bounds: [-b, b] goes to [-1, 1], everything else to [0, 1].
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (n_features,)
+            ``low < high`` everywhere. Entries outside are clipped.
+        """
+        if np.array_equal(low, -high):
+            return cls(scale=1.0 / high, low=-1.0, high=1.0)
+        return cls(offset=low if low.any() else None, scale=1.0 / (high - low), low=0.0, high=1.0)
+
+    def records(
+        self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
+    ) -> _core.Records:
+        """The mapped training rows with their labels. Private: nothing leaves it without noise."""
+        shared: dict[str, Any] = {
+            "n_classes": n_classes,
+            "scale": self.scale,
+            "low": self.low,
+            "high": self.high,
+            "data_norm": self.data_norm,
+            "unit": self.unit,
+            "n_threads": n_threads,
+        }
+        if sparse.issparse(X):
+            return _core.Records.csr(X.data, X.indices, X.indptr, X.shape[1], codes, **shared)
+        return _core.Records.dense(X, codes, offset=self.offset, **shared)
+
+    def apply(self, X: Any) -> Any:
+        """Mapped rows, float64; CSR stays CSR.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        if sparse.issparse(X):
+            return self._apply_csr(X)
+        rows = X.astype(np.float64)
+        # What overflows is clipped, or shrunk with its row below.
+        with np.errstate(over="ignore"):
+            if self.offset is not None:
+                rows -= self.offset
+            if self.scale is not None:
+                rows *= self.scale
+        rows = np.clip(rows, self.low, self.high)
+        largest = np.abs(rows).max(axis=1, initial=0.0)
+        rows /= np.where(largest > 0.0, largest, 1.0)[:, None]
+        rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
+        return rows
+
+    def _apply_csr(self, X: Any) -> Any:
+        """As ``apply``: zeros are mapped to zeros."""
+        data = X.data.astype(np.float64)
+        if self.scale is not None:
+            with np.errstate(over="ignore"):
+                data *= self.scale[X.indices]
+        data = np.clip(data, self.low, self.high)
+        row_of = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        largest = np.zeros(X.shape[0])
+        np.maximum.at(largest, row_of, np.abs(data))
+        data /= np.where(largest > 0.0, largest, 1.0)[row_of]
+        norms = np.sqrt(np.bincount(row_of, weights=data * data, minlength=X.shape[0]))
+        data *= self._factors(largest, norms)[row_of]
+        return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+
+    def _factors(self, largest: Array, norms: Array) -> Array:
+        """What rows, already divided by their largest entry, are multiplied by."""
+        norms = np.where(norms > 0.0, norms, 1.0)
+        if self.unit:
+            return np.asarray(1.0 / norms)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.minimum(1.0 / norms, largest / self.data_norm)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMap:
+    r"""Centring and whitening of rows u of norm at most 1, by released numbers.
+
+    .. math:: v = \frac{u - m}{\max(\|u - m\|, 1/16)}, \qquad
+              v = \frac{M (u - m)}{\|M (u - m)\|} \text{ where there is an M}
+
+    Parameters
+    ----------
+    centre : ndarray of shape (n_features,) or None
+        m; None leaves rows as they are before M.
+    matrix : ndarray of shape (n_features, n_features) or None
+        M; None for no whitening.
+    """
+
+    centre: Array | None
+    matrix: Array | None
+
+    def apply(self, rows: Array) -> Array:
+        """Mapped dense rows."""
+        moved = self._moved(rows)
+        return np.asarray(moved / self._norms(moved)[:, None])
+
+    def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
+        r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
+
+        Parameters
+        ----------
+        rows : ndarray or CSR matrix of shape (n_samples, n_features)
+            What a :class:`PublicMap` returns.
+        coef : ndarray of shape (n_scores, n_features)
+            Weights of the mapped row, times M.
+        intercept : ndarray of shape (n_scores,)
+        """
+        at_centre = 0.0 if self.centre is None else coef @ self.centre
+        products = np.asarray(rows @ coef.T) - at_centre
+        return np.asarray(products / self._lengths(rows)[:, None] + intercept)
+
+    def _moved(self, rows: Any) -> Array:
+        """M (u - m)."""
+        if self.matrix is None:
+            return np.asarray(rows if self.centre is None else rows - self.centre)
+        moved = np.asarray(rows @ self.matrix.T)
+        return moved if self.centre is None else moved - self.matrix @ self.centre
+
+    def _norms(self, moved: Array) -> Array:
+        """What ``_moved`` rows are divided by."""
+        return self._floored(np.linalg.norm(moved, axis=1))
+
+    def _lengths(self, rows: Any) -> Array:
+        """As ``_norms`` of ``_moved`` rows, without making sparse ones dense for a centre alone."""
+        if self.matrix is not None or not sparse.issparse(rows):
+            return self._norms(self._moved(rows))
+        squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+        if self.centre is not None:
+            squares = squares - 2.0 * (rows @ self.centre) + self.centre @ self.centre
+        return self._floored(np.sqrt(np.maximum(squares, 0.0)))
+
+    def _floored(self, norms: Array) -> Array:
+        """Rows near the centre are not stretched to norm 1, rows of zeros stay zero."""
+        if self.matrix is None and self.centre is None:
+            return np.ones_like(norms)
+        if self.matrix is None:
+            return np.maximum(norms, SHORTEST_ROW)
+        return np.where(norms > SAFE_NORM, norms, 1.0)
+
+
+def mapped_scores(
+    public: PublicMap, released: ReleasedMap, X: Any, coef: Array, intercept: Array
+) -> Array:
+    """Scores of raw rows, shape (n_samples, n_scores), block by block."""
+    scores = np.empty((X.shape[0], coef.shape[0]))
+    for block in _blocks(X):
+        scores[block] = released.scores(public.apply(X[block]), coef, intercept)
+    return scores
+
+
+def mapped_rows(
+    public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type
+) -> NDArray[Any]:
+    """Raw dense rows under both maps, shape of ``X``, block by block."""
+    rows: NDArray[Any] = np.empty(X.shape, dtype=dtype)
+    for block in _blocks(X):
+        rows[block] = released.apply(public.apply(X[block]))
+    return rows
+
+
+def _blocks(rows: Any) -> Iterator[slice]:
+    """Slices of rows whose copies stay small."""
+    step = max(1, BLOCK_SIZE // max(1, rows.shape[1]))
+    for start in range(0, rows.shape[0], step):
+        yield slice(start, min(start + step, rows.shape[0]))

@@ -1,0 +1,349 @@
+r"""The whole private training of a linear classifier: centre, whitening, training, one budget.
+
+Proved in docs/proofs/auto_pipeline.md. With delta > 0 all noise of the standard recipe is Gaussian,
+and Gaussian mechanisms compose exactly: the squares of their parameters add up, also where later
+ones are chosen by the results of earlier ones, as long as the sum is fixed (sections "Whitening"
+and "Composition"). Here it is the same on both paths: what the whitening does not spend, because
+too few rows would drown in its noise, stays with the training.
+
+Training by noise in the objective has another privacy law, so nothing can move between its budget
+and others: a share reserved for whitening that does not happen is lost. With delta = 0 epsilons add
+up and there is no whitening.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any
+
+from dpsvm_fast._rounding import add_down, div_down, fraction_down, round_down, sqrt_down
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    PrivacyEvent,
+    PrivacyStatement,
+    composed_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
+from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._automatic import automatic_C
+from dpsvm_fast.mechanisms._composed_budget import epsilon_left
+from dpsvm_fast.mechanisms._descent_rule import INTERCEPT, DescentRule
+from dpsvm_fast.mechanisms._noisy_sum import (
+    NoisySum,
+    gaussian_parameter,
+    joined_parameter,
+    scale_for,
+    share_of,
+)
+from dpsvm_fast.mechanisms.centre import NoisyMean
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
+from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast.mechanisms.whitening import NoisyMoments
+
+__all__ = ["TRAINERS", "PrivateLinear", "Training"]
+
+TRAINERS = ("gradient", "objective", "output")
+# Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
+CENTRE_SHARE, WHITENING_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10, 0.10
+# Of the solvers, as in the estimators of their own.
+OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
+
+Solver = ObjectivePerturbation | OutputPerturbation
+
+THEOREM = (
+    "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
+    "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
+    "Honkela 2023); sensitivities and paths in docs/proofs/auto_pipeline.md"
+)
+THEOREM_OF_SOLVERS = "noisy sums of docs/proofs/auto_pipeline.md, composed with: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is done after the first release, as that decides.
+
+    Parameters
+    ----------
+    whitened : bool
+    rule : DescentRule or None
+        The private descent.
+    solver : ObjectivePerturbation, OutputPerturbation or None
+        The solver with its noise; exactly one of the two.
+    sums : tuple of NoisySum
+        All noisy sums of this path, in their order.
+    """
+
+    whitened: bool
+    rule: DescentRule | None
+    solver: Solver | None
+    sums: tuple[NoisySum, ...]
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """Everything that is released on this path."""
+        own = () if self.solver is None else self.solver.events
+        return tuple(part.event for part in self.sums) + own
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateLinear:
+    """All releases of one fit, known in full before any data are read.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        0 for the pure recipe.
+    adjacency : {"add_remove", "replace_one"}
+    trainer : {"gradient", "objective", "output"}
+    noise_grid : {"exact", "float"}
+    loss : Loss
+        Of the training.
+    n_features : int
+    fit_intercept : bool
+    centred : bool
+        Whether rows are centred (and perhaps whitened) before they are trained on.
+    whiten : bool or "auto"
+        "auto" decides by the released number of rows.
+
+    Notes
+    -----
+    Guarantees: the releases that :meth:`training` names, made in their order from rows of norm at
+    most 1, are (epsilon, delta)-differentially private together, on either path.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    trainer: str
+    noise_grid: str
+    loss: Loss
+    n_features: int
+    fit_intercept: bool
+    centred: bool = True
+    whiten: bool | str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuses budgets whose noise would not be a positive finite number."""
+        if not self.pure:
+            assert self._rest.mu > 0.0
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0."""
+        return self.delta == 0.0
+
+    @property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+        return self.loss
+
+    @cached_property
+    def mu(self) -> float:
+        """Gaussian parameter of the whole budget."""
+        return gaussian_parameter(self.epsilon, self.delta)
+
+    @cached_property
+    def centre(self) -> NoisyMean | None:
+        """The first release."""
+        if not self.centred:
+            return None
+        return NoisyMean(
+            n_features=self.n_features,
+            adjacency=self.adjacency,
+            noise_grid=self.noise_grid,
+            mu=None if self.pure else share_of(self.mu, CENTRE_SHARE),
+            epsilon=PURE_CENTRE_SHARE * self.epsilon if self.pure else None,
+        )
+
+    @cached_property
+    def whitening(self) -> NoisyMoments | None:
+        """The second release, where it may happen."""
+        if not self.centred or self.pure or self.whiten is False:
+            return None
+        return NoisyMoments(
+            n_features=self.n_features,
+            adjacency=self.adjacency,
+            noise_grid=self.noise_grid,
+            mu=share_of(self.mu, WHITENING_SHARE),
+        )
+
+    @property
+    def _before(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger is charged before the training."""
+        return tuple(part.event for part in (self.centre, self.whitening) if part is not None)
+
+    @cached_property
+    def _rest(self) -> GaussianEvent:
+        """What all earlier releases leave, at sensitivity 1."""
+        spent = sum(
+            (Fraction(event.mu) ** 2 for event in self._before if isinstance(event, GaussianEvent)),
+            Fraction(0),
+        )
+        left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
+        return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
+
+    @cached_property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger records: it covers the releases of either path."""
+        if self.pure or self.trainer == "objective":
+            return (*self._before, *self._solver(1.0).events)
+        return (*self._before, self._rest)
+
+    def training(self, count: float | None) -> Training:
+        """The path that follows from the released number of rows; None without a centre."""
+        centre, moments = self.centre, self.whitening
+        whitened = moments is not None and (
+            self.whiten is True or (count is not None and moments.worthwhile(count))
+        )
+        sums: tuple[NoisySum, ...] = () if centre is None else (centre.sum,)
+        mu = 0.0 if self.pure else self._rest.mu
+        if moments is not None and whitened:
+            sums += (moments.sum,)
+        elif moments is not None:
+            event = moments.event
+            assert isinstance(event, GaussianEvent)
+            mu = joined_parameter(mu, event.mu)
+        if self.trainer != "gradient":
+            return Training(whitened=whitened, rule=None, solver=self._solver(mu), sums=sums)
+        assert count is not None
+        rule = DescentRule(
+            loss=self.loss,
+            n_features=self.n_features,
+            fit_intercept=self.fit_intercept,
+            adjacency=self.adjacency,
+            noise_grid=self.noise_grid,
+            mu=mu,
+            count=count,
+        )
+        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
+
+    def _solver(self, mu: float) -> Solver:
+        """Perturbation of the objective or of the weights, for what is left."""
+        if self.pure:
+            spent = 0.0 if self.centre is None else PURE_CENTRE_SHARE * self.epsilon
+            return self._with_epsilon(add_down(self.epsilon, -spent))
+        if self.trainer == "output":
+            return self._with_epsilon(_epsilon_of(mu, self.delta))
+        if not self._before:
+            return self._with_epsilon(self.epsilon)
+        # The law hardly knows the number of features: the search is remembered without it.
+        own = _objective_epsilon(dataclasses.replace(self, n_features=1))
+        while True:
+            solver = self._with_epsilon(own)
+            together = (*self._before, *solver.events)
+            if composed_delta(together, self.epsilon) <= self.delta:
+                return solver
+            own *= 1.0 - 1e-6
+
+    def _with_epsilon(self, own: float) -> Solver:
+        """The solver's mechanism at this epsilon of its own and the same delta."""
+        noise = "gamma" if self.pure else "gaussian"
+        shared: dict[str, Any] = {
+            "epsilon": own,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "noise": noise,
+        }
+        if self.trainer == "objective":
+            scaling = automatic_intercept_scaling(1.0, noise) if self.fit_intercept else 0.0
+            return ObjectivePerturbation(
+                **shared,
+                noise_grid=self.noise_grid,
+                loss=self.loss,
+                n_features=self.n_features,
+                data_norm=1.0,
+                intercept_scaling=scaling,
+                C=None,
+                extra_regularization=None,
+                tol=OBJECTIVE_TOL,
+            )
+        scaling = INTERCEPT if self.fit_intercept else 0.0
+        C = automatic_C(
+            **shared,
+            loss=self.loss.name,
+            n_weights=self.loss.n_scores * (self.n_features + self.fit_intercept),
+            row_norm=(1.0 + scaling**2) ** 0.5,
+            n_classes=self.loss.n_classes,
+        )
+        return OutputPerturbation(
+            **shared,
+            noise_grid=self.noise_grid,
+            loss=self.loss.name,
+            n_classes=self.loss.n_classes,
+            n_features=self.n_features,
+            data_norm=1.0,
+            intercept_scaling=scaling,
+            C=C,
+            tol=OUTPUT_TOL,
+            smoothing=self.loss.smoothing,
+            margin=self.loss.margin,
+        )
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
+        return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
+
+    def statement(
+        self,
+        training: Training,
+        *,
+        library_version: str,
+        random_source: str = "operating_system",
+        assumed_public: tuple[str, ...] = (),
+        caveats: tuple[str, ...] = (),
+        not_private_reasons: tuple[str, ...] = (),
+    ) -> PrivacyStatement:
+        """What is promised about all releases of one path together."""
+        facts: dict[str, Any] = {
+            "library_version": library_version,
+            "random_source": random_source,
+            "assumed_public": assumed_public,
+            "not_private_reasons": not_private_reasons,
+        }
+        whole: dict[str, Any] = {
+            "mechanism": "private_linear",
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "events": training.events,
+            "parts": tuple(part.part for part in training.sums),
+        }
+        if training.solver is not None:
+            own = training.solver.statement(caveats=caveats, **facts)
+            return dataclasses.replace(own, theorem=THEOREM_OF_SOLVERS + own.theorem, **whole)
+        own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
+        if self.noise_grid == "float":
+            own_caveats += (FLOATING_POINT_CAVEAT,)
+        return PrivacyStatement(
+            theorem=THEOREM,
+            loss=self.loss.name,
+            adjacency=self.adjacency,
+            caveats=own_caveats + caveats,
+            **facts,
+            **whole,
+        )
+
+
+def _epsilon_of(mu: float, delta: float) -> float:
+    """The largest epsilon whose Gaussian noise at this delta has a parameter of at most ``mu``."""
+    epsilon = gaussian_epsilon(delta, div_down(1.0, mu))
+    while div_down(1.0, gaussian_sigma(epsilon, delta)) > mu:
+        epsilon = round_down(epsilon * (1.0 - 1e-14))
+    return epsilon
+
+
+@lru_cache(maxsize=256)
+def _objective_epsilon(mechanism: PrivateLinear) -> float:
+    """Epsilon that exact composition leaves to the noise in the objective."""
+    return epsilon_left(
+        mechanism.epsilon,
+        mechanism.delta,
+        mechanism._before,
+        lambda own: mechanism._with_epsilon(own).events,
+    )
