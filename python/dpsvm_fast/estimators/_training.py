@@ -99,6 +99,9 @@ class PrivatelyTrained(PrivateLinearClassifier):
     ) -> NDArray[np.float64]:
         """Noisy weights, one row a score. All that was known before the noise is dropped."""
 
+    def _check_rows(self, X: Any, mechanism: Any) -> None:
+        """Refuse rows for which the mechanism promises nothing; nothing is spent yet."""
+
     def _complete(self, settings: SimpleNamespace) -> None:
         """Replace words such as "auto" among the checked settings; reads no data."""
 
@@ -135,14 +138,22 @@ class PrivatelyTrained(PrivateLinearClassifier):
         self._forget()
         settings = self._checked_parameters()
         warn_not_private(settings)
-        # Validation writes what it learns about X onto the copy: this object stays unfitted.
+        self._train(X, y, settings)
+        return self
+
+    def _train(self, X: Any, y: Any, settings: SimpleNamespace) -> None:
+        """All of a fit from the look at the data to the publication."""
+        # Validation writes what it learns about X onto the copy: this object stays as it is.
         probe = copy.copy(self)
-        X, y = checked_training_set(probe, X, y)
-        classes = classes_from_labels(y) if settings.classes is None else settings.classes
+        X, y = checked_training_set(probe, X, y, reset=settings.known_classes is None)
+        classes = settings.classes if settings.known_classes is None else settings.known_classes
+        if classes is None:
+            classes = classes_from_labels(y)
         codes = encoded_labels(y, classes)
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
+        self._check_rows(X, mechanism)
         statement = _statement(mechanism, settings)
         source = _core.NoiseSource(settings.random_state)
         if settings.verbose:
@@ -158,8 +169,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
             privacy_=statement,
             _fitted_loss=mechanism.score_loss,
             **facts,
+            **settings.kept,
         )
-        return self
 
     def _checked_parameters(self) -> SimpleNamespace:
         """All parameters in their ranges and affordable; reads no data."""
@@ -169,6 +180,9 @@ class PrivatelyTrained(PrivateLinearClassifier):
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         # Known once data are, and then only where it is public.
         settings.n_samples = None
+        # Label set of the release that this one continues, and what this one keeps to be continued.
+        settings.known_classes = None
+        settings.kept = {}
         self._complete(settings)
         # The shape of the weights only scales the noise: settings that are refused are so now.
         n_classes = 2 if settings.classes is None else settings.classes.size
@@ -238,7 +252,7 @@ def warn_not_private(settings: SimpleNamespace) -> None:
 def _statement(mechanism: Mechanism, settings: SimpleNamespace) -> PrivacyStatement:
     """What this fit promises, and why it is not private if it is not."""
     return mechanism.statement(
-        caveats=() if settings.max_iter is None else (MAX_ITER_CAVEAT,),
+        caveats=() if getattr(settings, "max_iter", None) is None else (MAX_ITER_CAVEAT,),
         **promise_facts(settings, "data_norm"),
     )
 

@@ -35,8 +35,12 @@ _QUOTES = re.compile(
 _COUNTS = re.compile(r"(?<=numbers of samples): .*|(?<=\(shape=\()\d+(?=,)")
 
 
-def checked_training_set(estimator: Any, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+def checked_training_set(
+    estimator: Any, X: Any, y: Any, *, reset: bool = True
+) -> tuple[Any, NDArray[Any]]:
     """Validated ``(X, y)``; sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
+
+    Without ``reset`` the features must be those that it has already.
 
     Raises
     ------
@@ -47,7 +51,7 @@ def checked_training_set(estimator: Any, X: Any, y: Any) -> tuple[Any, NDArray[A
 
     def validate() -> tuple[Any, Any]:
         checked: tuple[Any, Any] = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=DTYPES, order="C"
+            estimator, X, y, accept_sparse="csr", dtype=DTYPES, order="C", reset=reset
         )
         return checked
 
