@@ -22,6 +22,11 @@ from dpsvm_fast.accounting.statement import (
     ReleasePart,
     Sensitivity,
 )
+from dpsvm_fast.accounting.subsampled import (
+    subsampled_gaussian_delta,
+    subsampled_gaussian_epsilon,
+    subsampled_gaussian_noise_multiplier,
+)
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
@@ -49,5 +54,8 @@ __all__ = [
     "gaussian_sigma",
     "objective_delta",
     "objective_sigma",
+    "subsampled_gaussian_delta",
+    "subsampled_gaussian_epsilon",
+    "subsampled_gaussian_noise_multiplier",
     "verify",
 ]
