@@ -9,7 +9,11 @@ from __future__ import annotations
 from dpsvm_fast import accounting, noise
 from dpsvm_fast._core import build_info as _build_info
 from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement, verify
-from dpsvm_fast.estimators import ObjectivePerturbationSVC, OutputPerturbationSVC
+from dpsvm_fast.estimators import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+)
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     CertificationError,
@@ -24,6 +28,7 @@ __version__: str = str(_build_info()["version"])
 __all__ = [
     "BudgetExceededError",
     "CertificationError",
+    "GradientPerturbationSVC",
     "InvalidParameterError",
     "LedgerError",
     "NotPrivateWarning",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
+from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.estimators.objective import ObjectivePerturbationSVC
 from dpsvm_fast.estimators.output import OutputPerturbationSVC
 
-__all__ = ["ObjectivePerturbationSVC", "OutputPerturbationSVC"]
+__all__ = [
+    "GradientPerturbationSVC",
+    "ObjectivePerturbationSVC",
+    "OutputPerturbationSVC",
+    "PrivateLinearSVC",
+]

@@ -143,7 +143,7 @@ GRADIENT_PERTURBATION: Table = (
         "momentum": partial(_below_one, "momentum"),
         "nesterov": partial(check.check_bool, "nesterov"),
         "betas": _betas,
-        "stabilizer": _within("stabilizer"),
+        "stabilizer": or_word("auto", _within("stabilizer")),
         "noise_correction": partial(check.check_bool, "noise_correction"),
         "average": or_word("auto", partial(check.check_real, "average", low=0.0, high=1.0)),
         "accountant": partial(check.check_option, "accountant", options=ACCOUNTANTS),

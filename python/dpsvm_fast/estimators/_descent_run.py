@@ -1,0 +1,54 @@
+"""A run of the compiled descent: rows, steps, progress."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from dpsvm_fast.estimators._continuation import Continuation, resumed
+from dpsvm_fast.estimators._progress import shares_with_progress
+from dpsvm_fast.mechanisms.gradient import GradientPerturbation
+
+__all__ = ["descended"]
+
+
+def descended(
+    X: Any,
+    codes: NDArray[np.int64],
+    mechanism: GradientPerturbation,
+    settings: SimpleNamespace,
+    source: _core.NoiseSource,
+) -> _core.Descent:
+    """The descent after all steps of one call; it knows noisy sums alone."""
+    before: Continuation | None = settings.before
+    first, state = 0, None
+    if before is not None:
+        first, state = before.state["step"], resumed(before.state)
+    descent = _core.Descent(**mechanism.descent_options(first), state=state)
+    records = _records(X, codes, mechanism, settings.n_threads)
+    for share in shares_with_progress(mechanism.steps, shown=settings.verbose > 0):
+        descent.run(records, source, share, settings.n_threads)
+    return descent
+
+
+def _records(
+    X: Any, codes: NDArray[np.int64], mechanism: GradientPerturbation, n_threads: int
+) -> _core.Records:
+    """The rows divided by the bound of their norm, in the form of the compiled descent."""
+    options: dict[str, Any] = {
+        "n_classes": mechanism.loss.n_classes,
+        "scale": None,
+        "low": -np.inf,
+        "high": np.inf,
+        "data_norm": mechanism.data_norm,
+        "unit": False,
+        "n_threads": n_threads,
+    }
+    if sparse.issparse(X):
+        return _core.Records.csr(X.data, X.indices, X.indptr, X.shape[1], codes, **options)
+    return _core.Records.dense(X, codes, offset=None, **options)

@@ -1,0 +1,401 @@
+"""Support vector machine trained by noisy descent along clipped gradients."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.estimators._continuation import (
+    Continuation,
+    continuation,
+    declared_classes,
+    next_seed,
+)
+from dpsvm_fast.estimators._descent_run import descended
+from dpsvm_fast.estimators._gradient_options import AUTOMATIC, FREE, gradient_loss, refuse_unused
+from dpsvm_fast.estimators._parameters import GRADIENT_PERTURBATION
+from dpsvm_fast.estimators._probabilities import Probabilities
+from dpsvm_fast.estimators._training import PrivatelyTrained, warn_not_private
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.gradient import GradientPerturbation, automatic_intercept_scaling
+
+__all__ = ["GradientPerturbationSVC"]
+
+Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
+
+
+class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
+    r"""Multi-class linear SVM made private by noise on the gradients it descends along.
+
+    All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
+    s)`, clipped to the norm ``data_norm`` with the constant feature ``intercept_scaling``, it goes
+    towards the minimum of
+
+    .. math:: \tfrac12 \|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)
+
+    (of the sum alone with ``C="auto"``) in ``n_steps`` steps along
+
+    .. math::
+        g = \frac1b \Big( \sum_{i \in B} \min\Big(1, \frac{R}{\|\nabla_i\|}\Big) \nabla_i
+        + N(0, \sigma^2 I) \Big) + \frac{q}{b C \kappa^2} W
+
+    where every row is in B with probability q = ``sampling_rate``, independently of all others, b =
+    ``expected_batch_size`` is a declared number, R = ``max_grad_norm``, and the gradients are in W
+    times kappa, that is for rows divided by ``data_norm``. On average g is q / b times the gradient
+    of the objective over :math:`C \kappa^2`; the penalty is the data's of no row and is neither
+    clipped nor noisy.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter, 0 < epsilon <= 1e4; of one call of ``fit`` or ``partial_fit``.
+    delta : float, default=1e-6
+        Privacy parameter, 0 < delta < 1.
+    loss : {"softmax_margin", "m3", "huber", "logistic", "softplus"}, default="softmax_margin"
+        The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`.
+        ``softmax_margin`` is the smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``;
+        ``m3`` sums smoothed hinges over the other classes (Weston and Watkins); the others are
+        one-vs-rest sums for three or more classes.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
+        row exchanged for another (about twice the noise; the number of rows is public).
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
+        occur. None reads it from ``y``, which releases it without noise: a
+        ``PrivacyLeakWarning``, and the statement is marked not private.
+    fit_intercept : bool, default=True
+        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+    intercept_scaling : "auto" or float > 0, default="auto"
+        Value of the constant feature; "auto" is ``0.2 * data_norm``.
+    C : "auto" or float > 0, default="auto"
+        Multiplies the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
+        the finite path from 0 regularises. Required by ``accountant="last_iterate"``.
+    smoothing : "auto" or float > 0, default="auto"
+        Width over which the hinge is rounded; "auto" is 1 for ``softmax_margin`` and ``softplus``,
+        0.5 for ``huber`` and ``m3``. Must be "auto" for ``logistic``.
+    margin : "auto" or float >= 0, default="auto"
+        "auto" is 1. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+    optimizer : {"gd", "sgd", "adam"}, default="gd"
+        Gradient descent with full batches, with Poisson samples, or Adam with Poisson samples.
+    n_steps : "auto" or int >= 1, default="auto"
+        Number of steps. "auto": see Notes.
+    sampling_rate : "auto" or float in (0, 1], default="auto"
+        Probability with which a row is in a batch; 1 for ``gd``. "auto" for the others is
+        ``128 / max_samples``, or 0.1 without ``max_samples``.
+    expected_batch_size : "auto" or float > 0, default="auto"
+        PUBLIC number by which noisy sums are divided; it only scales the learning rate (and
+        ``stabilizer``). "auto" is 1 for ``gd``, for the others ``sampling_rate * max_samples``, or
+        128.
+    max_grad_norm : "auto" or float > 0, default="auto"
+        Bound of the norm of one row's gradient, longer ones are scaled down. "auto" is
+        ``0.25 * sqrt(1 + (intercept_scaling / data_norm)**2)``, or the largest gradient possible
+        with ``accountant="last_iterate"``.
+    learning_rate : "auto" or float > 0, default="auto"
+        For weights of rows divided by ``data_norm``. "auto": see Notes.
+    schedule : {"constant", "inverse", "linear"}, default="constant"
+        The learning rate times 1, 1 / (t + 1) or 1 - t / n_steps in step t = 0, 1, ...
+    momentum : float in [0, 1), default=0.0
+        Of ``gd`` and ``sgd``: velocity = momentum * velocity + g.
+    nesterov : bool, default=False
+        Whether a step goes along ``g + momentum * velocity`` instead of the velocity.
+    betas : tuple of two floats in [0, 1), default=(0.9, 0.999)
+        Decay of the two moments of ``adam``.
+    stabilizer : "auto" or float > 0, default="auto"
+        Added to the root of the second moment by ``adam``, or its least value with
+        ``noise_correction``. "auto" is 1e-8, with ``noise_correction`` half the noise in g.
+    noise_correction : bool, default=False
+        Whether ``adam`` subtracts the variance of the noise from the second moment.
+    average : "auto" or float in [0, 1], default="auto"
+        Share of the iterates, from the last one back, whose mean is released; 0 is the last
+        iterate. "auto" is 0.25, or 0 with ``accountant="last_iterate"``.
+    accountant : {"auto", "composition", "last_iterate"}, default="auto"
+        "composition" accounts for all iterates. "last_iterate" accounts for the last one alone,
+        which is what is released: less noise for many steps on a strongly convex objective. It
+        needs ``optimizer="gd"`` without momentum, a constant schedule, ``average=0``, a C, no
+        clipping (``max_grad_norm`` at least L kt / data_norm), ``max_samples`` or ``replace_one``,
+        and a learning rate of at most 2 / (m + M), m and M the least and the largest curvature.
+        "auto" takes it where all that holds, with ``average=0`` and a ``max_grad_norm`` given, and
+        it needs less noise.
+    max_samples : int or None, default=None
+        Public bound of the number of rows, for the rules in Notes and for
+        ``accountant="last_iterate"``, which refuses more rows. Must be None with
+        ``adjacency="replace_one"``, where the number of rows takes its place.
+    random_state : int or None, default=None
+        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
+        not private: a ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget to be asked before data are read and charged before the first step, in every call.
+    n_threads : int or None, default=None
+        Threads; None is all cores that this process may use. Never changes the result.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" rounds sums to a power-of-two grid and samples their Gaussian noise exactly, so
+        that the guarantee covers the program's own arithmetic. "float" is ordinary floating-point
+        noise.
+    verbose : {0, 1}, default=0
+        1 prints the settings before training and a progress bar: the number of steps is public.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Noisy weights. The row of two classes is the difference of theirs, or that of one score.
+    intercept_ : ndarray of shape (n_classes,), or (1,)
+        Noisy intercepts, 0 without ``fit_intercept``.
+    classes_ : ndarray of shape (n_classes,)
+        The sorted label set.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features where X has string names.
+    privacy_ : PrivacyStatement
+        What was promised by all calls since the last ``fit``, and every number needed to recompute
+        it.
+
+    Notes
+    -----
+    Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
+    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``classes``, ``max_samples``, the feature names and every other parameter were chosen without
+    looking at the data. Samples are Poisson samples, as the accounting assumes: an empty one is a
+    step like any other. Non-finite values are refused, long rows and gradients clipped, so no value
+    in X or y can void it. Not covered: running time, which follows the size of the samples; with
+    ``noise_grid="float"``, floating-point effects. The state that ``partial_fit`` continues from
+    (iterate, moments, number of steps) is kept in the estimator and its pickles: it is made of
+    noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is not, and not
+    kept. An error about invalid data tells that they are invalid, and never quotes them.
+
+    Every "auto" is a rule of public numbers. With n = ``max_samples`` (the number of rows under
+    ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the
+    Gaussian parameter of (epsilon, delta):
+
+    - ``n_steps`` is ``n mu / 300`` within 100 and 500 for full batches, 100 without n;
+      ``20 / sampling_rate``, twenty passes, for sampled ones.
+    - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps add up to ``b / (q lambda)``
+      with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise moves each weight by about
+      ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of
+      ``adam``, to ``sqrt(n_steps) / (c kt)``.
+    - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7.
+    - ``learning_rate`` with ``accountant="last_iterate"``: the largest allowed, 2 / (m + M).
+
+    Methods of the literature as settings of this class are in docs/presets.md.
+
+    References
+    ----------
+    .. [1] Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and Zhang, "Deep learning with
+       differential privacy", CCS 2016.
+    .. [2] Park, Choi and Lee, "Multi-class support vector machine with differential privacy",
+       NeurIPS 2025, section 3 (gradient perturbation).
+    .. [3] Bok, Su and Altschuler, "Shifted interpolation for differential privacy", ICML 2024.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from dpsvm_fast import GradientPerturbationSVC
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = GradientPerturbationSVC(epsilon=8.0, classes=range(10)).fit(normalize(X), y)
+    >>> model.coef_.shape
+    (10, 64)
+    >>> model.privacy_.private
+    True
+    """
+
+    _parameters = GRADIENT_PERTURBATION
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        loss: str = "softmax_margin",
+        adjacency: str = "add_remove",
+        data_norm: float = 1.0,
+        classes: Any = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float | str = "auto",
+        C: float | str = "auto",
+        smoothing: float | str = "auto",
+        margin: float | str = "auto",
+        optimizer: str = "gd",
+        n_steps: int | str = "auto",
+        sampling_rate: float | str = "auto",
+        expected_batch_size: float | str = "auto",
+        max_grad_norm: float | str = "auto",
+        learning_rate: float | str = "auto",
+        schedule: str = "constant",
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        betas: tuple[float, float] = (0.9, 0.999),
+        stabilizer: float | str = "auto",
+        noise_correction: bool = False,
+        average: float | str = "auto",
+        accountant: str = "auto",
+        max_samples: int | None = None,
+        random_state: int | None = None,
+        ledger: PrivacyLedger | None = None,
+        n_threads: int | None = None,
+        noise_grid: str = "exact",
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.adjacency = adjacency
+        self.data_norm = data_norm
+        self.classes = classes
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.C = C
+        self.smoothing = smoothing
+        self.margin = margin
+        self.optimizer = optimizer
+        self.n_steps = n_steps
+        self.sampling_rate = sampling_rate
+        self.expected_batch_size = expected_batch_size
+        self.max_grad_norm = max_grad_norm
+        self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.momentum = momentum
+        self.nesterov = nesterov
+        self.betas = betas
+        self.stabilizer = stabilizer
+        self.noise_correction = noise_correction
+        self.average = average
+        self.accountant = accountant
+        self.max_samples = max_samples
+        self.random_state = random_state
+        self.ledger = ledger
+        self.n_threads = n_threads
+        self.noise_grid = noise_grid
+        self.verbose = verbose
+
+    def partial_fit(self: Fitted, X: Any, y: Any, classes: Any = None) -> Fitted:
+        """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
+
+        The descent goes on from where the last ``fit`` or ``partial_fit`` ended, moments included;
+        without one it begins. ``privacy_`` is about all calls together, composed as if the same
+        rows were given each time, whether they were or not. Its delta stays that of one call, its
+        epsilon grows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers.
+        y : array-like of shape (n_samples,)
+            Labels, each one of the label set.
+        classes : array-like of shape (n_classes,) or None, default=None
+            The public label set; needed in the first call if the parameter ``classes`` is None.
+
+        Returns
+        -------
+        object
+            This estimator.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range or has changed since the call before; the label set is
+            missing or another one; ``accountant="last_iterate"``, or a ``fit`` that it accounted
+            for, cannot go on. Nothing was read or spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X or y are invalid; the text does not quote them. Nothing was spent.
+        KeyboardInterrupt
+            The budget of this call is spent; what was released before stays.
+        """
+        settings = self._checked_parameters()
+        # One look at the attributes: another thread may be fitting the same object.
+        fitted = dict(vars(self))
+        settings.before = before = continuation(fitted, settings)
+        settings.classes = declared_classes(settings.classes, classes, fitted)
+        settings.accountant = "composition"
+        if before is not None:
+            settings.continues = fitted["privacy_"]
+            settings.known_classes = fitted["classes_"]
+            if settings.random_state is not None:
+                settings.random_state = next_seed(settings.random_state, before.n_calls)
+        warn_not_private(settings)
+        self._train(X, y, settings)
+        return self
+
+    def _complete(self, settings: SimpleNamespace) -> None:
+        """Without an intercept the constant feature is 0; "auto" is for the mechanism to choose."""
+        if not settings.fit_intercept:
+            settings.intercept_scaling = 0.0
+        elif settings.intercept_scaling == "auto":
+            settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
+        for name in AUTOMATIC:
+            if getattr(settings, name) == "auto":
+                setattr(settings, name, None)
+        refuse_unused(settings)
+        names = (name for name in self._parameters if name not in FREE)
+        settings.parameters = {name: getattr(settings, name) for name in names}
+        settings.before = settings.continues = None
+
+    def _mechanism(
+        self, settings: SimpleNamespace, n_classes: int, n_features: int
+    ) -> GradientPerturbation:
+        """The run for weights of this shape."""
+        names = (
+            *("epsilon", "delta", "adjacency", "noise_grid", "data_norm", "intercept_scaling", "C"),
+            *("optimizer", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm"),
+            *("learning_rate", "schedule", "momentum", "nesterov", "betas", "stabilizer"),
+            *("noise_correction", "average", "accountant"),
+        )
+        n_records = settings.max_samples
+        if settings.adjacency == "replace_one":
+            # Before data are seen, over one row.
+            n_records = settings.n_samples or 1
+        return GradientPerturbation(
+            **{name: getattr(settings, name) for name in names},
+            loss=gradient_loss(settings, n_classes),
+            n_features=n_features,
+            n_records=n_records,
+            continues=settings.continues,
+        )
+
+    def _check_rows(self, X: Any, mechanism: GradientPerturbation) -> None:
+        """The guarantee of the last iterate is about a bounded number of rows."""
+        bound = mechanism.n_records
+        if not mechanism.keeps_state and bound is not None and X.shape[0] > bound:
+            raise InvalidParameterError(
+                f"max_samples: got {bound} and more rows than that, expected a bound of their "
+                "number with accountant='last_iterate'"
+            )
+
+    def _released(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: GradientPerturbation,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> NDArray[np.float64]:
+        """Weights in units of the rows, after all steps."""
+        before: Continuation | None = settings.before
+        n_calls = 0 if before is None else before.n_calls
+        descent = descended(X, codes, mechanism, settings, source)
+        weights = np.asarray(descent.weights() / mechanism.data_norm)
+        if not np.isfinite(weights).all():
+            # A fact about noisy numbers, which may be told.
+            raise InvalidParameterError(
+                "learning_rate: the steps were too long and the weights left the floating-point "
+                "numbers; nothing is released and the budget is spent; a smaller one avoids it"
+            )
+        if mechanism.keeps_state:
+            settings.kept["_continuation"] = Continuation(
+                descent.state(), settings.parameters, settings.classes, n_calls + 1
+            )
+        return weights
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute, and the state from which to go on."""
+        super()._forget()
+        self.__dict__.pop("_continuation", None)

@@ -1,0 +1,255 @@
+r"""The noise of full-batch gradient descent of which the last iterate alone is released.
+
+Proved in docs/proofs/gradient_perturbation.md, "Last iterate". Each step
+
+.. math:: W \leftarrow W - \tfrac{\eta}{v} (S(W) + N(0, \sigma^2 I)) - \eta m W
+
+on the sum S of all gradients brings two points closer by the factor
+:math:`c = \max(|1 - \eta m|, |1 - \eta M|)` once :math:`\eta \le 2 / (m + M)`, M the largest
+curvature of any data of at most n records. What one record did in an early step is hidden by the
+noise of the later ones: T steps count as
+:math:`\frac{1 - c^T}{1 + c^T} \cdot \frac{1 + c}{1 - c} \le T`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from dpsvm_fast import _core
+from dpsvm_fast._rounding import (
+    add_up,
+    div_up,
+    fraction_down,
+    fraction_up,
+    mul_up,
+    round_up,
+    sqrt_up,
+)
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    LastIterate,
+    PrivacyEvent,
+    ReleasePart,
+    gaussian_sigma,
+)
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._gradient_noise import SUMMED, sum_grid
+from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
+from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
+
+__all__ = ["LastIterateSums"]
+
+# An update is four products and two sums of numbers of the size of W, of W times eta m <= 2 and of
+# the noisy sum times eta / v: each within this share of the largest of them.
+UPDATE_ULPS = 16.0 * 2.0**-53
+# Noise beyond this many standard deviations in any weight has a probability below 1e-300.
+FARTHEST = 40.0
+
+
+@dataclass(frozen=True)
+class LastIterateSums:
+    """Gaussian noise on the sums of all gradients, where only the last iterate is released.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    exact : bool
+        Whether noise is drawn exactly on a grid.
+    loss : Loss
+        A smooth loss.
+    row_norm : float > 0
+        Bound of a row with its constant feature.
+    shape : tuple of int
+        Of a sum: (number of scores, n_features, plus 1 with an intercept).
+    n_steps : int >= 1
+    n_records : int >= 1
+        Public bound of the number of records.
+    divisor : float > 0
+        v, by which noisy sums are divided.
+    regularization : float > 0
+        m, the coefficient of W in a step.
+    step : float > 0 or None
+        eta; None for the largest that is allowed.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    exact: bool
+    loss: Loss
+    row_norm: float
+    shape: tuple[int, int]
+    n_steps: int
+    n_records: int
+    divisor: float
+    regularization: float
+    step: float | None
+
+    sampling_rate = 1.0
+
+    @property
+    def factor(self) -> int:
+        """By how many gradients the sums of neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+    @cached_property
+    def clip(self) -> float:
+        """L times the bound of the rows' norm: what one record contributes without clipping."""
+        return mul_up(self.loss.lipschitz, self.row_norm)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """M: largest curvature of the objective divided by v, rounded up."""
+        square = Fraction(self.row_norm) ** 2
+        curved = Fraction(self.loss.curvature) * square * self.n_records / Fraction(self.divisor)
+        return fraction_up(Fraction(self.regularization) + curved)
+
+    @cached_property
+    def largest_step(self) -> float:
+        """2 / (m + M), rounded down."""
+        return fraction_down(2 / (Fraction(self.regularization) + Fraction(self.smoothness)))
+
+    @property
+    def learning_rate(self) -> float:
+        """Eta, given or the largest."""
+        return self.largest_step if self.step is None else self.step
+
+    @cached_property
+    def contraction(self) -> float:
+        """C of the module's formula, rounded up."""
+        eta = Fraction(self.learning_rate)
+        ends = (Fraction(self.regularization), Fraction(self.smoothness))
+        return fraction_up(max(abs(1 - eta * end) for end in ends))
+
+    @property
+    def contracts(self) -> bool:
+        """Whether the guarantee of the last iterate holds for these settings."""
+        return self.learning_rate <= self.largest_step and self.contraction < 1.0
+
+    @cached_property
+    def effective_steps(self) -> float:
+        """As how many steps the run counts, rounded up."""
+        c, T = self.contraction, self.n_steps
+        if c == 0.0:
+            return 1.0
+        # 1 - c is exact for c near 1, and what is left of c^T has no cancellation.
+        log_power = T * math.log1p(-(1.0 - c))
+        counted = -math.expm1(log_power) / (1.0 + math.exp(log_power)) * (1.0 + c) / (1.0 - c)
+        return min(float(T), counted * (1.0 + 64.0 * 2.0**-53))
+
+    @cached_property
+    def radius(self) -> float:
+        """Radius of a ball that holds the minimiser of any data, onto which iterates go back.
+
+        There the gradient vanishes, and the objective is at most its value at 0.
+        """
+        penalty = self.regularization * self.divisor
+        by_gradient = div_up(mul_up(self.clip, float(self.n_records)), penalty)
+        by_value = math.sqrt(2.0 * loss_at_zero(self.loss) * self.n_records / penalty)
+        return min(by_gradient, round_up(by_value, 8))
+
+    @cached_property
+    def grid(self) -> float | None:
+        """Spacing of the noisy sums; None where noise is drawn in floating point."""
+        if not self.exact:
+            return None
+        return sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
+
+    @cached_property
+    def rounding(self) -> float:
+        """What rounding adds to a contribution.
+
+        Both runs round their sum and their update: twice what one of them is off by, shared by the
+        contributions by which the sums differ.
+        """
+        return div_up(2.0 * add_up(self._sum_rounding, self._update_rounding), float(self.factor))
+
+    @cached_property
+    def _sum_rounding(self) -> float:
+        """Bound of the distance of a computed sum from the exact one."""
+        kernel, smoothing, margin = self.loss.kernel
+        bound: float = _core.descent_rounding(
+            loss=kernel,
+            n_scores=self.loss.n_scores,
+            smoothing=smoothing,
+            margin=margin,
+            n_columns=self.shape[1],
+            row_norm=self.row_norm,
+            max_records=self.n_records,
+            radius=self.radius,
+            grid=self.grid,
+        )
+        return bound
+
+    @cached_property
+    def _update_rounding(self) -> float:
+        """The same for the update of W, in units of the sum."""
+        in_sums = self.divisor / self.learning_rate
+        noisy = self.clip * self.n_records + FARTHEST * self._sigma_at(2.0 * self.clip) * math.sqrt(
+            math.prod(self.shape)
+        )
+        return UPDATE_ULPS * (3.0 * self.radius * in_sums + noisy)
+
+    @cached_property
+    def contribution(self) -> float:
+        """Bound of what one record contributes, with all rounding."""
+        return add_up(self.clip, self.rounding)
+
+    def _moved(self, contribution: float) -> float:
+        """Sensitivity of one Gaussian mechanism that tells as much as the last iterate."""
+        return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
+
+    def _sigma_at(self, contribution: float) -> float:
+        """Standard deviation of the noise for a contribution."""
+        return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each number of each sum."""
+        return self._sigma_at(self.contribution)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        return GaussianEvent(
+            sigma=self.sigma,
+            sensitivity=self._moved(self.contribution),
+            adjacency=self.adjacency,
+        )
+
+    @property
+    def part(self) -> ReleasePart:
+        """The noise as it is drawn, for the statement."""
+        return ReleasePart(
+            name="training",
+            what=SUMMED,
+            distribution="gaussian",
+            sampler="exact_grid" if self.exact else "floating_point",
+            clip_norm=self.clip,
+            rounding=self.rounding,
+            contribution=self.contribution,
+            relation_factor=float(self.factor),
+            sigma=self.sigma,
+            beta=None,
+            grid=self.grid,
+            shape=self.shape,
+            n_steps=self.n_steps,
+            last_iterate=LastIterate(
+                learning_rate=self.learning_rate,
+                divisor=self.divisor,
+                regularization=self.regularization,
+                smoothing=1.0 if self.loss.name == "logistic" else self.loss.smoothing,
+                lipschitz=self.loss.lipschitz,
+                curvature=self.loss.curvature,
+                row_norm=self.row_norm,
+                max_records=self.n_records,
+                smoothness=self.smoothness,
+                contraction=self.contraction,
+                effective_steps=self.effective_steps,
+            ),
+        )
