@@ -44,7 +44,7 @@ from dpsvm_fast._validation import MAX_EPSILON
 from dpsvm_fast.accounting._atoms import ERROR, Atoms
 from dpsvm_fast.accounting.events import ObjectiveEvent
 
-__all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_delta", "profile"]
+__all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_delta", "profile", "profile_points"]
 
 Array = NDArray[np.float64]
 
@@ -237,8 +237,8 @@ def _dear(event: ObjectiveEvent) -> bool:
 
 
 @lru_cache(maxsize=256)
-def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
-    """Atoms of a loss that dominates the event's, and the mass of an infinite one.
+def profile_points(event: ObjectiveEvent) -> tuple[Array, Array] | None:
+    r"""Increasing epsilons and bounds of delta there, convex in :math:`e^\epsilon`.
 
     None where the loss may be so large that a grid of it says nothing.
     """
@@ -252,9 +252,20 @@ def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
     step = math.ldexp(1.0, math.frexp(top / count)[1])
     x = step * np.arange(-math.ceil(top / step), math.ceil(top / step) + 1)
     g = np.array([profile(event, float(point)) for point in x])
-    alpha = np.concatenate([[0.0], np.exp(x)])
-    kept = _convex_below(alpha, np.concatenate([[1.0], g]))
-    alpha, values = alpha[kept], np.concatenate([[1.0], g])[kept]
+    # At alpha = 0 every delta is 1.
+    kept = _convex_below(np.concatenate([[0.0], np.exp(x)]), np.concatenate([[1.0], g]))
+    inner = np.array(kept[1:]) - 1
+    return x[inner], g[inner]
+
+
+@lru_cache(maxsize=256)
+def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
+    """Atoms of a loss that dominates the event's, and the mass of an infinite one, or None."""
+    points = profile_points(event)
+    if points is None:
+        return None
+    alpha = np.concatenate([[0.0], np.exp(points[0])])
+    values = np.concatenate([[1.0], points[1]])
     rise, run = np.diff(values), np.diff(alpha)
     slopes = np.append(rise / run, 0.0)
     doubt = 4e-16 * np.append((values[:-1] + values[1:]) / run, 0.0)

@@ -16,7 +16,7 @@ compiled accountant, which moves mass from above to a grid of losses.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np

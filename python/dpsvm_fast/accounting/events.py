@@ -24,6 +24,7 @@ from dpsvm_fast._validation import (
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
+    "MAX_STEPS",
     "OBJECTIVE_LAWS",
     "GaussianEvent",
     "ObjectiveEvent",
@@ -32,6 +33,9 @@ __all__ = [
     "SubsampledGaussianEvent",
     "ZCDPEvent",
 ]
+
+# More steps of one release than anyone takes; their number stays exact as a float.
+MAX_STEPS = 10**9
 
 # Privacy laws of objective perturbation, each with the least number of scores it is about.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
@@ -172,7 +176,7 @@ class SubsampledGaussianEvent(PrivacyEvent):
         moves by up to twice as much, and the accountant knows.
     sampling_rate : float in (0, 1]
         Probability with which a record is in a step.
-    n_steps : int >= 1
+    n_steps : int in 1..10**9
     adjacency : {"add_remove", "replace_one"}
 
     Notes
@@ -212,9 +216,13 @@ class SubsampledGaussianEvent(PrivacyEvent):
         super().__post_init__()
         multiplier = check_positive("noise_multiplier", self.noise_multiplier)
         object.__setattr__(self, "noise_multiplier", multiplier)
+        if div_up(2.0, multiplier) == float("inf"):
+            raise InvalidParameterError.of(
+                "noise_multiplier", got=multiplier, accepted="a number with a finite inverse"
+            )
         rate = check_fraction("sampling_rate", self.sampling_rate)
         object.__setattr__(self, "sampling_rate", rate)
-        object.__setattr__(self, "n_steps", check_integer("n_steps", self.n_steps, 1))
+        object.__setattr__(self, "n_steps", check_integer("n_steps", self.n_steps, 1, MAX_STEPS))
 
 
 @dataclass(frozen=True)

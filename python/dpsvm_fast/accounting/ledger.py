@@ -68,9 +68,9 @@ class PrivacyLedger:
     -----
     Guarantees: whatever threads and processes do, the composition of all admitted events is
     (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
-    event describes its release truthfully and is spent before its noise is drawn. Sizes of pure
-    and objective events must not depend on earlier results, except pure ones that add up to
-    epsilon; Gaussian sizes may. A machine that crashes can lose a temporary ledger, never make it
+    event describes its release truthfully and is spent before its noise is drawn. Sizes of events
+    must not depend on earlier results, except of Gaussian ones, and of pure ones that add up to
+    epsilon. A machine that crashes can lose a temporary ledger, never make it
     a new one. SQLite needs file locks, which some network file systems do not provide.
 
     Examples
@@ -279,9 +279,7 @@ class PrivacyLedger:
         for part in events:
             composed.add(part)
         epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
-        if composed.basic_fits(epsilon, delta):
-            return events, composed
-        if delta > 0.0 and composed.delta(epsilon) <= delta:
+        if composed.fits(epsilon, delta):
             return events, composed
         raise BudgetExceededError(self._refusal(events))
 
@@ -290,7 +288,7 @@ class PrivacyLedger:
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
         text += f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
         asked = Composition.of(events).epsilon(self.delta)
-        if math.isinf(asked):
+        if math.isinf(asked) and self.delta == 0.0:
             return text + "a budget with delta=0 admits pure events only, and this one is not"
         return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
 

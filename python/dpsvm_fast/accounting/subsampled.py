@@ -1,4 +1,4 @@
-r"""Gaussian noise on Poisson-sampled sums: noise multiplier, epsilon and delta, each from the others.
+r"""Gaussian noise on Poisson-sampled sums: its scale, epsilon and delta, each from the others.
 
 A step takes every record with probability q, independently of all else, adds up what the records
 of this sample contribute, and adds Gaussian noise to the sum, also where the sample is empty.
@@ -8,7 +8,7 @@ contributes, for both relations. Under ``replace_one`` one contribution goes and
 a sum moves by up to twice the bound; the accountant sees to that, the caller must not. This is said
 so often because published accountants disagree about it: for the Gaussian mechanism with noise
 multiplier 2 and delta = 1e-5 under ``replace_one``, two accountants of one widely used library
-return 4.38 and 2.17, the second too small (google/differential-privacy, issue 378).
+return 4.38 and 2.17, the second too small (google/differential-privacy #378).
 
 Thin shells around the compiled accountant, which is docs/proofs/accountant.md.
 """
@@ -28,6 +28,7 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
+from dpsvm_fast.accounting.events import MAX_STEPS
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -54,7 +55,7 @@ def subsampled_gaussian_epsilon(
     sampling_rate : float in (0, 1]
         Probability with which each record is in a step, independently of all else. A sample of
         fixed size, or a shuffle cut into batches, is something else.
-    n_steps : int >= 1
+    n_steps : int in 1..10**9
     delta : float in (0, 1)
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
 
@@ -199,7 +200,7 @@ def _settings(
     return (
         check_positive("noise_multiplier", noise_multiplier),
         check_fraction("sampling_rate", sampling_rate),
-        check_integer("n_steps", n_steps, 1),
+        check_integer("n_steps", n_steps, 1, MAX_STEPS),
         check_adjacency(adjacency) == "replace_one",
     )
 

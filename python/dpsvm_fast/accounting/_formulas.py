@@ -1,0 +1,250 @@
+r"""Composition of Gaussian, pure and objective events, by formulas.
+
+*Gaussian events* with parameters :math:`\mu_i` compose to one with :math:`\mu^2 = \sum \mu_i^2`
+(Dong, Roth and Su, JRSS-B 2022, Corollary 3.3), also when each is chosen after seeing the
+results of the earlier ones, as long as the sizes asked for are what is summed.
+
+*A pure event* with parameter e is dominated by randomised response, whose privacy loss is +e with
+probability :math:`1/(1 + e^{-e})` and -e otherwise (Kairouz, Oh and Viswanath, ICML 2015).
+
+*Both together*: the pair of product measures has, with L the sum of the randomised-response
+losses,
+
+.. math:: \delta(\epsilon) = E_L[\delta_G(\epsilon - L; \mu)],
+
+where :math:`\delta_G` is the delta of the Gaussian mechanism, and :math:`(1 - e^t)_+` without
+one. Basic composition, :math:`\delta_G(\epsilon - \sum e_i; \mu)`, also holds; the smaller of the
+two is returned. All rounding is upwards.
+
+*An objective event* has a profile, bounded at every epsilon by what is proved about it. One of them
+takes the place of :math:`\delta_G`, with the Gaussian loss among the others; further ones become
+losses with finitely many atoms. How, and why these are bounds, is told in ``_profile.py``. Basic
+composition holds too: :math:`\sum_i \delta_i(\epsilon_i)` with :math:`\sum_i \epsilon_i =
+\epsilon`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from dpsvm_fast import _core
+from dpsvm_fast._rounding import add_down, add_up, div_down, mul_up, round_up
+from dpsvm_fast.accounting._atoms import (
+    ERROR,
+    Atoms,
+    randomised_response_losses,
+    sum_of_losses,
+    thinned,
+)
+from dpsvm_fast.accounting._profile import (
+    NEGLIGIBLE,
+    OtherLosses,
+    loss_atoms,
+    mixed_delta,
+    profile,
+)
+from dpsvm_fast.accounting._totals import Totals
+from dpsvm_fast.accounting.events import ObjectiveEvent
+
+__all__ = ["formula_delta", "formula_epsilon", "formula_fits", "gaussian_delta", "smallest"]
+
+# Atoms of the loss of all pure events together; fewer when each costs one Gaussian evaluation.
+MAX_ATOMS = 20_000
+MAX_ATOMS_WITH_GAUSSIAN = 2_000
+
+# More than all masses lost to underflow in one convolution.
+UNDERFLOW = 1e-310
+
+# The smallest positive float.
+SMALLEST_DELTA = math.ulp(0.0)
+
+# Below this, mu is replaced by it: its inverse would overflow, and a larger mu is an upper bound.
+SMALLEST_MU = 1e-300
+
+# Atoms of the loss of several objective events, and the loss that is none.
+MAX_ATOMS_OF_SUM = 4_000
+NO_LOSS: Atoms = (np.zeros(1), np.ones(1))
+
+# No epsilon beyond this is searched for: it would say nothing.
+LARGEST_SEARCHED = 1e5
+
+# Shares of delta that basic composition tries for the Gaussian events beside an objective one.
+BASIC_SHARES = (0.01, 0.1, 0.5)
+
+
+def formula_delta(totals: Totals, epsilon: float) -> float:
+    """Upper bound of delta at ``epsilon >= 0``."""
+    if totals.objective:
+        return min(_split_delta(totals, epsilon), _objective_delta(totals, epsilon))
+    bound = _basic_delta(totals, epsilon)
+    if bound == 0.0 or not totals.pure:
+        return bound
+    return min(bound, _mixture_delta(totals, epsilon))
+
+
+def formula_epsilon(totals: Totals, delta: float) -> float:
+    """Upper bound of the smallest epsilon at ``delta``."""
+    if totals.objective:
+        return _searched_epsilon(totals, delta)
+    gaussian = _gaussian_epsilon(totals, delta)
+    high = add_up(gaussian, totals.pure_epsilon)
+    if delta == 0.0 or not totals.pure or math.isinf(high):
+        return high
+    return smallest(lambda e: formula_delta(totals, e) <= delta, high)
+
+
+def formula_fits(totals: Totals, epsilon: float, delta: float) -> bool:
+    """Whether basic composition alone shows (epsilon, delta); cheap and sufficient."""
+    if totals.objective:
+        return _split_fits(totals, epsilon, delta)
+    return _basic_delta(totals, epsilon) <= delta
+
+
+def _basic_delta(totals: Totals, epsilon: float) -> float:
+    """Delta when every pure event is charged in full."""
+    return gaussian_delta(add_down(epsilon, -totals.pure_epsilon), totals.mu)
+
+
+def _gaussian_epsilon(totals: Totals, delta: float) -> float:
+    """Epsilon of the Gaussian events alone."""
+    if totals.is_pure:
+        return 0.0
+    if delta == 0.0 or math.isinf(totals.mu):
+        return math.inf
+    return _core.gaussian_epsilon(delta, _inverse(totals.mu))
+
+
+def _mixture_delta(totals: Totals, epsilon: float) -> float:
+    """Delta with the exact law of the randomised-response losses."""
+    mu = totals.mu
+    groups = tuple(sorted(totals.pure.items()))
+    cap = MAX_ATOMS if mu == 0.0 else MAX_ATOMS_WITH_GAUSSIAN
+    losses, masses = randomised_response_losses(groups, cap)
+    # The rounding of the losses and of epsilon - L, on numbers no larger than these.
+    slack = (4.0 + 4.0 * len(groups)) * math.ulp(epsilon + totals.pure_epsilon)
+    shifted = epsilon - losses - slack
+    if mu == 0.0:
+        total = float(masses @ np.maximum(-np.expm1(shifted), 0.0))
+    else:
+        total = math.fsum(
+            mass * gaussian_delta(float(e), mu)
+            for mass, e in zip(masses, shifted, strict=True)
+            if mass > 0.0
+        )
+    total = mul_up(total, 1.0 + (losses.size + 8.0) * ERROR)
+    return min(1.0, add_up(total, UNDERFLOW * len(groups)))
+
+
+def _split_delta(totals: Totals, epsilon: float) -> float:
+    """Delta by basic composition, epsilon shared in proportion to the size of the noise."""
+    left = add_down(epsilon, -totals.pure_epsilon)
+    sizes = [1.0 / event.sigma for event in totals.objective]
+    whole = math.fsum(
+        size * count for size, count in zip(sizes, totals.objective.values(), strict=True)
+    )
+    whole = (whole + totals.mu) * (1.0 + ERROR)
+    if left <= 0.0 or math.isinf(whole):
+        return 1.0
+    total = gaussian_delta(left * totals.mu / whole, totals.mu) if totals.mu else 0.0
+    for size, (event, count) in zip(sizes, totals.objective.items(), strict=True):
+        total = add_up(total, mul_up(float(count), profile(event, left * size / whole)))
+    return min(1.0, total)
+
+
+def _split_fits(totals: Totals, epsilon: float, delta: float) -> bool:
+    """Whether a few ways of sharing epsilon and delta show the bound."""
+    left = add_down(epsilon, -totals.pure_epsilon)
+    if totals.objective.total() > 1 or not totals.mu:
+        return _split_delta(totals, epsilon) <= delta
+    if delta == 0.0 or math.isinf(totals.mu):
+        return False
+    (event,) = totals.objective
+    for share in BASIC_SHARES:
+        outside = add_up(_core.gaussian_epsilon(share * delta, _inverse(totals.mu)), 0.0)
+        rest = add_down(left, -outside)
+        if rest > 0.0 and profile(event, rest) <= add_down(delta, -share * delta):
+            return True
+    return False
+
+
+def _objective_delta(totals: Totals, epsilon: float) -> float:
+    """Delta by the profile of one objective event, all others being losses beside it."""
+    events = sorted(totals.objective, key=lambda event: (event.sigma, repr(event)))
+    last = events[0]
+    atoms = randomised_response_losses(tuple(sorted(totals.pure.items())), MAX_ATOMS)
+    infinite = 0.0
+    for event in events:
+        power = _repeated(event, totals.objective[event] - (event == last))
+        if power is None:
+            return 1.0
+        atoms, cut = thinned(sum_of_losses(atoms, power[0], MAX_ATOMS), NEGLIGIBLE)
+        infinite = add_up(infinite, power[1], cut)
+    atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_GAUSSIAN)
+    return mixed_delta(last, OtherLosses(atoms, infinite, totals.mu), epsilon)
+
+
+def _searched_epsilon(totals: Totals, delta: float) -> float:
+    """Smallest epsilon at ``delta`` with objective events among the others."""
+    if delta == 0.0:
+        return math.inf
+    high = max(1.0, totals.pure_epsilon)
+    while formula_delta(totals, high) > delta:
+        high *= 2.0
+        if high > LARGEST_SEARCHED:
+            return math.inf
+    return smallest(lambda e: formula_delta(totals, e) <= delta, high, 1e-9)
+
+
+def _repeated(event: ObjectiveEvent, count: int) -> tuple[Atoms, float] | None:
+    """Atoms of the summed loss of ``count`` equal events, and the mass of an infinite one."""
+    total: tuple[Atoms, float] = (NO_LOSS, 0.0)
+    if count == 0:
+        return total
+    square = loss_atoms(event)
+    if square is None:
+        return None
+    while True:
+        if count % 2:
+            total = _both(total, square)
+        count //= 2
+        if not count:
+            return total
+        square = _both(square, square)
+
+
+def _both(one: tuple[Atoms, float], other: tuple[Atoms, float]) -> tuple[Atoms, float]:
+    """Sum of two losses, either of which may be infinite."""
+    atoms, cut = thinned(sum_of_losses(one[0], other[0], MAX_ATOMS_OF_SUM), NEGLIGIBLE)
+    return atoms, add_up(one[1], other[1], cut)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Upper bound of delta of a Gaussian mechanism, for epsilon of any sign, mu 0 included."""
+    if mu == 0.0:
+        return 0.0 if epsilon >= 0.0 else min(1.0, round_up(-math.expm1(epsilon), 4))
+    if math.isinf(mu) or epsilon == -math.inf:
+        return 1.0
+    # Never 0, also where the value underflows: Gaussian noise has no guarantee with delta = 0.
+    return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, _inverse(mu))))
+
+
+def _inverse(mu: float) -> float:
+    """Noise scale at sensitivity 1, rounded towards a worse guarantee."""
+    return div_down(1.0, max(mu, SMALLEST_MU))
+
+
+def smallest(holds: Callable[[float], bool], high: float, accuracy: float = 1e-12) -> float:
+    """Smallest epsilon in [0, high] at which a monotone condition holds; it does at ``high``."""
+    low = 0.0
+    if holds(low):
+        return low
+    while high - low > accuracy * high:
+        middle = low + 0.5 * (high - low)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,148 @@
+"""What a list of events adds up to: all that its guarantee depends on.
+
+Adding an event does not look at the earlier ones. Steps of sampled sums with one noise multiplier
+and one rate are added up, and what is a Gaussian mechanism by another name is counted as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+from dpsvm_fast._rounding import div_up, fraction_up, sqrt_up
+from dpsvm_fast.accounting._profile import gaussian_mu
+from dpsvm_fast.accounting.events import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["Totals"]
+
+KINDS = (GaussianEvent, SubsampledGaussianEvent, PureEvent, ZCDPEvent, ObjectiveEvent)
+
+
+class Totals:
+    """Sums over events of one neighbouring relation.
+
+    Parameters
+    ----------
+    adjacency : {"add_remove", "replace_one"} or None
+        The relation of every event; None takes that of the first one.
+
+    Attributes
+    ----------
+    mu_squared : Fraction
+        Exact sum of the squared parameters of all Gaussian mechanisms.
+    pure : Counter of float
+        Number of pure events of each epsilon.
+    pure_sum : Fraction
+        Exact sum of their epsilons.
+    sampled : Counter of (noise multiplier, sampling rate)
+        Number of steps of sampled Gaussian sums.
+    rho : Fraction
+        Exact sum of the rhos of all zCDP events.
+    objective : Counter of ObjectiveEvent
+    """
+
+    def __init__(self, adjacency: str | None = None) -> None:
+        self.adjacency = adjacency
+        self.mu_squared = Fraction(0)
+        self.pure: Counter[float] = Counter()
+        self.pure_sum = Fraction(0)
+        self.sampled: Counter[tuple[float, float]] = Counter()
+        self.rho = Fraction(0)
+        self.objective: Counter[ObjectiveEvent] = Counter()
+
+    def copy(self) -> Totals:
+        """Return independent totals of the same events."""
+        return self.enlarged(Fraction(1))
+
+    def enlarged(self, factor: Fraction) -> Totals:
+        """Totals of at least ``factor`` times as much of everything."""
+        other = Totals(self.adjacency)
+        other.mu_squared = self.mu_squared * factor
+        other.rho = self.rho * factor
+        other.pure = Counter({key: math.ceil(n * factor) for key, n in self.pure.items()})
+        other.pure_sum = self.pure_sum
+        if factor != 1:
+            other.pure_sum = sum((Fraction(e) * n for e, n in other.pure.items()), Fraction(0))
+        other.sampled = Counter({key: math.ceil(n * factor) for key, n in self.sampled.items()})
+        other.objective = Counter({key: math.ceil(n * factor) for key, n in self.objective.items()})
+        return other
+
+    def within(self, other: Totals) -> bool:
+        """Whether ``other`` has at least as much of everything, and so the weaker guarantee."""
+        return (
+            self.adjacency in (None, other.adjacency)
+            and self.mu_squared <= other.mu_squared
+            and self.rho <= other.rho
+            and self.pure <= other.pure
+            and self.sampled <= other.sampled
+            and self.objective <= other.objective
+        )
+
+    def add(self, event: PrivacyEvent) -> None:
+        """Add one event; an event of unknown kind or of another relation is refused."""
+        if not isinstance(event, KINDS):
+            names = ", ".join(kind.__name__ for kind in KINDS)
+            raise TypeError(f"event: got {type(event).__name__}, expected one of {names}")
+        if self.adjacency is None:
+            self.adjacency = event.adjacency
+        if event.adjacency != self.adjacency:
+            raise InvalidParameterError(
+                f"event: got adjacency {event.adjacency!r} among events of {self.adjacency!r}; "
+                "guarantees of different relations do not compose"
+            )
+        if isinstance(event, PureEvent):
+            self.pure[event.epsilon] += 1
+            self.pure_sum += Fraction(event.epsilon)
+        elif isinstance(event, ZCDPEvent):
+            self.rho += Fraction(event.rho)
+        elif isinstance(event, SubsampledGaussianEvent):
+            self._add_sampled(event)
+        else:
+            mu = event.mu if isinstance(event, GaussianEvent) else gaussian_mu(event)
+            if mu is not None:
+                self.mu_squared += Fraction(mu) ** 2
+            elif isinstance(event, ObjectiveEvent):
+                self.objective[event] += 1
+
+    def _add_sampled(self, event: SubsampledGaussianEvent) -> None:
+        """Add sampled steps, or the Gaussian mechanism that they are when everyone is in them."""
+        if event.sampling_rate < 1.0:
+            self.sampled[event.noise_multiplier, event.sampling_rate] += event.n_steps
+            return
+        moved = 2 if event.adjacency == "replace_one" else 1
+        mu = Fraction(div_up(float(moved), event.noise_multiplier))
+        self.mu_squared += mu**2 * event.n_steps
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether there is a guarantee with delta = 0."""
+        return not (self.mu_squared or self.sampled or self.rho or self.objective)
+
+    @property
+    def has_formula(self) -> bool:
+        """Whether Gaussian, pure and objective events are all there is."""
+        return not (self.sampled or self.rho)
+
+    @property
+    def replace_one(self) -> bool:
+        """Whether the relation is ``replace_one``."""
+        return self.adjacency == "replace_one"
+
+    @property
+    def mu(self) -> float:
+        """Parameter of all Gaussian mechanisms together, rounded up."""
+        return sqrt_up(fraction_up(self.mu_squared))
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Sum of the epsilons of all pure events, rounded up."""
+        return fraction_up(self.pure_sum)
