@@ -21,9 +21,11 @@ __all__ = [
     "EXCESS",
     "ROUNDING_SLACK",
     "check_objective",
+    "curvature_of",
     "follows",
     "lipschitz_of",
     "objective_event_matches",
+    "objective_profile",
     "objective_share",
 ]
 
@@ -58,6 +60,18 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
     if loss in ("huber", "logistic", "softplus", "softmax_margin"):
         # One term for each score, each with a derivative in [-1, 1].
         return math.sqrt(n_scores)
+    return None
+
+
+def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
+    """Largest eigenvalue of a loss's Hessian in the scores; None for a loss that has none."""
+    if loss == "m3":
+        return n_scores / (2.0 * smoothing)
+    if loss == "huber" or (loss == "softmax_margin" and n_scores > 1):
+        return 1.0 / (2.0 * smoothing)
+    if loss in ("softplus", "softmax_margin", "logistic"):
+        # One-score terms; the temperature of the logistic loss is 1.
+        return 1.0 / (4.0 * smoothing)
     return None
 
 
@@ -138,12 +152,37 @@ def objective_share(
     if o.beta is not None:
         epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
         return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)
+    delta_at = _profile(statement, o, row)
+    slack = ONE_SCORE_SLACK if n_scores == 1 else GRID_SLACK
+    claimed = o.delta * (1.0 + slack)
+    delta = delta_at(o.epsilon)
+    if delta <= claimed:
+        return (o.epsilon, delta), True
+    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
+
+
+def objective_profile(
+    statement: PrivacyStatement, o: ObjectiveNoise
+) -> Callable[[float], float] | None:
+    """Bound of delta at any epsilon, in both directions; None where nothing is known.
+
+    Below 0 it is the other direction's, docs/proofs/objective_perturbation.md, "Composition".
+    """
+    row = _row(statement.loss, o)
+    if row is None or o.sigma is None:
+        return None
+    above = _profile(statement, o, row)
+    return lambda e: above(e) if e >= 0.0 else 1.0 - math.exp(e) * (1.0 - above(-e))
+
+
+def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Callable[[float], float]:
+    """Delta of Gaussian noise in the objective, at any epsilon from 0 on."""
     sigma = 0.0 if o.sigma is None else o.sigma / o.row_norm
 
     def delta_at(epsilon: float) -> float:
         return objective_delta(
             row.law,
-            n_scores,
+            o.shape[0],
             epsilon,
             sigma,
             kappa=o.curvature_ratio,
@@ -151,12 +190,7 @@ def objective_share(
             replace_one=statement.adjacency == "replace_one",
         )
 
-    slack = ONE_SCORE_SLACK if n_scores == 1 else GRID_SLACK
-    claimed = o.delta * (1.0 + slack)
-    delta = delta_at(o.epsilon)
-    if delta <= claimed:
-        return (o.epsilon, delta), True
-    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
+    return delta_at
 
 
 def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float) -> float:
@@ -198,15 +232,17 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
 def _row(loss: str, o: ObjectiveNoise) -> _Row | None:
     """The line of the table of losses; None if the scores are not those of loss and classes."""
     K, n, tau = o.n_classes, o.shape[0], o.smoothing
-    lipschitz = lipschitz_of(loss, n)
-    if lipschitz is None or n != (1 if K == 2 and loss not in ("m3", "crammer_singer") else K):
+    if loss == "logistic":
+        tau = 1.0
+    lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
+    if lipschitz is None or curvature is None:
+        return None
+    if n != (1 if K == 2 and loss != "m3" else K):
         return None
     if loss == "m3":
-        return _Row("weston_watkins", lipschitz, K / (2.0 * tau), tau)
+        return _Row("weston_watkins", lipschitz, curvature, tau)
     if loss == "softmax_margin" and n > 1:
-        return _Row("softmax", lipschitz, 1.0 / (2.0 * tau), tau)
+        return _Row("softmax", lipschitz, curvature, tau)
     if loss == "huber":
-        return _Row("huber", lipschitz, 1.0 / (2.0 * tau), tau / 2.0)
-    if loss in ("softplus", "softmax_margin"):
-        return _Row("logistic", lipschitz, 1.0 / (4.0 * tau), tau)
-    return _Row("logistic", lipschitz, 0.25, 1.0) if loss == "logistic" else None
+        return _Row("huber", lipschitz, curvature, tau / 2.0)
+    return _Row("logistic", lipschitz, curvature, tau)

@@ -303,7 +303,7 @@ def _checked_kinds(name: str, values: Any, kind: type) -> tuple[Any, ...]:
 
 def _part_to_dict(part: ReleasePart) -> dict[str, Any]:
     """Return a part as plain values."""
-    record = vars(part) | {"shape": list(part.shape)}
+    record = vars(part) | {"shape": list(part.shape), "n_numbers": part.n_numbers}
     if part.last_iterate is not None:
         record["last_iterate"] = dict(vars(part.last_iterate))
     return record
@@ -314,9 +314,14 @@ def _read_noise(record: object) -> Noise:
     values = _exactly("noise", record, _names(Noise) | {"n_weights"})
     n_weights = values.pop("n_weights")
     noise = Noise(**values)
-    if type(n_weights) is not int or n_weights != noise.n_weights:
-        raise InvalidParameterError("n_weights: expected the product of the shape")
+    _check_product("n_weights", n_weights, noise.n_weights)
     return noise
+
+
+def _check_product(name: str, stated: object, product: int) -> None:
+    """Refuse a size that is not that of the shape beside it, where it stands for people."""
+    if type(stated) is not int or stated != product:
+        raise InvalidParameterError(f"{name}: expected the product of the shape")
 
 
 def _read_parts(records: object) -> tuple[ReleasePart, ...]:
@@ -325,10 +330,13 @@ def _read_parts(records: object) -> tuple[ReleasePart, ...]:
         raise TypeError("parts: expected a list with something in it")
     parts = []
     for record in records:
-        values = _exactly("part", record, _names(ReleasePart))
+        values = _exactly("part", record, _names(ReleasePart) | {"n_numbers"})
+        n_numbers = values.pop("n_numbers")
         if values["last_iterate"] is not None:
             values["last_iterate"] = _reader(LastIterate, "last_iterate")(values["last_iterate"])
-        parts.append(ReleasePart(**values))
+        part = ReleasePart(**values)
+        _check_product("n_numbers", n_numbers, part.n_numbers)
+        parts.append(part)
     return tuple(parts)
 
 

@@ -21,6 +21,8 @@ from dpsvm_fast.accounting._objective_verify import (
     objective_event_matches,
     objective_share,
 )
+from dpsvm_fast.accounting._parts_verify import PARTS, check_parts
+from dpsvm_fast.accounting._total_verify import recomputed_total
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.statement import Descent, Noise, PrivacyStatement, Sensitivity
 
@@ -31,7 +33,7 @@ RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 # The recomputation rounds to nearest and the promise rounded outward; both stay far within these.
 DELTA_SLACK = 1e-9
 EPSILON_SLACK = 1e-12
-MECHANISMS = ("output_perturbation", "objective_perturbation")
+MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,15 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
         statement = _read(certificate)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
+    problems = [*_standing(statement), *check_parts(statement)]
     s, noise = statement.sensitivity, statement.noise
-    problems = _standing(statement)
-    if s is None or noise is None:
-        return Verification(ok=False, problems=tuple(problems), epsilon=None, delta=None)
-    problems += _sensitivity_problems(statement, s, noise)
-    problems += check_objective(statement, s, noise)
-    problems += _event_problems(statement, s, noise)
-    epsilon, delta, holds = _recomputed(statement, s, noise)
+    if s is not None and noise is not None:
+        problems += _sensitivity_problems(statement, s, noise)
+        problems += check_objective(statement, s, noise)
+        problems += _event_problems(statement, s, noise)
+    elif len(statement.events) > len(statement.parts):
+        problems.append("there are more events than noisy sums")
+    epsilon, delta, holds = _recomputed(statement)
     if not holds:
         problems.append(
             f"the noise does not give epsilon = {statement.epsilon!r} with delta = "
@@ -144,8 +147,14 @@ def _standing(statement: PrivacyStatement) -> list[str]:
         problems.append("the noise does not come from the operating system's entropy")
     if statement.mechanism not in MECHANISMS:
         problems.append(f"unknown mechanism {statement.mechanism!r}")
-    elif (statement.mechanism == MECHANISMS[1]) != (statement.objective is not None):
+    elif statement.mechanism == "private_linear":
+        # Trained by noisy sums, or by one of the two mechanisms that have noise on the weights.
+        if (statement.noise is None) != any(part.name == "training" for part in statement.parts):
+            problems.append("expected either noisy sums for training or noise on the weights")
+    elif (statement.mechanism == "objective_perturbation") != (statement.objective is not None):
         problems.append("noise in the objective belongs to objective_perturbation alone")
+    elif (statement.mechanism in PARTS) != (statement.noise is None):
+        problems.append(f"noise on the weights does not belong to {statement.mechanism}")
     return problems
 
 
@@ -197,10 +206,10 @@ def _rounding(noise: Noise) -> float:
 
 def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Compare: the events must say what the noises say: they are what ledgers were charged."""
-    events, objective = statement.events, statement.objective
+    events, objective = statement.events[len(statement.parts) :], statement.objective
     expected = 1 if objective is None else 2
     if len(events) != expected:
-        return [f"{len(events)} events, expected {expected}"]
+        return [f"{len(events)} events for the weights, expected {expected}"]
     if any(event.adjacency != statement.adjacency for event in events):
         return ["an event is of another neighbouring relation"]
     matches = _event_matches(statement, s, noise, events[-1])
@@ -227,18 +236,34 @@ def _event_matches(
     )
 
 
-def _recomputed(
-    statement: PrivacyStatement, s: Sensitivity, noise: Noise
+def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool]:
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds."""
+    objective = statement.objective
+    share, holds = ((0.0, 0.0), True)
+    if objective is not None:
+        share, holds = objective_share(statement, objective)
+    s, noise = statement.sensitivity, statement.noise
+    if statement.parts or s is None or noise is None:
+        epsilon, delta, both = recomputed_total(statement)
+        return epsilon, delta, holds and both
+    return _of_weights(statement, s, noise, share, holds=holds)
+
+
+def _of_weights(
+    statement: PrivacyStatement,
+    s: Sensitivity,
+    noise: Noise,
+    first: tuple[float, float],
+    *,
+    holds: bool,
 ) -> tuple[float, float, bool]:
-    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+    """The same without noisy sums.
 
     With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
     share of the budget: what the noise in the objective does not claim is left to the other one.
     """
-    objective = statement.objective
-    epsilon, delta, first, holds = statement.epsilon, statement.delta, (0.0, 0.0), True
+    epsilon, delta, objective = statement.epsilon, statement.delta, statement.objective
     if objective is not None:
-        first, holds = objective_share(statement, objective)
         epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
     if noise.sigma is None:
         second = _pure_epsilon(s, noise)

@@ -1,0 +1,147 @@
+"""The part of a certificate that is about noisy sums, recomputed number by number."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dpsvm_fast.accounting._objective_verify import (
+    EXCESS,
+    ROUNDING_SLACK,
+    curvature_of,
+    follows,
+    lipschitz_of,
+)
+from dpsvm_fast.accounting.events import (
+    GaussianEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+)
+from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, ReleasePart
+
+__all__ = ["PARTS", "check_parts", "steps_of"]
+
+# Mechanisms that are made of noisy sums, and of which.
+PARTS = {
+    "gradient_perturbation": ("training",),
+    "private_linear": ("centre", "whitening", "training"),
+    "private_center": ("centre",),
+    "private_whitener": ("centre", "whitening"),
+}
+# By how many contributions sums can differ when a record is exchanged.
+EXCHANGED = {"centre": 2.0, "whitening": math.sqrt(2.0), "training": 2.0}
+# Sums of rows are multiples of this: noise on a grid at least as fine needs no rounding.
+ROW_GRID = 2.0**-20
+
+
+def check_parts(statement: PrivacyStatement) -> list[str]:
+    """Numbers of the noisy sums, and their events, that do not follow from the ones before them."""
+    parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    if bool(parts) != bool(known):
+        return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
+    problems = []
+    names = [part.name for part in parts]
+    if any(name not in known for name in names):
+        return [f"noisy sums {names}, expected some of {list(known)}"]
+    # Training may be taken up again; what comes before it may not.
+    if names != sorted(names, key=known.index) or names.count("centre") > 1:
+        problems.append("the noisy sums are not in their order")
+    if names.count("whitening") > 1 or (names.count("training") > 1 and len(known) > 1):
+        problems.append("a noisy sum is there twice")
+    if len(statement.events) < len(parts):
+        return [*problems, f"{len(statement.events)} events, expected one for each noisy sum"]
+    for part, event in zip(parts, statement.events, strict=False):
+        found = _check_part(statement, part)
+        if event.adjacency != statement.adjacency:
+            found.append("its event is of another neighbouring relation")
+        if not _event_matches(part, event):
+            found.append("its event does not describe it")
+        problems += [f"{part.name}: {problem}" for problem in found]
+    return problems
+
+
+def steps_of(part: ReleasePart) -> float:
+    """As how many full sums the part counts."""
+    last = part.last_iterate
+    return float(part.n_steps) if last is None else last.effective_steps
+
+
+def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
+    """Numbers of one part by themselves."""
+    problems = []
+    exact = Fraction(part.clip_norm) + Fraction(part.rounding)
+    below = math.nextafter(part.contribution, 0.0)
+    if not Fraction(below) < exact <= Fraction(part.contribution):
+        problems.append("contribution is not clip_norm + rounding, rounded up")
+    factor = 1.0 if statement.adjacency == "add_remove" else EXCHANGED[part.name]
+    if not factor <= part.relation_factor <= factor * (1.0 + ROUNDING_SLACK):
+        problems.append(f"relation_factor is not that of {statement.adjacency}")
+    if part.grid is not None:
+        if math.frexp(part.grid)[0] != 0.5:
+            problems.append("grid is not a power of two")
+        free = part.name == "centre" and part.grid <= ROW_GRID
+        moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
+        if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
+            problems.append("rounding is less than that to the grid")
+    if part.last_iterate is not None:
+        problems += _check_last_iterate(statement, part, part.last_iterate)
+    return problems
+
+
+def _check_last_iterate(
+    statement: PrivacyStatement, part: ReleasePart, last: LastIterate
+) -> list[str]:
+    """Whether the run was within the reach of its theorem, and counts as so many steps."""
+    n_scores = part.shape[0]
+    lipschitz = lipschitz_of(statement.loss, n_scores)
+    curvature = curvature_of(statement.loss, n_scores, last.smoothing)
+    if part.name != "training" or lipschitz is None or curvature is None:
+        return [f"the last iterate of {part.name!r} with loss {statement.loss!r} is not bounded"]
+    problems = follows("lipschitz", last.lipschitz, lipschitz)
+    problems += follows("curvature", last.curvature, curvature)
+    problems += follows("clip_norm", part.clip_norm, last.lipschitz * last.row_norm)
+    if statement.loss == "logistic" and last.smoothing != 1.0:
+        problems.append("smoothing is not 1, the temperature of the logistic loss")
+    eta, m, M = (Fraction(x) for x in (last.learning_rate, last.regularization, last.smoothness))
+    curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
+    problems += follows("smoothness", last.smoothness, float(m + curved / Fraction(last.divisor)))
+    if eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK)):
+        problems.append("learning_rate is above 2 / (strong convexity + smoothness)")
+    # Of a factor close to 1 the distance from 1 counts.
+    gap, stated = float(1 - max(abs(1 - eta * m), abs(1 - eta * M))), 1.0 - last.contraction
+    if not gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16:
+        problems.append("contraction is not that of a step")
+    problems += follows("effective_steps", last.effective_steps, _counted(last, part.n_steps))
+    return problems
+
+
+def _counted(last: LastIterate, n_steps: int) -> float:
+    r""":math:`(1 - c^T)(1 + c) / ((1 + c^T)(1 - c))`, by the hyperbolic tangents that these are."""
+    if last.contraction == 0.0:
+        return 1.0
+    half = -0.5 * math.log1p(last.contraction - 1.0)
+    return math.tanh(n_steps * half) / math.tanh(half)
+
+
+def _event_matches(part: ReleasePart, event: PrivacyEvent) -> bool:
+    """Whether an event says what the noise of a part says."""
+    moved = part.relation_factor * part.contribution
+    if part.beta is not None:
+        return isinstance(event, PureEvent) and not follows(
+            "epsilon", event.epsilon, part.beta * moved
+        )
+    if part.sigma is None:
+        return False
+    if part.sampling_rate < 1.0:
+        return (
+            isinstance(event, SubsampledGaussianEvent)
+            and (event.sampling_rate, event.n_steps) == (part.sampling_rate, part.n_steps)
+            # A smaller multiplier promises less; it is this one that was charged.
+            and not follows("sigma", part.sigma / part.contribution, event.noise_multiplier)
+        )
+    return (
+        isinstance(event, GaussianEvent)
+        and event.sigma == part.sigma
+        and not follows("sensitivity", event.sensitivity, math.sqrt(steps_of(part)) * moved)
+    )
