@@ -1,7 +1,6 @@
 """Differentially private support vector machines: fast, certified, scikit-learn compatible.
 
-Start with `ObjectivePerturbationSVC` or `OutputPerturbationSVC`; the fitted attribute ``privacy_``
-states what was promised.
+Start with `PrivateLinearSVC`; the fitted attribute ``privacy_`` states what was promised.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
+    PrivateLinearSVC,
 )
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
@@ -22,6 +22,7 @@ from dpsvm_fast.exceptions import (
     NotPrivateWarning,
     PrivacyLeakWarning,
 )
+from dpsvm_fast.preprocessing import PrivateCenter, PrivateWhitener
 
 __version__: str = str(_build_info()["version"])
 
@@ -37,6 +38,9 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacyLedger",
     "PrivacyStatement",
+    "PrivateCenter",
+    "PrivateLinearSVC",
+    "PrivateWhitener",
     "__version__",
     "accounting",
     "noise",

@@ -42,6 +42,7 @@ OPTIMIZERS = ("gd", "sgd", "adam")
 SCHEDULES = ("constant", "inverse", "linear")
 ACCOUNTANTS = ("auto", "composition", "last_iterate")
 MOST_STEPS = 2**31 - 1
+LARGEST_DECAY = 1.0 - 1e-12
 
 Table = dict[str, Callable[[Any], Any]]
 
@@ -60,16 +61,16 @@ def _within(name: str) -> Callable[[Any], float]:
     return partial(check.check_real, name, low=SMALLEST, high=LARGEST)
 
 
-def _below_one(name: str, value: Any) -> float:
-    """Accept a float in [0, 1)."""
-    return check.check_real(name, value, low=0.0, high=1.0, open_high=True)
+def _decay(name: str, value: Any) -> float:
+    """Accept a float in [0, 1), not so near to 1 that what decays would never do."""
+    return check.check_real(name, value, low=0.0, high=LARGEST_DECAY)
 
 
 def _betas(value: Any) -> tuple[float, float]:
     """Accept the two decay rates of Adam's moments."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise TypeError(f"betas: got {type(value).__name__}, expected two numbers in [0, 1)")
-    return (_below_one("betas", value[0]), _below_one("betas", value[1]))
+    return (_decay("betas", value[0]), _decay("betas", value[1]))
 
 
 # Parameters of every estimator that trains once, except the ledger, whose test needs the adjacency.
@@ -140,7 +141,7 @@ GRADIENT_PERTURBATION: Table = (
         "max_grad_norm": or_word("auto", partial(check.check_positive, "max_grad_norm")),
         "learning_rate": or_word("auto", _within("learning_rate")),
         "schedule": partial(check.check_option, "schedule", options=SCHEDULES),
-        "momentum": partial(_below_one, "momentum"),
+        "momentum": partial(_decay, "momentum"),
         "nesterov": partial(check.check_bool, "nesterov"),
         "betas": _betas,
         "stabilizer": or_word("auto", _within("stabilizer")),

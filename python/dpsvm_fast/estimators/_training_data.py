@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 __all__ = [
     "checked_rows",
+    "checked_training_rows",
     "checked_training_set",
     "classes_from_labels",
     "encoded_labels",
@@ -57,6 +58,16 @@ def checked_training_set(
 
     X, y = _without_quotes(validate)
     return _canonical(X), np.asarray(y)
+
+
+def checked_training_rows(estimator: Any, X: Any) -> Any:
+    """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
+    _refuse_by_dtype(X)
+    return _canonical(
+        _without_quotes(
+            lambda: validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, order="C")
+        )
+    )
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:

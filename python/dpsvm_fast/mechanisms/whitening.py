@@ -31,8 +31,8 @@ __all__ = ["NoisyMoments"]
 # Rounding to the grid costs at most this share of the sensitivity, unless the noise would then
 # have too many steps.
 GRID_SHARE = 1e-6
-# Matrices of neighbours that are moved by this many grid steps in every entry: both are rounded
-# once to a float of at most half a step of rounding error and once to the grid.
+# Clamped to 2**51 grid steps, an exact entry and its rounded one are less than 5/8 of a step apart:
+# 1/8 for the sum's conversion to a float, 1/2 for the grid. Two of them, generously.
 ROUNDED_STEPS = 2.0
 # Whitening needs this many rows a squared dimension, and noise at most this share of the rows.
 ROWS_A_SQUARE, LARGEST_NOISE = 0.5, 0.15

@@ -1,0 +1,158 @@
+"""What private transformers have in common: one noisy sum over rows of bounded norm."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from dpsvm_fast import _core
+from dpsvm_fast import _validation as check
+from dpsvm_fast.accounting import PrivacyStatement, check_ledger
+from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
+from dpsvm_fast.estimators._training_data import checked_training_rows
+from dpsvm_fast.mechanisms._noisy_sum import NoisySum
+from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, check_range
+
+__all__ = ["PrivateTransformer", "clipped_rows"]
+
+THEOREM = (
+    "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
+    "docs/proofs/auto_pipeline.md"
+)
+PURE_THEOREM = (
+    "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to exp(-beta ||b||)), with "
+    "the sensitivity of docs/proofs/auto_pipeline.md"
+)
+
+Fitted = TypeVar("Fitted", bound="PrivateTransformer")
+
+
+class PrivateTransformer(TransformerMixin, BaseEstimator):
+    """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
+
+    _mechanism_name: ClassVar[str]
+    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "epsilon": check.check_epsilon,
+        "delta": check.check_delta,
+        "data_norm": partial(check.check_positive, "data_norm"),
+        "adjacency": check.check_adjacency,
+        "random_state": check.check_random_state,
+        "n_threads": check.check_n_threads,
+        "noise_grid": partial(check.check_option, "noise_grid", options=NOISE_GRIDS),
+    }
+
+    n_features_in_: int
+    privacy_: PrivacyStatement
+
+    @abstractmethod
+    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> Any:
+        """The release for rows of so many features; its ``sum`` has the noise."""
+
+    @abstractmethod
+    def _facts(
+        self, mechanism: Any, records: _core.Records, n_rows: int, how: SimpleNamespace
+    ) -> dict[str, Any]:
+        """Makes the release; returns the attributes to publish."""
+
+    def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
+        """Spend the budget on private rows and publish what came out.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers; rows longer than ``data_norm`` are scaled down to it, silently.
+        y : ignored
+
+        Returns
+        -------
+        object
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range. Nothing was read or spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X is invalid; the text does not quote it. Nothing was spent.
+        """
+        self._forget()
+        settings = self._checked_parameters()
+        warn_not_private(settings)
+        probe = copy.copy(self)
+        X = checked_training_rows(probe, X)
+        mechanism = self._mechanism(settings, X.shape[1])
+        settings.source = _core.NoiseSource(settings.random_state)
+        if settings.ledger is not None:
+            settings.ledger.spend(mechanism.event, type(self).__name__)
+        # Rows have no labels here; every one is of class 0.
+        codes = np.zeros(X.shape[0], dtype=np.int64)
+        records = _public_map(settings.data_norm).records(X, codes, 2, settings.n_threads)
+        facts = self._facts(mechanism, records, X.shape[0], settings)
+        facts |= {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        statement = self._statement(mechanism.sum, settings)
+        self.__dict__.update(facts, data_norm_=settings.data_norm, privacy_=statement)
+        return self
+
+    def _checked_parameters(self) -> SimpleNamespace:
+        """All parameters in their ranges and affordable; reads no data."""
+        settings = SimpleNamespace(
+            **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
+        )
+        check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
+        settings.ledger = check_ledger(self.ledger, settings.adjacency)
+        mechanism = self._mechanism(settings, 1)
+        if settings.ledger is not None:
+            settings.ledger.check(mechanism.event)
+        return settings
+
+    def _statement(self, released: NoisySum, settings: SimpleNamespace) -> PrivacyStatement:
+        """What this fit promises."""
+        floating_point = released.grid is None
+        return PrivacyStatement(
+            mechanism=self._mechanism_name,
+            theorem=THEOREM if released.mu is not None else PURE_THEOREM,
+            loss="none",
+            adjacency=settings.adjacency,
+            epsilon=settings.epsilon,
+            delta=settings.delta,
+            events=(released.event,),
+            parts=(released.part,),
+            caveats=(RUNNING_TIME_CAVEAT, *((FLOATING_POINT_CAVEAT,) if floating_point else ())),
+            **promise_facts(settings, "data_norm"),
+        )
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            self.__dict__.pop(name, None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a release has been published."""
+        return "privacy_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are accepted."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _public_map(data_norm: float) -> PublicMap:
+    """Rows over the bound of their norm."""
+    return PublicMap(unit=False, data_norm=data_norm)
+
+
+def clipped_rows(X: Any, data_norm: float) -> Any:
+    """Rows scaled down to the bound where they are longer; CSR stays CSR."""
+    return _public_map(data_norm).apply(X) * data_norm
