@@ -23,6 +23,8 @@ class Continuation(NamedTuple):
 
     # Of the descent.
     state: dict[str, Any]
+    # Taken so far.
+    n_steps: int
     # All that may change a result.
     parameters: dict[str, Any]
     # The label set as the user gave it, None where it was read from labels.
@@ -91,4 +93,4 @@ def next_seed(seed: int, n_calls: int) -> int:
 
 def resumed(state: dict[str, Any]) -> dict[str, Any]:
     """The state with the mean begun anew: it is over iterates of the next run alone."""
-    return state | {"averaged": 0, "total": np.zeros_like(state["total"])}
+    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}

@@ -14,26 +14,29 @@ from dpsvm_fast.estimators._continuation import Continuation, resumed
 from dpsvm_fast.estimators._progress import shares_with_progress
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
 
-__all__ = ["descended"]
+__all__ = ["descend", "started"]
 
 
-def descended(
+def started(mechanism: GradientPerturbation, before: Continuation | None) -> _core.Descent:
+    """The descent before its first step, or where the calls before have left it."""
+    if before is None:
+        return _core.Descent(**mechanism.descent_options())
+    options = mechanism.descent_options(before.n_steps)
+    return _core.Descent(**options, state=resumed(before.state))
+
+
+def descend(
+    descent: _core.Descent,
     X: Any,
     codes: NDArray[np.int64],
     mechanism: GradientPerturbation,
     settings: SimpleNamespace,
     source: _core.NoiseSource,
-) -> _core.Descent:
-    """The descent after all steps of one call; it knows noisy sums alone."""
-    before: Continuation | None = settings.before
-    first, state = 0, None
-    if before is not None:
-        first, state = before.state["step"], resumed(before.state)
-    descent = _core.Descent(**mechanism.descent_options(first), state=state)
+) -> None:
+    """Take all steps of one call. What the descent knows then are noisy sums alone."""
     records = _records(X, codes, mechanism, settings.n_threads)
     for share in shares_with_progress(mechanism.steps, shown=settings.verbose > 0):
         descent.run(records, source, share, settings.n_threads)
-    return descent
 
 
 def _records(

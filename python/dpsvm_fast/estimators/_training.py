@@ -99,8 +99,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
     ) -> NDArray[np.float64]:
         """Noisy weights, one row a score. All that was known before the noise is dropped."""
 
-    def _check_rows(self, X: Any, mechanism: Any) -> None:
-        """Refuse rows for which the mechanism promises nothing; nothing is spent yet."""
+    def _prepare(self, X: Any, mechanism: Any, settings: SimpleNamespace) -> None:
+        """Refuse what the mechanism promises nothing about, before anything is spent."""
 
     def _complete(self, settings: SimpleNamespace) -> None:
         """Replace words such as "auto" among the checked settings; reads no data."""
@@ -153,7 +153,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
-        self._check_rows(X, mechanism)
+        self._prepare(X, mechanism, settings)
         statement = _statement(mechanism, settings)
         source = _core.NoiseSource(settings.random_state)
         if settings.verbose:

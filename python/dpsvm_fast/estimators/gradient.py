@@ -16,7 +16,7 @@ from dpsvm_fast.estimators._continuation import (
     declared_classes,
     next_seed,
 )
-from dpsvm_fast.estimators._descent_run import descended
+from dpsvm_fast.estimators._descent_run import descend, started
 from dpsvm_fast.estimators._gradient_options import AUTOMATIC, FREE, gradient_loss, refuse_unused
 from dpsvm_fast.estimators._parameters import GRADIENT_PERTURBATION
 from dpsvm_fast.estimators._probabilities import Probabilities
@@ -47,8 +47,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     where every row is in B with probability q = ``sampling_rate``, independently of all others, b =
     ``expected_batch_size`` is a declared number, R = ``max_grad_norm``, and the gradients are in W
     times kappa, that is for rows divided by ``data_norm``. On average g is q / b times the gradient
-    of the objective over :math:`C \kappa^2`; the penalty is the data's of no row and is neither
-    clipped nor noisy.
+    of the objective divided by C. The penalty is no row's and is neither clipped nor noisy.
 
     Parameters
     ----------
@@ -139,7 +138,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         that the guarantee covers the program's own arithmetic. "float" is ordinary floating-point
         noise.
     verbose : {0, 1}, default=0
-        1 prints the settings before training and a progress bar: the number of steps is public.
+        1 prints the settings before training and a progress bar: the number of steps is public. A
+        bar that moves, on a terminal, makes a seed give other noise.
 
     Attributes
     ----------
@@ -361,14 +361,15 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             continues=settings.continues,
         )
 
-    def _check_rows(self, X: Any, mechanism: GradientPerturbation) -> None:
-        """The guarantee of the last iterate is about a bounded number of rows."""
+    def _prepare(self, X: Any, mechanism: GradientPerturbation, settings: SimpleNamespace) -> None:
+        """Starts the descent, which refuses extreme settings, and counts rows if need be."""
         bound = mechanism.n_records
         if not mechanism.keeps_state and bound is not None and X.shape[0] > bound:
             raise InvalidParameterError(
                 f"max_samples: got {bound} and more rows than that, expected a bound of their "
                 "number with accountant='last_iterate'"
             )
+        settings.descent = started(mechanism, settings.before)
 
     def _released(
         self,
@@ -379,9 +380,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         source: _core.NoiseSource,
     ) -> NDArray[np.float64]:
         """Weights in units of the rows, after all steps."""
-        before: Continuation | None = settings.before
-        n_calls = 0 if before is None else before.n_calls
-        descent = descended(X, codes, mechanism, settings, source)
+        descent, before = settings.descent, settings.before
+        descend(descent, X, codes, mechanism, settings, source)
         weights = np.asarray(descent.weights() / mechanism.data_norm)
         if not np.isfinite(weights).all():
             # A fact about noisy numbers, which may be told.
@@ -391,7 +391,11 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             )
         if mechanism.keeps_state:
             settings.kept["_continuation"] = Continuation(
-                descent.state(), settings.parameters, settings.classes, n_calls + 1
+                state=descent.state(),
+                n_steps=mechanism.steps + (0 if before is None else before.n_steps),
+                parameters=settings.parameters,
+                classes=settings.classes,
+                n_calls=1 if before is None else before.n_calls + 1,
             )
         return weights
 

@@ -42,11 +42,8 @@ from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
 __all__ = ["LastIterateSums"]
 
-# An update is four products and two sums of numbers of the size of W, of W times eta m <= 2 and of
-# the noisy sum times eta / v: each within this share of the largest of them.
-UPDATE_ULPS = 16.0 * 2.0**-53
-# Noise beyond this many standard deviations in any weight has a probability below 1e-300.
-FARTHEST = 40.0
+# The computed norm of the longest gradient is a little off: the clip must not act on it.
+UNCLIPPED = 1.0 + 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -116,8 +113,19 @@ class LastIterateSums:
 
     @property
     def learning_rate(self) -> float:
-        """Eta, given or the largest."""
-        return self.largest_step if self.step is None else self.step
+        """Eta, given or the largest; on a grid the largest power of two times v."""
+        if self.step is not None or not self.exact:
+            return self.largest_step if self.step is None else self.step
+        largest = fraction_down(Fraction(self.largest_step) / Fraction(self.divisor))
+        return math.ldexp(1.0, math.frexp(largest)[1] - 1) * self.divisor
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether iterates stay on a grid: eta over v times that of the noise.
+
+        An iterate in floats, off any grid, would show the noise of every step in its last digits.
+        """
+        return self.grid is None or math.frexp(self.learning_rate / self.divisor)[0] == 0.5
 
     @cached_property
     def contraction(self) -> float:
@@ -160,18 +168,18 @@ class LastIterateSums:
             return None
         return sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
 
+    @property
+    def acting_clip(self) -> float:
+        """Where the compiled descent clips: just beyond the longest gradient."""
+        return self.clip * UNCLIPPED
+
     @cached_property
     def rounding(self) -> float:
         """What rounding adds to a contribution.
 
-        Both runs round their sum and their update: twice what one of them is off by, shared by the
-        contributions by which the sums differ.
+        Both runs round: twice what one step of one of them is off by, in units of the sum, shared
+        by the contributions by which sums differ.
         """
-        return div_up(2.0 * add_up(self._sum_rounding, self._update_rounding), float(self.factor))
-
-    @cached_property
-    def _sum_rounding(self) -> float:
-        """Bound of the distance of a computed sum from the exact one."""
         kernel, smoothing, margin = self.loss.kernel
         bound: float = _core.descent_rounding(
             loss=kernel,
@@ -180,20 +188,13 @@ class LastIterateSums:
             margin=margin,
             n_columns=self.shape[1],
             row_norm=self.row_norm,
+            clip=self.acting_clip,
             max_records=self.n_records,
             radius=self.radius,
             grid=self.grid,
+            step=self.learning_rate / self.divisor,
         )
-        return bound
-
-    @cached_property
-    def _update_rounding(self) -> float:
-        """The same for the update of W, in units of the sum."""
-        in_sums = self.divisor / self.learning_rate
-        noisy = self.clip * self.n_records + FARTHEST * self._sigma_at(2.0 * self.clip) * math.sqrt(
-            math.prod(self.shape)
-        )
-        return UPDATE_ULPS * (3.0 * self.radius * in_sums + noisy)
+        return div_up(2.0 * bound, float(self.factor))
 
     @cached_property
     def contribution(self) -> float:

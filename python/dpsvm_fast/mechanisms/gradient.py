@@ -43,8 +43,9 @@ __all__ = ["GradientPerturbation", "automatic_intercept_scaling"]
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left
 # fluctuates by a few hundredths of it, and its root is meaningless below this share of the noise.
 STABILIZER, CORRECTED_FLOOR = 1e-8, 0.5
-# Clip norms beyond these would leave single precision in a step.
-SMALLEST_CLIP, LARGEST_CLIP = 1e-30, 1e30
+# Beyond these a step would leave single precision.
+LARGEST_INTERCEPT = 1e6
+SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
 
 FULL = (
     "Gaussian mechanism on sums of clipped gradients (Abadi et al. 2016; Balle and Wang 2018, "
@@ -133,6 +134,12 @@ class GradientPerturbation(GradientSettings):
         check_delta_of_gaussian(self.delta)
         kappa = self.data_norm
         check_row_norm(kappa, self.intercept_scaling, hypot_up(kappa, self.intercept_scaling))
+        if self.intercept > LARGEST_INTERCEPT:
+            raise InvalidParameterError.of(
+                "intercept_scaling",
+                got=self.intercept_scaling,
+                accepted=f"at most {LARGEST_INTERCEPT:g} data_norm",
+            )
         if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
             raise InvalidParameterError.of(
                 "max_grad_norm",
@@ -220,10 +227,16 @@ class GradientPerturbation(GradientSettings):
                 f"{last.largest_step!r}, and a C at which a step contracts, with "
                 "accountant='last_iterate'"
             )
+        if not last.on_grid:
+            return (
+                f"learning_rate: got {self.learning_rate!r}, expected 'auto' or a power of two "
+                "times expected_batch_size with accountant='last_iterate', as iterates in floats "
+                "would tell the noise of every step"
+            )
         if last.contribution > 2.0 * last.clip:
             return (
-                "C: rounding errors would cost more than the gradients; expected a smaller number "
-                "with accountant='last_iterate'"
+                f"max_samples: got {self.n_records!r}, expected fewer, as rounding errors of their "
+                "sums would cost more than a gradient with accountant='last_iterate'"
             )
         return ""
 
@@ -283,8 +296,7 @@ class GradientPerturbation(GradientSettings):
             "n_features": self.n_features,
             "intercept": self.intercept,
             "row_scale": 1.0,
-            # Twice the largest gradient: rounding must not make it act.
-            "clip": 2.0 * noise.clip if last else noise.clip,
+            "clip": noise.acting_clip if isinstance(noise, LastIterateSums) else noise.clip,
             "sigma": noise.sigma,
             "grid": noise.grid,
             "sampling_rate": self.rate,
