@@ -1,0 +1,364 @@
+"""GradientPerturbationSVC: order of the fit, agreement with first principles, what it learns."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import normalize
+
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    NotPrivateWarning,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    _core,
+    verify,
+)
+from dpsvm_fast.accounting import GaussianEvent
+from dpsvm_fast.estimators import _training, gradient
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import SMOOTH_LOSSES
+from dpsvm_fast.reference import noisy_descent as twin
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+Patch = pytest.MonkeyPatch
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+OPTIMIZERS = ("gd", "sgd", "adam")
+LAST: dict[str, Any] = {
+    "accountant": "last_iterate", "C": 0.1, "max_samples": 100, "n_steps": 200,
+}  # fmt: skip
+
+
+def model(**changes: Any) -> GradientPerturbationSVC:
+    return GradientPerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
+
+
+def fitted_names(estimator: Any) -> list[str]:
+    return [name for name in vars(estimator) if name.endswith("_")]
+
+
+def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
+    """Notes in ``seen`` every call of a function."""
+    original = getattr(target, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        seen.append(name)
+        return original(*args, **kwargs)
+
+    patch.setattr(target, name, call)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_budget_is_spent_between_validation_and_the_first_step(
+    optimizer: str, clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    seen: list[str] = []
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    for target, name in (
+        (PrivacyLedger, "check"),
+        (_training, "checked_training_set"),
+        (PrivacyLedger, "spend"),
+        (gradient, "descend"),
+        (GradientPerturbationSVC, "_publish"),
+    ):
+        watched(monkeypatch, target, name, seen)
+    model(ledger=ledger, optimizer=optimizer).fit(*clusters)
+    assert seen == ["check", "checked_training_set", "spend", "descend", "_publish"]
+    assert len(ledger.history) == 1
+    # The run fills the budget, and no more.
+    assert 0.98 < ledger.total()[0] <= 1.0 + 1e-9
+
+
+def test_a_fit_that_fails_after_spending_leaves_nothing(
+    clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
+    estimator = model(ledger=ledger).fit(*clusters)
+
+    def fail(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gradient, "descend", fail)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(*clusters)
+    assert fitted_names(estimator) == []
+    assert "_continuation" not in vars(estimator)
+    assert len(ledger.history) == 2
+
+
+def test_the_label_set_costs_a_warning_and_the_mark_of_privacy(clusters: TrainingSet) -> None:
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        leaked = model(classes=None).fit(*clusters)
+    assert not leaked.privacy_.private
+    assert leaked.coef_.shape == (3, 5)
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, np.float32])
+def test_every_loss_learns_and_its_certificate_holds(
+    loss: str, optimizer: str, form: Any, clusters: TrainingSet
+) -> None:
+    X, y = clusters
+    estimator = model(loss=loss, optimizer=optimizer, epsilon=100.0).fit(form(X), y)
+    assert estimator.score(form(X), y) > 0.9
+    assert estimator.coef_.shape == (3, 5)
+    assert estimator.intercept_.shape == (3,)
+    statement = estimator.privacy_
+    assert (statement.epsilon, statement.delta, statement.loss) == (100.0, 1e-6, loss)
+    assert verify(statement).ok
+
+
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_two_classes_give_one_row(loss: str, clusters: TrainingSet) -> None:
+    X, y = clusters
+    labels = np.array(["no", "yes"])[(y > 0).astype(int)]
+    estimator = model(loss=loss, classes=["no", "yes"], epsilon=100.0).fit(X, labels)
+    assert estimator.coef_.shape == (1, 5)
+    assert estimator.intercept_.shape == (1,)
+    scores = estimator.decision_function(X)
+    assert scores.shape == (90,)
+    np.testing.assert_array_equal(estimator.predict(X) == "yes", scores > 0)
+    assert estimator.score(X, labels) > 0.9
+    assert estimator.privacy_.parts[0].shape == (2 if loss == "m3" else 1, 6)
+
+
+@seeded
+@pytest.mark.parametrize("csr", [False, True])
+@pytest.mark.parametrize("data_norm", [0.8, 5.0])
+def test_the_weights_are_those_of_the_twin_for_raw_rows(
+    csr: bool, data_norm: float, clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    """Same steps without noise, by numpy on clipped raw rows, and scores of raw rows."""
+    X, y = clusters
+    seen: list[dict[str, Any]] = []
+    descent = _core.Descent
+
+    def quiet(**options: Any) -> Any:
+        seen.append(options)
+        return descent(**(options | {"sigma": 0.0}))
+
+    monkeypatch.setattr(_core, "Descent", quiet)
+    estimator = model(
+        data_norm=data_norm, C=0.7, n_steps=30, intercept_scaling=0.5, random_state=1, momentum=0.5
+    ).fit(sparse.csr_matrix(X) if csr else X, y)
+    (options,) = seen
+    clipped = X * np.minimum(1.0, data_norm / np.linalg.norm(X, axis=1))[:, None]
+    # In raw units: gradients and R times data_norm, steps over data_norm squared.
+    rows = np.hstack([clipped, np.full((90, 1), 0.5)])
+    W, velocity, kept = np.zeros((3, 6)), np.zeros((3, 6)), []
+    for t in range(30):
+        scores = rows @ W.T + (np.arange(3) != y[:, None])
+        a = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) - np.eye(3)[y]
+        size = np.linalg.norm(a, axis=1) * np.linalg.norm(rows, axis=1)
+        factor = np.minimum(1.0, options["clip"] * data_norm / size)
+        # The gradient of the objective over C, whose penalty is |W|^2 / 2.
+        g = (factor[:, None] * a).T @ rows + W / 0.7
+        velocity = 0.5 * velocity + g
+        W = W - options["learning_rate"] / data_norm**2 * velocity
+        if t >= 22:
+            kept.append(W)
+    expected = np.mean(kept, axis=0)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(estimator.coef_, expected[:, :5], atol=1e-3 * scale)
+    np.testing.assert_allclose(estimator.intercept_, 0.5 * expected[:, 5], atol=1e-3 * scale)
+    assert scale > 0.01
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_a_huge_budget_it_is_logistic_regression(
+    n_classes: int, clusters: TrainingSet
+) -> None:
+    """C is scikit-learn's, also where rows are divided by another norm."""
+    X, y = clusters
+    y = np.minimum(y, n_classes - 1)
+    plain = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
+    for settings in (
+        {"data_norm": 2.0, "learning_rate": 0.05, "n_steps": 2000},
+        {"data_norm": 4.0, "learning_rate": 0.2, "n_steps": 2000, "momentum": 0.5},
+    ):
+        estimator = model(
+            smoothing=1.0, margin=0.0, classes=range(n_classes), epsilon=1e4, C=0.5,
+            fit_intercept=False, max_grad_norm=1.5, **settings,
+        ).fit(X, y)  # fmt: skip
+        difference = np.abs(estimator.coef_ - plain.coef_).max()
+        assert difference < 0.1 * np.abs(plain.coef_).max()
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_last_iterate_is_near_the_minimum(adjacency: str, clusters: TrainingSet) -> None:
+    X, y = clusters
+    settings = LAST | {"adjacency": adjacency, "epsilon": 1e3, "margin": 0.0, "data_norm": 2.0}
+    if adjacency == "replace_one":
+        settings["max_samples"] = None
+    estimator = model(**settings, fit_intercept=False).fit(X, y)
+    plain = LogisticRegression(C=0.1, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
+    assert np.abs(estimator.coef_ - plain.coef_).max() < 0.1 * np.abs(plain.coef_).max()
+    statement = estimator.privacy_
+    assert statement.parts[0].last_iterate.max_records == (
+        90 if adjacency == "replace_one" else 100
+    )
+    assert verify(statement).ok
+    # Only the last iterate is kept.
+    assert "_continuation" not in vars(estimator)
+    with pytest.raises(InvalidParameterError, match=r"^accountant: "):
+        estimator.partial_fit(X, y)
+    estimator.set_params(accountant="composition")
+    with pytest.raises(InvalidParameterError, match=r"^accountant: the last fit"):
+        estimator.partial_fit(X, y)
+
+
+def test_more_rows_than_the_last_iterate_may_have_cost_nothing(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    estimator = model(**(LAST | {"max_samples": 89}), ledger=ledger)
+    with pytest.raises(InvalidParameterError, match=r"^max_samples: ") as caught:
+        estimator.fit(*clusters)
+    assert "90" not in str(caught.value)
+    assert ledger.history == ()
+    # Where it only sets the rules, the bound need not hold.
+    model(max_samples=5).fit(*clusters)
+
+
+def test_digits() -> None:
+    """Test accuracy of one split, with room of several standard errors for the noise."""
+    X, y = load_digits(return_X_y=True)
+    X = normalize(X)
+    train = np.arange(y.size) % 4 > 0
+    for settings, least in (
+        ({"epsilon": 8.0}, 0.92),
+        ({"epsilon": 1.0}, 0.83),
+        ({"epsilon": 1.0, "max_samples": 1400}, 0.83),
+        ({"epsilon": 8.0, "optimizer": "sgd"}, 0.91),
+        ({"epsilon": 8.0, "optimizer": "adam"}, 0.91),
+        ({"epsilon": 8.0, "optimizer": "adam", "noise_correction": True}, 0.90),
+        ({"epsilon": 8.0, "loss": "m3"}, 0.92),
+        ({"epsilon": 8.0, "loss": "huber", "momentum": 0.9, "nesterov": True}, 0.90),
+        ({"epsilon": 8.0, "adjacency": "replace_one", "schedule": "linear"}, 0.90),
+    ):
+        estimator = model(classes=range(10), **settings).fit(X[train], y[train])
+        assert estimator.score(X[~train], y[~train]) > least, settings
+
+
+@seeded
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_dense_and_sparse_rows_give_the_same_model(optimizer: str, clusters: TrainingSet) -> None:
+    X, y = clusters
+    dense, csr = (
+        model(random_state=2, optimizer=optimizer, n_steps=20).fit(form(X), y)
+        for form in (np.asarray, sparse.csr_matrix)
+    )
+    scale = np.abs(dense.coef_).max()
+    np.testing.assert_allclose(csr.coef_, dense.coef_, atol=2e-3 * scale)
+
+
+def test_probabilities_exist_only_for_likelihoods(clusters: TrainingSet) -> None:
+    X, y = clusters
+    for settings, available in (
+        ({}, False),
+        ({"loss": "huber"}, False),
+        ({"loss": "m3", "margin": 0.0}, False),
+        ({"loss": "softplus", "margin": 0.0}, True),
+        ({"margin": 0.0}, True),
+        ({"loss": "logistic"}, True),
+    ):
+        assert hasattr(model(**settings), "predict_proba") == available
+        estimator = model(**settings).fit(X, y)
+        assert hasattr(estimator, "predict_proba") == available
+        if available:
+            np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
+
+
+def test_without_an_intercept(clusters: TrainingSet) -> None:
+    estimator = model(fit_intercept=False).fit(*clusters)
+    np.testing.assert_array_equal(estimator.intercept_, np.zeros(3))
+    assert estimator.privacy_.parts[0].shape == (3, 5)
+
+
+@seeded
+def test_verbose_prints_public_facts_and_changes_nothing(
+    clusters: TrainingSet, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
+) -> None:
+    quiet = model(random_state=4, optimizer="sgd").fit(*clusters).coef_
+    assert capsys.readouterr().out == ""
+    shown = model(random_state=4, optimizer="sgd", verbose=1).fit(*clusters).coef_
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("GradientPerturbationSVC: 18 weights, 200 steps of sgd")
+    assert lines[1:] == ["[" + 40 * "#" + "] step 200 of 200"]
+    np.testing.assert_array_equal(shown, quiet)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    model(random_state=4, optimizer="sgd", verbose=1).fit(*clusters)
+    text = capsys.readouterr().out
+    assert text.count("\r") == 41
+    assert "\r[" + 20 * "#" + 20 * "." + "] step 100 of 200" in text
+    assert text.endswith("step 200 of 200\n")
+
+
+def test_the_docstring_example_runs() -> None:
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(GradientPerturbationSVC, "GradientPerturbationSVC", globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    estimator = model(ledger=ledger, learning_rate=1e90, C=1.0, n_steps=50)
+    with pytest.raises(InvalidParameterError, match=r"^learning_rate: the steps were too long"):
+        estimator.fit(*clusters)
+    assert fitted_names(estimator) == []
+    assert len(ledger.history) == 1
+
+
+@seeded
+def test_a_seed_is_marked(clusters: TrainingSet) -> None:
+    estimator = model(random_state=1).fit(*clusters)
+    assert not estimator.privacy_.private
+    assert estimator.privacy_.random_source == "seed"
+    assert str(estimator.privacy_).startswith("Privacy statement: NOT PRIVATE")
+    with pytest.warns(NotPrivateWarning):
+        model(random_state=1).fit(*clusters)
+
+
+def test_a_pickle_holds_no_row_and_no_clean_sum(clusters: TrainingSet) -> None:
+    X, y = clusters
+    estimator = model(epsilon=0.01).fit(X, y)
+    blob = pickle.dumps(estimator)
+    assert b"Records" not in blob
+    assert b"NoiseSource" not in blob
+    clipped = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+    for row in (*X, *clipped, *clipped.astype(np.float32)):
+        assert not any(value.tobytes()[-4:] in blob for value in row if value != 0.0)
+    twin_of_it = pickle.loads(blob)
+    np.testing.assert_array_equal(twin_of_it.coef_, estimator.coef_)
+    # Continued, the two draw different noise: nothing of a source came along.
+    first, second = (e.partial_fit(X, y).coef_ for e in (estimator, twin_of_it))
+    assert (first != second).all()
+
+
+def test_the_twin_would_be_used_in_the_same_way(clusters: TrainingSet, monkeypatch: Patch) -> None:
+    """The options handed to the compiled descent are those of the slow one."""
+    monkeypatch.setattr(_core, "Descent", twin.Descent)
+    monkeypatch.setattr(_core, "Records", twin.Records)
+    for settings in ({}, {"optimizer": "adam"}, LAST):
+        assert model(epsilon=100.0, **settings).fit(*clusters).score(*clusters) > 0.9
+
+
+def test_one_event_for_each_fit(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
+    estimator = model(ledger=ledger)
+    for calls in (1, 2):
+        estimator.fit(*clusters)
+        assert len(ledger.history) == calls
+        # A new fit begins anew: its statement is about itself.
+        assert len(estimator.privacy_.parts) == 1
+        assert estimator.privacy_.epsilon == 1.0
+    (event,) = estimator.privacy_.events
+    assert isinstance(event, GaussianEvent)

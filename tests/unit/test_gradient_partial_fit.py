@@ -1,0 +1,311 @@
+"""partial_fit: every call spends, goes on from noisy numbers, and answers for all calls."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    GradientPerturbationSVC,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    verify,
+)
+from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
+from dpsvm_fast.accounting.events import SubsampledGaussianEvent
+from dpsvm_fast.estimators import gradient
+from dpsvm_fast.exceptions import InvalidParameterError
+
+TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
+Patch = pytest.MonkeyPatch
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+OPTIMIZERS = ("gd", "sgd", "adam")
+
+
+def model(**changes: Any) -> GradientPerturbationSVC:
+    settings = {"classes": [0, 1, 2], "n_threads": 1, "n_steps": 20}
+    return GradientPerturbationSVC(**(settings | changes))
+
+
+def released(estimator: Any) -> dict[str, Any]:
+    """What a fit has published, copied."""
+    names = (name for name in vars(estimator) if name.endswith("_") or name == "_continuation")
+    return {name: copy.deepcopy(vars(estimator)[name]) for name in names}
+
+
+def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    return set(first) == set(second) and pickle.dumps(first) == pickle.dumps(second)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_statement_composes_all_calls(
+    optimizer: str, adjacency: str, clusters: TrainingSet
+) -> None:
+    X, y = clusters
+    ledger = PrivacyLedger(epsilon=20.0, delta=1e-5, adjacency=adjacency)
+    estimator = model(
+        ledger=ledger, optimizer=optimizer, adjacency=adjacency, epsilon=2.0,
+        sampling_rate="auto" if optimizer == "gd" else 0.2,
+    )  # fmt: skip
+    epsilons = []
+    for call in range(1, 4):
+        # Other rows, whose number the statement does not tell.
+        half = slice(0, 45) if call == 2 else slice(None)
+        estimator.partial_fit(X[half], y[half])
+        statement = estimator.privacy_
+        assert len(ledger.history) == len(statement.events) == len(statement.parts) == call
+        assert tuple(record.event for record in ledger.history) == statement.events
+        expected = composed_epsilon(statement.events, 1e-6) if call > 1 else 2.0
+        assert statement.epsilon == expected
+        assert statement.delta == 1e-6
+        assert verify(statement).ok
+        epsilons.append(statement.epsilon)
+    assert epsilons[0] < epsilons[1] < epsilons[2] < 6.0
+    if optimizer == "gd":
+        # Three Gaussian mechanisms of one size are one of sqrt(3) times the size.
+        mu = math.sqrt(3.0) * statement.events[0].mu  # type: ignore[attr-defined]
+        assert gaussian_delta(epsilons[2], 1.0 / mu) == pytest.approx(1e-6, rel=1e-6)
+    else:
+        # Three calls of 20 steps are one of 60 steps.
+        (event,) = {*statement.events}
+        assert isinstance(event, SubsampledGaussianEvent)
+        rate, z = event.sampling_rate, event.noise_multiplier
+        whole = SubsampledGaussianEvent(z, rate, 60, adjacency)
+        assert epsilons[2] == pytest.approx(composed_epsilon([whole], 1e-6), rel=1e-4)
+
+
+@seeded
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.8}, {"schedule": "inverse"}])
+def test_two_calls_are_one_run_but_for_the_noise(
+    optimizer: str, settings: dict[str, Any], clusters: TrainingSet
+) -> None:
+    """With a huge budget: 2 x 20 steps are 40 steps, moments and the step number included."""
+    if optimizer == "adam" and "momentum" in settings:
+        pytest.skip("adam has no momentum")
+    common: dict[str, Any] = {
+        "optimizer": optimizer, "epsilon": 4e3, "delta": 0.5, "learning_rate": 0.02, "average": 0.0,
+        "expected_batch_size": 30.0, "random_state": 1, "C": 1.0, **settings,
+    }  # fmt: skip
+    if optimizer != "gd":
+        common["sampling_rate"] = 1.0
+    twice = model(**common).partial_fit(*clusters)
+    once = twice.coef_.copy()
+    twice.partial_fit(*clusters)
+    whole = model(**(common | {"n_steps": 40})).fit(*clusters)
+    scale = np.abs(whole.coef_).max()
+    np.testing.assert_allclose(twice.coef_, whole.coef_, atol=0.05 * scale)
+    # Negative control: the second call made a difference, and it was not a first one again.
+    assert np.abs(once - whole.coef_).max() > 0.1 * scale
+
+
+@seeded
+def test_the_mean_is_over_the_iterates_of_the_last_call(clusters: TrainingSet) -> None:
+    common: dict[str, Any] = {
+        "epsilon": 4e3, "delta": 0.5, "learning_rate": 0.003, "random_state": 1, "average": 0.1,
+    }  # fmt: skip
+    estimator = model(**common).fit(*clusters)
+    first = estimator.coef_.copy()
+    estimator.partial_fit(*clusters)
+    last = model(**(common | {"n_steps": 40, "average": 0.05})).fit(*clusters).coef_
+    distance = np.abs(estimator.coef_ - last).max()
+    # The mean over both calls would lie half way.
+    assert distance < 0.2 * np.abs(first - last).max()
+
+
+@seeded
+def test_calls_with_a_seed_draw_different_noise() -> None:
+    X, y = np.zeros((6, 500)), np.arange(6) % 3
+    settings: dict[str, Any] = {
+        "random_state": 3, "n_steps": 1, "learning_rate": 1.0, "fit_intercept": False,
+    }  # fmt: skip
+    estimator = model(**settings)
+    first = estimator.partial_fit(X, y).coef_.copy()
+    second = estimator.partial_fit(X, y).coef_ - first
+    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.2
+    again = model(**settings).partial_fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(again.coef_, estimator.coef_)
+    assert not estimator.privacy_.private
+
+
+def test_fit_begins_anew(clusters: TrainingSet) -> None:
+    estimator = model().partial_fit(*clusters).partial_fit(*clusters)
+    assert len(estimator.privacy_.parts) == 2
+    estimator.fit(*clusters)
+    assert len(estimator.privacy_.parts) == 1
+    assert estimator.privacy_.epsilon == 1.0
+    # And may be continued.
+    assert len(estimator.partial_fit(*clusters).privacy_.parts) == 2
+
+
+def test_a_failure_leaves_what_was_released_and_the_budget_spent(
+    clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
+    estimator = model(ledger=ledger).partial_fit(*clusters)
+    before = released(estimator)
+
+    def fail(descent: Any, *_: Any) -> None:
+        # Steps that were taken before the failure must not count as the model's.
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gradient, "descend", fail)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.partial_fit(*clusters)
+    assert same(released(estimator), before)
+    assert len(ledger.history) == 2
+    estimator.partial_fit(*clusters)
+    assert len(ledger.history) == 3
+    # Nothing of the failed call was released.
+    assert len(estimator.privacy_.parts) == 2
+
+
+def test_an_interrupted_run_does_not_move_the_model(
+    clusters: TrainingSet, monkeypatch: Patch
+) -> None:
+    estimator = model().partial_fit(*clusters)
+    before, descend = released(estimator), gradient.descend
+
+    def late(*args: Any) -> None:
+        descend(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gradient, "descend", late)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.partial_fit(*clusters)
+    assert same(released(estimator), before)
+
+
+def test_an_exhausted_budget_ends_it(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.8, delta=1e-6)
+    estimator = model(ledger=ledger)
+    estimator.partial_fit(*clusters).partial_fit(*clusters)
+    before = released(estimator)
+    with pytest.raises(BudgetExceededError):
+        estimator.partial_fit(object(), object())
+    assert same(released(estimator), before)
+    assert len(ledger.history) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 2.0),
+        ("delta", 1e-7),
+        ("loss", "m3"),
+        ("optimizer", "sgd"),
+        ("n_steps", 21),
+        ("max_grad_norm", 1.0),
+        ("learning_rate", 0.1),
+        ("classes", [0, 1, 2, 3]),
+        ("data_norm", 2.0),
+        ("adjacency", "replace_one"),
+        ("momentum", 0.5),
+        ("random_state", 1),
+        ("max_samples", 100),
+    ],
+)
+@seeded
+def test_parameters_must_not_change_between_calls(
+    name: str, value: Any, clusters: TrainingSet
+) -> None:
+    estimator = model().partial_fit(*clusters)
+    before = released(estimator)
+    with pytest.raises(InvalidParameterError, match=f"^{name}: .*between calls"):
+        estimator.set_params(**{name: value}).partial_fit(object(), object())
+    assert same(released(estimator), before)
+    # A new fit may.
+    estimator.fit(*clusters)
+
+
+def test_what_changes_no_result_may_change(clusters: TrainingSet) -> None:
+    estimator = model().partial_fit(*clusters)
+    estimator.set_params(n_threads=2, ledger=PrivacyLedger(epsilon=1.0, delta=1e-6))
+    estimator.partial_fit(*clusters)
+    assert len(estimator.ledger.history) == 1
+
+
+def test_the_label_set_in_the_first_call(clusters: TrainingSet) -> None:
+    X, y = clusters
+    estimator = model(classes=None)
+    with pytest.raises(InvalidParameterError, match=r"^classes: got None"):
+        estimator.partial_fit(X, y)
+    estimator.partial_fit(X, y, classes=[2, 1, 0])
+    assert estimator.privacy_.private
+    np.testing.assert_array_equal(estimator.classes_, [0, 1, 2])
+    estimator.partial_fit(X, y)
+    estimator.partial_fit(X, y, classes=range(3))
+    assert estimator.privacy_.private
+    with pytest.raises(InvalidParameterError, match=r"^classes: expected the label set known"):
+        estimator.partial_fit(X, y, classes=range(4))
+    with pytest.raises(InvalidParameterError, match=r"^classes: expected the label set known"):
+        model().partial_fit(X, y, classes=range(4))
+    # A batch without some of the classes is a batch like any other.
+    estimator.partial_fit(X[y == 1], y[y == 1])
+    assert estimator.coef_.shape == (3, 5)
+
+
+def test_labels_read_from_the_first_batch_stay_a_leak(clusters: TrainingSet) -> None:
+    with pytest.warns(PrivacyLeakWarning):
+        estimator = model(classes=None).fit(*clusters)
+    with pytest.warns(PrivacyLeakWarning):
+        estimator.partial_fit(*clusters)
+    assert not estimator.privacy_.private
+    assert len(estimator.privacy_.not_private_reasons) == 1
+
+
+def test_another_number_of_features_is_refused(clusters: TrainingSet) -> None:
+    X, y = clusters
+    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
+    estimator = model(ledger=ledger).partial_fit(X, y)
+    with pytest.raises(ValueError, match="features"):
+        estimator.partial_fit(X[:, :4], y)
+    assert len(ledger.history) == 1
+    estimator.partial_fit(sparse.csr_matrix(X), y)
+    estimator.partial_fit(X.astype(np.float32), y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"schedule": "linear"}, r"^schedule: .*second call"),
+        (
+            {"accountant": "last_iterate", "C": 0.1, "max_samples": 100, "average": 0.0},
+            r"^accountant: got 'last_iterate'",
+        ),
+    ],
+)
+def test_runs_that_cannot_go_on(
+    settings: dict[str, Any], words: str, clusters: TrainingSet
+) -> None:
+    estimator = model(**settings).fit(*clusters)
+    with pytest.raises(InvalidParameterError, match=words):
+        estimator.partial_fit(*clusters)
+
+
+def test_a_first_call_needs_no_fit_and_accounts_for_all_iterates(clusters: TrainingSet) -> None:
+    """accountant="auto" would take the last iterate in a fit of these settings."""
+    settings: dict[str, Any] = {
+        "C": 0.1, "max_samples": 100, "average": 0.0, "max_grad_norm": 1.5, "n_steps": 300,
+    }  # fmt: skip
+    assert model(**settings).fit(*clusters).privacy_.parts[0].last_iterate is not None
+    estimator = model(**settings).partial_fit(*clusters)
+    assert estimator.privacy_.parts[0].last_iterate is None
+    estimator.partial_fit(*clusters)
+
+
+def test_a_pickle_can_be_continued(clusters: TrainingSet) -> None:
+    estimator = model(optimizer="adam").partial_fit(*clusters)
+    twin = pickle.loads(pickle.dumps(estimator))
+    assert twin.partial_fit(*clusters).privacy_ == estimator.partial_fit(*clusters).privacy_
+    assert (twin.coef_ != estimator.coef_).all()
