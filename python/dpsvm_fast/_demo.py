@@ -8,16 +8,21 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _validation as check
-from dpsvm_fast.estimators import ObjectivePerturbationSVC, OutputPerturbationSVC
+from dpsvm_fast.estimators import (
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateLinearSVC,
+)
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.plotting import PrivacyUtilityDisplay, private_scores
 
-__all__ = ["BAR_WIDTH", "DEMO_PLOT", "MECHANISMS", "demonstrate"]
+__all__ = ["BAR_WIDTH", "DEMO_PLOT", "MECHANISMS", "PIPELINE", "demonstrate"]
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # Below one over the number of training rows, 1347, as is usual.
@@ -28,16 +33,22 @@ PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 BAR_WIDTH = 40
 WIDTH = 88
 
+# The whole private pipeline, and estimators that are told how to treat rows.
+PIPELINE = "auto"
 MECHANISMS = {"objective": ObjectivePerturbationSVC, "output": OutputPerturbationSVC}
 # What is noisy, for whoever reads the table.
 TITLES = {
+    "auto": "Linear SVM in a private pipeline: noisy centre, noisy gradients (PrivateLinearSVC)",
     "objective": "Smoothed Crammer-Singer SVM, noise inside its objective (objective perturbation)",
     "output": "Crammer-Singer SVM, noise on its trained weights (output perturbation)",
 }
 OTHER = {
-    "objective": "Noise on trained weights instead, less accurate: --mechanism output.",
-    "output": "Noise inside the objective instead, more accurate: --mechanism objective.",
+    "auto": "One noise instead of a pipeline, less accurate: --mechanism objective or output.",
+    "objective": "The whole private pipeline instead, more accurate: --mechanism auto.",
+    "output": "The whole private pipeline instead, more accurate: --mechanism auto.",
 }
+# The public range of a pixel.
+PIXELS = (0.0, 16.0)
 
 
 def demonstrate(arguments: argparse.Namespace) -> None:
@@ -58,9 +69,8 @@ def demonstrate(arguments: argparse.Namespace) -> None:
     output = _checked_file("--output", arguments.output, PLOT_SUFFIXES)
     certificate = _checked_file("--certificate", arguments.certificate)
     seed = check.check_random_state(arguments.seed, "--seed")
-    train, test = _digits()
-    kind = MECHANISMS[arguments.mechanism]
-    model = kind(delta=DELTA, classes=range(10), random_state=seed)
+    train, test = _digits(mapped=arguments.mechanism != PIPELINE)
+    model = _model(arguments.mechanism, seed)
     print(_demo_head(train, test, arguments))
     with warnings.catch_warnings():
         # Said in the heading instead, once.
@@ -74,7 +84,7 @@ def demonstrate(arguments: argparse.Namespace) -> None:
             n_repeats=arguments.repeats,
         )
         model.set_params(epsilon=STATEMENT_EPSILON).fit(*train)
-    ceiling = _non_private_score(train, test)
+    ceiling = _non_private_score(*_digits(mapped=True))
     print(_table(scores, ceiling))
     print(f"\nWhat one more such model promises, at epsilon = {STATEMENT_EPSILON:g}:\n")
     print(model.privacy_)
@@ -102,19 +112,28 @@ def _checked_file(name: str, path: Path | None, suffixes: tuple[str, ...] = ()) 
     return path
 
 
+def _model(mechanism: str, seed: int | None) -> Any:
+    """The estimator to be shown."""
+    shared: dict[str, Any] = {"delta": DELTA, "classes": range(10), "random_state": seed}
+    if mechanism == PIPELINE:
+        return PrivateLinearSVC(bounds=PIXELS, **shared)
+    return MECHANISMS[mechanism](**shared)
+
+
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def _digits() -> tuple[Rows, Rows]:
-    """Training and test rows of norm 1, by maps that know only the public range of a pixel."""
+def _digits(*, mapped: bool) -> tuple[Rows, Rows]:
+    """Training and test rows: raw ones, or of norm 1 by maps that know the range of a pixel."""
     # Slow to import, and no other command needs them.
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
     from sklearn.preprocessing import Normalizer
 
     X, y = load_digits(return_X_y=True)
-    # Pixels are 0..16: to -1..1, then every row by itself to norm 1. Neither costs budget.
-    X = Normalizer().transform(X / 8.0 - 1.0)
+    if mapped:
+        # To -1..1, then every row by itself to norm 1. Neither costs budget.
+        X = Normalizer().transform(2.0 * X / PIXELS[1] - 1.0)
     X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
     return (X_train, y_train), (X_test, y_test)
 

@@ -17,8 +17,11 @@ from typing import NoReturn
 
 from dpsvm_fast import InvalidParameterError, __version__, verify
 from dpsvm_fast import _validation as check
-from dpsvm_fast._demo import DEMO_PLOT, MECHANISMS, demonstrate
+from dpsvm_fast._demo import DEMO_PLOT, MECHANISMS, PIPELINE, demonstrate
+from dpsvm_fast._linear_plan import describe_pipeline, largest_lead, planned_pipeline
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
+from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 
@@ -114,9 +117,10 @@ def _add_mechanism(command: argparse.ArgumentParser) -> None:
     """Where the noise goes."""
     command.add_argument(
         "--mechanism",
-        default="objective",
-        choices=tuple(MECHANISMS),
-        help="noise inside the objective (default, more accurate) or on the trained weights",
+        default=PIPELINE,
+        choices=(PIPELINE, *MECHANISMS),
+        help="the whole private pipeline (default, most accurate), or an estimator with noise "
+        "inside its objective or on its trained weights",
     )
 
 
@@ -171,12 +175,11 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> int:
     """Prints the noise that a fit with these settings will add."""
+    if arguments.mechanism == PIPELINE:
+        return _plan_pipeline(arguments)
     mechanism = _planned(arguments)
     inside = isinstance(mechanism, ObjectivePerturbation)
-    loss, bound = mechanism.score_loss, "at most " if inside else ""
-    score = _weight_deviation(mechanism) * mechanism.row_norm
-    # Scores of two classes have independent noise; one score for both is itself the lead.
-    lead = Z_95 * score * (math.sqrt(2.0) if loss.n_scores > 1 else 1.0)
+    loss = mechanism.score_loss
     print(
         f"{'Objective' if inside else 'Output'} perturbation, loss {loss.name}, "
         f"epsilon = {mechanism.epsilon:g}, delta = {mechanism.delta:g} ({mechanism.adjacency})\n"
@@ -185,18 +188,60 @@ def _plan(arguments: argparse.Namespace) -> int:
         f" = {mechanism.n_weights}"
     )
     print("\n".join(_facts(mechanism, "automatic" if arguments.C is None else "given")))
-    print(
-        f"  one score      standard deviation {bound}{score:.4g} for a row of norm "
-        f"{mechanism.data_norm:g}; the loss asks for a margin of {loss.margin:g}\n"
-        f"  a decision     a lead of {lead:.4g} of one class over another survives the noise\n"
-        f"                 with probability {'at least ' if inside else ''}95 %"
-    )
+    deviation = _weight_deviation(mechanism) * mechanism.row_norm
+    lead = _print_decisions(loss, deviation, mechanism.data_norm, bound=inside)
     if arguments.samples is not None:
-        largest = _largest_lead(mechanism, check.check_integer("samples", arguments.samples, 1))
-        print(f"  the most       that {arguments.samples} rows can lead by: {largest:.4g}")
-        if largest < lead:
-            print("With so few rows the noise drowns every decision: a larger epsilon is needed.")
+        n_samples = check.check_integer("samples", arguments.samples, 1)
+        _print_largest(_largest_lead(mechanism, n_samples), lead, n_samples)
     return HOLDS
+
+
+def _plan_pipeline(arguments: argparse.Namespace) -> int:
+    """Prints what the whole private pipeline would choose."""
+    n_samples = arguments.samples
+    if n_samples is not None:
+        n_samples = check.check_integer("samples", n_samples, 1)
+    mechanism = planned_pipeline(arguments)
+    print("\n".join(describe_pipeline(mechanism, n_samples)))
+    if n_samples is None:
+        return HOLDS
+    training = mechanism.training(float(n_samples))
+    if training.rule is not None:
+        # Rows have norm 1, the constant feature included.
+        lead = _print_decisions(mechanism.loss, training.rule.deviation, 1.0, bound=True)
+        _print_largest(largest_lead(training.rule, n_samples), lead, n_samples)
+    elif training.solver is not None:
+        solver = training.solver
+        print("\n".join(_facts(solver, "automatic")))
+        deviation = _weight_deviation(solver) * solver.row_norm
+        lead = _print_decisions(solver.score_loss, deviation, solver.data_norm, bound=True)
+        _print_largest(_largest_lead(solver, n_samples), lead, n_samples)
+    return HOLDS
+
+
+def _print_decisions(loss: Loss, score: float, data_norm: float, *, bound: bool) -> float:
+    """Prints what noise of this size in a score means; returns the lead that survives it."""
+    # Scores of two classes have independent noise; one score for both is itself the lead.
+    lead = Z_95 * score * (math.sqrt(2.0) if loss.n_scores > 1 else 1.0)
+    asked = (
+        f"the loss asks for a margin of {loss.margin:g}"
+        if loss.margin
+        else f"the loss has temperature {loss.temperature:g}, no margin"
+    )
+    print(
+        f"  one score      standard deviation {'at most ' if bound else ''}{score:.4g} for a row "
+        f"of norm {data_norm:g}; {asked}\n"
+        f"  a decision     a lead of {lead:.4g} of one class over another survives the noise\n"
+        f"                 with probability {'at least ' if bound else ''}95 %"
+    )
+    return lead
+
+
+def _print_largest(largest: float, lead: float, n_samples: int) -> None:
+    """Prints what rows can do against the noise."""
+    print(f"  the most       that {n_samples} rows can lead by: {largest:.4g}")
+    if largest < lead:
+        print("With so few rows the noise drowns every decision: a larger epsilon is needed.")
 
 
 def _planned(arguments: argparse.Namespace) -> ObjectivePerturbation | OutputPerturbation:
@@ -233,12 +278,11 @@ def _inside(mechanism: ObjectivePerturbation) -> list[str]:
     origin = "automatic" if mechanism.C is None else "1 / C"
     if mechanism.C is not None and mechanism.inside.record.extra_regularization > 0.0:
         origin = f"1 / C = {1.0 / mechanism.C:.6g}, the rest for the sake of privacy"
+    inside, released = mechanism.inside.deviation, _released_deviation(mechanism.output)
     return [
         f"  lambda         {mechanism.regularization:.6g} ({origin})",
-        f"  noise          standard deviation {mechanism.inside.scale:.6g} on every component of"
-        " the linear term",
-        f"                 and {mechanism.output.scale:.3g} on every weight for the solver's"
-        " tolerance",
+        f"  noise          standard deviation {inside:.6g} on every component of the linear term",
+        f"                 and {released:.3g} on every weight for the solver's tolerance",
         f"  one weight     standard deviation at most {_weight_deviation(mechanism):.6g};"
         " usually less the more rows there are",
     ]
@@ -253,7 +297,13 @@ def _weight_deviation(mechanism: ObjectivePerturbation | OutputPerturbation) -> 
     """
     if isinstance(mechanism, OutputPerturbation):
         return mechanism.scale
-    return math.hypot(mechanism.inside.scale / mechanism.regularization, mechanism.output.scale)
+    inside = mechanism.inside.deviation / mechanism.regularization
+    return math.hypot(inside, _released_deviation(mechanism.output))
+
+
+def _released_deviation(noise: WeightNoise) -> float:
+    """Standard deviation of Gaussian noise, or the root mean square of Gamma noise in a weight."""
+    return noise.scale if noise.noise == "gaussian" else noise.deviation
 
 
 def _largest_lead(mechanism: ObjectivePerturbation | OutputPerturbation, n_samples: int) -> float:

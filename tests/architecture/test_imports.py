@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"estimators", "preprocessing"}),
     frozenset({"model_selection", "federated", "audit"}),
     frozenset({"plotting", "io"}),
-    frozenset({"_demo"}),
+    frozenset({"_demo", "_linear_plan"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )
