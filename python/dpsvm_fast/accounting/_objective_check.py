@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ __all__ = ["jacobian_of", "objective_delta"]
 Array = NDArray[np.float64]
 
 
+@lru_cache(maxsize=4096)
 def objective_delta(
     law: str,
     n_scores: int,

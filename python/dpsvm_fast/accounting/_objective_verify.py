@@ -90,6 +90,8 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
         problems.append("the two noises are of different kinds")
     if statement.loss == "logistic" and o.smoothing != 1.0:
         problems.append("smoothing is not 1, the temperature of the logistic loss")
+    if o.epsilon > statement.epsilon or o.delta > statement.delta:
+        problems.append("the noise in the objective has more than the whole budget")
     if o.grid is not None and math.frexp(o.grid)[0] != 0.5:
         problems.append("grid is not a power of two")
     step = o.grid if o.grid is not None else 0.0

@@ -24,7 +24,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
     if not parts:
         return ()
     name = statement.mechanism.replace("_", " ")
-    head = f"{name}, loss {statement.loss}"
+    head = name if statement.loss == "none" else f"{name}, loss {statement.loss}"
     if len(parts) > 1:
         head += f"; noisy sums for {_listed([part.name for part in parts])}, one after the other"
     shares = _shares(statement.events)
@@ -99,7 +99,7 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     pure = [event for event in events if isinstance(event, PureEvent)]
     if len(gaussian) == len(events):
         squares = [event.mu**2 for event in gaussian]
-        return [f"; {square / sum(squares):.3g} of the sum of mu^2" for square in squares]
+        return [f"; {100.0 * square / sum(squares):.3g}% of the sum of mu^2" for square in squares]
     if len(pure) == len(events):
         return [f"; epsilon = {event.epsilon:.6g} of the sum" for event in pure]
     return [

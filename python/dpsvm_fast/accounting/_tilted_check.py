@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ DEPTH = 60.0
 OUTSIDE = 45.0
 # Logarithm by which exp(K - tilt * epsilon) may exceed delta: the transform has 36 to lose.
 ABOVE_DELTA = 16.0
+# Between these an epsilon is sought; a smaller one counts as 0.
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 1e6
 # Tilts beyond this belong to probabilities that are zero for every purpose.
 LARGEST_TILT = 1e5
 # Logarithm of a delta that counts as 0, and what the transform's rounding may add to delta.
@@ -66,28 +69,33 @@ class Losses:
     replace_one: bool = False
 
 
+@lru_cache(maxsize=256)
 def composed_delta(epsilon: float, losses: Losses) -> float:
     """Delta of the composition at ``epsilon >= 0``, to nearest."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     return max(_Sum(losses, direction).delta(epsilon) for direction in directions)
 
 
-def composed_epsilon(delta: float, losses: Losses) -> float:
-    """Epsilon of the composition at ``delta``, to nearest."""
+@lru_cache(maxsize=64)
+def composed_epsilon(delta: float, losses: Losses, near: float = 1.0) -> float:
+    """Epsilon of the composition at ``delta``, to nearest; sought around ``near``."""
     if delta <= 0.0:
         return math.inf
-    if composed_delta(0.0, losses) <= delta:
-        return 0.0
-    high = 1.0
-    while composed_delta(high, losses) > delta:
-        high *= 2.0
-        if high > 1e6:
-            return math.inf
 
     def excess(epsilon: float) -> float:
         return math.log(max(composed_delta(epsilon, losses), 1e-320) / delta)
 
-    return float(brentq(excess, 0.0, high, xtol=1e-9, rtol=1e-9))
+    low, high = 0.0, near
+    while excess(high) > 0.0:
+        low, high = high, 1.25 * high
+        if high > LARGEST_EPSILON:
+            return math.inf
+    while low == 0.0 and high > SMALLEST_EPSILON:
+        if excess(high / 1.25) > 0.0:
+            low = high / 1.25
+        else:
+            high /= 1.25
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-7)) if low else 0.0
 
 
 class _Law:

@@ -50,7 +50,7 @@ def recomputed_total(statement: PrivacyStatement) -> tuple[float, float, bool]:
         return math.inf, 1.0, False
     if losses.sampled or losses.pure:
         found = composed_delta(epsilon, losses)
-        return composed_epsilon(delta, losses), found, found <= delta * (1.0 + SUM_SLACK)
+        return composed_epsilon(delta, losses, epsilon), found, found <= delta * (1.0 + SUM_SLACK)
     found = gaussian_delta(epsilon, losses.mu)
     return gaussian_epsilon(delta, losses.mu), found, found <= delta * (1.0 + EXACT_SLACK)
 
