@@ -24,6 +24,8 @@ pub mod passes;
 pub mod problem;
 pub mod product;
 pub mod projected_sgd;
+pub mod records;
+pub mod records_map;
 pub mod sample_inverse;
 pub mod simplex;
 pub mod smooth_erm;
