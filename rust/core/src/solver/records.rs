@@ -10,10 +10,12 @@
 use super::records_map::{MapPart, Prepared, RowMap, Sample, sample_non_zero};
 use super::store::reserve;
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, each_block, pool};
+use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::dispatch;
 use rayon::ThreadPool;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// `2^-20`: every stored entry and every coordinate of the centre is a multiple.
 pub const ROW_GRID: f64 = 1.0 / 1_048_576.0;
@@ -113,13 +115,16 @@ impl Records {
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Self> {
+        if rows.n_columns() == 0 {
+            return Err(Error::invalid("X", "has no features"));
+        }
         let label = check_labels(labels, rows.n_rows(), n_classes)?;
         let map = Prepared::new(map, rows)?;
-        let pool = pool(n_threads)?;
+        let pool = workers(n_threads, rows.n_stored())?;
         let mut source = Source {
             rows,
             map: &map,
-            pool: (n_threads > 1).then_some(&*pool),
+            pool: pool.as_deref(),
             norm: Vec::new(),
             interrupt,
         };
@@ -152,6 +157,39 @@ impl Records {
     pub fn is_empty(&self) -> bool {
         self.label.is_empty()
     }
+
+    /// Number of stored entries.
+    pub fn n_stored(&self) -> usize {
+        match &self.rows {
+            RecordRows::Dense { value } | RecordRows::Sparse { value, .. } => value.len(),
+        }
+    }
+}
+
+/// Entries above which a pass is worth sharing out: below, the pool's wake-up (10 to 20
+/// microseconds) eats the gain.
+const PARALLEL_ENTRIES: usize = 1 << 18;
+
+/// The pool for a pass over this many entries; `None` for the calling thread.
+///
+/// # Errors
+/// Threads out of range, or the system cannot start them.
+pub(crate) fn workers(n_threads: usize, entries: usize) -> Result<Option<Arc<ThreadPool>>> {
+    check_threads(n_threads)?;
+    let shared = n_threads > 1 && entries >= PARALLEL_ENTRIES;
+    shared.then(|| pool(n_threads)).transpose()
+}
+
+/// Entries that each thread treats between two looks at the interrupt: a few milliseconds.
+const WAVE_ENTRIES: usize = 1 << 21;
+
+/// Ranges of `n` rows with `stored` entries, each small enough for one wave.
+pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let per_row = stored.div_ceil(n.max(1)).max(1);
+    let rows = (WAVE_ENTRIES / per_row).max(256).saturating_mul(threads);
+    (0..n)
+        .step_by(rows)
+        .map(move |first| first..n.min(first.saturating_add(rows)))
 }
 
 fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {

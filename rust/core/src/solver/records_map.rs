@@ -164,10 +164,21 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut Scratch) -> 
     let Scratch { z, row } = scratch;
     row.clear();
     row.resize(z.len(), 0.0);
+    shorten(z, map.most, row)
+}
+
+/// Writes `z min(most, 1 / ||z||)`, rounded towards zero to the grid, into `row`; returns the upper
+/// bound of its norm, at most 1.
+///
+/// # Errors
+/// A value that is not finite.
+#[inline(always)]
+pub(crate) fn shorten(z: &[f64], most: f64, row: &mut [f32]) -> Result<f32> {
     let Some((coarse, norm)) = length(z)? else {
+        row.fill(0.0);
         return Ok(0.0);
     };
-    let factor = (map.most / coarse).min(1.0 / norm);
+    let factor = (most / coarse).min(1.0 / norm);
     // First a hair too long, so that rounding errors do not push exact values below a multiple of
     // the grid; almost every row is then short enough after rounding towards zero.
     for slack in [1.0 + 1.0 / (1_u64 << 44) as f64, 1.0 - ROW_GRID, 0.5] {
@@ -183,7 +194,7 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut Scratch) -> 
 /// Rounds `z coarse factor` to the grid, towards zero; returns the exact sum of the squares of
 /// `entry / grid`, or a number above 2^53.
 #[inline(always)]
-pub(crate) fn quantise(z: &[f64], coarse: f64, factor: f64, row: &mut [f32]) -> f64 {
+fn quantise(z: &[f64], coarse: f64, factor: f64, row: &mut [f32]) -> f64 {
     let factor = factor / ROW_GRID;
     let mut lanes = [0.0_f64; 16];
     let (z_chunks, z_rest) = z.as_chunks::<16>();
