@@ -17,27 +17,11 @@ impl Scale {
     /// deflated by one of the roundings to come, so the row never exceeds the bound.
     #[inline(always)]
     pub(crate) fn of<T: Copy + Into<f64>>(x: &[T], data_norm: f64, shrink: f64) -> Result<Self> {
-        /// Inside these, no square overflowed and none that matters was lost.
-        const SAFE: std::ops::RangeInclusive<f64> = 1e-240..=1e240;
-        let slack = 1.0 + (x.len() as f64 + 8.0) * f64::EPSILON;
-        let plain = sum_of_squares(x, 1.0);
-        let (coarse, norm) = if SAFE.contains(&plain) {
-            (1.0, plain.sqrt() * slack)
-        } else {
-            let largest = largest_magnitude(x);
-            if !largest.is_finite() {
-                return Err(Error::invalid("X", "contains NaN or infinity"));
-            }
-            if largest == 0.0 {
-                return Ok(Self {
-                    coarse: 1.0,
-                    fine: 1.0,
-                });
-            }
-            // A power of two that makes the largest entry about 1; the clamp keeps both factors
-            // in range for subnormal records.
-            let coarse = libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000));
-            (coarse, sum_of_squares(x, coarse).sqrt() * slack)
+        let Some((coarse, norm)) = length(x)? else {
+            return Ok(Self {
+                coarse: 1.0,
+                fine: 1.0,
+            });
         };
         let bound = data_norm * coarse;
         if norm <= bound {
@@ -54,6 +38,32 @@ impl Scale {
     pub(crate) fn apply(&self, x: f64) -> f64 {
         x * self.coarse * self.fine
     }
+}
+
+/// `(c, ||c x||)` with `c` a power of two and the norm rounded up; `None` for the zero record.
+///
+/// `c` is 1 unless a square would overflow or vanish, and `||c x||` is then from 1/2 to
+/// `sqrt(len)` (less for subnormal records).
+#[inline(always)]
+pub(crate) fn length<T: Copy + Into<f64>>(x: &[T]) -> Result<Option<(f64, f64)>> {
+    /// Inside these, no square overflowed and none that matters was lost.
+    const SAFE: std::ops::RangeInclusive<f64> = 1e-240..=1e240;
+    let slack = 1.0 + (x.len() as f64 + 8.0) * f64::EPSILON;
+    let plain = sum_of_squares(x, 1.0);
+    if SAFE.contains(&plain) {
+        return Ok(Some((1.0, plain.sqrt() * slack)));
+    }
+    let largest = largest_magnitude(x);
+    if !largest.is_finite() {
+        return Err(Error::invalid("X", "contains NaN or infinity"));
+    }
+    if largest == 0.0 {
+        return Ok(None);
+    }
+    // A power of two that makes the largest entry about 1; the clamp keeps both factors
+    // in range for subnormal records.
+    let coarse = libm::ldexp(1.0, -libm::frexp(largest).1.clamp(-1000, 1000));
+    Ok(Some((coarse, sum_of_squares(x, coarse).sqrt() * slack)))
 }
 
 /// `max |x_j|`, NaN if any entry is NaN.

@@ -40,6 +40,17 @@ pub enum Layout<'a> {
     Csr(CsrIndex<'a>),
 }
 
+/// Columns of the stored entries of one row.
+#[derive(Debug, Clone, Copy)]
+pub enum Columns<'a> {
+    /// Every column, in order.
+    All,
+    /// 32-bit indices.
+    I32(&'a [i32]),
+    /// 64-bit indices.
+    I64(&'a [i64]),
+}
+
 /// Public bounds that turn a record into a row.
 #[derive(Debug, Clone, Copy)]
 pub struct RowBounds {
@@ -179,6 +190,49 @@ impl<'a> Rows<'a> {
         self.bounds
     }
 
+    /// Whether every entry is stored.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.layout, Layout::Dense)
+    }
+
+    /// Number of entries in the user's matrix, the stored ones alone.
+    pub fn n_stored(&self) -> usize {
+        match self.values {
+            Values::F64(v) => v.len(),
+            Values::F32(v) => v.len(),
+        }
+    }
+
+    /// Bytes of the user's matrix, indices included.
+    pub fn stored_bytes(&self) -> usize {
+        let value = match self.values {
+            Values::F64(_) => 8,
+            Values::F32(_) => 4,
+        };
+        let index = match self.layout {
+            Layout::Dense => 0,
+            Layout::Csr(CsrIndex::I32(..)) => 4,
+            Layout::Csr(CsrIndex::I64(..)) => 8,
+        };
+        self.n_stored() * (value + index)
+    }
+
+    /// Row `i` as the user stored it: values and their columns.
+    #[inline(always)]
+    pub fn stored(&self, i: usize) -> (Values<'a>, Columns<'a>) {
+        let range = self.range(i);
+        let columns = match self.layout {
+            Layout::Dense => Columns::All,
+            Layout::Csr(CsrIndex::I32(c, _)) => Columns::I32(&c[range.clone()]),
+            Layout::Csr(CsrIndex::I64(c, _)) => Columns::I64(&c[range.clone()]),
+        };
+        let values = match self.values {
+            Values::F64(v) => Values::F64(&v[range]),
+            Values::F32(v) => Values::F32(&v[range]),
+        };
+        (values, columns)
+    }
+
     /// Non-zero entries of row `i` in the user's matrix (stored zeros not counted).
     pub fn count_non_zero(&self, i: usize) -> usize {
         let range = self.range(i);
@@ -262,7 +316,7 @@ impl<'a> Rows<'a> {
 /// Runs of zeros are skipped sixteen at a time; elsewhere every entry is written and the place
 /// moves on only past the non-zero ones, so there is no branch to mispredict.
 #[inline(always)]
-fn compact(out: &mut RowBuffer, first: usize) {
+pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
     const RUN: usize = 16;
     let length = out.value.len() - first;
     let start = out.index.len();

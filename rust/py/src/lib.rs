@@ -6,6 +6,7 @@ mod errors;
 mod gate;
 mod noise;
 mod projected_sgd;
+mod records;
 mod smooth;
 mod solver;
 
@@ -39,6 +40,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     accounting::register(m)?;
     noise::register(m)?;
     projected_sgd::register(m)?;
+    records::register(m)?;
     smooth::register(m)?;
     solver::register(m)?;
     Ok(())

@@ -7,12 +7,14 @@
 pub mod gamma_ball;
 pub mod gaussian;
 pub mod grid_gaussian;
+pub mod poisson_batch;
 pub mod stream;
 pub mod symmetric;
 
 pub use gamma_ball::gamma_ball;
 pub use gaussian::gaussian;
 pub use grid_gaussian::{GridScale, gaussian_on_grid};
+pub use poisson_batch::{Rate, poisson_batch};
 pub use stream::{Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 

@@ -1,0 +1,279 @@
+//! Poisson sampling: every index joins the batch independently with probability exactly q.
+//!
+//! The gap G before the next member has `P(G >= m) = (1 - q)^m`, so it is the integer with
+//! `(1 - q)^(G+1) <= U < (1 - q)^G` for a uniform U in [0, 1). Of U the first 64 bits are drawn, and
+//! `ln U / ln(1 - q)` is computed in floating point with a bound of its error. Almost always that
+//! leaves one integer. Otherwise the candidates are told apart by comparing U, with as many more
+//! digits as it takes, with powers of `1 - q` enclosed in fixed-point arithmetic of any length. So
+//! the logarithm decides nothing but the speed: the law is exact for the double-precision number q.
+//!
+//! A batch costs expected time O(q n), and depends on the random stream, q and n alone.
+
+use crate::error::{Error, Result};
+use rand::Rng;
+use std::cmp::Ordering;
+
+/// The smallest rate accepted: far below any use, and no intermediate number overflows.
+const LEAST_RATE: f64 = 1e-300;
+
+/// From here on one coin for each index is cheaper than one logarithm for each member: a random word
+/// takes 8 nanoseconds, a jump 16.
+const COIN_RATE: f64 = 0.5;
+
+/// The probability with which every record joins a batch.
+#[derive(Debug, Clone)]
+pub struct Rate {
+    value: f64,
+    way: Way,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    /// Everyone joins.
+    All,
+    /// A coin each: a uniform word below this bound, which is `2^64 q` exactly.
+    Coins(u64),
+    /// Jumps from member to member.
+    Gaps(Gap),
+}
+
+impl Rate {
+    /// The rate `q`, taken as the exact value of the double.
+    ///
+    /// # Errors
+    /// `q` not from 1e-300 to 1.
+    pub fn new(q: f64) -> Result<Self> {
+        if !(LEAST_RATE..=1.0).contains(&q) {
+            let message = format!("got {q}, expected {LEAST_RATE:e} to 1");
+            return Err(Error::invalid("sampling_rate", message));
+        }
+        let way = if q == 1.0 {
+            Way::All
+        } else if q >= COIN_RATE {
+            // The lowest bit of a double from 1/2 on is at least 2^-53: the product is whole.
+            Way::Coins((q * 18_446_744_073_709_551_616.0) as u64)
+        } else {
+            Way::Gaps(Gap::new(q))
+        };
+        Ok(Self { value: q, way })
+    }
+
+    /// The probability.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+}
+
+/// Overwrites `batch` with the members among `0..n`, in increasing order.
+///
+/// `n` is at most `2^32`. The batch may be empty: that is a step too.
+#[inline]
+pub fn poisson_batch<R: Rng>(rng: &mut R, rate: &Rate, n: usize, batch: &mut Vec<u32>) {
+    batch.clear();
+    match &rate.way {
+        Way::All => batch.extend((0..n).map(|i| i as u32)),
+        Way::Coins(bound) => toss_coins(rng, *bound, n, batch),
+        Way::Gaps(gap) => {
+            let mut next = 0;
+            while let Some(skipped) = gap.draw(rng, (n - next) as u64) {
+                next += skipped as usize;
+                batch.push(next as u32);
+                next += 1;
+            }
+        }
+    }
+}
+
+/// Indices for which a coin is tossed before the batch grows.
+const COINS: usize = 1024;
+
+fn toss_coins<R: Rng>(rng: &mut R, bound: u64, n: usize, batch: &mut Vec<u32>) {
+    for first in (0..n).step_by(COINS) {
+        let end = n.min(first + COINS);
+        let mut members = batch.len();
+        batch.resize(members + end - first, 0);
+        for i in first..end {
+            // Written always, kept only if it joins: no branch to mispredict.
+            batch[members] = i as u32;
+            members += usize::from(rng.next_u64() < bound);
+        }
+        batch.truncate(members);
+    }
+}
+
+/// The law of the gaps of one rate.
+#[derive(Debug, Clone)]
+struct Gap {
+    /// `-1 / ln(1 - q)`, within a few units in the last place.
+    scale: f64,
+    /// `1 - q`, exactly.
+    keep: Fraction,
+}
+
+impl Gap {
+    fn new(q: f64) -> Self {
+        Self {
+            scale: -1.0 / libm::log1p(-q),
+            keep: Fraction::one_minus(q),
+        }
+    }
+
+    /// The gap, or `None` if it is at least `room`.
+    ///
+    /// The error of `t`: rounding 64 bits to 53 moves `ln U` by at most `2^-53`, and the digits not
+    /// drawn by at most `2^-53` more if the word is at least `2^53` (else by `1 / word`); logarithm,
+    /// scale and product err by a few parts in `2^53`. The constants leave a factor of 4 and more.
+    #[inline]
+    fn draw<R: Rng>(&self, rng: &mut R, room: u64) -> Option<u64> {
+        const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
+        const ABSOLUTE: f64 = 1.0 / (1_u64 << 50) as f64;
+        const RELATIVE: f64 = 1.0 / (1_u64 << 48) as f64;
+        let word = rng.next_u64();
+        let t = -libm::log(word as f64 * UNIT) * self.scale;
+        let unseen = if word >> 53 == 0 {
+            4.0 / word as f64
+        } else {
+            0.0
+        };
+        let error = t * RELATIVE + (ABSOLUTE + unseen) * self.scale;
+        let (least, most) = ((t - error).max(0.0), t + error);
+        if least >= room as f64 {
+            return None;
+        }
+        let gap = least as u64;
+        if most < (gap + 1) as f64 {
+            return Some(gap);
+        }
+        self.tell_apart(Uniform::of(word), gap, room.min(most as u64), rng)
+            .filter(|gap| *gap < room)
+    }
+
+    /// The gap, known to be from `least` to `most` (or at least `most`, if that is the room).
+    #[cold]
+    #[inline(never)]
+    fn tell_apart<R: Rng>(
+        &self,
+        mut u: Uniform,
+        mut least: u64,
+        mut most: u64,
+        rng: &mut R,
+    ) -> Option<u64> {
+        while least < most {
+            let middle = least + (most - least).div_ceil(2);
+            if u.below_power(&self.keep, middle, rng) {
+                least = middle;
+            } else {
+                most = middle - 1;
+            }
+        }
+        Some(least)
+    }
+}
+
+/// A uniform number in [0, 1) whose 64-bit digits are drawn when asked for.
+struct Uniform {
+    /// Most significant first.
+    digits: Vec<u64>,
+}
+
+impl Uniform {
+    fn of(first: u64) -> Self {
+        Self {
+            digits: vec![first],
+        }
+    }
+
+    /// `self < base^exponent`, exactly, for a positive exponent.
+    fn below_power<R: Rng>(&mut self, base: &Fraction, exponent: u64, rng: &mut R) -> bool {
+        let mut digits = base.digits.len().max(3);
+        loop {
+            while self.digits.len() < digits {
+                self.digits.push(rng.next_u64());
+            }
+            let (below, above) = base.power(exponent, digits);
+            // The digits not drawn add less than one unit in the last place.
+            let mine = &self.digits[..digits];
+            if mine.cmp(&below[..]) == Ordering::Less {
+                return true;
+            }
+            if mine.cmp(&above[..]) != Ordering::Less {
+                return false;
+            }
+            digits += 2;
+        }
+    }
+}
+
+/// A number in (0, 1) with finitely many 64-bit digits, most significant first.
+#[derive(Debug, Clone)]
+struct Fraction {
+    digits: Vec<u64>,
+}
+
+impl Fraction {
+    /// `1 - q`, exactly, for `q` from [`LEAST_RATE`] up to below 1.
+    fn one_minus(q: f64) -> Self {
+        let (fraction, exponent) = libm::frexp(q);
+        // q = mantissa 2^-shift, with the mantissa's 53 bits across at most two digits.
+        let mantissa = libm::ldexp(fraction, 53) as u64;
+        let shift = (53 - exponent) as usize;
+        let mut digits = vec![0; shift.div_ceil(64)];
+        let last = digits.len() - 1;
+        let parts = u128::from(mantissa) << (64 * digits.len() - shift);
+        digits[last] = parts as u64;
+        if last > 0 {
+            digits[last - 1] = (parts >> 64) as u64;
+        }
+        // The two's complement: 2^(64 digits) - q.
+        let mut carry = true;
+        for digit in digits.iter_mut().rev() {
+            (*digit, carry) = (!*digit).overflowing_add(u64::from(carry));
+        }
+        Self { digits }
+    }
+
+    /// Lower and upper bounds of `self^exponent` with this many digits, at least the own number.
+    fn power(&self, exponent: u64, digits: usize) -> (Vec<u64>, Vec<u64>) {
+        let mut base = self.digits.clone();
+        base.resize(digits, 0);
+        let (mut below, mut above) = (base.clone(), base.clone());
+        for bit in (0..exponent.ilog2()).rev() {
+            below = product(&below, &below);
+            above = increased(product(&above, &above));
+            if exponent >> bit & 1 == 1 {
+                below = product(&below, &base);
+                above = increased(product(&above, &base));
+            }
+        }
+        (below, above)
+    }
+}
+
+/// The product of two numbers in [0, 1), cut off after as many digits as they have.
+fn product(a: &[u64], b: &[u64]) -> Vec<u64> {
+    let n = a.len();
+    let mut all = vec![0_u64; 2 * n];
+    for i in (0..n).rev() {
+        let mut carry = 0_u128;
+        for j in (0..n).rev() {
+            carry += u128::from(a[i]) * u128::from(b[j]) + u128::from(all[i + j + 1]);
+            all[i + j + 1] = carry as u64;
+            carry >>= 64;
+        }
+        all[i] = carry as u64;
+    }
+    all.truncate(n);
+    all
+}
+
+/// One unit in the last place more. A product cut off is at most `1 - 2 units`, so there is room.
+fn increased(mut a: Vec<u64>) -> Vec<u64> {
+    for digit in a.iter_mut().rev() {
+        let (sum, carry) = digit.overflowing_add(1);
+        *digit = sum;
+        if !carry {
+            break;
+        }
+    }
+    a
+}

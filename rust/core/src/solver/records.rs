@@ -1,0 +1,344 @@
+//! Records in the form in which the private pipelines use them: rows of norm at most 1 on a grid.
+//!
+//! Every stored entry is a multiple of [`ROW_GRID`], so norms, sums and products are integers in
+//! disguise and are computed without any rounding: a bound on one record is a bound on what the
+//! program computed. The argument is in `docs/proofs/auto_pipeline.md` ("Exact sums").
+//!
+//! A row is a function of its own record and of public numbers alone. That includes the layout:
+//! by default it follows the user's format, because one record could tip a choice made by density.
+
+use super::records_map::{MapPart, Prepared, RowMap, Sample, sample_non_zero};
+use super::store::reserve;
+use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, check_threads, each_block, pool};
+use crate::rows::{RowBuffer, Rows};
+use crate::simd::dispatch;
+use rayon::ThreadPool;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// `2^-20`: every stored entry and every coordinate of the centre is a multiple.
+pub const ROW_GRID: f64 = 1.0 / 1_048_576.0;
+
+/// Rows closer to the centre than this are not stretched to norm 1.
+pub const LEAST_DISTANCE: f64 = 1.0 / 16.0;
+
+/// The stored entries, row after row.
+#[derive(Debug)]
+pub enum RecordRows {
+    /// Every entry, in C order, no padding.
+    Dense {
+        /// Entries.
+        value: Vec<f32>,
+    },
+    /// Non-zero entries with their columns.
+    Sparse {
+        /// Entries.
+        value: Vec<f32>,
+        /// Columns, strictly increasing within a row.
+        index: Vec<u32>,
+        /// Start of each row, and the end.
+        start: Vec<usize>,
+    },
+}
+
+/// A centre that the rows were moved to without storing the differences.
+#[derive(Debug)]
+pub struct Centre {
+    /// Multiples of [`ROW_GRID`].
+    pub point: Vec<f64>,
+    /// One for each record, at most `1 / LEAST_DISTANCE`, rounded down so that the effective row
+    /// `factor (x - point)` has norm at most 1.
+    pub factor: Vec<f32>,
+}
+
+/// Records ready for private sums and private descent; nothing computed from them may leave
+/// without noise.
+#[derive(Debug)]
+pub struct Records {
+    /// The entries.
+    pub rows: RecordRows,
+    /// Class of each record, below `n_classes`.
+    pub label: Vec<u32>,
+    /// Entries of one row.
+    pub columns: usize,
+    /// The centre, with sparse rows only: dense ones are rewritten.
+    pub centre: Option<Centre>,
+    /// Upper bound of the norm of each effective row, at most 1.
+    pub norm: Vec<f32>,
+    /// Number of classes.
+    pub n_classes: usize,
+}
+
+/// How the layout is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// As the user gave the matrix: a public choice.
+    AsGiven,
+    /// Whichever takes less work, see [`prefers_sparse`]. One record can tip this choice, so it is
+    /// sound only where results agree in both layouts or where their distance is accounted for.
+    Cheaper,
+}
+
+/// Whether sparse rows take less work than dense ones.
+///
+/// With several classes a sparse row touches every class padded to whole vectors of 16 for every
+/// non-zero, in the scores and again in the sum of the gradients; a dense one touches each class
+/// once, and reads the row once more, at about two thirds of the cost of a gathered vector. One
+/// score needs no padding: a gather costs as much as four entries of a dense row.
+pub fn prefers_sparse(non_zero: usize, entries: usize, classes: usize) -> bool {
+    if classes <= 2 {
+        return 4 * (non_zero as u128) < entries as u128;
+    }
+    let padded = classes.next_multiple_of(16) as u128;
+    6 * (non_zero as u128) * padded < 3 * (entries as u128) * (classes as u128 + 1)
+}
+
+/// Rows mapped by one thread at a time.
+const PART_ROWS: usize = 128;
+
+/// Parts for each thread between two looks at the interrupt.
+const PARTS_PER_THREAD: usize = 4;
+
+impl Records {
+    /// The records of `rows` mapped by `map`, with classes `labels`.
+    ///
+    /// # Errors
+    /// Labels or bounds out of range; a CSR matrix with an offset or with bounds that move zero;
+    /// values not finite; no memory; an interrupt.
+    pub fn new(
+        rows: &Rows<'_>,
+        map: &RowMap<'_>,
+        labels: &[i64],
+        n_classes: usize,
+        storage: Storage,
+        n_threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
+        if rows.n_columns() == 0 {
+            return Err(Error::invalid("X", "has no features"));
+        }
+        let label = check_labels(labels, rows.n_rows(), n_classes)?;
+        let map = Prepared::new(map, rows)?;
+        let pool = workers(n_threads, rows.n_stored())?;
+        let mut source = Source {
+            rows,
+            map: &map,
+            pool: pool.as_deref(),
+            norm: Vec::new(),
+            interrupt,
+        };
+        reserve(&mut source.norm, rows.n_rows())?;
+        let dense = match storage {
+            Storage::AsGiven => rows.is_dense(),
+            Storage::Cheaper => source.dense_is_cheaper(n_classes)?,
+        };
+        let stored = if dense {
+            source.dense()?
+        } else {
+            source.sparse()?
+        };
+        Ok(Self {
+            rows: stored,
+            label,
+            columns: rows.n_columns(),
+            centre: None,
+            norm: source.norm,
+            n_classes,
+        })
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.label.len()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.label.is_empty()
+    }
+
+    /// Number of stored entries.
+    pub fn n_stored(&self) -> usize {
+        match &self.rows {
+            RecordRows::Dense { value } | RecordRows::Sparse { value, .. } => value.len(),
+        }
+    }
+}
+
+/// Entries above which a pass is worth sharing out: below, the pool's wake-up (10 to 20
+/// microseconds) eats the gain.
+const PARALLEL_ENTRIES: usize = 1 << 18;
+
+/// The pool for a pass over this many entries; `None` for the calling thread.
+///
+/// # Errors
+/// Threads out of range, or the system cannot start them.
+pub(crate) fn workers(n_threads: usize, entries: usize) -> Result<Option<Arc<ThreadPool>>> {
+    check_threads(n_threads)?;
+    let shared = n_threads > 1 && entries >= PARALLEL_ENTRIES;
+    shared.then(|| pool(n_threads)).transpose()
+}
+
+/// Entries that each thread treats between two looks at the interrupt: a few milliseconds.
+const WAVE_ENTRIES: usize = 1 << 21;
+
+/// Ranges of `n` rows with `stored` entries, each small enough for one wave.
+pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let per_row = stored.div_ceil(n.max(1)).max(1);
+    let rows = (WAVE_ENTRIES / per_row).max(256).saturating_mul(threads);
+    (0..n)
+        .step_by(rows)
+        .map(move |first| first..n.min(first.saturating_add(rows)))
+}
+
+fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {
+    if labels.len() != n_rows {
+        let message = "its length is not the number of rows of X";
+        return Err(Error::invalid("y", message));
+    }
+    if u32::try_from(n_rows).is_err() {
+        return Err(Error::invalid("X", "more than 2^32 - 1 rows"));
+    }
+    let mut label = Vec::new();
+    reserve(&mut label, n_rows)?;
+    for y in labels {
+        match u32::try_from(*y) {
+            Ok(y) if (y as usize) < n_classes => label.push(y),
+            _ => return Err(Error::invalid("y", "a label is outside 0..n_classes")),
+        }
+    }
+    Ok(label)
+}
+
+/// The user's rows on their way into the store.
+struct Source<'s, 'a> {
+    rows: &'s Rows<'a>,
+    map: &'s Prepared,
+    pool: Option<&'s ThreadPool>,
+    norm: Vec<f32>,
+    interrupt: &'s dyn Interrupt,
+}
+
+/// Some sparse rows, mapped apart from the others.
+struct SparsePart {
+    first: usize,
+    end: usize,
+    out: RowBuffer,
+    start: Vec<usize>,
+    norm: Vec<f32>,
+    outcome: Result<()>,
+}
+
+impl Source<'_, '_> {
+    fn wave(&self) -> usize {
+        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
+        PART_ROWS * PARTS_PER_THREAD * threads
+    }
+
+    /// The choice of [`Storage::Cheaper`]; a matrix that came sparse is made dense only if that
+    /// takes at most twice its own memory.
+    fn dense_is_cheaper(&self, classes: usize) -> Result<bool> {
+        let Sample { rows, non_zero } = sample_non_zero(self.rows, self.map)?;
+        let columns = self.rows.n_columns();
+        if prefers_sparse(non_zero, rows * columns, classes) {
+            return Ok(false);
+        }
+        let dense_bytes = self.rows.n_rows().saturating_mul(columns) as u128 * 4;
+        Ok(self.rows.is_dense() || dense_bytes <= 2 * self.rows.stored_bytes() as u128)
+    }
+
+    /// Maps into one array, grown a wave at a time so that it is written while it is in cache.
+    fn dense(&mut self) -> Result<RecordRows> {
+        let (n, columns, wave) = (self.rows.n_rows(), self.rows.n_columns(), self.wave());
+        let (rows, map) = (self.rows, self.map);
+        let mut value: Vec<f32> = Vec::new();
+        reserve(&mut value, n.saturating_mul(columns))?;
+        for first in (0..n).step_by(wave) {
+            let end = n.min(first + wave);
+            value.resize(end * columns, 0.0);
+            self.norm.resize(end, 0.0);
+            let blocks = value[first * columns..].chunks_mut((PART_ROWS * columns).max(1));
+            let norms = self.norm[first..].chunks_mut(PART_ROWS);
+            let mut parts: Vec<_> = norms
+                .zip(blocks)
+                .enumerate()
+                .map(|(part, (norm, value))| (first + part * PART_ROWS, norm, value, Ok(())))
+                .collect();
+            each_block(self.pool, &mut parts, self.interrupt, |part| {
+                let (first, norm, value, outcome) = part;
+                *outcome = dispatch(MapPart::dense(rows, map, *first, norm, value));
+            })?;
+            parts.into_iter().try_for_each(|part| part.3)?;
+        }
+        Ok(RecordRows::Dense { value })
+    }
+
+    /// Maps a wave at a time and joins its parts: no second copy of all rows.
+    fn sparse(&mut self) -> Result<RecordRows> {
+        let (n, wave) = (self.rows.n_rows(), self.wave());
+        let (rows, map) = (self.rows, self.map);
+        let mut all = RowBuffer::default();
+        let mut start = Vec::new();
+        reserve(&mut start, n + 1)?;
+        start.push(0);
+        if !rows.is_dense() {
+            reserve(&mut all.value, rows.n_stored())?;
+            reserve(&mut all.index, rows.n_stored())?;
+        }
+        for first in (0..n).step_by(wave) {
+            let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
+            let mut parts: Vec<SparsePart> = ends
+                .map(|first| SparsePart::new(first, n.min(first + PART_ROWS)))
+                .collect();
+            each_block(self.pool, &mut parts, self.interrupt, |part| {
+                part.outcome = dispatch(MapPart::sparse(
+                    rows,
+                    map,
+                    part.first..part.end,
+                    &mut part.out,
+                    &mut part.start,
+                    &mut part.norm,
+                ));
+            })?;
+            for part in parts {
+                part.outcome?;
+                let before = all.value.len();
+                append(&mut all.value, &part.out.value)?;
+                append(&mut all.index, &part.out.index)?;
+                start.extend(part.start.iter().map(|end| before + end));
+                self.norm.extend(part.norm);
+            }
+        }
+        all.value.shrink_to_fit();
+        all.index.shrink_to_fit();
+        let RowBuffer { value, index } = all;
+        Ok(RecordRows::Sparse {
+            value,
+            index,
+            start,
+        })
+    }
+}
+
+impl SparsePart {
+    fn new(first: usize, end: usize) -> Self {
+        Self {
+            first,
+            end,
+            out: RowBuffer::default(),
+            start: Vec::with_capacity(PART_ROWS),
+            norm: Vec::with_capacity(PART_ROWS),
+            outcome: Ok(()),
+        }
+    }
+}
+
+/// Appends `more`; grows by an eighth where there is no room.
+fn append<T: Copy>(all: &mut Vec<T>, more: &[T]) -> Result<()> {
+    if all.capacity() - all.len() < more.len() {
+        reserve(all, more.len().max(all.len() / 8))?;
+    }
+    all.extend_from_slice(more);
+    Ok(())
+}

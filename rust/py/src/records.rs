@@ -1,0 +1,271 @@
+//! Bindings of `dpsvm_core::solver::records`.
+
+use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::errors::to_python;
+use crate::gate;
+use dpsvm_core::Error;
+use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::solver::records::{Records as Store, Storage};
+use dpsvm_core::solver::records_map::RowMap;
+use numpy::PyUntypedArrayMethods;
+use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use std::sync::{RwLock, TryLockError};
+
+/// What has been done to the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Mapped,
+    Centred,
+    Transformed,
+}
+
+/// The rows and their stage; no rows after an interrupt that left some of them changed.
+struct State {
+    store: Option<Store>,
+    stage: Stage,
+}
+
+/// Private records: rows of norm at most 1 in a compact copy.
+///
+/// It can be neither copied nor pickled, and only its sums leave it: a caller adds noise to them.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct Records {
+    state: RwLock<State>,
+}
+
+/// One refusal for an object that another thread is using.
+fn in_use<T>(_: TryLockError<T>) -> PyErr {
+    PyRuntimeError::new_err(
+        "this Records object is in use by another thread, which changes it; wait for that call",
+    )
+}
+
+fn lost() -> PyErr {
+    PyRuntimeError::new_err("these records were lost when centring was interrupted; make new ones")
+}
+
+fn not_copyable() -> PyErr {
+    PyTypeError::new_err(
+        "a Records object can be neither copied nor pickled: it holds the private data",
+    )
+}
+
+impl Records {
+    /// `work` on the rows; other readers may run at the same time.
+    pub fn read<T>(&self, work: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
+        let state = self.state.try_read().map_err(in_use)?;
+        work(state.store.as_ref().ok_or_else(lost)?)
+    }
+
+    /// Refuses rows that were centred or transformed.
+    fn require_mapped(state: &State, what: &str) -> PyResult<()> {
+        if state.stage == Stage::Mapped {
+            return Ok(());
+        }
+        let message = format!("records: {what} needs rows that were not centred or transformed");
+        Err(PyValueError::new_err(message))
+    }
+
+    fn of(
+        py: Python<'_>,
+        rows: &Rows<'_>,
+        map: &RowMap<'_>,
+        y: &PyReadonlyArray1<'_, i64>,
+        n_classes: usize,
+        n_threads: usize,
+    ) -> PyResult<Self> {
+        let y = y.as_slice()?;
+        // The layout follows the format of X, a public fact: one record must not tip it.
+        let storage = Storage::AsGiven;
+        let store = gate::run(py, |interrupt| {
+            Store::new(rows, map, y, n_classes, storage, n_threads, interrupt)
+        })?;
+        let stage = Stage::Mapped;
+        let store = Some(store);
+        Ok(Self {
+            state: RwLock::new(State { store, stage }),
+        })
+    }
+}
+
+/// Bounds for the checks of [`Rows`]; the map itself is a [`RowMap`].
+fn bounds(data_norm: f64, unit: bool) -> RowBounds {
+    RowBounds {
+        data_norm: if unit { 1.0 } else { data_norm },
+        intercept: 0.0,
+    }
+}
+
+#[pymethods]
+impl Records {
+    /// The rows of a dense matrix.
+    #[staticmethod]
+    #[pyo3(signature = (X, y, *, n_classes, offset, scale, low, high, data_norm, unit, n_threads))]
+    #[allow(
+        non_snake_case,
+        clippy::too_many_arguments,
+        clippy::needless_pass_by_value
+    )]
+    fn dense(
+        py: Python<'_>,
+        X: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+        n_classes: usize,
+        offset: Option<PyReadonlyArray1<'_, f64>>,
+        scale: Option<PyReadonlyArray1<'_, f64>>,
+        low: f64,
+        high: f64,
+        data_norm: f64,
+        unit: bool,
+        n_threads: usize,
+    ) -> PyResult<Self> {
+        let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+        let map = RowMap {
+            offset: offset.as_ref().map(|o| o.as_slice()).transpose()?,
+            scale: scale.as_ref().map(|s| s.as_slice()).transpose()?,
+            low,
+            high,
+            data_norm,
+            unit,
+        };
+        let rows = dense_rows(&x, bounds(data_norm, unit))?;
+        Self::of(py, &rows, &map, &y, n_classes, n_threads)
+    }
+
+    /// The rows of a CSR matrix; zeros stay zeros, so there is no offset and low <= 0 <= high.
+    #[staticmethod]
+    #[pyo3(signature = (data, indices, indptr, n_features, y, *, n_classes, scale, low, high, data_norm, unit, n_threads))]
+    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
+    fn csr(
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        indices: &Bound<'_, PyAny>,
+        indptr: &Bound<'_, PyAny>,
+        n_features: usize,
+        y: &Bound<'_, PyAny>,
+        n_classes: usize,
+        scale: Option<PyReadonlyArray1<'_, f64>>,
+        low: f64,
+        high: f64,
+        data_norm: f64,
+        unit: bool,
+        n_threads: usize,
+    ) -> PyResult<Self> {
+        let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
+        let index = IndexArrays::extract(indices, indptr)?;
+        let map = RowMap {
+            offset: None,
+            scale: scale.as_ref().map(|s| s.as_slice()).transpose()?,
+            low,
+            high,
+            data_norm,
+            unit,
+        };
+        let (layout, shape) = (Layout::Csr(index.index()?), (y.len(), n_features));
+        let rows = Rows::new(x.values("data")?, layout, shape, bounds(data_norm, unit));
+        Self::of(
+            py,
+            &rows.map_err(to_python)?,
+            &map,
+            &y,
+            n_classes,
+            n_threads,
+        )
+    }
+
+    /// Columns of a row.
+    #[getter]
+    fn n_features(&self) -> PyResult<usize> {
+        self.read(|store| Ok(store.columns))
+    }
+
+    /// The exact sum of the rows.
+    fn sums<'py>(&self, py: Python<'py>, n_threads: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let state = self.state.try_read().map_err(in_use)?;
+        Self::require_mapped(&state, "sums")?;
+        let store = state.store.as_ref().ok_or_else(lost)?;
+        let sums = gate::run(py, |interrupt| store.sums(n_threads, interrupt))?;
+        Ok(PyArray1::from_vec(py, sums))
+    }
+
+    /// Moves the rows to the centre `point`.
+    #[allow(clippy::needless_pass_by_value)]
+    fn centre(
+        &self,
+        py: Python<'_>,
+        point: PyReadonlyArray1<'_, f64>,
+        n_threads: usize,
+    ) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        Self::require_mapped(&state, "centre")?;
+        let point = point.as_slice()?;
+        let store = state.store.as_mut().ok_or_else(lost)?;
+        let mut half_done = false;
+        let outcome = gate::run(py, |interrupt| {
+            let outcome = store.centre(point, n_threads, interrupt);
+            half_done = matches!(outcome, Err(Error::Interrupted));
+            outcome
+        });
+        if half_done {
+            state.store = None;
+        }
+        outcome?;
+        state.stage = Stage::Centred;
+        Ok(())
+    }
+
+    /// The exact sum of the outer products of the rows with themselves.
+    fn gram<'py>(&self, py: Python<'py>, n_threads: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let (sum, d) = self.read(|store| {
+            let sum = gate::run(py, |interrupt| store.gram(n_threads, interrupt))?;
+            Ok((sum, store.columns))
+        })?;
+        matrix(py, sum, [d, d])
+    }
+
+    /// Rows become `M u / ||M u||`.
+    #[allow(clippy::needless_pass_by_value)]
+    fn transform(
+        &self,
+        py: Python<'_>,
+        matrix: PyReadonlyArray2<'_, f64>,
+        n_threads: usize,
+    ) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        let store = state.store.as_mut().ok_or_else(lost)?;
+        let shape = matrix.shape();
+        if shape[1] != store.columns {
+            let (got, expected) = (shape[1], store.columns);
+            let message = format!("matrix: got {got} columns, expected {expected}");
+            return Err(PyValueError::new_err(message));
+        }
+        let (entries, outputs) = (matrix.as_slice()?, shape[0]);
+        gate::run(py, |interrupt| {
+            store.transform(entries, outputs, n_threads, interrupt)
+        })?;
+        state.stage = Stage::Transformed;
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __copy__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(not_copyable())
+    }
+}
+
+/// Adds this file's class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Records>()
+}
