@@ -3,8 +3,11 @@
 //! Prints one CSV line a sampler: name, threads, values, median milliseconds, million values/s.
 
 use dpsvm_core::error::Result;
-use dpsvm_core::noise::{Key, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian};
+use dpsvm_core::noise::{
+    GridScale, Key, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
+};
 use dpsvm_core::parallel::Never;
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -44,6 +47,20 @@ fn main() -> Result<()> {
         report(&name, threads, n, |i| {
             gaussian_on_grid(key.task(i), n, ratio, 1.0, threads, &Never)
                 .map(|v| drop(black_box(v)))
+        })?;
+    }
+    // As a training step uses it: one stream and one reused buffer for all weights.
+    for weights in [200, 2570, 78_500] {
+        let scale = GridScale::new(2f64.powi(20) * 3.7, 1.0)?;
+        let buffer = RefCell::new(vec![0; weights]);
+        let steps = n.div_ceil(weights);
+        let name = format!("GridScale::fill of {weights}");
+        report(&name, 1, steps * weights, |i| {
+            let task = key.task(100 + i);
+            for step in 0..steps {
+                scale.fill(&mut task.stream(step as u32), &mut buffer.borrow_mut());
+            }
+            Ok(())
         })?;
     }
     report("gaussian", threads, n, |i| {

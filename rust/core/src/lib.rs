@@ -1,7 +1,8 @@
 //! Numerical core of `dpsvm_fast`.
 //!
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
-//! layers point one way: `error` <- `clip` <- `rows` <- `solver`, `noise`; `accounting` uses `error` only;
+//! layers point one way: `error` <- `clip` <- `rows` <- `solver`, `noise` <-
+//! `private_descent`; `accounting` uses `error` only;
 //! `parallel` and `simd` serve the solvers and samplers. A solver receives plain numbers and
 //! returns plain numbers: budgets and noise scales are decided by the caller.
 
@@ -10,6 +11,7 @@ mod clip;
 pub mod error;
 pub mod noise;
 pub mod parallel;
+pub mod private_descent;
 pub mod rows;
 pub mod simd;
 pub mod solver;

@@ -85,6 +85,10 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
     fn add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// Sum of the lanes.
     fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
+    /// Numbers in a vector.
+    fn lanes<S: Simd>() -> usize {
+        size_of::<Self::Vector<S>>() / size_of::<Self>()
+    }
 }
 
 macro_rules! real {

@@ -1,8 +1,9 @@
 //! Keys and streams: separate, reproducible, secret, and never weaker than asked.
 
 use dpsvm_core::Error;
-use dpsvm_core::noise::Key;
-use rand::Rng;
+use dpsvm_core::noise::{Key, Stream};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeSet;
 
 #[test]
@@ -76,4 +77,75 @@ fn printing_shows_no_secret() {
         format!("{:?}", key.task(4)),
         "Task { key: Key(..), number: 4 }"
     );
+}
+
+/// A key with the given bytes.
+fn key(bytes: [u8; 32]) -> Key {
+    let fill = |out: &mut [u8]| {
+        out.copy_from_slice(&bytes);
+        Ok::<(), &str>(())
+    };
+    Key::from_source(fill).unwrap()
+}
+
+/// Block `number` of a stream.
+fn block(mut stream: Stream, number: usize) -> [u8; 64] {
+    let mut bytes = vec![0; 64 * (number + 1)];
+    stream.fill_bytes(&mut bytes);
+    bytes[64 * number..].try_into().unwrap()
+}
+
+/// RFC 8439, appendix A.1, vectors 1 to 5 (first 16 bytes of each block). Its nonce of vector 5 is
+/// the stream number here.
+#[test]
+fn streams_are_the_cipher_of_the_standard() {
+    let last = |byte| {
+        let mut bytes = [0; 32];
+        bytes[31] = byte;
+        bytes
+    };
+    let mut second = [0; 32];
+    second[1] = 0xff;
+    let zero = [0; 32];
+    let cases = [
+        (zero, 0, 0, 0x76b8_e0ad_a0f1_3d90_405d_6ae5_5386_bd28),
+        (zero, 0, 1, 0x9f07_e7be_5551_387a_98ba_977c_732d_080d),
+        (last(1), 0, 1, 0x3aeb_5224_ecf8_4992_9b9d_828d_b1ce_d4dd),
+        (second, 0, 2, 0x72d5_4dfb_f12e_c44b_3626_92df_9413_7f32),
+        (
+            zero,
+            0x0200_0000,
+            0,
+            0xc2c6_4d37_8cd5_3637_4ae2_04b9_ef93_3fcd,
+        ),
+    ];
+    for (bytes, task, number, expected) in cases {
+        let found = block(key(bytes).task(task).stream(0), number);
+        let found = u128::from_be_bytes(found[..16].try_into().unwrap());
+        assert_eq!(found, expected, "{found:x}");
+    }
+}
+
+/// Word for word the keystream of another implementation, however it is read.
+#[test]
+fn streams_equal_another_implementation() {
+    let bytes = std::array::from_fn(|i| (i * i + 11) as u8);
+    for (task, step) in [(0, 0), (1, 2), (u32::MAX, 7)] {
+        let mut ours = key(bytes).task(task).stream(step);
+        let mut theirs = ChaCha20Rng::from_seed(bytes);
+        theirs.set_stream(u64::from(task) << 32 | u64::from(step));
+        for i in 0..3000 {
+            match i % 7 {
+                0 | 3 => assert_eq!(ours.next_u32(), theirs.next_u32()),
+                1 | 2 | 4 => assert_eq!(ours.next_u64(), theirs.next_u64()),
+                _ => {
+                    let size = [1, 3, 4, 63, 64, 1000, 1024, 4099][i % 8];
+                    let (mut a, mut b) = (vec![0; size], vec![0; size]);
+                    ours.fill_bytes(&mut a);
+                    theirs.fill_bytes(&mut b);
+                    assert!(a == b, "read {i} of {size} bytes");
+                }
+            }
+        }
+    }
 }

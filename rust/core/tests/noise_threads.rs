@@ -138,7 +138,7 @@ fn sigma_zero_gives_zeros_and_bad_sigmas_are_refused() {
 fn seeded_values_are_pinned() {
     let key = Key::from_seed(2026);
     let grid = gaussian_on_grid(key.task(0), 6, 1000.25, 1.0, 1, &Never).unwrap();
-    assert_eq!(grid, [-768, 137, -783, -168, 1290, 176]);
+    assert_eq!(grid, [-678, -345, 1890, -1586, -265, -110]);
     let fast = gaussian(key.task(1), 3, 1.0, 1, &Never).unwrap();
     assert_eq!(
         fast,

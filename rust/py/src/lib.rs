@@ -2,6 +2,7 @@
 
 mod accounting;
 mod arrays;
+mod descent;
 mod errors;
 mod gate;
 mod noise;
@@ -38,6 +39,7 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
+    descent::register(m)?;
     noise::register(m)?;
     projected_sgd::register(m)?;
     records::register(m)?;

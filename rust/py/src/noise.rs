@@ -23,7 +23,7 @@ pub struct NoiseSource {
 
 impl NoiseSource {
     /// The streams of a new call.
-    fn new_task(&self) -> PyResult<Task<'_>> {
+    pub(crate) fn new_task(&self) -> PyResult<Task<'_>> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
                 "this NoiseSource was made in another process (before a fork); using it here would \

@@ -30,7 +30,7 @@ pub fn gaussian(
 }
 
 /// Overwrites `values` with draws of N(0, `sigma`^2).
-pub(super) fn fill_normal<R: Rng>(rng: &mut R, values: &mut [f64], sigma: f64) {
+pub fn fill_normal<R: Rng>(rng: &mut R, values: &mut [f64], sigma: f64) {
     for value in values {
         let z: f64 = StandardNormal.sample(rng);
         *value = sigma * z;

@@ -4,9 +4,14 @@
 //! [`BLOCK`] values, block `i` from the task's stream number `i`, so the values depend on the key
 //! and the task alone, never on the number of threads.
 
+mod chacha;
 pub mod gamma_ball;
 pub mod gaussian;
 pub mod grid_gaussian;
+mod grid_sampler;
+mod karney;
+mod natural;
+pub mod half_normal;
 pub mod poisson_batch;
 pub mod stream;
 pub mod symmetric;

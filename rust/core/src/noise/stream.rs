@@ -4,9 +4,9 @@
 //! `ChaCha20` keystreams under that key, numbered by (task, step): one task for each call of a
 //! sampler, one step for each fixed part of its array. Two different pairs never share a word.
 
+use super::chacha::{self, BATCH, BLOCK_BYTES, Block, WORDS};
 use crate::error::{Error, Result};
-use rand::{Rng, SeedableRng, TryRng};
-use rand_chacha::ChaCha20Rng;
+use rand::{Rng, TryRng};
 use std::convert::Infallible;
 use std::fmt;
 use zeroize::Zeroizing;
@@ -76,9 +76,12 @@ pub struct Task<'a> {
 impl Task<'_> {
     /// The stream of part `step` of this call.
     pub fn stream(&self, step: u32) -> Stream {
-        let mut rng = ChaCha20Rng::from_seed(**self.key.bytes);
-        rng.set_stream(u64::from(self.number) << 32 | u64::from(step));
-        Stream { rng }
+        let number = u64::from(self.number) << 32 | u64::from(step);
+        Stream {
+            state: chacha::input(&self.key.bytes, number),
+            blocks: [[0; BLOCK_BYTES]; BATCH],
+            used: STREAM_WORDS,
+        }
     }
 
     /// The first 64 bits of stream 0: for a task that needs one number only.
@@ -87,12 +90,34 @@ impl Task<'_> {
     }
 }
 
+/// Words made at a time.
+const STREAM_WORDS: usize = BATCH * WORDS;
+
 /// A `ChaCha20` keystream, read through the `rand` traits.
 ///
-/// On drop the generator, which holds the key, is overwritten. The generator's crate has no
-/// zeroising of its own, so copies that the compiler made in registers or on the stack stay.
+/// On drop the key and the words that were made are overwritten. Copies that the compiler made in
+/// registers or on the stack stay.
 pub struct Stream {
-    rng: ChaCha20Rng,
+    /// Constants, key, number of the next block, stream number.
+    state: [u32; WORDS],
+    /// The words made last.
+    blocks: [Block; BATCH],
+    /// How many of them are used up.
+    used: usize,
+}
+
+impl Stream {
+    /// Makes the next words.
+    #[cold]
+    fn refill(&mut self) {
+        chacha::blocks(&mut self.state, &mut self.blocks);
+        self.used = 0;
+    }
+
+    /// The made words that are not used up.
+    fn rest(&self) -> &[[u8; 4]] {
+        &self.blocks.as_flattened().as_chunks().0[self.used..]
+    }
 }
 
 impl fmt::Debug for Stream {
@@ -106,24 +131,51 @@ impl TryRng for Stream {
 
     #[inline]
     fn try_next_u32(&mut self) -> std::result::Result<u32, Infallible> {
-        self.rng.try_next_u32()
+        if self.used == STREAM_WORDS {
+            self.refill();
+        }
+        let word = u32::from_le_bytes(self.rest()[0]);
+        self.used += 1;
+        Ok(word)
     }
 
     #[inline]
     fn try_next_u64(&mut self) -> std::result::Result<u64, Infallible> {
-        self.rng.try_next_u64()
+        let low = u64::from(self.try_next_u32()?);
+        Ok(u64::from(self.try_next_u32()?) << 32 | low)
     }
 
-    #[inline]
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> std::result::Result<(), Infallible> {
-        self.rng.try_fill_bytes(bytes)
+    /// Uses up whole words: of the last one, bytes that do not fit are dropped.
+    fn try_fill_bytes(&mut self, mut bytes: &mut [u8]) -> std::result::Result<(), Infallible> {
+        while !bytes.is_empty() {
+            if self.used == STREAM_WORDS {
+                let (blocks, _) = bytes.as_chunks_mut();
+                let (batches, _) = blocks.as_chunks_mut();
+                for batch in &mut *batches {
+                    chacha::blocks(&mut self.state, batch);
+                }
+                let direct = batches.len() * BATCH * BLOCK_BYTES;
+                bytes = &mut bytes[direct..];
+                if bytes.is_empty() {
+                    break;
+                }
+                self.refill();
+            }
+            let rest = self.rest().as_flattened();
+            let n = rest.len().min(bytes.len());
+            bytes[..n].copy_from_slice(&rest[..n]);
+            self.used += n.div_ceil(4);
+            bytes = &mut bytes[n..];
+        }
+        Ok(())
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.rng = ChaCha20Rng::from_seed([0; KEY_BYTES]);
-        // Keeps the compiler from dropping a store that nothing reads.
-        std::hint::black_box(&mut self.rng);
+        self.state = [0; WORDS];
+        self.blocks = [[0; BLOCK_BYTES]; BATCH];
+        // Keeps the compiler from dropping stores that nothing reads.
+        std::hint::black_box(self);
     }
 }

@@ -20,6 +20,7 @@ pub mod measured;
 pub mod newton;
 pub mod newton_cg;
 pub mod newton_parts;
+pub mod noisy_descent;
 pub mod passes;
 pub mod problem;
 pub mod product;

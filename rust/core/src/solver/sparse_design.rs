@@ -102,7 +102,7 @@ const CHAINS: usize = 4;
 
 /// `<w, row>` of a sparse row.
 #[inline(always)]
-fn sparse_dot<T: Product>(row: TypedRow<'_, T>, w: &[T]) -> T {
+pub(super) fn sparse_dot<T: Product>(row: TypedRow<'_, T>, w: &[T]) -> T {
     let mut sums = [T::default(); CHAINS];
     let (index, index_rest) = row.index.as_chunks::<CHAINS>();
     let (value, value_rest) = row.value.as_chunks::<CHAINS>();
