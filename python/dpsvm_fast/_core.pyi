@@ -72,6 +72,97 @@ class NoiseSource:
     def symmetric_gaussian(self, d: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
     def public_seed(self) -> int: ...
 
+@final
+class Records:
+    @staticmethod
+    def dense(
+        X: NDArray[np.float64] | NDArray[np.float32],
+        y: NDArray[np.int64],
+        *,
+        n_classes: int,
+        offset: NDArray[np.float64] | None,
+        scale: NDArray[np.float64] | None,
+        low: float,
+        high: float,
+        data_norm: float,
+        unit: bool,
+        n_threads: int,
+    ) -> Records: ...
+    @staticmethod
+    def csr(
+        data: NDArray[np.float64] | NDArray[np.float32],
+        indices: NDArray[np.int32] | NDArray[np.int64],
+        indptr: NDArray[np.int32] | NDArray[np.int64],
+        n_features: int,
+        y: NDArray[np.int64],
+        *,
+        n_classes: int,
+        scale: NDArray[np.float64] | None,
+        low: float,
+        high: float,
+        data_norm: float,
+        unit: bool,
+        n_threads: int,
+    ) -> Records: ...
+    @property
+    def n_features(self) -> int: ...
+    def sums(self, n_threads: int) -> NDArray[np.float64]: ...
+    def centre(self, point: NDArray[np.float64], n_threads: int) -> None: ...
+    def gram(self, n_threads: int) -> NDArray[np.float64]: ...
+    def transform(self, matrix: NDArray[np.float64], n_threads: int) -> None: ...
+
+@final
+class Descent:
+    def __new__(
+        cls,
+        *,
+        loss: str,
+        n_scores: int,
+        smoothing: float,
+        margin: float,
+        n_features: int,
+        intercept: float,
+        row_scale: float,
+        clip: float,
+        sigma: float,
+        grid: float | None,
+        sampling_rate: float,
+        divisor: float,
+        regularization: float,
+        optimizer: str,
+        learning_rate: float,
+        schedule: str,
+        horizon: int,
+        momentum: float,
+        nesterov: bool,
+        beta1: float,
+        beta2: float,
+        stabilizer: float,
+        noise_correction: bool,
+        average_from: int | None,
+        radius: float | None,
+        precision: str,
+        state: dict[str, Any] | None = None,
+    ) -> Descent: ...
+    def run(self, records: Records, source: NoiseSource, n_steps: int, n_threads: int) -> None: ...
+    def weights(self) -> NDArray[np.float64]: ...
+    def state(self) -> dict[str, Any]: ...
+
+def clipped_sum_distance(clip: float, n_weights: int, grid: float | None) -> float: ...
+def descent_rounding(
+    *,
+    loss: str,
+    n_scores: int,
+    smoothing: float,
+    margin: float,
+    n_columns: int,
+    row_norm: float,
+    clip: float,
+    max_records: int,
+    radius: float,
+    grid: float | None,
+    step: float,
+) -> float: ...
 def solve_crammer_singer_dense(
     X: NDArray[np.float64] | NDArray[np.float32],
     y: NDArray[np.int64],

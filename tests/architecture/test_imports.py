@@ -185,6 +185,7 @@ CORE_MAY_USE = {
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
     "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),
+    "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),
 }
 

@@ -1,0 +1,108 @@
+//! Where descent gets its randomness: batches, tags and noise from the streams of one key.
+//!
+//! The solver knows neither distributions nor budgets; this file brings it together with the noise.
+
+use crate::error::{Error, Result};
+use crate::noise::gaussian::fill_normal;
+use crate::noise::poisson_batch::{Rate, poisson_batch};
+use crate::noise::{BLOCK, GridScale, Task};
+use crate::solver::noisy_descent::{NoiseKind, Randomness};
+use rand::Rng;
+
+/// Standard deviation of the noise and how it is drawn.
+#[derive(Debug, Clone, Copy)]
+enum Law {
+    Grid(GridScale),
+    Float(f64),
+    None,
+}
+
+/// Streams of one run: batches, tags and noise each from a task of their own.
+pub struct DescentStreams<'k> {
+    batches: Task<'k>,
+    tags: Task<'k>,
+    noise: Task<'k>,
+    rate: Rate,
+    law: Law,
+    /// Streams of noise that one step uses.
+    blocks: u32,
+}
+
+impl<'k> DescentStreams<'k> {
+    /// For `steps` steps with `weights` weights each.
+    ///
+    /// # Errors
+    /// A rate outside (0, 1], a standard deviation or grid out of range, more streams than a task
+    /// has.
+    pub fn new(
+        [batches, tags, noise]: [Task<'k>; 3],
+        rate: f64,
+        (sigma, grid): (f64, Option<f64>),
+        (steps, weights): (u32, usize),
+    ) -> Result<Self> {
+        let law = match grid {
+            _ if sigma == 0.0 => Law::None,
+            Some(grid) => Law::Grid(GridScale::new(sigma, grid)?),
+            None => Law::Float(sigma),
+        };
+        let blocks = weights.div_ceil(BLOCK).max(1);
+        let streams = blocks.checked_mul(steps as usize);
+        let Some(blocks) = streams.and_then(|all| u32::try_from(all).ok().map(|_| blocks as u32))
+        else {
+            return Err(Error::invalid("n_steps", "too many for one call: 2^32 streams"));
+        };
+        Ok(Self {
+            batches,
+            tags,
+            noise,
+            rate: Rate::new(rate)?,
+            law,
+            blocks,
+        })
+    }
+
+    /// What the noise is.
+    pub fn kind(sigma: f64, grid: Option<f64>) -> NoiseKind {
+        match grid {
+            _ if sigma == 0.0 => NoiseKind::None,
+            Some(grid) => NoiseKind::Grid(grid),
+            None => NoiseKind::Float,
+        }
+    }
+}
+
+impl Randomness for DescentStreams<'_> {
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
+    }
+
+    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
+        batch.clear();
+        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
+    }
+
+    fn tags(&self, step: u32, tags: &mut [u32]) {
+        let mut stream = self.tags.stream(step);
+        for tag in tags {
+            *tag = stream.next_u32();
+        }
+    }
+
+    fn grid_noise(&self, step: u32, noise: &mut [i64]) {
+        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
+            let mut stream = self.noise.stream(step * self.blocks + block as u32);
+            match self.law {
+                Law::Grid(scale) => scale.fill(&mut stream, part),
+                Law::Float(_) | Law::None => part.fill(0),
+            }
+        }
+    }
+
+    fn float_noise(&self, step: u32, noise: &mut [f64]) {
+        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
+            let mut stream = self.noise.stream(step * self.blocks + block as u32);
+            let sigma = if let Law::Float(sigma) = self.law { sigma } else { 0.0 };
+            fill_normal(&mut stream, part, sigma);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One pass over some records: scores, gradients, clipping, and the sum of the contributions.
+
+use super::clipping::Clip;
+use super::dense_kernels::{leaf_scores, leaf_sum};
+use super::exact_sum::ExactSum;
+use super::gradients::{Lanes, Members, one_by_one, single};
+use super::leaves::LEAF;
+use crate::rows::Row;
+use crate::simd::{Kernel, Real, Simd};
+use crate::solver::kernels::{TypedRow, WeightLayout, typed};
+use crate::solver::losses::SmoothLoss;
+use crate::solver::product::Product;
+use crate::solver::records::{RecordRows, Records};
+use std::ops::Range;
+
+/// Single or double precision of the scores and of sums within a leaf.
+pub trait Precision: Product {
+    /// Turns the scores of a leaf into the coefficients of its contributions.
+    fn gradients(
+        rule: &Rule,
+        members: Members<'_>,
+        scores: &mut [[Self; LEAF]],
+        room: (&mut Vec<Self>, &mut Vec<f32>),
+    );
+}
+
+impl Precision for f32 {
+    #[inline(always)]
+    fn gradients(
+        rule: &Rule,
+        members: Members<'_>,
+        scores: &mut [[Self; LEAF]],
+        _room: (&mut Vec<Self>, &mut Vec<f32>),
+    ) {
+        single(rule, members, scores);
+    }
+}
+
+impl Precision for f64 {
+    #[inline(always)]
+    fn gradients(
+        rule: &Rule,
+        members: Members<'_>,
+        scores: &mut [[Self; LEAF]],
+        room: (&mut Vec<Self>, &mut Vec<f32>),
+    ) {
+        one_by_one(rule, members, scores, room);
+    }
+}
+
+/// Public numbers of a pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// The loss.
+    pub loss: SmoothLoss,
+    /// How contributions are bounded.
+    pub clip: Clip,
+    /// Coefficients of sparse rows are multiples of this.
+    pub coefficient_grid: f64,
+}
+
+/// The weights as a pass reads them.
+#[derive(Debug, Clone, Default)]
+pub struct View<T> {
+    /// `rho W` in the layout of the rows, without intercepts.
+    pub w: Vec<T>,
+    /// `rho s W` of the intercept, one a score.
+    pub bias: Vec<T>,
+    /// `rho W m` for the centre `m`, one a score.
+    pub shift: Vec<T>,
+}
+
+/// Room for one leaf.
+#[derive(Debug, Clone, Default)]
+pub struct Scratch<T> {
+    /// [`LEAF`] scores a class.
+    scores: Vec<T>,
+    label: Vec<u32>,
+    norm: Vec<f32>,
+    row: Vec<T>,
+    state: Vec<f32>,
+    rows: Vec<T>,
+    wide: Vec<f64>,
+    coefficient: Vec<f64>,
+}
+
+impl<T: Precision> Scratch<T> {
+    /// Turns the scores of `members` into coefficients.
+    #[inline(always)]
+    fn gradients(&mut self, rule: &Rule, records: &Records, members: impl Iterator<Item = usize>) {
+        self.label.clear();
+        self.norm.clear();
+        for i in members {
+            self.label.push(records.label[i]);
+            self.norm.push(records.norm[i]);
+        }
+        self.norm.resize(LEAF, 1.0);
+        let norm: &Lanes = self.norm.first_chunk().unwrap_or(&[1.0; LEAF]);
+        let members = Members {
+            label: &self.label,
+            norm,
+        };
+        let scores = self.scores.as_chunks_mut().0;
+        T::gradients(rule, members, scores, (&mut self.row, &mut self.state));
+    }
+}
+
+/// Leaves of dense rows.
+pub struct DensePass<'p, T> {
+    /// The records; their rows are dense.
+    pub records: &'p Records,
+    /// Records in the order of the leaves.
+    pub order: &'p [u32],
+    /// The leaves.
+    pub leaves: &'p [Range<usize>],
+    /// Public numbers.
+    pub rule: Rule,
+    /// The weights, one line a score.
+    pub view: &'p View<T>,
+    /// Where the sums go, one line a score with the intercept last.
+    pub sum: &'p mut ExactSum,
+    /// Room.
+    pub scratch: &'p mut Scratch<T>,
+}
+
+/// More than what rounding adds to the sum of a leaf.
+const LEAF_SLACK: f64 = 1.001;
+
+/// `1.5 * 2^52`: adding and subtracting this many units rounds numbers below `2^51` of them to whole
+/// units.
+const MAGIC: f64 = 6_755_399_441_055_744.0;
+
+impl<T: Precision> Kernel for DensePass<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let RecordRows::Dense { value } = &self.records.rows else {
+            return;
+        };
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let mut room = std::mem::take(&mut self.scratch.rows);
+        self.scratch.scores.clear();
+        self.scratch.scores.resize(LEAF * k, T::default());
+        for leaf in self.leaves {
+            let members = &self.order[leaf.clone()];
+            let mut lines: [&[T]; LEAF] = [&[]; LEAF];
+            if T::borrow(&[]).is_none() {
+                room.clear();
+                for i in members {
+                    let row = &value[*i as usize * d..][..d];
+                    room.extend(row.iter().map(|x| T::near(f64::from(*x))));
+                }
+            }
+            for (at, i) in members.iter().enumerate() {
+                let row = &value[*i as usize * d..][..d];
+                lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
+            }
+            self.leaf(simd, members, &lines[..members.len()]);
+        }
+        self.scratch.rows = room;
+    }
+}
+
+impl<T: Precision> DensePass<'_, T> {
+    #[inline(always)]
+    fn leaf<S: Simd>(&mut self, simd: S, members: &[u32], lines: &[&[T]]) {
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let clip = self.rule.clip;
+        let scratch = &mut *self.scratch;
+        leaf_scores(simd, lines, &self.view.w, &self.view.bias, &mut scratch.scores);
+        let members = members.iter().map(|i| *i as usize);
+        scratch.gradients(&self.rule, self.records, members);
+        let scores = &scratch.scores;
+        let magic = MAGIC * self.sum.unit();
+        let size = lines.len() as f64 * clip.bound * LEAF_SLACK;
+        let stride = d + usize::from(clip.intercept > 0.0);
+        let total = self.sum.room(size);
+        leaf_sum(simd, lines, scores, k, (total, stride), magic);
+        if clip.intercept > 0.0 {
+            for class in 0..k {
+                let line = &scores[class * LEAF..][..lines.len()];
+                let sum: f64 = line.iter().map(|c| c.wide()).sum();
+                total[class * stride + d] += (sum * clip.intercept + magic) - magic;
+            }
+        }
+    }
+}
+
+/// Sums kept apart, to break the dependency of one addition on the last.
+const CHAINS: usize = 4;
+
+/// One score of sparse rows, whose weights lie in their order.
+#[derive(Debug, Clone, Copy)]
+pub struct SingleScore {
+    columns: usize,
+}
+
+impl SingleScore {
+    /// Layout for one score of `columns` weights.
+    pub fn new(columns: usize) -> Self {
+        Self { columns }
+    }
+}
+
+impl WeightLayout for SingleScore {
+    fn stored(&self) -> usize {
+        self.columns
+    }
+
+    fn padded_classes(&self) -> usize {
+        1
+    }
+
+    fn position(&self, _class: usize, column: usize) -> usize {
+        column
+    }
+
+    #[inline(always)]
+    fn scores<S: Simd, T: Real>(&self, _simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+        let mut sums = [0.0; CHAINS];
+        for (at, (j, x)) in row.index.iter().zip(row.value).enumerate() {
+            sums[at % CHAINS] += x.wide() * w[*j as usize].wide();
+        }
+        scores[0] = T::near((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    }
+
+    #[inline(always)]
+    fn update<S: Simd, T: Real>(
+        &self,
+        _simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    ) {
+        let c = coefficient[0].wide();
+        for (index, value) in row.index.iter().zip(row.value) {
+            let weight = &mut w[*index as usize];
+            *weight = T::near(weight.wide() + c * value.wide());
+        }
+    }
+
+    fn score_depth(&self, row_length: usize, _lanes: usize) -> f64 {
+        (row_length / CHAINS + CHAINS + 2) as f64
+    }
+}
+
+/// Some sparse rows.
+pub struct SparsePass<'p, T, L> {
+    /// The records; their rows are sparse.
+    pub records: &'p Records,
+    /// Places of the records in `order`, or the records themselves without one.
+    pub places: Range<usize>,
+    /// The records of the batch; `None` for all.
+    pub order: Option<&'p [u32]>,
+    /// Public numbers.
+    pub rule: Rule,
+    /// Layout of the weights and of the sum.
+    pub layout: L,
+    /// The weights.
+    pub view: &'p View<T>,
+    /// The sums of `q x` in the layout, then those of `q`, then those of `p s`: see
+    /// [`super::released`].
+    pub sum: &'p mut ExactSum,
+    /// Room.
+    pub scratch: &'p mut Scratch<T>,
+}
+
+impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let RecordRows::Sparse {
+            value,
+            index,
+            start,
+        } = &self.records.rows
+        else {
+            return;
+        };
+        let (order, end) = (self.order, self.places.end);
+        let padded = self.layout.padded_classes();
+        self.scratch.scores.clear();
+        let room = LEAF * self.rule.loss.scores;
+        self.scratch.scores.resize(room, T::default());
+        self.scratch.coefficient.clear();
+        self.scratch.coefficient.resize(2 * padded, 0.0);
+        let record = |place: usize| order.map_or(place, |order| order[place] as usize);
+        let row = |i: usize| Row {
+            index: &index[start[i]..start[i + 1]],
+            value: &value[start[i]..start[i + 1]],
+        };
+        for first in self.places.clone().step_by(LEAF) {
+            let places = first..end.min(first + LEAF);
+            self.scratch.row.resize(padded, T::default());
+            for (at, i) in places.clone().map(record).enumerate() {
+                self.scores(simd, at, i, row(i));
+            }
+            let members = places.clone().map(record);
+            self.scratch.gradients(&self.rule, self.records, members);
+            for (at, i) in places.map(record).enumerate() {
+                self.contribute(simd, at, i, row(i));
+            }
+        }
+    }
+}
+
+impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
+    /// Factor of the effective row.
+    #[inline(always)]
+    fn stretch(&self, i: usize) -> Option<f64> {
+        let centre = self.records.centre.as_ref()?;
+        Some(f64::from(centre.factor[i]))
+    }
+
+    #[inline(always)]
+    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
+        let stretch = self.stretch(i).unwrap_or(1.0);
+        let scratch = &mut *self.scratch;
+        let narrow = typed(row, &mut scratch.rows);
+        self.layout
+            .scores(simd, narrow, &self.view.w, &mut scratch.row);
+        for class in 0..self.rule.loss.scores {
+            let plain = scratch.row[class].wide() - self.view.shift[class].wide();
+            let score = stretch * plain + self.view.bias[class].wide();
+            scratch.scores[class * LEAF + at] = T::near(score);
+        }
+    }
+
+    #[inline(always)]
+    fn contribute<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
+        let (k, rule) = (self.rule.loss.scores, self.rule);
+        let stretch = self.stretch(i);
+        let scratch = &mut *self.scratch;
+        let (grid, inverse) = (rule.coefficient_grid, 1.0 / rule.coefficient_grid);
+        let padded = self.layout.padded_classes();
+        let (q, p) = scratch.coefficient.split_at_mut(padded);
+        let mut largest: f64 = 0.0;
+        for class in 0..k {
+            p[class] = (scratch.scores[class * LEAF + at].wide() * inverse).trunc() * grid;
+            q[class] = match stretch {
+                Some(stretch) => (p[class] * stretch * inverse).trunc() * grid,
+                None => p[class],
+            };
+            largest = largest.max(q[class].abs()).max(p[class].abs());
+        }
+        if largest == 0.0 {
+            return;
+        }
+        let total = self.sum.room(largest * rule.clip.intercept.max(1.0));
+        let (main, rest) = total.split_at_mut(self.layout.stored());
+        let wide = typed(row, &mut scratch.wide);
+        self.layout.update(simd, wide, main, q);
+        let (shifted, constant) = rest.split_at_mut(k);
+        for class in 0..k {
+            shifted[class] += q[class];
+            constant[class] += p[class] * rule.clip.intercept;
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The two ways to sum contributions: leaves of dense rows, and sparse rows one by one.
+
+use super::exact_sum::ExactSum;
+use super::leaves::plant;
+use super::passes::{DensePass, Precision, Rule, Scratch, SparsePass, View};
+use super::released::{Noise, Places, add_noise};
+use crate::simd::dispatch;
+use crate::solver::kernels::WeightLayout;
+use crate::solver::records::{ROW_GRID, Records};
+use std::ops::Range;
+
+/// The records of one step.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Every record in its own order, unless [`Self::order`] is another.
+    all: bool,
+    order: Vec<u32>,
+    leaves: Vec<Range<usize>>,
+    keys: Vec<(u64, u32)>,
+    tags: Vec<u32>,
+}
+
+impl Batch {
+    /// All of `n` records.
+    pub fn take_all(&mut self, n: usize) {
+        self.all = true;
+        self.order.clear();
+        self.order.extend(0..n as u32);
+    }
+
+    /// The list to be filled with the records of a step.
+    pub fn chosen(&mut self) -> &mut Vec<u32> {
+        self.all = false;
+        &mut self.order
+    }
+
+    /// Number of records.
+    pub fn records(&self, records: &Records) -> usize {
+        if self.all {
+            records.label.len()
+        } else {
+            self.order.len()
+        }
+    }
+
+    /// Cuts the batch into leaves.
+    pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) {
+        self.tags.resize(self.order.len(), 0);
+        tags(&mut self.tags);
+        plant(&mut self.order, &self.tags, &mut self.keys, &mut self.leaves);
+    }
+}
+
+/// A way to sum contributions.
+pub trait Plan<T>: Sync {
+    /// Whether batches need leaves.
+    fn wants_leaves(&self) -> bool;
+    /// Multiplications for one record, about.
+    fn touched(&self) -> usize;
+    /// An empty sum.
+    fn sum(&self) -> ExactSum;
+    /// The weights as the passes read them.
+    fn view(&self, weights: &[f64], view: &mut View<T>);
+    /// Pieces of work in a batch.
+    fn items(&self, batch: &Batch) -> usize;
+    /// Adds the contributions of some pieces.
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut Scratch<T>,
+    );
+    /// The sum with noise, in the order of the weights.
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]);
+}
+
+/// Leaves of dense rows.
+pub struct DensePlan<'r> {
+    records: &'r Records,
+    rule: Rule,
+    unit: f64,
+}
+
+impl<'r> DensePlan<'r> {
+    /// With sums rounded to multiples of `unit`.
+    pub fn new(records: &'r Records, rule: Rule, unit: f64) -> Self {
+        Self {
+            records,
+            rule,
+            unit,
+        }
+    }
+
+    fn columns(&self) -> usize {
+        self.records.columns + usize::from(self.rule.clip.intercept > 0.0)
+    }
+}
+
+/// Weights count as no larger than this: no score or square leaves the single-precision numbers.
+const LARGEST: f64 = 1e15;
+
+/// `rho W` without intercepts, and `rho s W` of the intercepts.
+fn split_weights<T: Precision>(
+    (rule, d): (&Rule, usize),
+    weights: &[f64],
+    view: &mut View<T>,
+    position: impl Fn(usize, usize) -> usize,
+) {
+    let (rho, s) = (rule.clip.row_scale, rule.clip.intercept);
+    let columns = d + usize::from(s > 0.0);
+    view.bias.clear();
+    for (k, line) in weights.chunks_exact(columns).enumerate() {
+        for (j, w) in line[..d].iter().enumerate() {
+            view.w[position(k, j)] = T::near((rho * w).clamp(-LARGEST, LARGEST));
+        }
+        let bias = line.get(d).map_or(0.0, |w| rho * s * w);
+        view.bias.push(T::near(bias.clamp(-LARGEST, LARGEST)));
+    }
+}
+
+impl<T: Precision> Plan<T> for DensePlan<'_> {
+    fn wants_leaves(&self) -> bool {
+        true
+    }
+
+    fn touched(&self) -> usize {
+        2 * self.rule.loss.scores * self.records.columns
+    }
+
+    fn sum(&self) -> ExactSum {
+        ExactSum::new(self.rule.loss.scores * self.columns(), self.unit)
+    }
+
+    fn view(&self, weights: &[f64], view: &mut View<T>) {
+        let d = self.records.columns;
+        view.w.resize(self.rule.loss.scores * d, T::default());
+        split_weights((&self.rule, d), weights, view, |k, j| k * d + j);
+    }
+
+    fn items(&self, batch: &Batch) -> usize {
+        batch.leaves.len()
+    }
+
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut Scratch<T>,
+    ) {
+        dispatch(DensePass {
+            records: self.records,
+            order: &batch.order,
+            leaves: &batch.leaves[items],
+            rule: self.rule,
+            view,
+            sum,
+            scratch,
+        });
+    }
+
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
+        let columns = self.columns();
+        let places = Places {
+            shape: (self.rule.loss.scores, columns),
+            position: &|k, j| k * columns + j,
+            centre: None,
+        };
+        add_noise(sum, &places, noise, noisy);
+    }
+}
+
+/// Sparse rows one by one.
+pub struct SparsePlan<'r, L> {
+    records: &'r Records,
+    rule: Rule,
+    layout: L,
+}
+
+impl<'r, L: WeightLayout> SparsePlan<'r, L> {
+    /// With the weights in `layout`.
+    pub fn new(records: &'r Records, rule: Rule, layout: L) -> Self {
+        Self {
+            records,
+            rule,
+            layout,
+        }
+    }
+}
+
+impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
+    fn wants_leaves(&self) -> bool {
+        false
+    }
+
+    fn touched(&self) -> usize {
+        let entries = match &self.records.rows {
+            crate::solver::records::RecordRows::Sparse { value, .. } => value.len(),
+            crate::solver::records::RecordRows::Dense { value } => value.len(),
+        };
+        let each = entries / self.records.label.len().max(1) + 1;
+        // The sum is in double precision.
+        3 * each * self.layout.padded_classes().max(4)
+    }
+
+    fn sum(&self) -> ExactSum {
+        let len = self.layout.stored() + 2 * self.rule.loss.scores;
+        ExactSum::new(len, self.rule.coefficient_grid * ROW_GRID)
+    }
+
+    fn view(&self, weights: &[f64], view: &mut View<T>) {
+        let d = self.records.columns;
+        view.w.resize(self.layout.stored(), T::default());
+        let layout = self.layout;
+        split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j));
+        let columns = d + usize::from(self.rule.clip.intercept > 0.0);
+        let rho = self.rule.clip.row_scale;
+        let shift = |line: &[f64]| {
+            let Some(centre) = &self.records.centre else {
+                return T::default();
+            };
+            let products = line.iter().zip(&centre.point).map(|(w, m)| w * m);
+            T::near(rho * products.sum::<f64>())
+        };
+        view.shift.clear();
+        view.shift.extend(weights.chunks_exact(columns).map(shift));
+    }
+
+    fn items(&self, batch: &Batch) -> usize {
+        batch.records(self.records)
+    }
+
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut Scratch<T>,
+    ) {
+        dispatch(SparsePass {
+            records: self.records,
+            places: items,
+            order: (!batch.all).then_some(&batch.order),
+            rule: self.rule,
+            layout: self.layout,
+            view,
+            sum,
+            scratch,
+        });
+    }
+
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let (layout, stored) = (self.layout, self.layout.stored());
+        let centre = self.records.centre.as_ref();
+        let places = Places {
+            shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
+            position: &|score, column| {
+                if column < d {
+                    layout.position(score, column)
+                } else {
+                    stored + k + score
+                }
+            },
+            centre: centre.map(|centre| (&*centre.point, stored)),
+        };
+        add_noise(sum, &places, noise, noisy);
+    }
+}

@@ -1,0 +1,122 @@
+//! From exact sums to noisy ones: the only place where noise meets data.
+
+use super::exact_sum::ExactSum;
+use crate::solver::records::ROW_GRID;
+
+/// Where the sums lie: `position(score, column)`, the intercept's column last.
+pub struct Places<'p> {
+    /// Numbers of scores and of columns, the intercept included.
+    pub shape: (usize, usize),
+    /// Place of a sum.
+    pub position: &'p (dyn Fn(usize, usize) -> usize + Sync),
+    /// The centre with the place of the first sum of coefficients, where rows have one.
+    pub centre: Option<(&'p [f64], usize)>,
+}
+
+/// Noise for one step, one number a weight.
+#[derive(Debug, Clone, Copy)]
+pub enum Noise<'n> {
+    /// Whole multiples of this power of two.
+    Grid(f64, &'n [i64]),
+    /// Real numbers.
+    Float(&'n [f64]),
+    /// None, and no rounding.
+    None,
+}
+
+/// Below this, a double plus or minus `1.5 * 2^52` units is rounded to whole units.
+const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
+const MAGIC: f64 = 3.0 * MOST_ROUNDED;
+
+/// `noisy = sum + noise`, sums rounded once to the grid of the noise.
+pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &mut [f64]) {
+    if let (None, Some((small, bound))) = (places.centre, sum.doubles()) {
+        match noise {
+            Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MOST_ROUNDED * grid => {
+                let inverse = 1.0 / grid;
+                for_each(places, noisy, |at, place| {
+                    let rounded = (small[place] * inverse + MAGIC) - MAGIC;
+                    // Both are integers far below 2^53.
+                    (rounded + steps[at] as f64) * grid
+                });
+                return;
+            }
+            Noise::Float(values) => {
+                for_each(places, noisy, |at, place| small[place] + values[at]);
+                return;
+            }
+            Noise::None => {
+                for_each(places, noisy, |_, place| small[place]);
+                return;
+            }
+            Noise::Grid(..) => {}
+        }
+    }
+    for_each_exact(sum, places, |at, units| match noise {
+        Noise::Grid(grid, steps) => {
+            let whole = rescaled(units, exponent(sum.unit()) - exponent(grid));
+            noisy[at] = (whole + i128::from(steps[at])) as f64 * grid;
+        }
+        Noise::Float(values) => noisy[at] = units as f64 * sum.unit() + values[at],
+        Noise::None => noisy[at] = units as f64 * sum.unit(),
+    });
+}
+
+fn for_each(places: &Places<'_>, noisy: &mut [f64], value: impl Fn(usize, usize) -> f64) {
+    let (scores, columns) = places.shape;
+    for k in 0..scores {
+        for j in 0..columns {
+            let at = k * columns + j;
+            noisy[at] = value(at, (places.position)(k, j));
+        }
+    }
+}
+
+/// Every sum in units, the centre's part subtracted.
+fn for_each_exact(sum: &ExactSum, places: &Places<'_>, mut take: impl FnMut(usize, i128)) {
+    let (scores, columns) = places.shape;
+    for k in 0..scores {
+        // Coefficients are multiples of `unit / ROW_GRID`, the centre of `ROW_GRID`.
+        let coefficients = places
+            .centre
+            .map(|(point, first)| (point, rescaled(sum.integer(first + k), exponent(ROW_GRID))));
+        for j in 0..columns {
+            let mut units = sum.integer((places.position)(k, j));
+            if let Some((point, coefficients)) = coefficients
+                && let Some(m) = point.get(j)
+            {
+                units -= coefficients * i128::from((m / ROW_GRID) as i64);
+            }
+            take(k * columns + j, units);
+        }
+    }
+}
+
+/// Exponent of a power of two.
+fn exponent(power: f64) -> i32 {
+    libm::frexp(power).1 - 1
+}
+
+/// `units * 2^shift`, rounded to nearest where that is no integer.
+fn rescaled(units: i128, shift: i32) -> i128 {
+    if shift >= 0 {
+        units << shift.min(60)
+    } else {
+        let down = (-shift).min(120);
+        (units + (1 << (down - 1))) >> down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rescaled;
+
+    #[test]
+    fn rescaling_rounds_to_nearest() {
+        assert_eq!(rescaled(5, 3), 40);
+        assert_eq!(rescaled(40, -3), 5);
+        assert_eq!(rescaled(43, -3), 5);
+        assert_eq!(rescaled(44, -3), 6);
+        assert_eq!(rescaled(-43, -3), -5);
+    }
+}

@@ -1,0 +1,303 @@
+//! Bindings of `dpsvm_core::solver::noisy_descent`.
+
+use crate::arrays::matrix;
+use crate::errors::to_python;
+use crate::gate;
+use crate::noise::NoiseSource;
+use crate::records::Records;
+use dpsvm_core::private_descent::DescentStreams;
+use dpsvm_core::solver::losses::SmoothLoss;
+use dpsvm_core::solver::noisy_descent::bounds::{
+    Descended, check_clip, check_grid, clipped_sum_distance as distance,
+    descent_rounding as rounding,
+};
+use dpsvm_core::solver::noisy_descent::clipping::Clip;
+use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule, State};
+use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
+use dpsvm_core::{Error, Result};
+use numpy::{PyArray2, PyArrayMethods};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard};
+
+/// Private gradient descent whose state survives between calls of `run`.
+///
+/// The state is computed from noisy sums alone.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct Descent {
+    settings: Settings,
+    rate: f64,
+    noise: (f64, Option<f64>),
+    state: Mutex<State>,
+}
+
+/// Refuses a public number outside its range.
+fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> Result<f64> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let (low, high) = (range.start(), range.end());
+    let message = format!("got {value:e}, expected {low:e} to {high:e}");
+    Err(Error::invalid(name, message))
+}
+
+/// Decays of moments and momentum: below 1.
+const LARGEST_DECAY: f64 = 1.0 - 1e-12;
+
+struct OptimizerOptions<'o> {
+    name: &'o str,
+    momentum: f64,
+    nesterov: bool,
+    betas: (f64, f64),
+    stabilizer: f64,
+    noise_deviation: Option<f64>,
+}
+
+fn optimizer(options: &OptimizerOptions<'_>) -> Result<Optimizer> {
+    match options.name {
+        "gd" | "sgd" => Ok(Optimizer::Gradient {
+            momentum: within("momentum", options.momentum, 0.0..=LARGEST_DECAY)?,
+            nesterov: options.nesterov,
+        }),
+        "adam" => Ok(Optimizer::Adam {
+            beta1: within("beta1", options.betas.0, 0.0..=LARGEST_DECAY)?,
+            beta2: within("beta2", options.betas.1, 0.0..=LARGEST_DECAY)?,
+            stabilizer: within("stabilizer", options.stabilizer, 1e-100..=1e100)?,
+            noise_variance: options.noise_deviation.map(|sigma| sigma * sigma),
+        }),
+        _ => Err(Error::invalid("optimizer", "expected gd, sgd or adam")),
+    }
+}
+
+fn schedule(name: &str, horizon: u64) -> Result<Schedule> {
+    match name {
+        "constant" => Ok(Schedule::Constant),
+        "inverse" => Ok(Schedule::Inverse),
+        "linear" if horizon > 0 => Ok(Schedule::Linear(horizon)),
+        "linear" => Err(Error::invalid("horizon", "got 0, expected at least 1")),
+        _ => {
+            let accepted = "expected constant, inverse or linear";
+            Err(Error::invalid("schedule", accepted))
+        }
+    }
+}
+
+fn arithmetic(name: &str) -> Result<Arithmetic> {
+    match name {
+        "f32" => Ok(Arithmetic::Single),
+        "f64" => Ok(Arithmetic::Double),
+        _ => Err(Error::invalid("precision", "expected f32 or f64")),
+    }
+}
+
+/// Reads what [`Descent::state`] wrote.
+fn read_state(record: &Bound<'_, PyDict>, empty: &State) -> PyResult<State> {
+    let missing = |name: &str| to_python(Error::invalid("state", format!("has no {name}")));
+    let item = |name: &str| record.get_item(name)?.ok_or_else(|| missing(name));
+    let values = |name: &str, like: &[f64]| -> PyResult<Vec<f64>> {
+        let item = item(name)?;
+        let array = item.cast::<PyArray2<f64>>()?.readonly();
+        let values = array.as_slice()?.to_vec();
+        if values.len() != like.len() || !values.iter().all(|v| v.is_finite()) {
+            let message = format!("{name}: expected {} finite numbers", like.len());
+            return Err(to_python(Error::invalid("state", message)));
+        }
+        Ok(values)
+    };
+    Ok(State {
+        weights: values("weights", &empty.weights)?,
+        first: values("first", &empty.first)?,
+        second: values("second", &empty.second)?,
+        sum: values("sum", &empty.sum)?,
+        averaged: item("averaged")?.extract()?,
+        steps: item("steps")?.extract()?,
+    })
+}
+
+impl Descent {
+    fn locked(&self) -> PyResult<MutexGuard<'_, State>> {
+        self.state
+            .try_lock()
+            .map_err(|_| PyRuntimeError::new_err("this Descent is running in another thread"))
+    }
+}
+
+#[pymethods]
+impl Descent {
+    #[new]
+    #[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_features, intercept, row_scale, clip, sigma, grid, sampling_rate, divisor, regularization, optimizer, learning_rate, schedule, horizon, momentum, nesterov, beta1, beta2, stabilizer, noise_correction, average_from, radius, precision, state=None))]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
+    fn new(
+        loss: &str,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+        n_features: usize,
+        intercept: f64,
+        row_scale: f64,
+        clip: f64,
+        sigma: f64,
+        grid: Option<f64>,
+        sampling_rate: f64,
+        divisor: f64,
+        regularization: f64,
+        optimizer: &str,
+        learning_rate: f64,
+        schedule: &str,
+        horizon: u64,
+        momentum: f64,
+        nesterov: bool,
+        beta1: f64,
+        beta2: f64,
+        stabilizer: f64,
+        noise_correction: bool,
+        average_from: Option<u64>,
+        radius: Option<f64>,
+        precision: &str,
+        state: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let check = || -> Result<Settings> {
+            check_clip(clip)?;
+            grid.map_or(Ok(()), check_grid)?;
+            within("intercept", intercept, 0.0..=1e6)?;
+            within("row_scale", row_scale, 1e-6..=1e6)?;
+            within("sigma", sigma, 0.0..=1e100)?;
+            within("divisor", divisor, 1e-100..=1e100)?;
+            if !(sampling_rate > 0.0 && sampling_rate <= 1.0) {
+                let message = format!("got {sampling_rate:e}, expected a number in (0, 1]");
+                return Err(Error::invalid("sampling_rate", message));
+            }
+            let options = OptimizerOptions {
+                name: optimizer,
+                momentum,
+                nesterov,
+                betas: (beta1, beta2),
+                stabilizer,
+                noise_deviation: noise_correction.then_some(sigma / divisor),
+            };
+            Ok(Settings {
+                loss: SmoothLoss::new(loss, n_scores, smoothing, margin)?,
+                features: n_features,
+                clip: Clip::new(clip, row_scale, intercept),
+                noise: DescentStreams::kind(sigma, grid),
+                divisor,
+                regularization: within("regularization", regularization, 0.0..=1e100)?,
+                optimizer: self::optimizer(&options)?,
+                rate: within("learning_rate", learning_rate, 0.0..=1e100)?,
+                schedule: self::schedule(schedule, horizon)?,
+                average_from,
+                radius: radius.map(|r| within("radius", r, 1e-100..=1e100)).transpose()?,
+                arithmetic: arithmetic(precision)?,
+            })
+        };
+        let settings = check().map_err(to_python)?;
+        let empty = settings.start();
+        let state = match state {
+            Some(record) => read_state(record, &empty)?,
+            None => empty,
+        };
+        Ok(Self {
+            settings,
+            rate: sampling_rate,
+            noise: (sigma, grid),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Takes more steps on `records`, with noise from `source`.
+    fn run(
+        &self,
+        py: Python<'_>,
+        records: &Records,
+        source: &NoiseSource,
+        n_steps: u32,
+        n_threads: usize,
+    ) -> PyResult<()> {
+        let tasks = [source.new_task()?, source.new_task()?, source.new_task()?];
+        let mut guard = self.locked()?;
+        let state = &mut *guard;
+        let settings = &self.settings;
+        records.read(|records| {
+            gate::run(py, |interrupt| {
+                let size = (n_steps, settings.weights());
+                let streams = DescentStreams::new(tasks, self.rate, self.noise, size)?;
+                settings.run(state, records, &streams, n_steps, n_threads, interrupt)
+            })
+        })
+    }
+
+    /// The average of the iterates, or the last one.
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let shape = [self.settings.loss.scores, self.settings.columns()];
+        matrix(py, self.locked()?.released(), shape)
+    }
+
+    /// All that the next steps depend on; hand it back as `state=`.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let record = PyDict::new(py);
+        let state = self.locked()?;
+        let columns = self.settings.columns();
+        let parts = [
+            ("weights", &state.weights),
+            ("first", &state.first),
+            ("second", &state.second),
+            ("sum", &state.sum),
+        ];
+        for (name, values) in parts {
+            let shape = [values.len() / columns.max(1), columns];
+            record.set_item(name, matrix(py, values.clone(), shape)?)?;
+        }
+        record.set_item("averaged", state.averaged)?;
+        record.set_item("steps", state.steps)?;
+        Ok(record)
+    }
+}
+
+/// Upper bound of the distance between the clipped sums of data sets that differ by one record
+/// more or less, all rounding included.
+#[pyfunction]
+#[pyo3(signature = (clip, n_weights, grid))]
+fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> PyResult<f64> {
+    distance(clip, n_weights, grid).map_err(to_python)
+}
+
+/// Upper bound of the distance of a sum computed in double precision to that of exact gradients.
+#[pyfunction]
+#[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_columns, row_norm, clip, max_records, radius, grid, step))]
+#[allow(clippy::too_many_arguments)]
+fn descent_rounding(
+    loss: &str,
+    n_scores: usize,
+    smoothing: f64,
+    margin: f64,
+    n_columns: usize,
+    row_norm: f64,
+    clip: f64,
+    max_records: u64,
+    radius: f64,
+    grid: Option<f64>,
+    step: f64,
+) -> PyResult<f64> {
+    let loss = SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?;
+    check_clip(clip).map_err(to_python)?;
+    Ok(rounding(&Descended {
+        loss,
+        columns: n_columns,
+        row_norm,
+        clip,
+        records: max_records,
+        radius,
+        grid,
+        step,
+    }))
+}
+
+/// Adds this file's class and functions to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<Descent>()?;
+    m.add_function(wrap_pyfunction!(clipped_sum_distance, m)?)?;
+    m.add_function(wrap_pyfunction!(descent_rounding, m)?)?;
+    Ok(())
+}
