@@ -5,6 +5,7 @@ mod arrays;
 mod errors;
 mod gate;
 mod noise;
+mod pld;
 mod projected_sgd;
 mod smooth;
 mod solver;
@@ -38,6 +39,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
     noise::register(m)?;
+    pld::register(m)?;
     projected_sgd::register(m)?;
     smooth::register(m)?;
     solver::register(m)?;
