@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "LossDistribution",
     "NoiseSource",
     "build_info",
     "gaussian_delta",
@@ -23,6 +24,9 @@ __all__ = [
     "solve_crammer_singer_dense",
     "solve_smooth_csr",
     "solve_smooth_dense",
+    "subsampled_gaussian_delta",
+    "subsampled_gaussian_epsilon",
+    "subsampled_gaussian_noise_multiplier",
 ]
 
 def build_info() -> dict[str, Any]: ...
@@ -58,6 +62,44 @@ def objective_sigma(
     jacobian: float | None,
     replace_one: bool,
 ) -> float: ...
+def subsampled_gaussian_delta(
+    noise_multiplier: float,
+    sampling_rate: float,
+    n_steps: int,
+    epsilon: float,
+    replace_one: bool,
+) -> float: ...
+def subsampled_gaussian_epsilon(
+    noise_multiplier: float,
+    sampling_rate: float,
+    n_steps: int,
+    delta: float,
+    replace_one: bool,
+) -> float: ...
+def subsampled_gaussian_noise_multiplier(
+    epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    n_steps: int,
+    replace_one: bool,
+) -> float: ...
+
+@final
+class LossDistribution:
+    def __new__(
+        cls,
+        *,
+        subsampled: list[tuple[float, float, int]],
+        gaussian_mu: float,
+        pure: list[tuple[float, int]],
+        zcdp_rho: float,
+        profiles: list[tuple[NDArray[np.float64], NDArray[np.float64], int]],
+        replace_one: bool,
+        epsilon_hint: float,
+        delta_hint: float,
+    ) -> LossDistribution: ...
+    def delta(self, epsilon: float) -> float: ...
+    def epsilon(self, delta: float) -> float: ...
 
 @final
 class NoiseSource:

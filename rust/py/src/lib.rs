@@ -6,6 +6,7 @@ mod descent;
 mod errors;
 mod gate;
 mod noise;
+mod pld;
 mod projected_sgd;
 mod records;
 mod smooth;
@@ -41,6 +42,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     accounting::register(m)?;
     descent::register(m)?;
     noise::register(m)?;
+    pld::register(m)?;
     projected_sgd::register(m)?;
     records::register(m)?;
     smooth::register(m)?;

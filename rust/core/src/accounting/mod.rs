@@ -9,3 +9,4 @@ pub mod gaussian;
 pub mod normal;
 mod normal_tables;
 pub mod objective;
+pub mod pld;

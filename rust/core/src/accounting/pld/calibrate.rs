@@ -1,0 +1,199 @@
+//! Inverses: the least epsilon of a curve, the least noise of subsampled steps.
+
+use super::{LEAST_NOISE, Subsampled, check_delta, check_epsilon, check_rate, check_steps};
+use super::{composition, delta, epsilon};
+use crate::Result;
+use crate::accounting::gaussian;
+
+/// Relative width at which an epsilon is found.
+const WIDTH: f64 = 1e-13;
+
+/// Relative width at which a noise multiplier is found.
+const NOISE_WIDTH: f64 = 4e-6;
+
+/// Largest noise multiplier of the search.
+const MOST_NOISE: f64 = 1e150;
+
+/// Steps of the search; a secant takes three or four, bisection fewer than this.
+const MOST_STEPS: usize = 200;
+
+/// The least epsilon >= 0, to within rounding, at which the decreasing `curve` is at most
+/// `target`; infinity when there is none.
+pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f64> {
+    if curve(0.0)? <= target {
+        return Ok(0.0);
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while curve(high)? > target {
+        low = high;
+        high *= 2.0;
+        if high > 1e300 {
+            return Ok(f64::INFINITY);
+        }
+    }
+    while low == 0.0 && high > f64::MIN_POSITIVE {
+        let half = 0.5 * high;
+        if curve(half)? <= target {
+            high = half;
+        } else {
+            low = half;
+        }
+    }
+    while high - low > WIDTH * high {
+        let middle = 0.5 * (low + high);
+        if curve(middle)? <= target {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(high)
+}
+
+/// What a search over noise multipliers asks for.
+struct Wanted {
+    epsilon: f64,
+    delta: f64,
+    rate: f64,
+    n_steps: u64,
+    replace_one: bool,
+}
+
+impl Wanted {
+    fn steps(&self, noise: f64) -> Subsampled {
+        Subsampled {
+            noise_multiplier: noise,
+            sampling_rate: self.rate,
+            n_steps: self.n_steps,
+        }
+    }
+
+    /// Log of the estimated delta over the target, at the log of the noise.
+    fn estimate(&self, log_noise: f64) -> f64 {
+        let steps = self.steps(libm::exp(log_noise));
+        composition(steps, self.replace_one).log_delta_estimate(self.epsilon)
+            - libm::log(self.delta)
+    }
+
+    /// Log of the proven delta over the target.
+    fn excess(&self, log_noise: f64) -> Result<f64> {
+        let steps = self.steps(libm::exp(log_noise));
+        let found = delta(steps, self.epsilon, self.replace_one)?;
+        Ok(libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(self.delta))
+    }
+
+    /// Whether `noise` keeps both promises as computed.
+    fn holds(&self, noise: f64) -> Result<bool> {
+        let steps = self.steps(noise);
+        Ok(delta(steps, self.epsilon, self.replace_one)? <= self.delta
+            && epsilon(steps, self.delta, self.replace_one)? <= self.epsilon)
+    }
+
+    /// Root of the estimate, and its slope there.
+    fn guess(&self) -> (f64, f64) {
+        let (mut low, mut high) = (libm::log(LEAST_NOISE), libm::log(LEAST_NOISE) + 7.0);
+        while self.estimate(high) > 0.0 && high < libm::log(MOST_NOISE) {
+            low = high;
+            high += 3.0;
+        }
+        while high - low > 1e-3 {
+            let middle = 0.5 * (low + high);
+            if self.estimate(middle) > 0.0 {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let (left, right) = (self.estimate(low - 0.01), self.estimate(high + 0.01));
+        let slope = (right - left) / (high - low + 0.02);
+        (0.5 * (low + high), slope.min(-1e-3))
+    }
+
+    /// A noise multiplier that is enough, and hardly more.
+    fn search(&self) -> Result<f64> {
+        let (mut at, mut slope) = self.guess();
+        let least = libm::log(LEAST_NOISE);
+        at = at.max(least);
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        let mut last: Option<(f64, f64)> = None;
+        for _ in 0..MOST_STEPS {
+            let excess = self.excess(at)?;
+            if excess > 0.0 {
+                low = low.max(at);
+            } else {
+                high = high.min(at);
+                if at <= least {
+                    break;
+                }
+            }
+            if high - low <= NOISE_WIDTH {
+                break;
+            }
+            if let Some((before, value)) = last
+                && (at - before).abs() > 1e-9
+            {
+                let secant = (excess - value) / (at - before);
+                if secant.is_finite() && secant < 0.0 {
+                    slope = secant;
+                }
+            }
+            last = Some((at, excess));
+            // Half of the width beyond the root: the next point is likely to be safe.
+            let side = if excess > 0.0 { 0.4 } else { -0.6 };
+            let step = (-excess / slope).clamp(-2.0, 2.0);
+            let close = step.abs() < 0.5 * NOISE_WIDTH;
+            let mut next = at + step + if close { side } else { 0.3 } * NOISE_WIDTH;
+            if next <= low || next >= high || !next.is_finite() {
+                next = 0.5 * (low.max(at - 1.0) + high.min(at + 1.0));
+            }
+            at = next.max(least);
+        }
+        Ok(libm::exp(high))
+    }
+}
+
+/// Smallest noise multiplier of Poisson-subsampled Gaussian steps, rounded up.
+///
+/// # Arguments
+/// * `epsilon`, `delta` - the guarantee of all steps together; `epsilon` in `[0, 1e4]`, `delta` in
+///   `[f64::MIN_POSITIVE, 1)`.
+/// * `sampling_rate`, `n_steps`, `replace_one` - as for [`super::delta`].
+///
+/// # Returns
+/// A noise multiplier whose [`super::delta`] is at most `delta` and whose [`super::epsilon`] is
+/// at most `epsilon`; at least 1e-3 unless `sampling_rate` is 1.
+///
+/// # Errors
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
+pub fn noise_multiplier(
+    epsilon: f64,
+    delta: f64,
+    sampling_rate: f64,
+    n_steps: u64,
+    replace_one: bool,
+) -> Result<f64> {
+    check_epsilon(epsilon)?;
+    check_delta(delta)?;
+    check_rate(sampling_rate)?;
+    check_steps(n_steps)?;
+    let wanted = Wanted {
+        epsilon,
+        delta,
+        rate: sampling_rate,
+        n_steps,
+        replace_one,
+    };
+    let mut noise = if sampling_rate == 1.0 {
+        let relation = if replace_one { 2.0 } else { 1.0 };
+        let root = relation * (n_steps as f64).sqrt();
+        gaussian::sigma(epsilon, delta)? * root * (1.0 + 4.0 * f64::EPSILON)
+    } else {
+        wanted.search()?
+    };
+    let mut stride = 1e-15;
+    while !wanted.holds(noise)? && noise < MOST_NOISE {
+        noise *= 1.0 + stride;
+        stride *= 8.0;
+    }
+    Ok(noise)
+}

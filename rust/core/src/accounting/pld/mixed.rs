@@ -1,0 +1,260 @@
+//! Any number of events composed, in both directions of the relation.
+
+use super::compose::{Part, compose, moment_bound};
+use super::law::{Atoms, Directions, GridLaw, discretise};
+use super::pair::{Pair, ULP};
+use super::plan::{Cumulants, Goal, Plan, pair_atoms};
+use super::profile::zcdp_atoms;
+
+/// Share of delta that cutting off tails may cost.
+const CUT: f64 = 1e-7;
+
+/// Estimates of delta at a given epsilon settle within this many rounds.
+const ROUNDS: usize = 6;
+
+/// Least delta that the search for tails goes down to.
+const LEAST_DELTA: f64 = 1e-280;
+
+/// Most times that the step is halved, and the relative change below which it no longer is.
+const HALVINGS: usize = 5;
+const SETTLED: f64 = 3e-4;
+
+/// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
+const TRUSTED: (f64, f64) = (0.95, 0.3);
+
+/// Events that compose to more than a closed form.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Composition {
+    /// Pairs and how many times each is run.
+    pub(super) pairs: Vec<(Pair, f64)>,
+    /// Laws that are the same in both directions.
+    pub(super) atoms: Vec<(Atoms, f64)>,
+    /// Sum of the zero-concentrated events.
+    pub(super) rho: f64,
+}
+
+/// One direction: its cumulants and how to compute it.
+struct Way {
+    reversed: bool,
+    cumulants: Cumulants,
+    plan: Plan,
+}
+
+impl Way {
+    /// Whether the estimate behind the plan was near enough for its step to be fine enough.
+    fn is_as_planned(&self, goal: Goal, found: f64) -> bool {
+        match goal {
+            Goal::Epsilon(_) => (libm::log(found) - self.plan.log_delta).abs() < TRUSTED.1,
+            Goal::Delta(_) => found == 0.0 || found > self.plan.centre * TRUSTED.0,
+        }
+    }
+}
+
+/// The direction with the larger estimate; the other may be loose.
+fn deciding(goal: Goal, ways: &[Way]) -> &Way {
+    let size = |way: &Way| match goal {
+        Goal::Epsilon(_) => way.plan.log_delta,
+        Goal::Delta(_) => way.plan.centre,
+    };
+    let mut best = &ways[0];
+    for way in ways {
+        if size(way) > size(best) {
+            best = way;
+        }
+    }
+    best
+}
+
+/// One direction of a composition on the grid.
+struct OneWay<'a> {
+    parts: Vec<Part<'a>>,
+    plan: Plan,
+}
+
+impl Composition {
+    fn steps(&self) -> f64 {
+        let pairs: f64 = self.pairs.iter().map(|(_, times)| times).sum();
+        let atoms: f64 = self.atoms.iter().map(|(_, times)| times).sum();
+        (pairs + atoms + 1.0).max(1.0)
+    }
+
+    /// Whether the two directions differ.
+    fn has_directions(&self) -> bool {
+        self.pairs.iter().any(|(pair, _)| !pair.replace)
+    }
+
+    /// The laws known by atoms, the zero-concentrated one included.
+    fn all_atoms(&self, tail: f64) -> Vec<(Atoms, f64)> {
+        let mut atoms = self.atoms.clone();
+        if self.rho > 0.0 {
+            atoms.push((zcdp_atoms(self.rho, tail), 1.0));
+        }
+        atoms
+    }
+
+    fn cumulants(&self, atoms: &[(Atoms, f64)], tail: f64, reversed: bool) -> Cumulants {
+        let mut parts = atoms.to_vec();
+        for (pair, times) in &self.pairs {
+            parts.push((pair_atoms(pair, tail, reversed), *times));
+        }
+        Cumulants::new(parts)
+    }
+
+    /// About the log of delta at `epsilon`, and the mass to cut off for it.
+    fn estimate(&self, epsilon: f64) -> (f64, f64) {
+        let mut delta = 1e-10;
+        let mut found = 0.0;
+        for _ in 0..ROUNDS {
+            let tail = CUT * delta / self.steps();
+            let atoms = self.all_atoms(tail);
+            found = f64::NEG_INFINITY;
+            for reversed in [false, true] {
+                let cumulants = self.cumulants(&atoms, tail, reversed);
+                found = cumulants
+                    .saddle(Goal::Epsilon(epsilon))
+                    .log_delta()
+                    .max(found);
+            }
+            if found >= libm::log(delta) || delta <= LEAST_DELTA {
+                break;
+            }
+            delta = (0.01 * libm::exp(found)).clamp(LEAST_DELTA, 0.01 * delta);
+        }
+        (found, CUT * delta / self.steps())
+    }
+
+    /// Mass at infinity of the events known by atoms.
+    fn infinite(&self) -> f64 {
+        self.atoms
+            .iter()
+            .map(|(atoms, times)| atoms.infinite * times)
+            .sum()
+    }
+
+    /// Estimate of epsilon at `delta` without any grid, or of `ln delta` at epsilon.
+    pub(super) fn log_delta_estimate(&self, epsilon: f64) -> f64 {
+        self.estimate(epsilon).0
+    }
+
+    /// Upper bound on the larger direction's answer to `goal`.
+    pub(super) fn answer(&self, goal: Goal) -> f64 {
+        let (goal, tail) = match goal {
+            Goal::Epsilon(epsilon) => (goal, self.estimate(epsilon).1),
+            Goal::Delta(delta) => {
+                let left = delta - self.infinite();
+                if left <= 0.0 {
+                    return f64::INFINITY;
+                }
+                (goal, CUT * left / self.steps())
+            }
+        };
+        let atoms = self.all_atoms(tail);
+        let reduced = self.reduced(goal);
+        let directions: &[bool] = if self.has_directions() {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        let ways: Vec<Way> = directions
+            .iter()
+            .map(|&reversed| {
+                let cumulants = self.cumulants(&atoms, tail, reversed);
+                let plan = cumulants.plan(reduced);
+                Way {
+                    reversed,
+                    cumulants,
+                    plan,
+                }
+            })
+            .collect();
+        let decides = deciding(goal, &ways);
+        let mut step = decides.plan.step;
+        let at_step = |step: f64| self.at_step(&ways, &atoms, tail, goal, step);
+        let mut found = at_step(step);
+        for _ in 0..HALVINGS {
+            if decides.is_as_planned(goal, found) {
+                break;
+            }
+            step *= 0.5;
+            let next = at_step(step);
+            let change = (found - next) / next;
+            found = found.min(next);
+            if change.is_nan() || change < SETTLED {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Answer of the larger direction on a grid of about `step`.
+    fn at_step(
+        &self,
+        ways: &[Way],
+        atoms: &[(Atoms, f64)],
+        tail: f64,
+        goal: Goal,
+        step: f64,
+    ) -> f64 {
+        let plans: Vec<Plan> = ways
+            .iter()
+            .map(|way| way.cumulants.with_step(&way.plan, self.reduced(goal), step))
+            .collect();
+        let step = plans.iter().map(|plan| plan.step).fold(0.0, f64::max);
+        let laws: Vec<(Directions, f64)> = self
+            .pairs
+            .iter()
+            .map(|(pair, times)| (discretise(pair, step, tail), *times))
+            .collect();
+        let fixed: Vec<(GridLaw, f64)> = atoms
+            .iter()
+            .map(|(atoms, times)| (atoms.on_grid(step), *times))
+            .collect();
+        plans
+            .iter()
+            .zip(ways)
+            .map(|(plan, way)| {
+                let mut parts: Vec<Part<'_>> = fixed.iter().map(|(law, t)| (law, *t)).collect();
+                parts.extend(laws.iter().map(|(law, t)| (law.one(way.reversed), *t)));
+                let plan = Plan { step, ..*plan };
+                OneWay { parts, plan }.answer(goal)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    /// The goal that is left for the finite losses.
+    fn reduced(&self, goal: Goal) -> Goal {
+        match goal {
+            Goal::Delta(delta) => Goal::Delta(delta - self.infinite()),
+            Goal::Epsilon(_) => goal,
+        }
+    }
+}
+
+impl OneWay<'_> {
+    /// The better one of the transform and of one exponential moment: both are upper bounds.
+    fn answer(&self, goal: Goal) -> f64 {
+        let curve = compose(&self.parts, &self.plan);
+        let tilt = self.plan.tilt;
+        let bound = moment_bound(&self.parts, tilt);
+        match goal {
+            Goal::Epsilon(epsilon) => {
+                let log = bound(epsilon);
+                let chernoff = libm::exp(log.min(0.0)) + curve.infinite;
+                curve.delta(epsilon).min(chernoff)
+            }
+            Goal::Delta(delta) => {
+                let left = (delta - curve.infinite) * (1.0 - 4.0 * ULP);
+                let mut best = curve.epsilon(delta).unwrap_or(f64::INFINITY);
+                if left > 0.0 && tilt > 0.0 {
+                    let log = libm::log(left);
+                    let at = (bound(0.0) - log) / tilt;
+                    let raised = at.max(0.0) * (1.0 + 1e-12);
+                    if bound(raised) <= log {
+                        best = best.min(raised);
+                    }
+                }
+                best
+            }
+        }
+    }
+}

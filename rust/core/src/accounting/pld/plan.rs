@@ -1,0 +1,282 @@
+//! Where to look: tilt, window and step of a composition, from its cumulants.
+//!
+//! Nothing here needs to be exact. What a poor choice costs is tightness, never validity.
+
+use super::law::Atoms;
+use super::pair::Pair;
+use crate::accounting::gaussian::DENSITY_AT_ZERO;
+use crate::accounting::normal::mills;
+
+/// Distance of positions at which the cumulants of a pair are summed.
+const SPACING: f64 = 0.15;
+
+/// Steps of the bisection for the tilt.
+const BISECTIONS: usize = 44;
+
+/// Log of the mass that may fall out of the window, relative to what is looked for.
+const LEFT_OUT: f64 = -16.0;
+
+/// Share of epsilon that the grid may add.
+const ACCURACY: f64 = 1e-4;
+
+/// Largest factor of the step by which a large window may be made cheaper.
+const CHEAPER: f64 = 2.0;
+
+/// What a grid that is coarser than a direction's own may add to its cumulant.
+const COARSE: f64 = 0.1;
+
+/// Lengths of the window: what is aimed at, what is not exceeded.
+const USUAL_LENGTH: f64 = 262_144.0;
+const LARGEST_LENGTH: f64 = 2_097_152.0;
+
+/// Most cells of one step's law.
+const MOST_CELLS: f64 = 1_048_576.0;
+
+/// What the caller asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Goal {
+    /// `delta` at this epsilon.
+    Epsilon(f64),
+    /// `epsilon` at this delta.
+    Delta(f64),
+}
+
+/// Losses with their log masses and how often they are composed.
+pub(super) struct Cumulants {
+    parts: Vec<(Atoms, f64)>,
+}
+
+/// Cumulants at one tilt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct At {
+    pub(super) tilt: f64,
+    pub(super) value: f64,
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+}
+
+/// How to compute one direction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) tilt: f64,
+    /// The tilted mean, next to the epsilon looked for.
+    pub(super) centre: f64,
+    pub(super) bottom: f64,
+    pub(super) top: f64,
+    /// Tilt of the bound on the mass above `top`.
+    pub(super) tilt_above: f64,
+    pub(super) log_delta: f64,
+    pub(super) step: f64,
+}
+
+/// One step of a pair, as atoms: what the first law (or, `reversed`, the second) loses.
+pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool) -> Atoms {
+    let (low, top) = pair.ends(tail);
+    let n = ((top - low) / SPACING).ceil().max(8.0);
+    let spacing = (top - low) / n;
+    let log_spacing = libm::log(spacing * DENSITY_AT_ZERO);
+    let mut atoms = Atoms::default();
+    for index in 0..=n as usize {
+        let u = low + index as f64 * spacing;
+        let (first, second) = pair.log_ratios(u);
+        let base = log_spacing - 0.5 * u * u;
+        let (own, loss) = if reversed {
+            (second, second - first)
+        } else {
+            (first, first - second)
+        };
+        atoms.log_mass.push(base + own);
+        atoms.loss.push(loss);
+    }
+    atoms
+}
+
+impl Cumulants {
+    pub(super) fn new(parts: Vec<(Atoms, f64)>) -> Self {
+        Self { parts }
+    }
+
+    /// Number of composed steps.
+    fn steps(&self) -> f64 {
+        self.parts.iter().map(|(_, times)| times).sum()
+    }
+
+    /// Range of the loss of one step.
+    fn span(&self) -> f64 {
+        self.parts.iter().fold(0.0, |most, (atoms, _)| {
+            let (low, high) = atoms.span();
+            most.max(high - low)
+        })
+    }
+
+    pub(super) fn at(&self, tilt: f64) -> At {
+        let (mut value, mut mean, mut variance) = (0.0, 0.0, 0.0);
+        for (atoms, times) in &self.parts {
+            let pairs = || atoms.log_mass.iter().zip(&atoms.loss);
+            let largest = pairs().fold(f64::NEG_INFINITY, |most, (m, l)| most.max(m + tilt * l));
+            let (mut total, mut first) = (0.0, 0.0);
+            for (m, l) in pairs() {
+                let p = libm::exp(m + tilt * l - largest);
+                total += p;
+                first += p * l;
+            }
+            let centre = first / total;
+            let mut second = 0.0;
+            for (m, l) in pairs() {
+                second += libm::exp(m + tilt * l - largest) * (l - centre) * (l - centre);
+            }
+            value += times * (largest + libm::log(total));
+            mean += times * centre;
+            variance += times * second / total;
+        }
+        At {
+            tilt,
+            value,
+            mean,
+            deviation: variance.max(f64::MIN_POSITIVE).sqrt(),
+        }
+    }
+
+    /// Smallest tilt, at least 0, at which `enough` holds (it does from some tilt on).
+    fn tilt_where(&self, enough: impl Fn(&At) -> bool) -> At {
+        let start = self.at(0.0);
+        if enough(&start) {
+            return start;
+        }
+        let mut high = 1.0 / start.deviation.clamp(1e-150, 1e150);
+        let mut low = 0.0;
+        for _ in 0..200 {
+            if enough(&self.at(high)) {
+                break;
+            }
+            low = high;
+            high *= 4.0;
+        }
+        for _ in 0..BISECTIONS {
+            let middle = if low > 0.0 && high > 4.0 * low {
+                (low * high).sqrt()
+            } else {
+                0.5 * (low + high)
+            };
+            if high - low <= 1e-6 * high {
+                break;
+            }
+            if enough(&self.at(middle)) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        self.at(high)
+    }
+
+    /// The tilt that moves the mean to what is looked for.
+    pub(super) fn saddle(&self, goal: Goal) -> At {
+        match goal {
+            Goal::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon),
+            Goal::Delta(delta) => {
+                let wanted = libm::log(delta);
+                self.tilt_where(|at| at.log_delta() <= wanted)
+            }
+        }
+    }
+
+    /// Ends of the window around the tilted law, and the tilt of the bound above it.
+    ///
+    /// What the tilted law has above its end wraps around to below `asked`.
+    fn window(&self, at: &At, asked: f64) -> (f64, f64, f64) {
+        let log_delta = at.log_delta().min(0.0);
+        let mut best = (f64::NEG_INFINITY, f64::INFINITY, 1.0);
+        let mut end = f64::INFINITY;
+        for index in -8..14 {
+            let theta = libm::exp2(0.5 * f64::from(index)) / at.deviation;
+            let up = self.at(at.tilt + theta);
+            let top = (up.value - log_delta - LEFT_OUT) / up.tilt;
+            if top < best.1 {
+                best.1 = top;
+                best.2 = up.tilt;
+            }
+            end = end.min((up.value - at.value - LEFT_OUT) / theta);
+            let down = self.at(at.tilt - theta);
+            best.0 = best.0.max((LEFT_OUT - down.value + at.value) / theta);
+        }
+        // A window of a few deviations at least, whatever the bounds say.
+        let low = best.0.min(at.mean - 4.0 * at.deviation);
+        let high = best.1.max(at.mean + 4.0 * at.deviation);
+        (low, high.max(low + end - asked), best.2)
+    }
+
+    /// Tilt, window and step for `goal`.
+    pub(super) fn plan(&self, goal: Goal) -> Plan {
+        let at = self.saddle(goal);
+        let mut plan = self.plan_at(&at, goal);
+        let epsilon = match goal {
+            Goal::Epsilon(epsilon) => epsilon,
+            Goal::Delta(_) => at.mean,
+        };
+        let scale = epsilon.max(0.05 * at.deviation);
+        let fine = (8.0 * ACCURACY * scale / (self.steps() * (at.tilt + 1.0))).sqrt();
+        let window = plan.top - plan.bottom;
+        let step = fine
+            .max((window / USUAL_LENGTH).min(CHEAPER * fine))
+            .min(window / 64.0)
+            .max(self.least_step(&plan));
+        plan.step = short(step);
+        plan
+    }
+
+    /// `plan` for another step, which may be too coarse for its tilt.
+    pub(super) fn with_step(&self, plan: &Plan, goal: Goal, step: f64) -> Plan {
+        // The tilt at which the grid adds COARSE to the cumulant: larger ones are no use.
+        let largest = (8.0 * COARSE / self.steps()).sqrt() / step;
+        let mut changed = *plan;
+        if plan.tilt > largest {
+            changed = self.plan_at(&self.at(largest), goal);
+        }
+        changed.step = short(step.max(self.least_step(&changed)));
+        changed
+    }
+
+    /// The least step at which neither the window nor one law is too long.
+    fn least_step(&self, plan: &Plan) -> f64 {
+        let window = (plan.top - plan.bottom) / LARGEST_LENGTH;
+        window.max(self.span() / MOST_CELLS) * (1.0 + 1e-6)
+    }
+
+    /// The window at a given tilt.
+    fn plan_at(&self, at: &At, goal: Goal) -> Plan {
+        let asked = match goal {
+            Goal::Epsilon(epsilon) => epsilon.min(at.mean),
+            Goal::Delta(_) => 0.5 * at.mean,
+        };
+        let (mut bottom, mut top, tilt_above) = self.window(at, asked);
+        if let Goal::Epsilon(wanted) = goal {
+            bottom = bottom.min(wanted.max(at.mean - 40.0 * at.deviation));
+            top = top.max(wanted.min(at.mean + 40.0 * at.deviation));
+        }
+        Plan {
+            tilt: at.tilt,
+            centre: at.mean,
+            bottom,
+            top,
+            tilt_above,
+            log_delta: at.log_delta(),
+            step: 0.0,
+        }
+    }
+}
+
+/// `step` with its last 28 bits cleared, so that products with indices are exact.
+fn short(step: f64) -> f64 {
+    f64::from_bits(step.to_bits() & !((1 << 28) - 1))
+}
+
+impl At {
+    /// Log of `delta` at the tilted mean, with a normal law in place of the tilted one.
+    pub(super) fn log_delta(&self) -> f64 {
+        let s = self.deviation;
+        let width = mills(self.tilt * s) - mills((self.tilt + 1.0) * s);
+        let width = (width * DENSITY_AT_ZERO).max(1e-300);
+        self.value - self.tilt * self.mean + libm::log(width)
+    }
+}
