@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from dpsvm_fast import ObjectivePerturbationSVC, OutputPerturbationSVC
+from dpsvm_fast import GradientPerturbationSVC, ObjectivePerturbationSVC, OutputPerturbationSVC
 
 # The checks fit without a label set and with seeds, and both warn.
 pytestmark = [
@@ -30,11 +30,19 @@ ESTIMATORS = [
     ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
     ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
     ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
+    GradientPerturbationSVC(),
+    GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
+    GradientPerturbationSVC(optimizer="adam", noise_grid="float", fit_intercept=False),
+    GradientPerturbationSVC(
+        accountant="last_iterate", C=0.1, max_samples=1000, loss="logistic", n_steps=50
+    ),
 ]
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
     """Name of a check and the reason why this estimator is right to fail it."""
+    if not hasattr(estimator, "max_iter"):
+        return {}
     return {
         "check_non_transformer_estimators_n_iter": (
             "the number of passes depends on the data and would be released without noise"
@@ -54,7 +62,7 @@ CASES = [
 
 def case_name(value: Any) -> str:
     """The estimator as it is built, or the name of the check."""
-    if isinstance(value, (ObjectivePerturbationSVC, OutputPerturbationSVC)):
+    if hasattr(value, "get_params"):
         return "".join(repr(value).split())
     return str(getattr(value, "func", value).__name__)
 

@@ -209,8 +209,7 @@ def test_the_last_iterate_is_near_the_minimum(adjacency: str, clusters: Training
     assert verify(statement).ok
     # Only the last iterate is kept.
     assert "_continuation" not in vars(estimator)
-    with pytest.raises(InvalidParameterError, match=r"^accountant: "):
-        estimator.partial_fit(X, y)
+    assert not hasattr(estimator, "partial_fit")
     estimator.set_params(accountant="composition")
     with pytest.raises(InvalidParameterError, match=r"^accountant: the last fit"):
         estimator.partial_fit(X, y)

@@ -86,7 +86,7 @@ def test_an_empty_sample_is_a_step_like_any_other() -> None:
     low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=900)
     squares = float((estimator.coef_**2).sum())
     assert low <= squares / scale**2 <= high
-    assert not low <= squares / scale**2 * 5 / 4 <= high
+    assert not low <= 2.0 * squares / scale**2 <= high
 
 
 @seeded

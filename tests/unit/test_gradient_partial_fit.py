@@ -275,21 +275,22 @@ def test_another_number_of_features_is_refused(clusters: TrainingSet) -> None:
     estimator.partial_fit(X.astype(np.float32), y)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"schedule": "linear"}, r"^schedule: .*second call"),
-        (
-            {"accountant": "last_iterate", "C": 0.1, "max_samples": 100, "average": 0.0},
-            r"^accountant: got 'last_iterate'",
-        ),
-    ],
-)
-def test_runs_that_cannot_go_on(
-    settings: dict[str, Any], words: str, clusters: TrainingSet
-) -> None:
-    estimator = model(**settings).fit(*clusters)
-    with pytest.raises(InvalidParameterError, match=words):
+def test_a_rate_that_has_come_down_to_0_ends_it(clusters: TrainingSet) -> None:
+    estimator = model(schedule="linear").partial_fit(*clusters)
+    with pytest.raises(InvalidParameterError, match=r"^schedule: .*second call"):
+        estimator.partial_fit(*clusters)
+
+
+def test_the_accountant_of_the_last_iterate_has_no_second_call(clusters: TrainingSet) -> None:
+    settings: dict[str, Any] = {"C": 0.1, "max_samples": 100, "accountant": "last_iterate"}
+    estimator = model(**settings)
+    for _ in range(2):
+        with pytest.raises(AttributeError, match="partial_fit") as caught:
+            estimator.partial_fit(*clusters)
+        assert "composition" in str(caught.value.__cause__ or caught.value)
+        estimator.fit(*clusters)
+    estimator.set_params(accountant="composition")
+    with pytest.raises(InvalidParameterError, match=r"^accountant: the last fit"):
         estimator.partial_fit(*clusters)
 
 

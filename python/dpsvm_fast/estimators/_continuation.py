@@ -15,7 +15,14 @@ from dpsvm_fast import _core
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Continuation", "continuation", "declared_classes", "next_seed", "resumed"]
+__all__ = [
+    "Continuation",
+    "continuation",
+    "declared_classes",
+    "may_continue",
+    "next_seed",
+    "resumed",
+]
 
 
 class Continuation(NamedTuple):
@@ -32,14 +39,18 @@ class Continuation(NamedTuple):
     n_calls: int
 
 
+def may_continue(estimator: Any) -> bool:
+    """Whether a model with these parameters can be continued; says what would let it."""
+    if estimator.accountant == "last_iterate":
+        raise AttributeError(
+            "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
+            "does not account for; accountant='composition' does"
+        )
+    return True
+
+
 def continuation(fitted: dict[str, Any], settings: SimpleNamespace) -> Continuation | None:
     """What the calls before have left for this one, if it may go on from there."""
-    if settings.accountant == "last_iterate":
-        raise InvalidParameterError.of(
-            "accountant",
-            got="last_iterate",
-            accepted="'auto' or 'composition' with partial_fit, which goes on from earlier steps",
-        )
     before: Continuation | None = fitted.get("_continuation")
     if before is None:
         if "privacy_" in fitted:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import PrivacyLedger
@@ -14,6 +15,7 @@ from dpsvm_fast.estimators._continuation import (
     Continuation,
     continuation,
     declared_classes,
+    may_continue,
     next_seed,
 )
 from dpsvm_fast.estimators._descent_run import descend, started
@@ -118,14 +120,13 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         "composition" accounts for all iterates. "last_iterate" accounts for the last one alone,
         which is what is released: less noise for many steps on a strongly convex objective. It
         needs ``optimizer="gd"`` without momentum, a constant schedule, ``average=0``, a C, no
-        clipping (``max_grad_norm`` at least L kt / data_norm), ``max_samples`` or ``replace_one``,
-        and a learning rate of at most 2 / (m + M), m and M the least and the largest curvature.
-        "auto" takes it where all that holds, with ``average=0`` and a ``max_grad_norm`` given, and
-        it needs less noise.
+        clipping, ``max_samples`` or ``replace_one``, and a learning rate of at most 2 / (m + M), m
+        and M the least and the largest curvature, that is a power of two times b on an exact grid.
+        "auto" takes it where all that holds, ``average=0`` and ``max_grad_norm`` are given, and it
+        needs less noise.
     max_samples : int or None, default=None
-        Public bound of the number of rows, for the rules in Notes and for
-        ``accountant="last_iterate"``, which refuses more rows. Must be None with
-        ``adjacency="replace_one"``, where the number of rows takes its place.
+        Public bound of the number of rows, for the rules in Notes and ``"last_iterate"``, which
+        refuses more. Must be None with ``replace_one``, where the number of rows takes its place.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -134,12 +135,11 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     n_threads : int or None, default=None
         Threads; None is all cores that this process may use. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" rounds sums to a power-of-two grid and samples their Gaussian noise exactly, so
-        that the guarantee covers the program's own arithmetic. "float" is ordinary floating-point
-        noise.
+        "exact" samples noise exactly on a power-of-two grid, so that the guarantee covers the
+        program's own arithmetic. "float" is ordinary floating-point noise.
     verbose : {0, 1}, default=0
-        1 prints the settings before training and a progress bar: the number of steps is public. A
-        bar that moves, on a terminal, makes a seed give other noise.
+        1 prints the settings before training and a progress bar: the number of steps is public.
+        On a terminal, where the bar moves, a seed gives other noise.
 
     Attributes
     ----------
@@ -154,8 +154,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features where X has string names.
     privacy_ : PrivacyStatement
-        What was promised by all calls since the last ``fit``, and every number needed to recompute
-        it.
+        What all calls since the last ``fit`` promise, and every number needed to recompute it.
 
     Notes
     -----
@@ -181,7 +180,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
       ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of
       ``adam``, to ``sqrt(n_steps) / (c kt)``.
     - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7.
-    - ``learning_rate`` with ``accountant="last_iterate"``: the largest allowed, 2 / (m + M).
+    - ``learning_rate`` with ``accountant="last_iterate"``: the largest allowed.
 
     Methods of the literature as settings of this class are in docs/presets.md.
 
@@ -275,20 +274,18 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         self.noise_grid = noise_grid
         self.verbose = verbose
 
+    @available_if(may_continue)  # type: ignore[untyped-decorator]
     def partial_fit(self: Fitted, X: Any, y: Any, classes: Any = None) -> Fitted:
         """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
 
-        The descent goes on from where the last ``fit`` or ``partial_fit`` ended, moments included;
-        without one it begins. ``privacy_`` is about all calls together, composed as if the same
-        rows were given each time, whether they were or not. Its delta stays that of one call, its
-        epsilon grows.
+        It goes on from where the last ``fit`` or ``partial_fit`` ended, moments included; without
+        one it begins. ``privacy_`` is about all calls together, as if the same rows were given each
+        time, whether they were or not. Its delta stays that of one call, its epsilon grows.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
         y : array-like of shape (n_samples,)
-            Labels, each one of the label set.
         classes : array-like of shape (n_classes,) or None, default=None
             The public label set; needed in the first call if the parameter ``classes`` is None.
 
@@ -301,8 +298,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ------
         InvalidParameterError, TypeError
             A parameter is outside its range or has changed since the call before; the label set is
-            missing or another one; ``accountant="last_iterate"``, or a ``fit`` that it accounted
-            for, cannot go on. Nothing was read or spent.
+            missing or another one; the ``fit`` before released its last iterate alone. Nothing was
+            read or spent.
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError

@@ -232,14 +232,7 @@ class PrivateLinear:
             return self._with_epsilon(_epsilon_of(mu, self.delta))
         if not self._before:
             return self._with_epsilon(self.epsilon)
-        # The law hardly knows the number of features: the search is remembered without it.
-        own = _objective_epsilon(dataclasses.replace(self, n_features=1))
-        while True:
-            solver = self._with_epsilon(own)
-            together = (*self._before, *solver.events)
-            if composed_delta(together, self.epsilon) <= self.delta:
-                return solver
-            own *= 1.0 - 1e-6
+        return _objective_solver(self)
 
     def _with_epsilon(self, own: float) -> Solver:
         """The solver's mechanism at this epsilon of its own and the same delta."""
@@ -336,6 +329,19 @@ def _epsilon_of(mu: float, delta: float) -> float:
     while div_down(1.0, gaussian_sigma(epsilon, delta)) > mu:
         epsilon = round_down(epsilon * (1.0 - 1e-14))
     return epsilon
+
+
+@lru_cache(maxsize=256)
+def _objective_solver(mechanism: PrivateLinear) -> Solver:
+    """Noise in the objective for what exact composition leaves to it."""
+    # The law hardly knows the number of features: the search is remembered without it.
+    own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
+    while True:
+        solver = mechanism._with_epsilon(own)
+        together = (*mechanism._before, *solver.events)
+        if composed_delta(together, mechanism.epsilon) <= mechanism.delta:
+            return solver
+        own *= 1.0 - 1e-6
 
 
 @lru_cache(maxsize=256)
