@@ -301,7 +301,11 @@ def test_the_statement_is_the_noise_and_can_be_checked(changes: dict[str, Any]) 
     assert (promised.epsilon, promised.delta) == (1.0, 1e-6)
     assert promised.private
     assert (FLOATING_POINT_CAVEAT in promised.caveats) == (plan.noise_grid == "float")
-    assert (part.last_iterate is not None) == (plan.accountant == "last_iterate")
+    last = plan.accountant == "last_iterate"
+    assert (part.last_iterate is not None) == last
+    # The number of rows is public under replace_one, and is not under add_remove.
+    bounded = last and plan.adjacency == "add_remove"
+    assert any("max_samples" in caveat for caveat in promised.caveats) == bounded
     assert PrivacyStatement.from_json(promised.to_json()) == promised
     checked = verify(promised.to_json())
     assert checked.ok, str(checked)

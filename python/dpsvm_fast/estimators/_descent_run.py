@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,9 @@ from dpsvm_fast.estimators._progress import shares_with_progress
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
 
 __all__ = ["descend", "started"]
+
+# Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
+MOST_NUMBERS = 2**32
 
 
 def started(mechanism: GradientPerturbation, before: Continuation | None) -> _core.Descent:
@@ -35,7 +39,9 @@ def descend(
 ) -> None:
     """Take all steps of one call. What the descent knows then are noisy sums alone."""
     records = _records(X, codes, mechanism, settings.n_threads)
-    for share in shares_with_progress(mechanism.steps, shown=settings.verbose > 0):
+    most = max(1, MOST_NUMBERS // math.prod(mechanism.shape))
+    shown = settings.verbose > 0
+    for share in shares_with_progress(mechanism.steps, most=most, shown=shown):
         descent.run(records, source, share, settings.n_threads)
 
 

@@ -10,22 +10,20 @@ __all__ = ["shares_with_progress"]
 WIDTH = 40
 
 
-def shares_with_progress(n_steps: int, *, shown: bool) -> Iterator[int]:
+def shares_with_progress(n_steps: int, *, most: int, shown: bool) -> Iterator[int]:
     """Cut ``n_steps`` into shares to be done one after the other, and show what is done.
 
-    On a terminal the bar moves with every share; elsewhere there is one share, and one line at the
-    end. Nothing is shown, and nothing cut, unless ``shown``.
+    Shares are of at most ``most`` steps. On a terminal there are enough of them for the bar to
+    move; elsewhere one line is written at the end. Nothing is shown unless ``shown``.
     """
-    if not shown:
-        yield n_steps
-        return
-    moving = sys.stdout.isatty()
-    share = -(-n_steps // WIDTH) if moving else n_steps
+    moving = shown and sys.stdout.isatty()
+    share = min(most, -(-n_steps // WIDTH) if moving else n_steps)
     for done in range(0, n_steps, share):
         if moving:
             _draw(done, n_steps, end="")
         yield min(share, n_steps - done)
-    _draw(n_steps, n_steps, end="\n")
+    if shown:
+        _draw(n_steps, n_steps, end="\n")
 
 
 def _draw(done: int, n_steps: int, end: str) -> None:

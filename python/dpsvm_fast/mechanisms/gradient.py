@@ -60,6 +60,10 @@ LAST = (
     "Last iterate of noisy gradient descent on a strongly convex objective (Bok, Su and Altschuler "
     '2024), docs/proofs/gradient_perturbation.md, "Last iterate"'
 )
+MAX_SAMPLES_CAVEAT = (
+    "Training refuses more rows than max_samples. Whether it did depends on the data and is not "
+    "covered by epsilon and delta."
+)
 REPEATED = '; all calls together as in docs/proofs/gradient_perturbation.md, "Repeated calls"'
 
 
@@ -340,6 +344,7 @@ class GradientPerturbation(GradientSettings):
         theorem = FULL if self.rate == 1.0 else SAMPLED
         if isinstance(self.noise, LastIterateSums):
             theorem = LAST
+            own += (MAX_SAMPLES_CAVEAT,) * (self.adjacency == "add_remove")
         before = self.continues
         return PrivacyStatement(
             mechanism="gradient_perturbation",
