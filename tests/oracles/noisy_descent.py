@@ -132,17 +132,21 @@ def zero_rows(n_samples: int, n_features: int, kind: Kind = COMPILED, n_classes:
 
 
 def noises(
-    seed: int, n_steps: int, shape: tuple[int, int], sigma: float, grid: float, n_threads: int = 1
+    seed: int, n_steps: int, shape: tuple[int, int], sigma: float, grid: float | None
 ) -> Array:
-    """Noise of every step in multiples of the grid, as descent on zero rows releases it."""
+    """Noise of every step, as descent on zero rows releases it: (n_steps, *shape).
+
+    In multiples of the grid where there is one.
+    """
     rows = zero_rows(3, shape[1], n_classes=max(2, shape[0]))
     # Two classes have one score, except where a loss compares them in pairs.
     loss = kernel("m3" if shape[0] == 2 else "huber", max(2, shape[0]))
     options = loss | {"sigma": sigma, "grid": grid}
     sums = [np.zeros(shape)]
     for t in range(1, n_steps + 1):
-        sums.append(-run(rows, t, seed=seed, n_threads=n_threads, **options).weights())
-    return np.asarray(np.rint(np.diff(sums, axis=0) / grid).astype(np.int64))
+        sums.append(-run(rows, t, seed=seed, **options).weights())
+    drawn = np.diff(sums, axis=0)
+    return np.asarray(drawn if grid is None else np.rint(drawn / grid).astype(np.int64))
 
 
 class Replay:
@@ -153,6 +157,14 @@ class Replay:
         self.sigma = sigma
 
     def gaussian_on_grid(self, size: int, sigma: float, grid: float, n_threads: int) -> Array:
+        assert np.issubdtype(self.left[0].dtype, np.integer)
+        return self._next(size, sigma)
+
+    def gaussian(self, size: int, sigma: float, n_threads: int) -> Array:
+        assert np.issubdtype(self.left[0].dtype, np.floating)
+        return self._next(size, sigma)
+
+    def _next(self, size: int, sigma: float) -> Array:
         drawn = self.left.pop(0).ravel()
         assert drawn.size == size
         assert sigma == self.sigma

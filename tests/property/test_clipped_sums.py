@@ -154,7 +154,7 @@ def test_another_record_moves_the_sum_by_no_more_than_twice(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("position", [0, 1, 63, 64, 200, 299])
-@pytest.mark.parametrize("grid", [None, 2.0**-20])
+@pytest.mark.parametrize("grid", [None, 2.0**-26])
 def test_the_declared_distance_is_nearly_reached(form: str, position: int, grid: Any) -> None:
     """A long gradient moves the sum by nearly the clip, wherever the record stands."""
     rng = np.random.default_rng(position)
@@ -225,3 +225,31 @@ def test_zero_rows_contribute_nothing(precision: str) -> None:
         records = zero_rows(70, 4, n_classes=n_classes)
         S = clipped_sum(records, precision=precision, **kernel(loss, n_classes))
         assert (S == 0.0).all()
+
+
+@pytest.mark.parametrize("precision", ["f32", "f64"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
+def test_weights_that_left_every_range_break_no_bound(
+    loss: str, n_classes: int, form: str, precision: str
+) -> None:
+    """Scores beyond single precision, or beyond all floats: contributions stay finite and clipped.
+
+    Beside such weights the sum is read off the velocity, which without momentum it is.
+    """
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(100, 6)), rng.integers(0, n_classes, 100)
+    X[rng.random(X.shape) < 0.4] = 0.0
+    options = kernel(loss, n_classes, 0.01) | {"clip": 0.5, "precision": precision}
+    start = run(zero_rows(2, 6, n_classes=n_classes), 1, sigma=1.0, **options)
+    for size in (1e6, 1e20, 1e37, 1e39, 1e150, 1e300):
+        state = start.state()
+        state["weights"] = size * np.sign(start.weights())
+        sums = []
+        for n in (100, 99, 1):
+            records = records_of(FORMS[form](X[:n]), y[:n], n_classes, unit=True)
+            sums.append(run(records, 1, state=state, **options).state()["first"])
+        assert all(np.isfinite(S).all() for S in sums)
+        bound = distance_bound(0.5, sums[0].size, None)
+        assert np.linalg.norm(sums[0] - sums[1]) <= bound
+        assert np.linalg.norm(sums[2]) <= bound

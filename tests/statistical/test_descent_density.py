@@ -15,7 +15,7 @@ from oracles.sampled_law import step_delta, sums_delta, two_steps_delta
 
 pytestmark = [
     pytest.mark.statistical,
-    pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet"),
+    pytest.mark.skipif(not hasattr(_core, "subsampled_gaussian_delta"), reason="not built yet"),
 ]
 
 RATES = [0.1, 0.5, 1.0]

@@ -91,7 +91,7 @@ FLOATS = st.one_of(
 
 @given(
     row=st.lists(FLOATS, min_size=1, max_size=6),
-    data_norm=st.sampled_from([1e-3, 0.9, 1.0, 7.0, 1e150]),
+    data_norm=st.sampled_from([1e-3, 0.9, 1.0, 7.0, 1e90]),
     unit=st.booleans(),
 )
 def test_no_row_is_longer_than_one(row: list[float], data_norm: float, unit: bool) -> None:
@@ -224,7 +224,7 @@ def test_every_form_gives_the_gradients_of_the_twin_after_all_maps() -> None:
 BAD: list[tuple[str, dict[str, Any]]] = [
     ("y", {"y": np.array([0, 2, 1])}),
     ("y", {"y": np.array([0, -1, 1])}),
-    ("y", {"y": np.array([0, 1])}),
+    ("X|y", {"y": np.array([0, 1])}),
     ("scale", {"scale": np.ones(3)}),
     ("low", {"low": 1.0, "high": -1.0}),
     ("data_norm", {"data_norm": 0.0}),

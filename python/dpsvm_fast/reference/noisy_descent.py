@@ -347,9 +347,9 @@ def _shortened(rows: Array, norm: float | None) -> Array:
     direction = np.divide(shape, length, out=np.zeros_like(rows), where=length > 0)
     if norm is None:
         return np.asarray(direction)
+    # A norm that overflows belongs to a row that is too long.
     with np.errstate(over="ignore"):
-        short = largest * length <= norm
-    return np.where(short, rows / norm, direction)
+        return np.where(largest * length <= norm, rows / norm, direction)
 
 
 def _rounded_towards_zero(rows: Array) -> Array:
