@@ -134,4 +134,4 @@ class NoisyMean:
         if not math.isfinite(length):
             mean, length = np.zeros_like(total), 0.0
         mean = mean / max(1.0, length)
-        return ReleasedMean(count=count, point=np.rint(mean / ROW_GRID) * ROW_GRID)
+        return ReleasedMean(count=count, point=np.trunc(mean / ROW_GRID) * ROW_GRID)

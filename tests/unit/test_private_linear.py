@@ -1,0 +1,404 @@
+"""PrivateLinearSVC: order of the fit, what it publishes, what it refuses, what it learns."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    NotPrivateWarning,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    PrivateLinearSVC,
+    _core,
+    verify,
+)
+from dpsvm_fast.accounting import GaussianEvent, composed_delta
+from dpsvm_fast.estimators import _linear_fit, linear
+from dpsvm_fast.exceptions import InvalidParameterError
+
+ALPHA = 1e-6
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+TRAINERS = ("gradient", "objective", "output")
+DIGITS, LABELS = load_digits(return_X_y=True)
+Patch = pytest.MonkeyPatch
+
+
+def model(**changes: Any) -> PrivateLinearSVC:
+    settings: dict[str, Any] = {"classes": [0, 1, 2], "n_threads": 1, "bounds": (-1.5, 1.5)}
+    return PrivateLinearSVC(**(settings | changes))
+
+
+def clusters(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_rows)
+    return np.eye(3, n_features)[y] + 0.2 * rng.normal(size=(n_rows, n_features)), y
+
+
+def two_classes(seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 400).astype(np.int64)
+    return np.eye(2, 4)[y] + 0.2 * rng.normal(size=(400, 4)), y
+
+
+# Binary where the law of three classes takes long to compose.
+KINDS: dict[str, dict[str, Any]] = {
+    "gradient": {},
+    "whitened": {"whiten": True},
+    "two classes": {"classes": [0, 1]},
+    "objective": {"mechanism": "objective", "classes": [0, 1]},
+    "output": {"mechanism": "output"},
+    "pure": {"delta": 0.0, "epsilon": 20.0, "classes": [0, 1]},
+    "pure, three classes": {"delta": 0.0, "epsilon": 20.0},
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def data_for(kind: str) -> tuple[Any, Any]:
+    return two_classes() if len(KINDS[kind].get("classes", "abc")) == 2 else clusters()
+
+
+@each_kind
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_every_certificate_holds(kind: str, adjacency: str) -> None:
+    for noise_grid in ("exact", "float"):
+        settings = KINDS[kind] | {"adjacency": adjacency, "noise_grid": noise_grid}
+        fitted = model(**settings).fit(*data_for(kind))
+        statement = fitted.privacy_
+        assert statement.private
+        assert statement.mechanism == "private_linear"
+        assert verify(statement), str(verify(statement))
+        assert (statement.epsilon, statement.delta) == (fitted.epsilon, fitted.delta)
+        parts = [part.name for part in statement.parts]
+        assert parts[0] == "centre"
+        assert ("whitening" in parts) == fitted.whitened_
+        assert "bounds" in str(statement)
+        # A smaller promise from the same noise is refused.
+        record = statement.to_dict()
+        record["epsilon"] *= 0.9
+        assert not verify(record)
+
+
+def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> None:
+    X, y = clusters()
+    seen: list[str] = []
+
+    def watch(target: Any, name: str, label: str) -> None:
+        original = getattr(target, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            seen.append(label)
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(target, name, call)
+
+    watch(linear, "checked_training_set", "read")
+    watch(PrivacyLedger, "check", "ask")
+    watch(PrivacyLedger, "spend", "spend")
+    watch(linear, "fitted_weights", "draw")
+    ledger = PrivacyLedger(1.0, 1e-6)
+    fitted = model(ledger=ledger).fit(X, y)
+    assert seen == ["ask", "read", "spend", "draw"]
+    events = [record.event for record in ledger.history]
+    # Charged for the longest path, which costs as much as the one that was taken.
+    assert len(events) == 3
+    squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
+    assert sum(squares) == pytest.approx(sum(mu**2 for mu in fitted.mu_.values()), rel=1e-9)
+    assert composed_delta(fitted.privacy_.events, 1.0) <= 1e-6 * (1.0 + 1e-9)
+    seen.clear()
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger).fit(X, y)
+    assert seen == ["ask"]
+
+
+@pytest.mark.parametrize("stage", ["sums", "gram", "run"])
+def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, stage: str) -> None:
+    class Interrupted:
+        """What fits use, with one method that does not return."""
+
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> Any:
+            if name == stage:
+                raise KeyboardInterrupt
+            return getattr(self.real, name)
+
+    records, descent = _linear_fit.PublicMap.records, _linear_fit.DescentRule.descent
+    if stage == "run":
+        monkeypatch.setattr(
+            _linear_fit.DescentRule, "descent", lambda rule: Interrupted(descent(rule))
+        )
+    else:
+        monkeypatch.setattr(
+            _linear_fit.PublicMap, "records", lambda *given: Interrupted(records(*given))
+        )
+    ledger = PrivacyLedger(2.0, 1e-5)
+    estimator = model(ledger=ledger, whiten=True)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(*clusters())
+    assert len(ledger.history) == 3
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        estimator.predict(clusters()[0])
+
+
+RELEASED = {
+    "bounds_", "c_", "centre_", "classes_", "coef_", "intercept_", "lambda_", "learning_rate_",
+    "max_grad_norm_", "mechanism_", "mu_", "n_features_in_", "n_samples_", "n_steps_", "privacy_",
+    "whitened_", "whitening_", "_fitted_loss",
+}  # fmt: skip
+
+
+@each_kind
+def test_what_is_published(kind: str) -> None:
+    X, y = data_for(kind)
+    fitted = model(**KINDS[kind]).fit(X, y)
+    assert set(vars(fitted)) - set(fitted.get_params()) == RELEASED
+    n_scores = 1 if len(fitted.classes_) == 2 else 3
+    assert fitted.coef_.shape == (n_scores, X.shape[1])
+    assert fitted.intercept_.shape == (n_scores,)
+    assert fitted.n_samples_ == pytest.approx(len(X), abs=300)
+    assert fitted.n_samples_ != len(X)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.decision_function(X), fitted.decision_function(X))
+    if fitted.mechanism_ == "gradient":
+        run = fitted.privacy_.parts[-1]
+        assert (run.n_steps, run.clip_norm) == (fitted.n_steps_, fitted.max_grad_norm_)
+        assert fitted.learning_rate_ == pytest.approx(1.0 / (fitted.lambda_ * fitted.n_steps_))
+        assert list(fitted.mu_) == [part.name for part in fitted.privacy_.parts]
+    else:
+        assert fitted.n_steps_ is None
+
+
+@seeded
+@each_kind
+def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> None:
+    X, y = data_for(kind)
+    settings = KINDS[kind] | {"n_threads": 2}
+    first, again, other = (model(**settings, random_state=seed).fit(X, y) for seed in (1, 1, 2))
+    single = model(**KINDS[kind], random_state=1).fit(X, y)
+    for name in ("coef_", "intercept_", "centre_", "whitening_", "n_samples_"):
+        here = getattr(first, name)
+        if here is None:
+            continue
+        assert np.array_equal(here, getattr(again, name))
+        assert np.array_equal(here, getattr(single, name))
+        # A coordinate of the centre may be rounded to the same multiple, rarely.
+        assert np.mean(here != getattr(other, name)) > 0.9
+    assert not first.privacy_.private
+
+
+@each_kind
+def test_the_scores_are_the_documented_formula(kind: str) -> None:
+    X, y = data_for(kind)
+    fitted = model(**KINDS[kind]).fit(X, y)
+    rows = np.clip(X, -1.5, 1.5) / 1.5
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    moved = rows - fitted.centre_
+    if fitted.whitened_:
+        lengths = np.linalg.norm(moved @ fitted.whitening_.T, axis=1)
+    else:
+        lengths = np.maximum(np.linalg.norm(moved, axis=1), 1.0 / 16.0)
+    expected = moved @ fitted.coef_.T / lengths[:, None] + fitted.intercept_
+    scores = fitted.decision_function(X)
+    assert np.allclose(scores, expected if expected.shape[1] > 1 else expected.ravel())
+    best = expected.argmax(axis=1) if expected.shape[1] > 1 else (expected.ravel() > 0).astype(int)
+    assert np.array_equal(fitted.predict(X), fitted.classes_[best])
+
+
+@seeded
+@pytest.mark.parametrize("whiten", [False, True])
+def test_sparse_rows_give_the_same_model(whiten: bool) -> None:
+    X = DIGITS * (DIGITS > 3.0)
+    settings: dict[str, Any] = {
+        "epsilon": 4.0, "classes": range(10), "bounds": (0, 16), "whiten": whiten,
+        "random_state": 5, "n_threads": 1,
+    }  # fmt: skip
+    dense = PrivateLinearSVC(**settings).fit(X, LABELS)
+    packed = PrivateLinearSVC(**settings).fit(sparse.csr_matrix(X), LABELS)
+    assert np.allclose(dense.centre_, packed.centre_, atol=2.0**-19)
+    assert np.allclose(dense.coef_, packed.coef_, rtol=1e-3, atol=1e-3)
+    scores = dense.decision_function(X)
+    assert np.allclose(scores, dense.decision_function(sparse.csr_matrix(X)))
+    assert np.allclose(scores, packed.decision_function(X), rtol=1e-2, atol=1e-2)
+
+
+def test_solvers_do_not_centre_sparse_rows() -> None:
+    X, y = two_classes()
+    fitted = model(mechanism="objective", classes=[0, 1], bounds=None)
+    fitted.fit(sparse.csr_matrix(X), y)
+    assert fitted.centre_ is None
+    assert fitted.n_samples_ is None
+    assert fitted.privacy_.parts == () or verify(fitted.privacy_).ok
+    assert fitted.score(X, y) > 0.8
+    with pytest.raises(InvalidParameterError, match="whiten"):
+        model(mechanism="output", whiten=True, bounds=None).fit(
+            sparse.csr_matrix(clusters()[0]), clusters()[1]
+        )
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_it_learns(trainer: str) -> None:
+    """Chance is 0.1; far outside the noise of one fit at this budget."""
+    settings: dict[str, Any] = {"classes": range(10), "mechanism": trainer, "bounds": (0, 16)}
+    if trainer == "objective":
+        # Two of the ten: the law of ten classes takes seconds to compose.
+        chosen = LABELS < 2
+        settings["classes"] = range(2)
+        fitted = PrivateLinearSVC(4.0, 1e-5, **settings).fit(DIGITS[chosen], LABELS[chosen])
+        assert fitted.score(DIGITS[chosen], LABELS[chosen]) > 0.95
+        return
+    fitted = PrivateLinearSVC(8.0, 1e-5, **settings).fit(DIGITS[::2], LABELS[::2])
+    assert fitted.score(DIGITS[1::2], LABELS[1::2]) > 0.8
+
+
+def test_many_rows_are_whitened_and_few_are_not() -> None:
+    X, y = clusters(2000)
+    assert model(epsilon=4.0).fit(X, y).whitened_
+    assert not model(epsilon=4.0, whiten=False).fit(X, y).whitened_
+    few = model(epsilon=0.5, bounds=None).fit(X[:30], y[:30])
+    assert not few.whitened_
+
+
+@pytest.mark.statistical
+def test_rows_of_zeros_release_the_noise_alone() -> None:
+    """No gradient answers the noise of its steps: the weights have the planned deviation."""
+    n_features = 1500
+    X, y = np.zeros((5, n_features)), np.array([0, 1, 2, 0, 1])
+    fitted = model(fit_intercept=False, adjacency="replace_one", whiten=False).fit(X, y)
+    # The centre is noise, so all rows are one row: directions across it are free of gradients.
+    row = fitted.centre_ / max(np.linalg.norm(fitted.centre_), 1e-300)
+    across = fitted.coef_ - np.outer(fitted.coef_ @ row, row)
+    T, k = fitted.n_steps_, 75
+    steps = k + sum(((T - t) / (T - k)) ** 2 for t in range(k, T))
+    sigma = fitted.learning_rate_ * fitted.privacy_.parts[-1].sigma * np.sqrt(steps)
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=3 * (n_features - 1))
+    squares = float(((across / sigma) ** 2).sum())
+    assert low <= squares <= high
+    # Negative control: the last iterate would have more.
+    last = fitted.learning_rate_ * fitted.privacy_.parts[-1].sigma * np.sqrt(T)
+    assert not low <= float(((across / last) ** 2).sum()) <= high
+
+
+def test_replaced_rows_are_counted_exactly() -> None:
+    X, y = clusters(123)
+    assert model(adjacency="replace_one").fit(X, y).n_samples_ == 123.0
+
+
+def test_probabilities_come_with_a_likelihood() -> None:
+    X, y = clusters()
+    fitted = model(epsilon=8.0).fit(X, y)
+    probabilities = fitted.predict_proba(X)
+    assert np.allclose(probabilities.sum(axis=1), 1.0)
+    assert np.array_equal(probabilities.argmax(axis=1), fitted.decision_function(X).argmax(axis=1))
+    for other in ({"margin": 1.0}, {"mechanism": "output"}, {"delta": 0.0}):
+        assert not hasattr(model(**other), "predict_proba")
+    assert not hasattr(model(margin=1.0).fit(X, y), "predict_proba")
+
+
+def test_a_fit_without_a_label_set_says_so() -> None:
+    X, y = clusters()
+    with pytest.warns(PrivacyLeakWarning):
+        fitted = model(classes=None).fit(X, y)
+    assert not fitted.privacy_.private
+    with pytest.warns(NotPrivateWarning):
+        model(random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": 0.0, "mechanism": "gradient"}, "delta"),
+        ({"delta": 0.0, "whiten": True}, "whiten"),
+        ({"bounds": (1.0, 1.0)}, "bounds"),
+        ({"bounds": (0.0, np.inf)}, "bounds"),
+        ({"bounds": (-1e308, 1e308)}, "bounds"),
+        ({"bounds": ([0.0] * 4, [1.0] * 4)}, "bounds"),
+        ({"bounds": (np.zeros((5, 1)), 1.0)}, "bounds"),
+        ({"bounds": (np.zeros(3), np.ones(4))}, "bounds"),
+        ({"mechanism": "sgd"}, "mechanism"),
+        ({"margin": -1.0}, "margin"),
+        ({"mechanism": "output", "margin": 0.5}, "margin"),
+        ({"noise_grid": "coarse"}, "noise_grid"),
+    ],
+)
+def test_wrong_settings_are_named(changes: dict[str, Any], named: str) -> None:
+    ledger = PrivacyLedger(100.0, 0.5)
+    with pytest.raises(InvalidParameterError, match=f"^{named}"):
+        model(ledger=ledger, **changes).fit(*clusters())
+    assert not ledger.history
+
+
+@pytest.mark.parametrize("bounds", [1.0, "01", (0.0,), ("a", "b"), {0: 1}, ([[1], [2, 3]], 1)])
+def test_bounds_of_another_type(bounds: Any) -> None:
+    with pytest.raises(TypeError, match="bounds"):
+        model(bounds=bounds).fit(*clusters())
+
+
+def test_invalid_data_cost_nothing() -> None:
+    X, y = clusters()
+    ledger = PrivacyLedger(100.0, 0.5)
+    for given, labels in ((np.where(X > 1.0, np.nan, X), y), (X, y + 1), (X[:5], y)):
+        with pytest.raises(ValueError):
+            model(ledger=ledger).fit(given, labels)
+    with pytest.raises(InvalidParameterError, match="low = 0"):
+        model(ledger=ledger, bounds=(-1.0, 2.0)).fit(sparse.csr_matrix(X), y)
+    assert not ledger.history
+
+
+def test_bounds_are_those_of_the_fit() -> None:
+    X, y = clusters()
+    fitted = model(bounds=([-2] * 5, [3, 3, 3, 4, 4])).fit(X, y)
+    scores = fitted.decision_function(X)
+    low, high = fitted.bounds_
+    assert np.array_equal(low, [-2.0] * 5)
+    assert np.array_equal(high, [3.0, 3.0, 3.0, 4.0, 4.0])
+    fitted.set_params(bounds=None)
+    assert np.array_equal(fitted.decision_function(X), scores)
+
+
+@seeded
+def test_huge_rows_and_tiny_budgets_stay_finite() -> None:
+    X, y = clusters(40)
+    X[0], X[1], X[2] = 1e308, 5e-324, 0.0
+    for changes in ({"epsilon": 1e-6}, {"bounds": None}, {"epsilon": 1e4}, {"whiten": True}):
+        fitted = model(**changes).fit(X, y)
+        assert np.isfinite(fitted.coef_).all()
+        assert np.isfinite(fitted.decision_function(X)).all()
+
+
+def test_a_clone_shares_the_ledger_and_forgets_the_fit() -> None:
+    ledger = PrivacyLedger(100.0, 0.5)
+    fitted = model(ledger=ledger).fit(*clusters())
+    copied = clone(fitted)
+    assert copied.ledger is ledger
+    assert "privacy_" not in vars(copied)
+
+
+def test_what_was_planned_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    model(verbose=1).fit(*clusters())
+    assert "PrivateLinearSVC: 3 x 5 weights by gradient" in capsys.readouterr().out
+
+
+def test_the_example_of_the_class_runs() -> None:
+    assert doctest.testmod(linear).failed == 0
+
+
+def test_the_source_of_noise_is_the_operating_system() -> None:
+    X, y = clusters()
+    first, second = (model().fit(X, y).coef_ for _ in range(2))
+    assert (first != second).all()
+    assert not _core.NoiseSource(None).seeded

@@ -1,0 +1,358 @@
+"""The private pipeline's budget: sensitivities, noise as it is drawn, composition on every path."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpsvm_fast import _core, noise
+from dpsvm_fast.accounting import GaussianEvent, composed_delta, composed_epsilon
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms import _composed_budget as budget
+from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms._noisy_sum import (
+    NoisySum,
+    gaussian_parameter,
+    joined_parameter,
+    scale_for,
+    share_of,
+)
+from dpsvm_fast.mechanisms.centre import NoisyMean
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
+from dpsvm_fast.mechanisms.whitening import NoisyMoments
+from dpsvm_fast.reference import noisy_descent as twin
+
+ALPHA = 1e-6
+RELATIONS = ("add_remove", "replace_one")
+SOFTMAX = Loss(name="softmax_margin", n_classes=3, margin=0.0)
+either = pytest.mark.parametrize("adjacency", RELATIONS)
+Array = NDArray[np.float64]
+
+
+def mean_release(**changes: Any) -> NoisyMean:
+    settings: dict[str, Any] = {"n_features": 6, "adjacency": "add_remove", "noise_grid": "exact"}
+    return NoisyMean(**(settings | {"mu": 0.3} | changes))
+
+
+def moments_release(**changes: Any) -> NoisyMoments:
+    settings: dict[str, Any] = {"n_features": 6, "adjacency": "add_remove", "noise_grid": "exact"}
+    return NoisyMoments(**(settings | {"mu": 0.3} | changes))
+
+
+def rule(**changes: Any) -> DescentRule:
+    settings: dict[str, Any] = {
+        "loss": SOFTMAX,
+        "n_features": 20,
+        "fit_intercept": True,
+        "adjacency": "add_remove",
+        "noise_grid": "exact",
+        "mu": 0.25,
+        "count": 1000.0,
+    }
+    return DescentRule(**(settings | changes))
+
+
+def pipeline(**changes: Any) -> PrivateLinear:
+    settings: dict[str, Any] = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "adjacency": "add_remove",
+        "trainer": "gradient",
+        "noise_grid": "exact",
+        "loss": SOFTMAX,
+        "n_features": 12,
+        "fit_intercept": True,
+    }
+    return PrivateLinear(**(settings | changes))
+
+
+def unit_rows(n_rows: int, n_features: int, seed: int = 0) -> Array:
+    rows = np.random.default_rng(seed).normal(size=(n_rows, n_features))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@either
+def test_neighbours_move_the_sums_by_at_most_the_sensitivity(adjacency: str) -> None:
+    mean, moments = mean_release(adjacency=adjacency), moments_release(adjacency=adjacency)
+    rows = unit_rows(400, 6)
+    if adjacency == "add_remove":
+        sums = np.column_stack([rows, np.full(400, 0.5)])
+        outer = [np.outer(u, u) for u in rows]
+    else:
+        # The worst pair of each is among these: opposite rows, and orthogonal ones.
+        pairs = [*zip(rows[:200], rows[200:], strict=True), (rows[0], -rows[0])]
+        pairs.append((np.eye(6)[0], np.eye(6)[1]))
+        sums = np.array([u - v for u, v in pairs])
+        outer = [np.outer(u, u) - np.outer(v, v) for u, v in pairs]
+    moved = np.linalg.norm(sums, axis=1).max()
+    assert moved * (1.0 - 1e-12) <= mean.sum.sensitivity <= moved * 1.0001
+    assert sums.shape[1] == mean.sum.size
+    moved = max(float(np.linalg.norm(matrix)) for matrix in outer)
+    assert moved * (1.0 - 1e-12) <= moments.sum.sensitivity <= moved * 1.0001
+
+
+@either
+def test_what_is_rounded_stays_within_the_sensitivity(adjacency: str) -> None:
+    """Moments of many rows are floats that are not exact; the grid is coarse for huge noise."""
+    rng = np.random.default_rng(2)
+    for mu in (10.0, 1e-3, 1e-9):
+        moments = moments_release(adjacency=adjacency, mu=mu).sum
+        assert moments.grid is not None
+        total = rng.normal(size=(6, 6)) * 2.0**30
+        total = total + total.T
+        for u, v in zip(unit_rows(20, 6, 3), unit_rows(20, 6, 4), strict=True):
+            change = np.outer(u, u) - (np.outer(v, v) if adjacency == "replace_one" else 0.0)
+            steps = [np.rint(matrix / moments.grid) for matrix in (total, total + change)]
+            moved = np.linalg.norm(steps[1] - steps[0]) * moments.grid
+            assert moved <= moments.sensitivity
+        mean = mean_release(adjacency=adjacency, mu=mu).sum
+        assert mean.grid is not None
+        # Sums are multiples of 2**-20: only a coarser grid rounds them.
+        assert (mean.rounding > 0.0) == (mean.grid > 2.0**-20)
+
+
+class Recorded:
+    """A source of noise that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.source = _core.NoiseSource(1)
+        self.asked: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def draw(*arguments: Any) -> Any:
+            self.asked.append((name, *arguments[:-1]))
+            return getattr(self.source, name)(*arguments)
+
+        return draw
+
+
+@either
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_noise_is_drawn_as_the_events_say(adjacency: str, noise_grid: str) -> None:
+    source: Any = Recorded()
+    mean = mean_release(adjacency=adjacency, noise_grid=noise_grid)
+    moments = moments_release(adjacency=adjacency, noise_grid=noise_grid)
+    mean.release(np.zeros(6), 10, source, 1)
+    moments.release(np.zeros((6, 6)), source, 1)
+    name = "gaussian_on_grid" if noise_grid == "exact" else "gaussian"
+    sums = [mean.sum, moments.sum, moments.sum]
+    for (asked, size, sigma, *grid), expected, n in zip(
+        source.asked, sums, (mean.sum.size, 15, 6), strict=True
+    ):
+        assert (asked, size) == (name, n)
+        assert grid == ([] if noise_grid == "float" else [expected.grid])
+        off = n == 15
+        assert sigma >= expected.scale / (math.sqrt(2.0) if off else 1.0)
+        assert sigma == pytest.approx(expected.scale / (math.sqrt(2.0) if off else 1.0))
+    for event in (mean.event, moments.event):
+        assert isinstance(event, GaussianEvent)
+        assert 0.3 * (1.0 - 1e-12) <= event.mu <= 0.3
+    source.asked.clear()
+    mean_release(adjacency=adjacency, mu=None, epsilon=0.4).release(np.zeros(6), 10, source, 1)
+    factor = math.sqrt(1.25) if adjacency == "add_remove" else 2.0
+    (asked, _, beta) = source.asked[0]
+    assert (asked, beta) == ("gamma_ball", pytest.approx(0.4 / factor))
+
+
+def in_bounds(squares: float, degrees: int) -> bool:
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=degrees)
+    return bool(low <= squares <= high)
+
+
+@pytest.mark.statistical
+def test_released_sums_have_the_law_of_the_noise() -> None:
+    """Sums of squares over sigma^2 are chi-square: bounds at ALPHA, and sqrt 1.25 is outside."""
+    source = _core.NoiseSource(7)
+    released = mean_release(n_features=4000)
+    noisy = released.sum.release(np.zeros(4001), source, 1)
+    sigma = math.sqrt(1.25) / 0.3
+    assert in_bounds(float(((noisy / sigma) ** 2).sum()), 4001)
+    assert not in_bounds(float(((noisy * 0.3) ** 2).sum()), 4001)
+    moments = moments_release(n_features=90)._noisy(np.zeros((90, 90)), source, 1)
+    assert np.array_equal(moments, moments.T)
+    # Isotropic: the Frobenius norm has as many degrees as the space of symmetric matrices.
+    assert in_bounds(float(((moments * 0.3) ** 2).sum()), 90 * 91 // 2)
+    off = moments[np.triu_indices(90, 1)]
+    assert in_bounds(float((2.0 * (off * 0.3) ** 2).sum()), off.size)
+    assert not in_bounds(float(((off * 0.3) ** 2).sum()), off.size)
+
+
+def test_the_mean_shrinks_by_its_noise_and_counts_rows() -> None:
+    released = mean_release(n_features=400, mu=100.0)
+    total = 1000.0 * np.full(400, 0.04)
+    source = _core.NoiseSource(3)
+    mean = released.release(total, 1000, source, 1)
+    assert mean.count == pytest.approx(1000.0, abs=0.2)
+    assert np.allclose(mean.point, 0.04, atol=2e-4)
+    assert np.array_equal(mean.point * 2.0**20, np.rint(mean.point * 2.0**20))
+    # Whatever the noise does, the centre is no longer than the rows.
+    lost = mean_release(n_features=400, mu=1e-5).release(total, 1000, source, 1)
+    assert np.linalg.norm(lost.point) <= 1.0
+    assert lost.count >= 1.0
+    known = mean_release(adjacency="replace_one", mu=1e-5).release(np.zeros(6), 123, source, 1)
+    assert known.count == 123.0
+
+
+def test_whitening_equalises_what_is_above_the_noise() -> None:
+    rows = unit_rows(3000, 6) * np.geomspace(0.05, 1.0, 6)
+    moments = rows.T @ rows
+    released = moments_release(mu=50.0)
+    matrix = released.release(moments, _core.NoiseSource(4), 1)
+    assert np.array_equal(matrix, matrix.T)
+    assert np.linalg.norm(matrix, 2) == pytest.approx(1.0)
+    values = np.linalg.eigvalsh(matrix @ moments @ matrix)
+    assert values[-1] / values[0] < 1.05
+    assert np.linalg.cond(moments) > 100.0
+
+
+def test_whitening_needs_rows_and_budget() -> None:
+    assert moments_release(n_features=20, mu=0.3).worthwhile(1000.0)
+    assert not moments_release(n_features=50, mu=0.3).worthwhile(1000.0)
+    assert not moments_release(n_features=20, mu=0.03).worthwhile(1000.0)
+
+
+@either
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.01, 1e-9), (1.0, 1e-5), (8.0, 1e-5), (50.0, 0.1)]
+)
+@pytest.mark.parametrize("trainer", ["gradient", "output"])
+def test_every_path_stays_within_the_budget_and_uses_it(
+    adjacency: str, epsilon: float, delta: float, trainer: str
+) -> None:
+    loss = SOFTMAX if trainer == "gradient" else Loss(name="crammer_singer", n_classes=3)
+    settings = {"adjacency": adjacency, "trainer": trainer, "loss": loss}
+    mechanism = pipeline(epsilon=epsilon, delta=delta, **settings)
+    mu = gaussian_parameter(epsilon, delta)
+    paths = [
+        pipeline(epsilon=epsilon, delta=delta, whiten=whiten, **settings).training(5000.0).events
+        for whiten in (False, True)
+    ]
+    paths += [mechanism.training(count).events for count in (1.0, 1e6, 1e9)]
+    assert {len(path) for path in paths} == {2, 3}
+    for events in (mechanism.events, *paths):
+        squares = sum(event.mu**2 for event in events if isinstance(event, GaussianEvent))
+        assert mu**2 * (1.0 - 1e-9) <= squares <= mu**2 * (1.0 + 1e-12)
+        assert composed_delta(events, epsilon) <= delta * (1.0 + 1e-9)
+
+
+def test_shares_are_those_of_the_recipe() -> None:
+    whitened = pipeline(whiten=True).training(1000.0)
+    squares = [event.mu**2 for event in whitened.events if isinstance(event, GaussianEvent)]
+    assert np.array(squares) / sum(squares) == pytest.approx([0.07, 0.10, 0.83], rel=1e-6)
+    assert [part.name for part in whitened.sums] == ["centre", "whitening", "training"]
+
+
+def test_the_objective_gets_what_exact_composition_leaves() -> None:
+    # One score: its law is a closed form, so that this is quick.
+    loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
+    mechanism = pipeline(epsilon=2.0, trainer="objective", loss=loss, n_features=5)
+    assert 0.99e-5 <= composed_delta(mechanism.events, 2.0) <= 1e-5 * (1.0 + 1e-9)
+    for count in (1.0, 1e6):
+        training = mechanism.training(count)
+        assert composed_delta(training.events, 2.0) <= 1e-5
+        assert training.solver is not None
+        # What whitening does not spend is lost: its law may not depend on the branch.
+        assert training.solver.events == mechanism.events[2:]
+    # Negative control: one percent more for the model is too much.
+    own = mechanism.training(1.0).solver
+    assert own is not None
+    more = mechanism._with_epsilon(1.01 * own.epsilon).events
+    assert composed_delta([*mechanism.events[:2], *more], 2.0) > 1e-5
+
+
+def test_pure_epsilons_add_up() -> None:
+    mechanism = pipeline(
+        delta=0.0, trainer="objective", loss=Loss(name="huber", n_classes=2, smoothing=0.5)
+    )
+    events = mechanism.training(1000.0).events
+    assert events == mechanism.events
+    assert 1.0 - 1e-9 <= composed_epsilon(events, 0.0) <= 1.0
+    assert mechanism.whitening is None
+
+
+def test_search_ends_on_the_safe_side() -> None:
+    found = budget.largest_within(lambda x: 3.0 * math.log(x / 0.7), 0.1, 1.0)
+    assert 0.69 < found <= 0.7
+    assert budget.largest_within(lambda x: x - 2.0, 0.1, 1.0) == 1.0
+    with pytest.raises(ValueError, match="pre-processing"):
+        budget.largest_within(lambda x: x, 0.1, 1.0)
+
+
+def test_parameters_are_rounded_towards_more_noise() -> None:
+    rng = np.random.default_rng(5)
+    for mu, part in rng.uniform(1e-3, 10.0, size=(50, 2)):
+        sigma = scale_for(part, mu)
+        assert GaussianEvent(sigma=sigma, sensitivity=part, adjacency="add_remove").mu <= mu
+        assert sigma <= part / mu * (1.0 + 1e-15)
+        shared = [share_of(mu, 0.3), share_of(mu, 0.7)]
+        assert mu * (1.0 - 1e-15) <= joined_parameter(*shared) <= mu
+
+
+def test_the_training_run_follows_its_rule() -> None:
+    run = rule()
+    assert (run.n_steps, run.clip, run.average_from) == (100, 0.25, 75)
+    assert run.c == 0.35
+    assert run.regularization == pytest.approx(0.35 * 0.25 / 0.25)
+    assert run.learning_rate == pytest.approx(1.0 / (run.regularization * 100))
+    assert run.sum.scale == pytest.approx(10.0 * 0.25 / 0.25, rel=1e-3)
+    assert rule(count=300.0 * 321.0 / 0.25).n_steps == 321
+    assert rule(count=1e9).n_steps == 500
+    assert rule(count=100.0).c == 0.7
+    assert rule(count=240.0 / 0.5).c == 0.5
+    swapped = rule(adjacency="replace_one")
+    assert swapped.regularization == 2.0 * run.regularization
+    assert swapped.sum.scale == pytest.approx(2.0 * run.sum.scale)
+
+
+@either
+def test_one_score_is_trained_as_two_would_be(adjacency: str) -> None:
+    """Without noise: the run of one score has the difference of the two scores' weights."""
+    rng = np.random.default_rng(8)
+    labels = rng.integers(0, 2, 60).astype(np.int64)
+    records = twin.Records(unit_rows(60, 3) * 0.9, labels, 2)
+    loss = Loss(name="softmax_margin", n_classes=2, margin=0.5)
+    one = rule(loss=loss, n_features=3, adjacency=adjacency, count=60.0, mu=3.0)
+    two = rule(n_features=3, adjacency=adjacency, count=60.0, mu=3.0)
+
+    def trained(run: DescentRule, kernel: str, n_scores: int) -> Array:
+        descent = twin.Descent(
+            loss=kernel, n_scores=n_scores, smoothing=1.0, margin=0.5, n_features=3,
+            intercept=run.intercept, row_scale=run.row_scale, clip=run.clip, sigma=0.0, grid=None,
+            sampling_rate=1.0, divisor=1.0, regularization=0.0, optimizer="gd",
+            learning_rate=run.learning_rate, schedule="constant", horizon=100, momentum=0.0,
+            nesterov=False, beta1=0.9, beta2=0.9, stabilizer=1e-8, noise_correction=False,
+            average_from=run.average_from, radius=None, precision="f64",
+        )  # fmt: skip
+        descent.run(records, noise, run.n_steps, 1)
+        return descent.weights()
+
+    pair = trained(two, "softmax_margin", 2)
+    assert np.allclose(trained(one, "softplus", 1)[0], pair[1] - pair[0])
+    assert one.sum.scale * one.learning_rate == pytest.approx(
+        math.sqrt(2.0) * two.sum.scale * two.learning_rate
+    )
+
+
+def test_a_sum_of_several_steps_is_charged_for_all_of_them() -> None:
+    steps = NoisySum(
+        name="training",
+        what="sums",
+        adjacency="replace_one",
+        clip_norm=0.25,
+        relation_factor=2.0,
+        shape=(3, 4),
+        mu=0.5,
+        rounding=0.01,
+        n_steps=49,
+    )
+    assert steps.sensitivity == pytest.approx(7.0 * 2.0 * 0.26)
+    assert steps.scale == pytest.approx(7.0 * 2.0 * 0.26 / 0.5)
+    assert steps.part.n_steps == 49
+    event = steps.event
+    assert isinstance(event, GaussianEvent)
+    assert (event.sigma, event.mu) == (steps.scale, pytest.approx(0.5))
