@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from dpsvm_fast import GradientPerturbationSVC, ObjectivePerturbationSVC, OutputPerturbationSVC
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateCenter,
+    PrivateLinearSVC,
+    PrivateWhitener,
+)
 
 # The checks fit without a label set and with seeds, and both warn.
 pytestmark = [
@@ -36,6 +43,14 @@ ESTIMATORS = [
     GradientPerturbationSVC(
         accountant="last_iterate", C=0.1, max_samples=1000, loss="logistic", n_steps=50
     ),
+    PrivateLinearSVC(),
+    PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
+    PrivateLinearSVC(mechanism="output", noise_grid="float"),
+    PrivateLinearSVC(delta=0.0, fit_intercept=False),
+    PrivateCenter(),
+    PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
+    PrivateWhitener(),
+    PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]
 
 

@@ -1,0 +1,215 @@
+"""PrivateCenter and PrivateWhitener: what they release, spend, refuse and transform."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    NotPrivateWarning,
+    OutputPerturbationSVC,
+    PrivacyLedger,
+    PrivateCenter,
+    PrivateWhitener,
+    verify,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.preprocessing import _base, centre, whitening
+
+ALPHA = 1e-6
+KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
+RELEASED = {"centre": {"mean_", "n_samples_"}, "whitening": {"whitening_"}}
+each = pytest.mark.parametrize("kind", KINDS)
+RNG = np.random.default_rng(0)
+X: NDArray[np.float64] = RNG.normal(size=(500, 6)) * np.geomspace(0.05, 1.0, 6) + 0.3
+
+
+def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * np.minimum(1.0, bound / norms)
+
+
+@each
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_every_certificate_holds(kind: str, adjacency: str, noise_grid: str) -> None:
+    fitted = KINDS[kind](2.0, 1e-5, adjacency=adjacency, noise_grid=noise_grid).fit(X)
+    statement = fitted.privacy_
+    assert statement.private
+    assert verify(statement), str(verify(statement))
+    assert (statement.epsilon, statement.delta) == (2.0, 1e-5)
+    assert [part.name for part in statement.parts] == [kind]
+    record = statement.to_dict()
+    record["parts"][0]["sigma"] *= 0.9
+    assert not verify(record)
+
+
+@each
+def test_what_is_published(kind: str) -> None:
+    fitted = KINDS[kind]().fit(X)
+    own = set(vars(fitted)) - set(fitted.get_params())
+    assert own == RELEASED[kind] | {"data_norm_", "n_features_in_", "privacy_"}
+    fitted.epsilon = -1.0
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        fitted.fit(X)
+    with pytest.raises(NotFittedError):
+        fitted.transform(X)
+
+
+def test_the_centre_is_the_mean_of_clipped_rows() -> None:
+    fitted = PrivateCenter(1e4, data_norm=0.9).fit(X)
+    assert np.allclose(fitted.mean_, shortened(X, 0.9).mean(axis=0), atol=1e-3)
+    assert fitted.n_samples_ == pytest.approx(500.0, abs=1.0)
+    assert np.allclose(fitted.transform(X), shortened(X, 0.9) - fitted.mean_)
+    assert PrivateCenter(adjacency="replace_one").fit(X).n_samples_ == 500.0
+
+
+def test_a_pure_centre_has_no_delta() -> None:
+    fitted = PrivateCenter(5.0, 0.0).fit(X)
+    assert verify(fitted.privacy_)
+    assert fitted.privacy_.delta == 0.0
+    assert fitted.privacy_.parts[0].distribution == "gamma"
+    with pytest.raises(InvalidParameterError, match="delta"):
+        PrivateWhitener(5.0, 0.0).fit(X)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_noise_in_the_mean_has_the_stated_law(adjacency: str) -> None:
+    """Sums of squares over sigma^2 are chi-square; without the factor of the relation they fail."""
+    rows = np.zeros((400, 3000))
+    rows[:, 0] = 1.0
+    fitted = PrivateCenter(200.0, 1e-5, adjacency=adjacency).fit(rows)
+    sigma = fitted.privacy_.parts[0].sigma
+    # Undo what is post-processing: the first coordinate holds nearly all that is not noise.
+    kept = np.linalg.norm(fitted.mean_ * fitted.n_samples_) / np.sqrt(400.0**2 + 3000 * sigma**2)
+    noise = fitted.mean_[1:] * fitted.n_samples_ / kept
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=2999)
+    # The shrinkage is known to about sigma / 400.
+    assert low * 0.99 <= float(((noise / sigma) ** 2).sum()) <= high * 1.01
+    assert not low * 0.99 <= float(((noise / (0.8 * sigma)) ** 2).sum()) <= high * 1.01
+
+
+def test_whitening_makes_directions_alike_and_rows_no_longer() -> None:
+    centred = X - X.mean(axis=0)
+    fitted = PrivateWhitener(1e4, data_norm=4.0).fit(centred)
+    out = fitted.transform(centred)
+    values = np.linalg.eigvalsh(out.T @ out)
+    assert values[-1] / values[0] < 1.5
+    assert np.linalg.cond(centred.T @ centred) > 50.0
+    assert (np.linalg.norm(out, axis=1) <= np.linalg.norm(centred, axis=1) + 1e-12).all()
+    assert np.allclose(out, shortened(centred, 4.0) @ fitted.whitening_)
+
+
+@each
+def test_the_ledger_is_charged_before_anything_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    KINDS[kind](ledger=ledger).fit(X)
+    assert len(ledger.history) == 1
+    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(BudgetExceededError):
+        KINDS[kind](ledger=ledger).fit(X)
+    monkeypatch.undo()
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KINDS[kind], "_facts", interrupted)
+    ledger, estimator = PrivacyLedger(1.0, 1e-6), KINDS[kind]()
+    with pytest.raises(KeyboardInterrupt):
+        estimator.set_params(ledger=ledger).fit(X)
+    assert len(ledger.history) == 1
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+
+
+@each
+def test_invalid_data_cost_nothing(kind: str) -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    for rows in (np.where(X > 1.0, np.inf, X), X[:0], X[0]):
+        with pytest.raises(ValueError):
+            KINDS[kind](ledger=ledger).fit(rows)
+    assert not ledger.history
+
+
+@each
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"data_norm": 0.0}, "data_norm"),
+        ({"data_norm": 1e200}, "data_norm"),
+        ({"adjacency": "none"}, "adjacency"),
+        ({"noise_grid": "coarse"}, "noise_grid"),
+    ],
+)
+def test_wrong_settings_are_named(kind: str, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"^{named}"):
+        KINDS[kind](**changes).fit(X)
+
+
+def test_sparse_rows_are_made_dense_when_told_to() -> None:
+    given = sparse.csr_matrix(X * (X > 0.5))
+    fitted = PrivateCenter(8.0).fit(given)
+    with pytest.raises(TypeError, match="dense_output"):
+        fitted.transform(given)
+    fitted.set_params(dense_output=True)
+    out = fitted.transform(given)
+    assert np.allclose(out, fitted.transform(given.toarray()))
+    assert PrivateWhitener(8.0).fit(given).transform(given).shape == X.shape
+
+
+def test_names_of_columns() -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    assert list(PrivateCenter().fit(frame).get_feature_names_out()) == list("abcdef")
+    names = PrivateWhitener().fit(frame).get_feature_names_out()
+    assert list(names[:2]) == ["privatewhitener0", "privatewhitener1"]
+    shown = PrivateCenter().set_output(transform="pandas").fit_transform(frame)
+    assert list(shown.columns) == list("abcdef")
+
+
+def test_a_pipeline_spends_one_ledger() -> None:
+    labels = (X[:, 0] > 0.3).astype(int)
+    ledger = PrivacyLedger(6.0, 1e-4)
+    shared: dict[str, Any] = {"ledger": ledger, "delta": 1e-5}
+    steps = (
+        Normalizer(),
+        PrivateCenter(1.0, **shared),
+        Normalizer(),
+        PrivateWhitener(1.0, **shared),
+        Normalizer(),
+        OutputPerturbationSVC(3.0, classes=[0, 1], **shared),
+    )
+    fitted = clone(make_pipeline(*steps)).fit(X, labels)
+    assert len(ledger.history) == 3
+    assert fitted.score(X, labels) > 0.5
+
+
+@each
+def test_a_seed_is_called_not_private(kind: str) -> None:
+    with pytest.warns(NotPrivateWarning):
+        first = KINDS[kind](random_state=3).fit(X)
+    with pytest.warns(NotPrivateWarning):
+        again = KINDS[kind](random_state=3, n_threads=2).fit(X)
+    name = min(RELEASED[kind])
+    assert np.array_equal(getattr(first, name), getattr(again, name))
+    assert (getattr(KINDS[kind]().fit(X), name) != getattr(first, name)).all()
+    assert not first.privacy_.private
+
+
+def test_the_examples_run() -> None:
+    assert doctest.testmod(centre).failed == 0
+    assert doctest.testmod(whitening).failed == 0
