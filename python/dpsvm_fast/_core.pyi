@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "NoiseSource",
+    "Records",
     "build_info",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -71,6 +72,45 @@ class NoiseSource:
     def gamma_ball(self, size: int, beta: float, n_threads: int) -> NDArray[np.float64]: ...
     def symmetric_gaussian(self, d: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
     def public_seed(self) -> int: ...
+
+@final
+class Records:
+    @staticmethod
+    def dense(
+        X: NDArray[np.float64] | NDArray[np.float32],
+        y: NDArray[np.int64],
+        *,
+        n_classes: int,
+        offset: NDArray[np.float64] | None,
+        scale: NDArray[np.float64] | None,
+        low: float,
+        high: float,
+        data_norm: float,
+        unit: bool,
+        n_threads: int,
+    ) -> Records: ...
+    @staticmethod
+    def csr(
+        data: NDArray[np.float64] | NDArray[np.float32],
+        indices: NDArray[np.int32] | NDArray[np.int64],
+        indptr: NDArray[np.int32] | NDArray[np.int64],
+        n_features: int,
+        y: NDArray[np.int64],
+        *,
+        n_classes: int,
+        scale: NDArray[np.float64] | None,
+        low: float,
+        high: float,
+        data_norm: float,
+        unit: bool,
+        n_threads: int,
+    ) -> Records: ...
+    @property
+    def n_features(self) -> int: ...
+    def sums(self, n_threads: int) -> NDArray[np.float64]: ...
+    def centre(self, point: NDArray[np.float64], n_threads: int) -> None: ...
+    def gram(self, n_threads: int) -> NDArray[np.float64]: ...
+    def transform(self, matrix: NDArray[np.float64], n_threads: int) -> None: ...
 
 def solve_crammer_singer_dense(
     X: NDArray[np.float64] | NDArray[np.float32],
