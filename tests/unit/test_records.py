@@ -1,4 +1,4 @@
-"""The compiled records: the map, exact sums, centring and transforms, against integer arithmetic."""
+"""The compiled records: map, exact sums, centring, transforms, against integer arithmetic."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_arguments_out_of_range_are_refused() -> None:
         dense(X, n_threads=0)
     options = {**FREE, "offset": None, "data_norm": 1.0, "unit": True}
     for y in (np.full(6, 3), np.full(6, -1), np.zeros(5)):
-        with pytest.raises(ValueError, match="^y: "):
+        with pytest.raises(ValueError, match=r"^y: "):
             Records.dense(X, y.astype(np.int64), n_classes=3, **options)
     records = dense(X)
     for point in (np.full(37, np.nan), np.full(37, 1e3), np.zeros(36)):
