@@ -203,7 +203,7 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
     let halvings = (size as f64).log2() + 2.0;
     let mut spectrum = forward.make_output_vec();
     let mut product = Product::new(spectrum.len());
-    let (mut log_scale, mut error, mut drift, mut above) = (0.0, 0.0, 0.0, 0.0);
+    let (mut log_scale, mut error, mut drift) = (0.0, 0.0, 0.0);
     let mut offset = 0_i64;
     for &(law, times) in parts {
         let mut tilted = tilted(law, plan.tilt, size);
@@ -215,7 +215,6 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
         log_scale += times * tilted.log_sum;
         error += times * tilted.error;
         drift += times * law.drift;
-        above += times * law.infinite;
         offset = (offset
             + (i128::from(tilted.offset) * times as i128).rem_euclid(size as i128) as i64)
             .rem_euclid(size as i64);
@@ -240,9 +239,8 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
     let end = (first + size as i64) as f64 * step;
     let far = plan.tilt * (end - first as f64 * step) + plan.tilt * plan.centre.abs();
     error += 4.0 * ULP * (log_scale.abs() + far + size as f64 + 800.0);
-    above *= libm::exp(log_moment(parts, 0.0).clamp(0.0, 600.0));
-    let infinite = above;
-    above += mass_above(parts, plan.tilt_above, end);
+    let infinite = infinite_mass(parts);
+    let above = infinite + mass_above(parts, plan.tilt_above, end);
     Curve {
         step,
         first,
@@ -262,6 +260,15 @@ fn log_moment(parts: &[Part<'_>], tilt: f64) -> f64 {
         let n = law.mass.len() as f64;
         sum + times * (logs.sum + logs.error(law, tilt) + ULP * (n + 800.0))
     })
+}
+
+/// Upper bound on the mass at infinity of the composition.
+pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
+    let sum: f64 = parts.iter().map(|(law, times)| times * law.infinite).sum();
+    if sum == 0.0 {
+        return 0.0;
+    }
+    sum * libm::exp(log_moment(parts, 0.0).clamp(0.0, 600.0)) * (1.0 + 1e-12)
 }
 
 /// Upper bound on the finite mass whose loss is at least `end`.

@@ -191,11 +191,16 @@ fn split(pair: &Pair, left: f64, right: f64) -> Split {
 /// Mass of the cell from `low` up to `right` whose left end is a loss `left` that is not reached.
 fn split_open(pair: &Pair, left: f64, low: f64, right: f64) -> Split {
     let (rate, rest, top) = pair.mixture(right);
-    // 1 - q - exp(left), at least 0.
-    let gap = (-(rate + libm::expm1(left))).max(0.0);
+    // 1 - q - exp(left), at least 0, and what its rounding is relative to.
+    let least = libm::exp(left);
+    let (gap, size) = if least < 0.5 * rest {
+        (rest - least, rest)
+    } else {
+        ((-(rate + libm::expm1(left))).max(0.0), rate)
+    };
     let reach = rate * libm::exp(top);
     let (end, whole) = (rest + reach, gap + reach);
-    let mut sum = Split::default();
+    let (mut sum, mut all) = (Split::default(), 0.0);
     let start = low.min(right);
     nodes(pair, start, right - start, |offset, weight| {
         let u = start + offset;
@@ -203,12 +208,14 @@ fn split_open(pair: &Pair, left: f64, low: f64, right: f64) -> Split {
         let here = rate * libm::exp(pair.mixture(u).2);
         let ratio = rest + here;
         let to_go = pair.scaled(right - start - offset);
-        sum.left += p * reach * -libm::expm1(-to_go) / whole * (rest - gap) / ratio;
+        sum.left += p * reach * -libm::expm1(-to_go) / whole * least / ratio;
         sum.right += p * (gap + here) / whole * end / ratio;
+        all += p;
     });
     let error = pair.error(start).max(pair.error(right));
-    sum.left *= 1.0 + error;
-    sum.right *= 1.0 + error;
+    let spread = 16.0 * ULP * (size / whole) * all * (end / rest);
+    sum.left = (sum.left + spread) * (1.0 + error);
+    sum.right = (sum.right + spread) * (1.0 + error);
     sum
 }
 

@@ -176,7 +176,8 @@ impl Pair {
     /// Bound on the distance of the loss at `position(loss)`, which is `u`, from `loss`.
     pub(super) fn drift(&self, loss: f64, u: f64) -> f64 {
         if u == f64::NEG_INFINITY {
-            return 8.0 * ULP * libm::expm1(-loss).abs();
+            // Not a point of the pair: its place is `loss` by definition.
+            return 0.0;
         }
         let a = u * self.inverse;
         let size = a.abs() + 2.0 * self.half + 8.0;

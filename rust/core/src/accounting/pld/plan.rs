@@ -16,6 +16,9 @@ const BISECTIONS: usize = 44;
 /// Log of the mass that may fall out of the window, relative to what is looked for.
 const LEFT_OUT: f64 = -16.0;
 
+/// Least deviation that is reckoned with, relative to the mean.
+const LEAST_SPREAD: f64 = 1e-4;
+
 /// Share of epsilon that the grid may add.
 const ACCURACY: f64 = 1e-4;
 
@@ -133,7 +136,7 @@ impl Cumulants {
             tilt,
             value,
             mean,
-            deviation: variance.max(f64::MIN_POSITIVE).sqrt(),
+            deviation: variance.sqrt().max(LEAST_SPREAD * mean.abs()).max(1e-150),
         }
     }
 
