@@ -49,7 +49,10 @@ impl<'k> DescentStreams<'k> {
         let streams = blocks.checked_mul(steps as usize);
         let Some(blocks) = streams.and_then(|all| u32::try_from(all).ok().map(|_| blocks as u32))
         else {
-            return Err(Error::invalid("n_steps", "too many for one call: 2^32 streams"));
+            return Err(Error::invalid(
+                "n_steps",
+                "too many for one call: 2^32 streams",
+            ));
         };
         Ok(Self {
             batches,
@@ -101,7 +104,11 @@ impl Randomness for DescentStreams<'_> {
     fn float_noise(&self, step: u32, noise: &mut [f64]) {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.noise.stream(step * self.blocks + block as u32);
-            let sigma = if let Law::Float(sigma) = self.law { sigma } else { 0.0 };
+            let sigma = if let Law::Float(sigma) = self.law {
+                sigma
+            } else {
+                0.0
+            };
             fill_normal(&mut stream, part, sigma);
         }
     }

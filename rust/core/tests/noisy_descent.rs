@@ -40,7 +40,9 @@ fn records(n: usize, d: usize, k: usize, seed: u64) -> [Records; 2] {
         }
         start.push(value.len());
     }
-    let label: Vec<u32> = (0..n).map(|_| (number(&mut state) * k as f64) as u32).collect();
+    let label: Vec<u32> = (0..n)
+        .map(|_| (number(&mut state) * k as f64) as u32)
+        .collect();
     let sparse = RecordRows::Sparse {
         value,
         index,
@@ -111,8 +113,14 @@ fn layouts_and_precisions_agree() -> Result<()> {
             let double = run(&at, &both[0], (1.0, 0.0), (4, 1))?;
             let size = double.weights.iter().map(|w| w.abs()).fold(1e-3, f64::max);
             for (at, exact) in double.weights.iter().enumerate() {
-                assert!((dense.weights[at] - exact).abs() < 3e-5 * size, "{name} dense");
-                assert!((sparse.weights[at] - exact).abs() < 3e-5 * size, "{name} sparse");
+                assert!(
+                    (dense.weights[at] - exact).abs() < 3e-5 * size,
+                    "{name} dense"
+                );
+                assert!(
+                    (sparse.weights[at] - exact).abs() < 3e-5 * size,
+                    "{name} sparse"
+                );
             }
         }
     }
@@ -146,7 +154,11 @@ fn one_record_moves_the_sum_no_further_than_promised() -> Result<()> {
             records.label.pop();
             records.norm.pop();
             let without = run(&at, &records, (1.0, 0.0), (1, 1))?.weights;
-            let square: f64 = with.iter().zip(&without).map(|(a, b)| (a - b) * (a - b)).sum();
+            let square: f64 = with
+                .iter()
+                .zip(&without)
+                .map(|(a, b)| (a - b) * (a - b))
+                .sum();
             assert!(square.sqrt() <= clipped_sum_distance(0.4, at.weights(), Some(GRID))?);
             assert!(square.sqrt() > 0.05);
         }
@@ -164,6 +176,9 @@ fn weights_stay_on_their_grid_for_the_last_iterate() -> Result<()> {
     for w in run(&at, &dense, (1.0, 5.0), (3, 1))?.weights {
         assert!(w != 0.0 && (w / step).fract() == 0.0);
     }
+    at.radius = Some(4e3);
+    assert!(run(&at, &dense, (1.0, 5.0), (1, 1)).is_err());
+    at.radius = Some(20.0);
     at.rate = 0.3;
     let refused = run(&at, &dense, (1.0, 5.0), (1, 1));
     assert!(matches!(refused, Err(Error::InvalidArgument { .. })));

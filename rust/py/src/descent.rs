@@ -188,7 +188,9 @@ impl Descent {
                 rate: within("learning_rate", learning_rate, 0.0..=1e100)?,
                 schedule: self::schedule(schedule, horizon)?,
                 average_from,
-                radius: radius.map(|r| within("radius", r, 1e-100..=1e100)).transpose()?,
+                radius: radius
+                    .map(|r| within("radius", r, 1e-100..=1e100))
+                    .transpose()?,
                 arithmetic: arithmetic(precision)?,
             })
         };

@@ -113,6 +113,8 @@ pub trait Randomness: Sync {
 const PARALLEL_WORK: usize = 1 << 20;
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const ROUND_WORK: usize = 1 << 26;
+/// Steps of their grid that weights may be away from 0: all sums of such numbers are exact.
+const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
 /// Values of noise drawn ahead by another thread.
 const AHEAD: usize = 1 << 16;
 
@@ -146,12 +148,18 @@ impl Settings {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         if records.columns != self.features {
-            let message = format!("got rows of {}, expected {}", records.columns, self.features);
+            let message = format!(
+                "got rows of {}, expected {}",
+                records.columns, self.features
+            );
             return Err(Error::invalid("n_features", message));
         }
         self.check_snapping()?;
         if records.n_classes > self.loss.classes() {
-            return Err(Error::invalid("n_classes", "more classes than the loss has"));
+            return Err(Error::invalid(
+                "n_classes",
+                "more classes than the loss has",
+            ));
         }
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
         let job = Job {
@@ -189,6 +197,11 @@ impl Settings {
             momentum: 0.0,
             nesterov: false,
         };
+        // Beyond, weights are no multiples of the step any more.
+        if self.radius.is_none_or(|radius| radius > step * MOST_STEPS) {
+            let message = "expected a radius of at most 2^51 steps, for weights on a grid";
+            return Err(Error::invalid("radius", message));
+        }
         if libm::frexp(step).0 != 0.5 {
             let message = "expected a power of two over the divisor, for weights on a grid";
             return Err(Error::invalid("learning_rate", message));
@@ -418,7 +431,8 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
             self.pass()?;
             let settings = self.job.settings;
             let noise = drawn.step(settings.noise, step, settings.weights());
-            self.plan.noisy(&self.workers[0].sum, noise, &mut self.noisy);
+            self.plan
+                .noisy(&self.workers[0].sum, noise, &mut self.noisy);
             self.advance();
         }
         Ok(())
@@ -457,7 +471,8 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
         if let Some(step) = settings.snapped() {
             let keep = 1.0 - settings.rate * settings.regularization;
             let b = settings.rate / settings.divisor;
-            self.state.snapped_step(keep, (b, step), &self.noisy, settings.radius);
+            self.state
+                .snapped_step(keep, (b, step), &self.noisy, settings.radius);
             return;
         }
         let inverse = 1.0 / settings.divisor;

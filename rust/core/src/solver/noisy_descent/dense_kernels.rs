@@ -128,7 +128,11 @@ pub fn leaf_sum<S: Simd, T: Real>(
     let mut at = 0;
     while at < columns {
         let vectors = ((columns - at) / lanes).min(2);
-        let width = if vectors == 0 { columns - at } else { vectors * lanes };
+        let width = if vectors == 0 {
+            columns - at
+        } else {
+            vectors * lanes
+        };
         let mut first = 0;
         while first < classes {
             let block = size.min(classes - first);
@@ -147,7 +151,11 @@ pub fn leaf_sum<S: Simd, T: Real>(
                 0 => with_block!(block, outer_rest::<S, T>(simd, part, &mut sums)),
                 1 => with_block!(block, outer::<S, T, 1>(simd, part, &mut sums)),
                 _ if S::REGISTER_COUNT < MANY_REGISTERS => {
-                    let halves = [at, at + lanes].map(|at| Part { at, width: lanes, ..part });
+                    let halves = [at, at + lanes].map(|at| Part {
+                        at,
+                        width: lanes,
+                        ..part
+                    });
                     with_block!(block, outer::<S, T, 1>(simd, halves[0], &mut sums));
                     let mut right = Sums {
                         total: &mut sums.total[lanes..],
@@ -224,17 +232,18 @@ fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
 
 /// [`outer`] for the last columns, fewer than a vector.
 #[inline(always)]
-fn outer_rest<S: Simd, T: Real, const K: usize>(
-    simd: S,
-    part: Part<'_, T>,
-    sums: &mut Sums<'_>,
-) {
+fn outer_rest<S: Simd, T: Real, const K: usize>(simd: S, part: Part<'_, T>, sums: &mut Sums<'_>) {
     let zero = T::splat(simd, T::default());
     let mut products = [zero; K];
     for (i, row) in part.rows.iter().enumerate() {
         let x = T::load_part(simd, &row[part.at..]);
         for k in 0..K {
-            products[k] = T::fma(simd, T::splat(simd, part.coefficients[k * LEAF + i]), x, products[k]);
+            products[k] = T::fma(
+                simd,
+                T::splat(simd, part.coefficients[k * LEAF + i]),
+                x,
+                products[k],
+            );
         }
     }
     let mut line = [T::default(); WIDEST];

@@ -61,9 +61,7 @@ impl ExactSum {
     #[cold]
     fn flush(&mut self) {
         let inverse = 1.0 / self.unit;
-        let large = self
-            .large
-            .get_or_insert_with(|| vec![0; self.small.len()]);
+        let large = self.large.get_or_insert_with(|| vec![0; self.small.len()]);
         for (large, small) in large.iter_mut().zip(&mut self.small) {
             *large += i128::from((*small * inverse) as i64);
             *small = 0.0;

@@ -52,7 +52,11 @@ pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
         Kind::Softmax => softmax(loss, members.label, scores),
         Kind::Softplus => each_score(loss, members.label, scores, |z| {
             let e = exp_down(-z.abs());
-            if z >= 0.0 { 1.0 / (1.0 + e) } else { e / (1.0 + e) }
+            if z >= 0.0 {
+                1.0 / (1.0 + e)
+            } else {
+                e / (1.0 + e)
+            }
         }),
         Kind::Huber => each_score(loss, members.label, scores, |z| {
             (0.5 * (z + 1.0)).clamp(0.0, 1.0)
@@ -111,12 +115,7 @@ fn softmax(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
 
 /// Losses that are sums over scores: `a_k = -t_k part((m - t_k s_k)/tau)`.
 #[inline(always)]
-fn each_score(
-    loss: &SmoothLoss,
-    label: &[u32],
-    scores: &mut [Lanes],
-    part: impl Fn(f32) -> f32,
-) {
+fn each_score(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl Fn(f32) -> f32) {
     let (margin, inverse) = (loss.margin as f32, 1.0 / loss.smoothing as f32);
     let single = scores.len() == 1;
     for (k, line) in scores.iter_mut().enumerate() {
@@ -184,7 +183,11 @@ fn clip(clip: Clip, members: Members<'_>, scores: &mut [Lanes]) {
         let norm = members.norm[i];
         let length = (square[i] * (norm * norm + s * s)).sqrt() * rho;
         let clipped = bound / length * rho;
-        factor[i] = if length <= bound { rho * (1.0 - ROUNDOFF) } else { clipped };
+        factor[i] = if length <= bound {
+            rho * (1.0 - ROUNDOFF)
+        } else {
+            clipped
+        };
     }
     for line in scores.iter_mut() {
         for i in 0..LEAF {
@@ -265,13 +268,21 @@ mod tests {
                     .map(|k| std::array::from_fn(|i| f64::from(score(k, i))))
                     .collect();
                 single(&rule, members, &mut fast);
-                one_by_one(&rule, members, &mut slow, (&mut Vec::new(), &mut Vec::new()));
+                one_by_one(
+                    &rule,
+                    members,
+                    &mut slow,
+                    (&mut Vec::new(), &mut Vec::new()),
+                );
                 for i in 0..LEAF {
                     let mut square = 0.0;
                     for k in 0..5 {
                         let (fast, slow) = (f64::from(fast[k][i]), slow[k][i]);
                         let error = (fast - slow).abs();
-                        assert!(error <= 1e-5 * (1.0 + 1.0 / smoothing * 0.01), "{name} {error:e}");
+                        assert!(
+                            error <= 1e-5 * (1.0 + 1.0 / smoothing * 0.01),
+                            "{name} {error:e}"
+                        );
                         square += fast * fast;
                     }
                     let row = 0.9_f64.hypot(rule.clip.intercept);

@@ -17,12 +17,17 @@ const TAG_BITS: u32 = 32;
 ///
 /// `tags` has one independent uniform tag for each place of `batch`. Within a leaf the records are
 /// in order of tag and then of place, which depends on the records of the leaf alone.
-pub fn plant(batch: &mut [u32], tags: &[u32], keys: &mut Vec<(u64, u32)>, leaves: &mut Vec<Range<usize>>) {
+pub fn plant(
+    batch: &mut [u32],
+    tags: &[u32],
+    keys: &mut Vec<(u64, u32)>,
+    leaves: &mut Vec<Range<usize>>,
+) {
     keys.clear();
     let places = tags.iter().zip(batch.iter()).enumerate();
-    keys.extend(places.map(|(place, (tag, record))| {
-        (u64::from(*tag) << TAG_BITS | place as u64, *record)
-    }));
+    keys.extend(
+        places.map(|(place, (tag, record))| (u64::from(*tag) << TAG_BITS | place as u64, *record)),
+    );
     keys.sort_unstable();
     for (record, (_, sorted)) in batch.iter_mut().zip(keys.iter()) {
         *record = *sorted;
@@ -55,15 +60,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn number(state: &mut u64) -> u32 {
-        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (*state >> 32) as u32
     }
 
     fn groups(records: &[u32], tags: &[u32]) -> BTreeSet<Vec<u32>> {
         let (mut batch, mut keys, mut leaves) = (records.to_vec(), Vec::new(), Vec::new());
         plant(&mut batch, tags, &mut keys, &mut leaves);
-        assert_eq!(leaves.iter().map(ExactSizeIterator::len).sum::<usize>(), batch.len());
-        leaves.into_iter().map(|leaf| batch[leaf].to_vec()).collect()
+        assert_eq!(
+            leaves.iter().map(ExactSizeIterator::len).sum::<usize>(),
+            batch.len()
+        );
+        leaves
+            .into_iter()
+            .map(|leaf| batch[leaf].to_vec())
+            .collect()
     }
 
     #[test]

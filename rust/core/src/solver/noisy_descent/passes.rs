@@ -168,7 +168,13 @@ impl<T: Precision> DensePass<'_, T> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let clip = self.rule.clip;
         let scratch = &mut *self.scratch;
-        leaf_scores(simd, lines, &self.view.w, &self.view.bias, &mut scratch.scores);
+        leaf_scores(
+            simd,
+            lines,
+            &self.view.w,
+            &self.view.bias,
+            &mut scratch.scores,
+        );
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
         let scores = &scratch.scores;

@@ -47,7 +47,12 @@ impl Batch {
     pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) {
         self.tags.resize(self.order.len(), 0);
         tags(&mut self.tags);
-        plant(&mut self.order, &self.tags, &mut self.keys, &mut self.leaves);
+        plant(
+            &mut self.order,
+            &self.tags,
+            &mut self.keys,
+            &mut self.leaves,
+        );
     }
 }
 
@@ -101,6 +106,13 @@ impl<'r> DensePlan<'r> {
 /// Weights count as no larger than this: no score or square leaves the single-precision numbers.
 const LARGEST: f64 = 1e15;
 
+/// `x`, no larger than that; weights that overflowed count as the bound too.
+fn bounded(x: f64) -> f64 {
+    // Unlike `clamp`, these give a number where x is none.
+    #[allow(clippy::manual_clamp)]
+    x.max(-LARGEST).min(LARGEST)
+}
+
 /// `rho W` without intercepts, and `rho s W` of the intercepts.
 fn split_weights<T: Precision>(
     (rule, d): (&Rule, usize),
@@ -113,10 +125,10 @@ fn split_weights<T: Precision>(
     view.bias.clear();
     for (k, line) in weights.chunks_exact(columns).enumerate() {
         for (j, w) in line[..d].iter().enumerate() {
-            view.w[position(k, j)] = T::near((rho * w).clamp(-LARGEST, LARGEST));
+            view.w[position(k, j)] = T::near(bounded(rho * w));
         }
         let bias = line.get(d).map_or(0.0, |w| rho * s * w);
-        view.bias.push(T::near(bias.clamp(-LARGEST, LARGEST)));
+        view.bias.push(T::near(bounded(bias)));
     }
 }
 
@@ -223,7 +235,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
                 return T::default();
             };
             let products = line.iter().zip(&centre.point).map(|(w, m)| w * m);
-            T::near(rho * products.sum::<f64>())
+            T::near(bounded(rho * products.sum::<f64>()))
         };
         view.shift.clear();
         view.shift.extend(weights.chunks_exact(columns).map(shift));
