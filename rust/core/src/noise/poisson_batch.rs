@@ -144,8 +144,8 @@ impl Gap {
         if most < (gap + 1) as f64 {
             return Some(gap);
         }
-        self.tell_apart(Uniform::of(word), gap, room.min(most as u64), rng)
-            .filter(|gap| *gap < room)
+        let gap = self.tell_apart(Uniform::of(word), gap, room.min(most as u64), rng);
+        (gap < room).then_some(gap)
     }
 
     /// The gap, known to be from `least` to `most` (or at least `most`, if that is the room).
@@ -157,7 +157,7 @@ impl Gap {
         mut least: u64,
         mut most: u64,
         rng: &mut R,
-    ) -> Option<u64> {
+    ) -> u64 {
         while least < most {
             let middle = least + (most - least).div_ceil(2);
             if u.below_power(&self.keep, middle, rng) {
@@ -166,7 +166,7 @@ impl Gap {
                 most = middle - 1;
             }
         }
-        Some(least)
+        least
     }
 }
 

@@ -128,7 +128,7 @@ fn vector(
         let message = format!("got {} entries, expected {columns}", values.len());
         return Err(Error::invalid(name, message));
     }
-    if values.iter().any(|v| !(v.abs() <= LARGEST)) {
+    if !values.iter().all(|v| v.abs() <= LARGEST) {
         return Err(Error::invalid(
             name,
             "expected entries from -1e100 to 1e100",

@@ -6,7 +6,7 @@ use super::passes::{DensePass, Precision, Rule, Scratch, SparsePass, View};
 use super::released::{Noise, Places, add_noise};
 use crate::simd::dispatch;
 use crate::solver::kernels::WeightLayout;
-use crate::solver::records::{ROW_GRID, Records};
+use crate::solver::records::{ROW_GRID, RecordRows, Records};
 use std::ops::Range;
 
 /// The records of one step.
@@ -178,7 +178,7 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
         let columns = self.columns();
         let places = Places {
             shape: (self.rule.loss.scores, columns),
-            position: &|k, j| k * columns + j,
+            position: |k, j| k * columns + j,
             centre: None,
         };
         add_noise(sum, &places, noise, noisy);
@@ -210,8 +210,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
 
     fn touched(&self) -> usize {
         let entries = match &self.records.rows {
-            crate::solver::records::RecordRows::Sparse { value, .. } => value.len(),
-            crate::solver::records::RecordRows::Dense { value } => value.len(),
+            RecordRows::Sparse { value, .. } | RecordRows::Dense { value } => value.len(),
         };
         let each = entries / self.records.label.len().max(1) + 1;
         // The sum is in double precision.
@@ -271,7 +270,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
         let centre = self.records.centre.as_ref();
         let places = Places {
             shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
-            position: &|score, column| {
+            position: |score: usize, column: usize| {
                 if column < d {
                     layout.position(score, column)
                 } else {

@@ -4,11 +4,11 @@ use super::exact_sum::ExactSum;
 use crate::solver::records::ROW_GRID;
 
 /// Where the sums lie: `position(score, column)`, the intercept's column last.
-pub struct Places<'p> {
+pub struct Places<'p, F> {
     /// Numbers of scores and of columns, the intercept included.
     pub shape: (usize, usize),
     /// Place of a sum.
-    pub position: &'p (dyn Fn(usize, usize) -> usize + Sync),
+    pub position: F,
     /// The centre with the place of the first sum of coefficients, where rows have one.
     pub centre: Option<(&'p [f64], usize)>,
 }
@@ -29,7 +29,12 @@ const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
 const MAGIC: f64 = 3.0 * MOST_ROUNDED;
 
 /// `noisy = sum + noise`, sums rounded once to the grid of the noise.
-pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &mut [f64]) {
+pub fn add_noise<F: Fn(usize, usize) -> usize>(
+    sum: &ExactSum,
+    places: &Places<'_, F>,
+    noise: Noise<'_>,
+    noisy: &mut [f64],
+) {
     if let (None, Some((small, bound))) = (places.centre, sum.doubles()) {
         match noise {
             Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MOST_ROUNDED * grid => {
@@ -62,7 +67,12 @@ pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &
     });
 }
 
-fn for_each(places: &Places<'_>, noisy: &mut [f64], value: impl Fn(usize, usize) -> f64) {
+#[inline(always)]
+fn for_each<F: Fn(usize, usize) -> usize>(
+    places: &Places<'_, F>,
+    noisy: &mut [f64],
+    value: impl Fn(usize, usize) -> f64,
+) {
     let (scores, columns) = places.shape;
     for k in 0..scores {
         for j in 0..columns {
@@ -73,7 +83,11 @@ fn for_each(places: &Places<'_>, noisy: &mut [f64], value: impl Fn(usize, usize)
 }
 
 /// Every sum in units, the centre's part subtracted.
-fn for_each_exact(sum: &ExactSum, places: &Places<'_>, mut take: impl FnMut(usize, i128)) {
+fn for_each_exact<F: Fn(usize, usize) -> usize>(
+    sum: &ExactSum,
+    places: &Places<'_, F>,
+    mut take: impl FnMut(usize, i128),
+) {
     let (scores, columns) = places.shape;
     for k in 0..scores {
         // Coefficients are multiples of `unit / ROW_GRID`, the centre of `ROW_GRID`.
