@@ -113,7 +113,8 @@ def gaussian_on_grid(
     ----------
     Each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
     sigma**2), and every value is exact in float64. The sampler uses integers and random bits only
-    (Karney 2016), so no floating-point caveat applies to the noise itself. To keep it so, add it
+    (docs/proofs/grid_gaussian.md; tested against Karney's, which is exact too), so no
+    floating-point caveat applies to the noise itself. To keep it so, add it
     to multiples of `grid` in a way that does not round. (Deviates beyond 1024 sigma, of
     probability below 2**-700000, are drawn again.) The time of a draw depends on the value drawn,
     never on any data.

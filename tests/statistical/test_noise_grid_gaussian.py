@@ -52,7 +52,7 @@ def chi_square_rejects(multiples, ratio):
     return statistic > stats.chi2.isf(ALPHA, len(cuts) - 1)
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.7, 1000.25])
+@pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0, 3.0, 3.7, 50.0, 1000.25])
 def test_grid_gaussian_has_its_law(ratio):
     grid = 2.0**-10
     multiples = _core.NoiseSource(55).gaussian_on_grid(N, ratio * grid, grid, 2)
@@ -96,6 +96,46 @@ def test_grid_gaussian_low_bits_are_uniform():
 
     assert not rejects(multiples)
     assert rejects(multiples & ~np.int64(1))
+
+
+def test_grid_gaussian_shows_no_cells():
+    """The sampler's cells are sigma/32 wide: halves of them have their probabilities, to 4 sigma."""
+    ratio = 2.0**40
+    sizes = np.abs(_core.NoiseSource(60).gaussian_on_grid(10 * N, ratio, 1.0, 2)) / ratio
+    edges = np.arange(0, 4.0625, 1 / 64)
+    p = 2 * (special.ndtr(-edges[:-1]) - special.ndtr(-edges[1:]))
+
+    def rejects(values):
+        counts = np.histogram(values, edges)[0]
+        p_all, counts = np.append(p, 1 - p.sum()), np.append(counts, len(values) - counts.sum())
+        expected = len(values) * p_all
+        return np.sum((counts - expected) ** 2 / expected) > stats.chi2.isf(ALPHA, len(p))
+
+    assert not rejects(sizes)
+    # Three pieces of 8192 counted in the next cell.
+    moved = (sizes > 1) & (sizes < 33 / 32)
+    moved &= np.arange(len(sizes)) % 41 == 0
+    assert rejects(sizes + moved / 32)
+
+
+def test_grid_gaussian_has_its_tails():
+    """Counts beyond 3.5 to 5.5 sigma, across the end of the cells at 4.03125 sigma."""
+    ratio = 2.0**30
+    sizes = np.abs(_core.NoiseSource(61).gaussian_on_grid(10 * N, ratio, 1.0, 2)) / ratio
+    edges = [3.5, 4.0, 4.03125, 4.28125, 4.53125, 5.0, 5.5]
+
+    def rejects(scale):
+        p_values = [
+            stats.binomtest(
+                int(np.count_nonzero(scale * sizes > edge)), len(sizes), 2 * special.ndtr(-edge)
+            ).pvalue
+            for edge in edges
+        ]
+        return min(p_values) < ALPHA / len(edges)
+
+    assert not rejects(1.0)
+    assert rejects(1.01)
+    assert rejects(1 / 1.01)
 
 
 def test_grid_gaussian_signs_and_sizes_are_independent():

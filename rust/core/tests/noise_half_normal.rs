@@ -258,16 +258,13 @@ fn the_two_comparisons_agree() {
         let exact = below_density(x.into(), &mut Vec::new(), Height::edge(cell), v, || {
             rng.next_u32()
         });
-        match below_edge(j, offset, v) {
-            Some(below) => {
-                assert_eq!(below, exact, "{j} {offset:x} {v:x}");
-                answered += 1;
-            }
-            None => {
-                // The margin is 2^-50 of at least 2^-8, seen with 53 bits.
-                assert!(distance.unsigned_abs() < 1 << 24, "{j} {distance}");
-                open += 1;
-            }
+        if let Some(below) = below_edge(j, offset, v) {
+            assert_eq!(below, exact, "{j} {offset:x} {v:x}");
+            answered += 1;
+        } else {
+            // The margin is 2^-50 of at least 2^-8, seen with 53 bits.
+            assert!(distance.unsigned_abs() < 1 << 24, "{j} {distance}");
+            open += 1;
         }
     }
     assert!(answered > 2000 && open > 500, "{answered} {open}");

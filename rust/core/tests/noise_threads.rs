@@ -35,7 +35,7 @@ const SAMPLERS: [(&str, Sampler); 4] = [
 fn values_do_not_depend_on_the_number_of_threads() {
     let key = Key::from_seed(11);
     for (name, sample) in SAMPLERS {
-        for size in [1, 5, BLOCK, 4 * BLOCK + 1, 33 * BLOCK + 17] {
+        for size in [1, 5, BLOCK, 8 * BLOCK + 1, 130 * BLOCK + 17] {
             let one = sample(key.task(2), size, 1, &Never).unwrap();
             for threads in [2, 4] {
                 let more = sample(key.task(2), size, threads, &Never).unwrap();

@@ -3,8 +3,8 @@
 //! Word for word the keystream of RFC 8439, with the 64-bit block counter and 64-bit stream number
 //! of Bernstein's original ("ChaCha, a variant of Salsa20", 2008). One block for each lane of the
 //! processor's widest vectors: state word `w` of all of them is one array, so that every addition,
-//! exclusive or and rotation is one vector instruction. A cipher has no branch and no table look-up,
-//! so its time says nothing about the key.
+//! exclusive or and rotation is one vector instruction. There is no branch and no table look-up that
+//! depends on the key, so the time says nothing about it.
 
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -83,12 +83,21 @@ impl Kernel for Keystream<'_> {
             for ((x, input), words) in x.iter().zip(&input).zip(&mut words) {
                 simd.partial_store_u32s(words, simd.add_u32s(*x, *input));
             }
-            for (lane, block) in out.iter_mut().enumerate() {
-                for (bytes, words) in block.as_chunks_mut::<4>().0.iter_mut().zip(&words) {
-                    *bytes = words[lane].to_le_bytes();
+            // Two words at once: half as many moves.
+            for pair in 0..WORDS / 2 {
+                let mut both = [0; BATCH];
+                for lane in 0..BATCH {
+                    let (low, high) = (words[2 * pair][lane], words[2 * pair + 1][lane]);
+                    both[lane] = u64::from(high) << 32 | u64::from(low);
+                }
+                for (block, both) in out.iter_mut().zip(both) {
+                    block[8 * pair..8 * pair + 8].copy_from_slice(&both.to_le_bytes());
                 }
             }
         }
+        // The vectors are copies of the key.
+        input = [simd.splat_u32s(0); WORDS];
+        std::hint::black_box(&mut input);
     }
 }
 
