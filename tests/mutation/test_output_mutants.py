@@ -15,6 +15,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.estimators import _training as estimators
+from dpsvm_fast.mechanisms import _weight_noise as noises
 from dpsvm_fast.mechanisms import output as mechanisms
 from oracles.audit import (
     ALPHA,
@@ -66,11 +67,11 @@ def gamma_direction_holds(adjacency: str, source: Any = None) -> bool:
 
 
 def scaled(name: str, factor: float) -> Callable[[Patch], None]:
-    """Mutant: a function of the mechanism's module returns ``factor`` times its value."""
+    """Mutant: a function that the scale is computed with returns ``factor`` times its value."""
 
     def apply(patch: Patch) -> None:
-        original = getattr(mechanisms, name)
-        patch.setattr(mechanisms, name, lambda *a, **k: factor * original(*a, **k))
+        original = getattr(noises, name)
+        patch.setattr(noises, name, lambda *a, **k: factor * original(*a, **k))
 
     return apply
 
@@ -85,8 +86,8 @@ def wrong_lipschitz(patch: Patch) -> None:
 
 def noise_of_the_budget_before(patch: Patch) -> None:
     """The noise is calibrated to sensitivity 1 instead of the actual one, which is smaller."""
-    original = mechanisms.gaussian_sigma
-    patch.setattr(mechanisms, "gaussian_sigma", lambda e, d, *_: 0.1 * original(e, d))
+    original = noises.gaussian_sigma
+    patch.setattr(noises, "gaussian_sigma", lambda e, d, *_: 0.1 * original(e, d))
 
 
 MUTANTS = {

@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 
 EVENTS = [
     GaussianEvent(sigma=0.1, sensitivity=1 / 3, adjacency="add_remove"),
     GaussianEvent(sigma=1e-9, sensitivity=1e200, adjacency="replace_one"),
     PureEvent(0.1, "replace_one"),
+    SubsampledGaussianEvent(1.1, 1 / 3, 1000, "replace_one"),
+    SubsampledGaussianEvent(1e-3, 1.0, 1, "add_remove"),
+    ZCDPEvent(1 / 3, "add_remove"),
     ObjectiveEvent("softmax", 10, 3.3, 0.1, None, "add_remove"),
     ObjectiveEvent("huber", 1, 3.3, None, 0.0, "replace_one"),
 ]
@@ -70,8 +80,46 @@ def test_bad_types_and_relations_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "error", "word"),
+    [
+        ({"noise_multiplier": 0.0}, InvalidParameterError, "noise_multiplier"),
+        ({"noise_multiplier": 5e-324}, InvalidParameterError, "noise_multiplier"),
+        ({"noise_multiplier": "1"}, TypeError, "noise_multiplier"),
+        ({"sampling_rate": 0.0}, InvalidParameterError, "sampling_rate"),
+        ({"sampling_rate": 1.0000001}, InvalidParameterError, "sampling_rate"),
+        ({"n_steps": 0}, InvalidParameterError, "n_steps"),
+        ({"n_steps": 10**9 + 1}, InvalidParameterError, "n_steps"),
+        ({"n_steps": 10.0}, TypeError, "n_steps"),
+        ({"adjacency": "zero_out"}, InvalidParameterError, "adjacency"),
+    ],
+    ids=str,
+)
+def test_sampled_steps_are_checked(
+    changes: dict[str, Any], error: type[Exception], word: str
+) -> None:
+    good: dict[str, Any] = {
+        "noise_multiplier": 1.0,
+        "sampling_rate": 0.1,
+        "n_steps": 10,
+        "adjacency": "add_remove",
+    }
+    SubsampledGaussianEvent(**good)
+    with pytest.raises(error, match=word):
+        SubsampledGaussianEvent(**good | changes)
+
+
+def test_zcdp_needs_a_positive_rho() -> None:
+    for rho in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(InvalidParameterError, match="rho"):
+            ZCDPEvent(rho, "add_remove")
+
+
+@pytest.mark.parametrize(
     "record",
     [
+        {"type": "zcdp", "rho": 1.0},
+        {"type": "zcdp", "rho": 1.0, "xi": 0.0, "adjacency": "add_remove"},
+        {"type": "subsampled_gaussian", "noise_multiplier": 1.0, "adjacency": "add_remove"},
         {"type": "laplace", "epsilon": 1.0, "adjacency": "add_remove"},
         {"type": ["pure"], "epsilon": 1.0, "adjacency": "add_remove"},
         {"epsilon": 1.0, "adjacency": "add_remove"},

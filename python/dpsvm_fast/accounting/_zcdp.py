@@ -19,17 +19,19 @@ __all__ = ["zcdp_delta", "zcdp_epsilon"]
 
 # Logarithms of alpha - 1 between which the best order is sought.
 LOWEST, HIGHEST = -30.0, 30.0
+# A larger rho promises nothing that anyone could use.
+LARGEST_RHO = 1e8
 # More than all rounding errors of the formulas, relative to the largest number in them.
 ERROR = 1e-13
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """Upper bound of delta at ``epsilon >= 0`` of a rho-zCDP release."""
-    if not math.isfinite(rho):
+    if not rho <= LARGEST_RHO:
         return 1.0
 
     def log_delta(u: float) -> float:
-        a = math.exp(u)
+        a = math.exp(float(u))
         first, second = a * (1.0 + a) * rho, a * epsilon
         third = _log_factor(a) - u
         return first - second + third + ERROR * (1.0 + first + second + abs(third))
@@ -40,12 +42,12 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """Upper bound of epsilon at ``delta`` of a rho-zCDP release."""
-    if delta == 0.0 or not math.isfinite(rho):
+    if delta == 0.0 or not rho <= LARGEST_RHO:
         return math.inf
     wanted = -math.log(delta)
 
     def epsilon(u: float) -> float:
-        a = math.exp(u)
+        a = math.exp(float(u))
         first, factor = (1.0 + a) * rho, _log_factor(a)
         value = first + (wanted + factor - u) / a
         return value + ERROR * (first + (abs(wanted) + abs(factor) + abs(u)) / a)

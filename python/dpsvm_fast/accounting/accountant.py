@@ -19,7 +19,7 @@ from dpsvm_fast.accounting.events import PrivacyEvent
 __all__ = ["Composition", "delta", "epsilon"]
 
 # By how much more than what is asked is tried first: what fits then fits for many events to come.
-AHEAD = (Fraction(5, 4), Fraction(51, 50), Fraction(1))
+AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50), Fraction(1))
 # How many such proofs are remembered.
 REMEMBERED = 8
 
@@ -140,7 +140,8 @@ class Composition:
             return True
         for factor in AHEAD:
             more = totals.enlarged(factor)
-            if distribution_delta(more, epsilon) <= delta:
+            # Epsilon at a delta that was asked for is cheaper than a delta that may be tiny.
+            if distribution_epsilon(more, delta) <= epsilon:
                 self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
                 return True
-        return distribution_epsilon(totals, delta) <= epsilon
+        return distribution_delta(totals, epsilon) <= delta

@@ -22,10 +22,6 @@ from dpsvm_fast.mechanisms._noise_grid import (
 
 __all__ = ["WeightNoise"]
 
-# Rounding to the grid costs at most this share of the distance, unless the noise would then have
-# too many steps. The distance is that of an approximate minimum, itself small beside other noise.
-GRID_SHARE = 1e-3
-
 
 @dataclass(frozen=True)
 class WeightNoise:
@@ -43,6 +39,10 @@ class WeightNoise:
         the sum is rounded to the grid, which is post-processing.
     distance : float > 0
         Bound of the distance between the weights of neighbours.
+    grid_share : float > 0 or None
+        What rounding may cost, as a share of the distance: the grid is as coarse as that allows,
+        and coarser where the noise would have too many steps. None: no rounding, for noise in
+        floats.
     shape : tuple of int
         (number of scores, n_features, plus 1 with an intercept).
     """
@@ -53,6 +53,7 @@ class WeightNoise:
     noise: str
     exact: bool
     distance: float
+    grid_share: float | None
     shape: tuple[int, int]
 
     @property
@@ -61,16 +62,19 @@ class WeightNoise:
         return math.prod(self.shape)
 
     @cached_property
-    def grid(self) -> float:
-        """Spacing of the released weights, a power of two."""
-        fine = GRID_SHARE * self.distance / math.sqrt(self.n_weights)
+    def grid(self) -> float | None:
+        """Spacing of the released weights, a power of two; None when they are not rounded."""
+        if self.grid_share is None:
+            return None
+        fine = self.grid_share * self.distance / math.sqrt(self.n_weights)
         # Twice what is known so far: the scale itself still grows with the grid.
         return grid_below(fine, 2.0 * self._multiplier * self.distance)
 
     @cached_property
     def rounding(self) -> float:
         """How far rounding before the noise can move two weight matrices apart."""
-        if self.noise == "gamma" or not self.exact:
+        if self.noise == "gamma" or not self.exact or self.grid is None:
+            # Noise is added before the rounding, which is then post-processing.
             return 0.0
         return rounding_distance(self.grid, self.n_weights)
 
@@ -129,9 +133,11 @@ class WeightNoise:
             ``weights`` are not finite numbers, so they cannot have been certified.
         """
         flat = flat_weights(weights, self.n_weights)
-        if self.noise == "gaussian" and self.exact:
+        if self.noise == "gaussian" and self.exact and self.grid is not None:
             released = release_on_grid(flat, self.scale, self.grid, source, n_threads)
         else:
             draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
-            released = nearest_on_grid(flat + draw(flat.size, self.scale, n_threads), self.grid)
+            released = flat + draw(flat.size, self.scale, n_threads)
+            if self.grid is not None:
+                released = nearest_on_grid(released, self.grid)
         return np.asarray(released.reshape(weights.shape))

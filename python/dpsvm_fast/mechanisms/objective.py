@@ -46,6 +46,9 @@ from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 
 __all__ = ["ObjectivePerturbation", "automatic_intercept_scaling"]
 
+# Rounding to the grid costs at most this share of the distance to the minimum, which is itself
+# small beside the noise in the objective.
+GRID_SHARE = 1e-3
 # Share of epsilon and of delta that pays for the approximate minimum.
 OUTPUT_SHARE = 0.01
 # The constant feature, over the bound of the rows' norm. What did best on the data sets on which
@@ -208,6 +211,7 @@ class ObjectivePerturbation:
             noise=self.noise,
             exact=self.noise_grid == "exact",
             distance=2.0 * self.inside.radius,
+            grid_share=GRID_SHARE,
             shape=self.shape,
         )
 

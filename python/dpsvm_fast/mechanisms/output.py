@@ -22,27 +22,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._rounding import add_up, div_down, div_up, hypot_up, mul_down, mul_up
-from dpsvm_fast.accounting import GaussianEvent, PureEvent, gaussian_sigma
+from dpsvm_fast._rounding import add_up, div_up, hypot_up, mul_down, mul_up
 from dpsvm_fast.accounting.statement import (
     FLOATING_POINT_CAVEAT,
     PRECISION_CAVEAT,
     RUNNING_TIME_CAVEAT,
     Descent,
-    Noise,
     PrivacyStatement,
     Sensitivity,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C, automatic_intercept_scaling
-from dpsvm_fast.mechanisms._noise_grid import (
-    flat_weights,
-    grid_below,
-    nearest_on_grid,
-    release_on_grid,
-    rounding_distance,
-)
 from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms._settings import (
     RELATION_FACTOR,
@@ -50,6 +41,7 @@ from dpsvm_fast.mechanisms._settings import (
     check_range,
     check_row_norm,
 )
+from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 
 if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource
@@ -154,7 +146,7 @@ class OutputPerturbation:
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
         check_range("C", self.exact_sensitivity, "the sensitivity")
-        if self.noise == "gaussian" and self.sensitivity > 1.01 * self._before_rounding:
+        if self.noise == "gaussian" and self.sensitivity > 1.01 * self.weight_noise.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
                 "noise can be drawn on a grid finer than the sensitivity; use larger values or "
@@ -230,54 +222,43 @@ class OutputPerturbation:
         return mul_down(self.radius, self.regularization)
 
     @cached_property
+    def weight_noise(self) -> WeightNoise:
+        """The noise on the weights; it covers the distance of inexact minimisers, Delta + 2 r."""
+        return WeightNoise(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise=self.noise,
+            exact=self.noise_grid == "exact",
+            distance=add_up(self.exact_sensitivity, 2.0 * self.radius),
+            grid_share=GRID_SHARE if self.noise_grid == "exact" else None,
+            shape=(self.score_loss.n_scores, self.n_columns),
+        )
+
+    @property
     def grid(self) -> float | None:
         """Spacing of the released weights, a power of two; None when they are not rounded."""
-        if self.noise_grid == "float":
-            return None
-        fine = GRID_SHARE * self.exact_sensitivity / math.sqrt(self.n_weights)
-        if self.noise == "gamma":
-            return grid_below(fine)
-        # Twice what is known so far: the scale itself still grows with the grid.
-        return grid_below(fine, 2.0 * self._noise_multiplier * self._before_rounding)
+        return self.weight_noise.grid
 
-    @cached_property
+    @property
     def rounding(self) -> float:
         """How far rounding to the grid before the noise can move two weight matrices apart."""
-        if self.noise == "gamma" or self.grid is None:
-            # Gamma noise is added before the rounding, which is then post-processing.
-            return 0.0
-        return rounding_distance(self.grid, self.n_weights)
+        return self.weight_noise.rounding
 
-    @cached_property
+    @property
     def sensitivity(self) -> float:
         """Bound of the distance between what two neighbours hand to the noise."""
-        return add_up(self._before_rounding, self.rounding)
+        return self.weight_noise.total
 
-    @cached_property
+    @property
     def scale(self) -> float:
         """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
-        if self.noise == "gaussian":
-            return gaussian_sigma(self.epsilon, self.delta, self.sensitivity)
-        return div_down(self.epsilon, self.sensitivity)
-
-    @cached_property
-    def _before_rounding(self) -> float:
-        """Sensitivity of the inexact minimiser: Delta + 2 r."""
-        return add_up(self.exact_sensitivity, 2.0 * self.radius)
-
-    @cached_property
-    def _noise_multiplier(self) -> float:
-        """Standard deviation of Gaussian noise at sensitivity 1."""
-        return gaussian_sigma(self.epsilon, self.delta)
+        return self.weight_noise.scale
 
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        if self.noise == "gamma":
-            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
-        return GaussianEvent(
-            sigma=self.scale, sensitivity=self.sensitivity, adjacency=self.adjacency
-        )
+        return self.weight_noise.event
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -313,7 +294,7 @@ class OutputPerturbation:
             loss=self.loss,
             adjacency=self.adjacency,
             sensitivity=self._derivation(),
-            noise=self._noise_description(),
+            noise=self.weight_noise.record,
             epsilon=self.epsilon,
             delta=self.delta if self.noise == "gaussian" else 0.0,
             events=self.events,
@@ -351,18 +332,6 @@ class OutputPerturbation:
             total=self.sensitivity,
         )
 
-    def _noise_description(self) -> Noise:
-        """The noise as it is drawn."""
-        gaussian = self.noise == "gaussian"
-        return Noise(
-            distribution=self.noise,
-            sampler="exact_grid" if gaussian and self.grid is not None else "floating_point",
-            sigma=self.scale if gaussian else None,
-            beta=None if gaussian else self.scale,
-            grid=self.grid,
-            shape=(self.score_loss.n_scores, self.n_columns),
-        )
-
     def release(
         self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
     ) -> NDArray[np.float64]:
@@ -385,12 +354,4 @@ class OutputPerturbation:
         CertificationError
             ``weights`` are not finite numbers, so they cannot have been certified.
         """
-        flat = flat_weights(weights, self.n_weights)
-        if self.noise == "gamma":
-            noisy = flat + source.gamma_ball(flat.size, self.scale, n_threads)
-            released = noisy if self.grid is None else nearest_on_grid(noisy, self.grid)
-        elif self.grid is None:
-            released = flat + source.gaussian(flat.size, self.scale, n_threads)
-        else:
-            released = release_on_grid(flat, self.scale, self.grid, source, n_threads)
-        return np.asarray(released.reshape(weights.shape))
+        return self.weight_noise.release(weights, source, n_threads)
