@@ -80,7 +80,9 @@ fn chi_square(counts: &[usize], probabilities: &[f64]) -> (f64, usize) {
 
 fn size_counts(batches: &[Vec<u32>], n: usize) -> Vec<usize> {
     let mut counts = vec![0; n + 1];
-    batches.iter().for_each(|b| counts[b.len()] += 1);
+    for b in batches {
+        counts[b.len()] += 1;
+    }
     counts
 }
 
