@@ -22,7 +22,7 @@ const FINE: [[f64; 2]; 6] = [
 ];
 
 /// A share of the largest width of a piece below which three nodes are enough.
-const COARSE_SHARE: f64 = 0.04;
+const COARSE_SHARE: f64 = 0.02;
 
 /// What one mass can lose to underflow.
 const LOST: f64 = 1e-300;

@@ -134,15 +134,22 @@ impl Pair {
     /// `loss` everywhere.
     pub(super) fn position(&self, loss: f64) -> f64 {
         if !self.replace {
-            let ratio = libm::expm1(loss) / self.rate;
-            if ratio <= -1.0 {
-                return f64::NEG_INFINITY;
-            }
             let t = if self.rest == 0.0 {
                 loss
             } else if loss > LARGE {
                 loss - libm::log(self.rate) + libm::log1p(-self.rest * libm::exp(-loss))
+            } else if loss < -1.0 {
+                // expm1(loss) would cancel against q where 1 - q is small.
+                let gap = libm::exp(loss) - self.rest;
+                if gap <= 0.0 {
+                    return f64::NEG_INFINITY;
+                }
+                libm::log(gap) - libm::log(self.rate)
             } else {
+                let ratio = libm::expm1(loss) / self.rate;
+                if ratio <= -1.0 {
+                    return f64::NEG_INFINITY;
+                }
                 libm::log1p(ratio)
             };
             return self.noise * t + 0.5 * self.inverse;
@@ -176,8 +183,7 @@ impl Pair {
     /// Bound on the distance of the loss at `position(loss)`, which is `u`, from `loss`.
     pub(super) fn drift(&self, loss: f64, u: f64) -> f64 {
         if u == f64::NEG_INFINITY {
-            // Not a point of the pair: its place is `loss` by definition.
-            return 0.0;
+            return 8.0 * ULP * (loss.abs() + 2.0);
         }
         let a = u * self.inverse;
         let size = a.abs() + 2.0 * self.half + 8.0;
@@ -189,7 +195,9 @@ impl Pair {
         if self.replace {
             return 8.0 * ULP * (self.weight(a) + self.weight(-a)) * size;
         }
-        8.0 * ULP * (libm::expm1(-loss).abs().min(loss.abs() + 1.0e3) + self.weight(a) * size)
+        // The slope of the loss times the error of the position's logarithm; that of the distance to
+        // the infimum is one of the loss itself, in units of the loss.
+        8.0 * ULP * (loss.abs() + 2.0 + self.weight(a) * size)
     }
 
     /// Share of `N(1, z^2)` in the mixture at `a`.
@@ -236,7 +244,7 @@ impl Pair {
             0.0
         };
         let weights = u.abs() * self.inverse + self.half + odds;
-        ULP * (64.0 + 4.0 * weights + u * u + 2.0 * (u - self.inverse).abs() * v)
+        ULP * (262_144.0 + 4.0 * weights + u * u + 2.0 * (u - self.inverse).abs() * v)
     }
 
     /// Upper bounds on the masses above `u` under both laws.
