@@ -99,7 +99,7 @@ def test_grid_gaussian_low_bits_are_uniform():
 
 
 def test_grid_gaussian_shows_no_cells():
-    """The sampler's cells are sigma/32 wide: halves of them have their probabilities, to 4 sigma."""
+    """Halves of the cells of the sampler, sigma/32 wide, have their probabilities to 4 sigma."""
     ratio = 2.0**40
     sizes = np.abs(_core.NoiseSource(60).gaussian_on_grid(10 * N, ratio, 1.0, 2)) / ratio
     edges = np.arange(0, 4.0625, 1 / 64)
