@@ -59,6 +59,21 @@ fn deciding_first(goal: Goal, ways: &mut [Way]) {
     ways.sort_by(|a, b| size(b).total_cmp(&size(a)));
 }
 
+/// The laws of a composition on one grid.
+struct Grid {
+    step: f64,
+    pairs: Vec<(Directions, f64)>,
+    fixed: Vec<(GridLaw, f64)>,
+}
+
+impl Grid {
+    fn one_way(&self, reversed: bool, plan: Plan) -> OneWay<'_> {
+        let mut parts: Vec<Part<'_>> = self.fixed.iter().map(|(law, t)| (law, *t)).collect();
+        parts.extend(self.pairs.iter().map(|(law, t)| (law.one(reversed), *t)));
+        OneWay { parts, plan }
+    }
+}
+
 /// One direction of a composition on the grid.
 struct OneWay<'a> {
     parts: Vec<Part<'a>>,
@@ -163,7 +178,7 @@ impl Composition {
             .collect();
         deciding_first(goal, &mut ways);
         let decides = &ways[0];
-        let mut step = decides.plan.step;
+        let mut step = self.aligned(decides.plan.step);
         let at_step = |step: f64| self.at_step(&ways, &atoms, tail, goal, step);
         let mut found = at_step(step);
         for _ in 0..HALVINGS {
@@ -181,7 +196,7 @@ impl Composition {
         found
     }
 
-    /// Answer of the larger direction on a grid of about `step`.
+    /// Answer of the larger direction, the deciding one on a grid of about `step`.
     fn at_step(
         &self,
         ways: &[Way],
@@ -190,33 +205,57 @@ impl Composition {
         goal: Goal,
         step: f64,
     ) -> f64 {
-        let plans: Vec<Plan> = ways
-            .iter()
-            .map(|way| way.cumulants.with_step(&way.plan, self.reduced(goal), step))
-            .collect();
-        let step = plans.iter().map(|plan| plan.step).fold(0.0, f64::max);
-        let laws: Vec<(Directions, f64)> = self
-            .pairs
-            .iter()
-            .map(|(pair, times)| (discretise(pair, step, tail), *times))
-            .collect();
-        let fixed: Vec<(GridLaw, f64)> = atoms
-            .iter()
-            .map(|(atoms, times)| (atoms.on_grid(step), *times))
-            .collect();
-        let mut largest = 0.0_f64;
-        for (plan, way) in plans.iter().zip(ways) {
-            let mut parts: Vec<Part<'_>> = fixed.iter().map(|(law, t)| (law, *t)).collect();
-            parts.extend(laws.iter().map(|(law, t)| (law.one(way.reversed), *t)));
-            let one = OneWay {
-                parts,
-                plan: Plan { step, ..*plan },
-            };
-            if largest == 0.0 || !one.is_below(goal, largest) {
-                largest = largest.max(one.answer(goal));
+        let reduced = self.reduced(goal);
+        let plan = ways[0].cumulants.with_step(&ways[0].plan, reduced, step);
+        let grid = self.grid(atoms, tail, plan.step);
+        let first = grid.one_way(ways[0].reversed, plan).answer(goal);
+        let Some(way) = ways.get(1) else {
+            return first;
+        };
+        let plan = way.cumulants.with_step(&way.plan, reduced, grid.step);
+        if plan.step == grid.step {
+            let one = grid.one_way(way.reversed, plan);
+            if one.is_below(goal, first) {
+                return first;
+            }
+            if way.plan.step >= grid.step {
+                return first.max(one.answer(goal));
             }
         }
-        largest
+        let plan = way.cumulants.with_step(&way.plan, reduced, way.plan.step);
+        let grid = self.grid(atoms, tail, plan.step);
+        first.max(grid.one_way(way.reversed, plan).answer(goal))
+    }
+
+    /// A step of at most `step` with the only pure event's losses on the grid.
+    fn aligned(&self, step: f64) -> f64 {
+        match (&self.atoms[..], self.rho > 0.0) {
+            ([(atoms, _)], false) if atoms.loss.len() == 2 => {
+                let loss = atoms.loss[1].abs();
+                if loss > 0.0 {
+                    loss / (loss / step).ceil()
+                } else {
+                    step
+                }
+            }
+            _ => step,
+        }
+    }
+
+    /// All laws on one grid.
+    fn grid(&self, atoms: &[(Atoms, f64)], tail: f64, step: f64) -> Grid {
+        Grid {
+            step,
+            pairs: self
+                .pairs
+                .iter()
+                .map(|(pair, times)| (discretise(pair, step, tail), *times))
+                .collect(),
+            fixed: atoms
+                .iter()
+                .map(|(atoms, times)| (atoms.on_grid(step), *times))
+                .collect(),
+        }
     }
 
     /// The goal that is left for the finite losses.

@@ -25,6 +25,9 @@ const ACCURACY: f64 = 1e-4;
 /// Largest factor of the step by which a large window may be made cheaper.
 const CHEAPER: f64 = 2.0;
 
+/// Largest step over the root mean square deviation of one composed step.
+const SMOOTH: f64 = 0.1;
+
 /// What a grid that is coarser than a direction's own may add to its cumulant.
 const COARSE: f64 = 0.1;
 
@@ -219,6 +222,7 @@ impl Cumulants {
         };
         let scale = epsilon.max(0.05 * at.deviation);
         let fine = (8.0 * ACCURACY * scale / (self.steps() * (at.tilt + 1.0))).sqrt();
+        let fine = fine.min(SMOOTH * at.deviation / self.steps().sqrt());
         let window = plan.top - plan.bottom;
         let step = fine
             .max((window / USUAL_LENGTH).min(CHEAPER * fine))
