@@ -84,14 +84,14 @@ def sums_delta(
     it errs by less than 1e-7 of delta at this step.
     """
     reach = sum(map(abs, [*first, *second])) + 12.0 * sigma
-    x, step = np.linspace(-reach, reach, 400_001, retstep=True)
+    x, step = np.linspace(-reach, reach, 100_001, retstep=True)
     p, q = (density(x, s, rate, sigma) for s in (first, second))
     sides = (np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p)))
     return float(max(sides) * step)
 
 
 def two_steps_delta(
-    epsilon: float, sigma: float, rate: float, moved: float, replace_one: bool, points: int = 3001
+    epsilon: float, sigma: float, rate: float, moved: float, replace_one: bool, points: int = 2001
 ) -> float:
     """Delta of two independent steps, by the trapezium rule in the plane."""
     reach = moved + 9.0 * sigma

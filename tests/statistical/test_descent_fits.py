@@ -25,7 +25,7 @@ pytestmark = [
 
 Array = NDArray[Any]
 EPSILON, DELTA = 4.0, 1e-5
-CLIP, STEPS, RATE, BATCH = 0.5, 3, 1e-4, 4.0
+CLIP, STEPS, RATE, BATCH = 0.5, 4, 1e-4, 4.0
 WIDE = 20_000
 N_FITS = 1500
 

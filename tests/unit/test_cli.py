@@ -163,12 +163,14 @@ class TestPlan:
         score = number(r"one score +standard deviation at most (\S+) ", shown)
         assert score == pytest.approx(deviation * inside.row_norm, rel=1e-3)
 
-    def test_objective_perturbation_is_what_is_planned_unless_asked_otherwise(
+    def test_the_pipeline_is_what_is_planned_unless_asked_otherwise(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(PLAN) == 0
-        assert capsys.readouterr().out.startswith("Objective perturbation, loss softmax_margin")
+        assert capsys.readouterr().out.startswith("Private pipeline (PrivateLinearSVC), loss soft")
         assert planned(capsys).startswith("Output perturbation, loss crammer_singer")
+        shown = planned(capsys, mechanism="objective")
+        assert shown.startswith("Objective perturbation, loss softmax_margin")
 
     def test_what_is_added_to_one_over_C_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert "(1 / C = 0.001, the rest for" in planned(capsys, "--C=1000", mechanism="objective")
@@ -178,7 +180,7 @@ class TestPlan:
     ) -> None:
         """A row of zeros bends nothing but the intercepts, which are left out here."""
         arguments = ["plan", "--epsilon=1", "--delta=1e-5", "--features=2000", "--classes=3"]
-        assert main(arguments) == 0
+        assert main([*arguments, "--mechanism=objective"]) == 0
         bound = number(r"deviation at most (\S+);", capsys.readouterr().out)
         model = MECHANISMS["objective"](delta=1e-5, classes=range(3))
         weights = model.fit(np.zeros((1, 2000)), [0]).coef_

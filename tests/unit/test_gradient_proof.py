@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.special import ndtr
 
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
+
 Array = NDArray[np.float64]
 
 
@@ -262,3 +265,34 @@ def test_the_factor_of_the_contribution_covers_three_leaves() -> None:
     split = max(error(a) + error(65 - a) for a in range(1, 65))
     assert split == pytest.approx(error(64) + error(1), rel=1e-12)
     assert error(64) + split < 2.6e-4
+
+
+@pytest.mark.parametrize("n_records", [10, 10_000, 10_000_000])
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("epsilon", [0.1, 8.0])
+def test_iterates_and_sums_are_exact_multiples_of_the_lattice(
+    n_records: int, C: float, epsilon: float
+) -> None:
+    noise = LastIterateSums(
+        epsilon=epsilon,
+        delta=1e-6,
+        adjacency="replace_one",
+        exact=True,
+        loss=Loss(name="huber", n_classes=3, smoothing=0.5, margin=1.0),
+        row_norm=1.0,
+        shape=(3, 20),
+        n_steps=100,
+        n_records=n_records,
+        divisor=float(n_records),
+        regularization=1.0 / (C * n_records),
+        step=None,
+    )
+    assert noise.grid is not None
+    assert math.frexp(noise.grid)[0] == 0.5
+    assert noise.on_grid
+    step = noise.learning_rate / noise.divisor
+    largest_sum = n_records * noise.acting_clip + 1024.0 * noise.sigma
+    assert largest_sum / noise.grid < 2.0**52
+    assert noise.radius / (step * noise.grid) + largest_sum / noise.grid < 2.0**52
+    # Exactness is not bought with sensitivity.
+    assert noise.grid * math.sqrt(60.0) < 1e-3 * noise.clip * max(1.0, C)

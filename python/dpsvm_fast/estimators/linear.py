@@ -268,11 +268,12 @@ class PrivateLinearSVC(Probabilities, PrivatelyTrained):
         settings.sparse = sparse.issparse(X)
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
         public = public_map(bounds, sparse_rows=settings.sparse)
+        events = mechanism.events
         source = _core.NoiseSource(settings.random_state)
         if settings.verbose:
             sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
         if settings.ledger is not None:
-            settings.ledger.spend(mechanism.events, type(self).__name__)
+            settings.ledger.spend(events, type(self).__name__)
         fit = fitted_weights(mechanism, public, X, codes, source, settings.n_threads)
         facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         self._publish(

@@ -29,10 +29,10 @@ from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 __all__ = ["SUMMED", "ClippedSums", "sum_grid"]
 
 SUMMED = "clipped gradients of the loss in the weights, for rows divided by data_norm"
-# Steps of the grid in one standard deviation of the noise, unless the grid would then cost more
-# than this share of the clip norm.
+# Steps of the grid in one standard deviation of the noise, unless the grid itself would then be more
+# than this share of the clip norm; rounding to it costs up to 34 times that.
 NOISE_STEPS = 2.0**36
-GRID_SHARE = 1e-3
+GRID_SHARE = 2e-5
 
 
 def sum_grid(clip: float, sigma: float, n_weights: int) -> float:

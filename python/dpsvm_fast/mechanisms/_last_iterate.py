@@ -37,6 +37,7 @@ from dpsvm_fast.accounting import (
 )
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._gradient_noise import SUMMED, sum_grid
+from dpsvm_fast.mechanisms._noise_grid import grid_below
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
@@ -44,6 +45,8 @@ __all__ = ["LastIterateSums"]
 
 # The computed norm of the longest gradient is a little off: the clip must not act on it.
 UNCLIPPED = 1.0 + 2.0**-20
+# Exact noise reaches this many standard deviations at most.
+FARTHEST = 1100.0
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,12 @@ class LastIterateSums:
         """Spacing of the noisy sums; None where noise is drawn in floating point."""
         if not self.exact:
             return None
-        return sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
+        fine = sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
+        # Iterates and noisy sums are whole steps of the lattice, and exact: below 2**52 of them.
+        noise = FARTHEST * self._sigma_at(2.0 * self.clip)
+        largest = self.radius * self.divisor / self.learning_rate
+        largest += self.n_records * self.acting_clip + noise
+        return max(fine, grid_below(largest * 2.0**-50))
 
     @property
     def acting_clip(self) -> float:

@@ -25,6 +25,7 @@ from dpsvm_fast.accounting import (
     PrivacyEvent,
     PrivacyStatement,
     composed_delta,
+    gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
 )
@@ -193,6 +194,9 @@ class PrivateLinear:
         """What a ledger records: it covers the releases of either path."""
         if self.pure or self.trainer == "objective":
             return (*self._before, *self._solver(1.0).events)
+        if self.trainer == "output":
+            # What it refuses is refused before anything is spent.
+            self._solver(self._rest.mu)
         return (*self._before, self._rest)
 
     def training(self, count: float | None) -> Training:
@@ -227,19 +231,19 @@ class PrivateLinear:
         """Perturbation of the objective or of the weights, for what is left."""
         if self.pure:
             spent = 0.0 if self.centre is None else PURE_CENTRE_SHARE * self.epsilon
-            return self._with_epsilon(add_down(self.epsilon, -spent))
+            return self._with_budget(add_down(self.epsilon, -spent), 0.0)
         if self.trainer == "output":
-            return self._with_epsilon(_epsilon_of(mu, self.delta))
+            return self._with_budget(*_budget_of(mu, self.epsilon, self.delta))
         if not self._before:
-            return self._with_epsilon(self.epsilon)
+            return self._with_budget(self.epsilon, self.delta)
         return _objective_solver(self)
 
-    def _with_epsilon(self, own: float) -> Solver:
-        """The solver's mechanism at this epsilon of its own and the same delta."""
+    def _with_budget(self, own: float, delta: float) -> Solver:
+        """The solver's mechanism with an epsilon and a delta of its own."""
         noise = "gamma" if self.pure else "gaussian"
         shared: dict[str, Any] = {
             "epsilon": own,
-            "delta": self.delta,
+            "delta": delta,
             "adjacency": self.adjacency,
             "noise": noise,
         }
@@ -323,12 +327,20 @@ class PrivateLinear:
         )
 
 
-def _epsilon_of(mu: float, delta: float) -> float:
-    """The largest epsilon whose Gaussian noise at this delta has a parameter of at most ``mu``."""
-    epsilon = gaussian_epsilon(delta, div_down(1.0, mu))
-    while div_down(1.0, gaussian_sigma(epsilon, delta)) > mu:
-        epsilon = round_down(epsilon * (1.0 - 1e-14))
-    return epsilon
+def _budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
+    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
+
+    The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
+    """
+    own = gaussian_epsilon(delta, div_down(1.0, mu))
+    if own >= 0.5 * epsilon:
+        while div_down(1.0, gaussian_sigma(own, delta)) > mu:
+            own = round_down(own * (1.0 - 1e-14))
+        return own, delta
+    own = gaussian_delta(epsilon, div_down(1.0, mu))
+    while div_down(1.0, gaussian_sigma(epsilon, own)) > mu:
+        own = round_down(own * (1.0 - 1e-14))
+    return epsilon, own
 
 
 @lru_cache(maxsize=256)
@@ -337,7 +349,7 @@ def _objective_solver(mechanism: PrivateLinear) -> Solver:
     # The law hardly knows the number of features: the search is remembered without it.
     own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
     while True:
-        solver = mechanism._with_epsilon(own)
+        solver = mechanism._with_budget(own, mechanism.delta)
         together = (*mechanism._before, *solver.events)
         if composed_delta(together, mechanism.epsilon) <= mechanism.delta:
             return solver
@@ -351,5 +363,5 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
         mechanism.epsilon,
         mechanism.delta,
         mechanism._before,
-        lambda own: mechanism._with_epsilon(own).events,
+        lambda own: mechanism._with_budget(own, mechanism.delta).events,
     )

@@ -1,0 +1,135 @@
+"""The command line about the whole private pipeline: what it plans, what it demonstrates."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast.cli import main
+
+PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
+
+
+def planned(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """What ``plan`` prints for these options."""
+    assert main([*PLAN, *options]) == 0
+    return capsys.readouterr().out
+
+
+def number(pattern: str, text: str) -> float:
+    """The number where the group of ``pattern`` is."""
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
+
+
+class TestPlanOfThePipeline:
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    @pytest.mark.parametrize("n_samples", [150, 2000])
+    def test_it_names_what_a_fit_then_chooses(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        n_classes: int,
+        adjacency: str,
+        n_samples: int,
+    ) -> None:
+        options = [f"--classes={n_classes}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
+        shown = planned(capsys, *options)
+        X = np.random.default_rng(0).normal(size=(n_samples, 4))
+        model = PrivateLinearSVC(1.0, 1e-5, adjacency=adjacency, classes=range(n_classes))
+        model.fit(X, np.arange(n_samples) % n_classes)
+        centre, *_, training = model.privacy_.parts
+        assert f"standard deviation {centre.sigma:.6g} on every sum" in shown
+        assert (f"{2.0 * centre.sigma:.6g} on their number" in shown) == (
+            adjacency != "replace_one"
+        )
+        whitened = re.search(r"whitening +(yes|no), ", shown)[1] == "yes"  # type: ignore[index]
+        # The noisy number of rows is far from the threshold on either side.
+        assert whitened == model.whitened_ == (n_samples == 2000)
+        share = 83 if whitened else 93
+        assert f"training       {share} % of mu^2: {model.n_steps_} steps" in shown
+        assert number(r"clipped to norm (\S+)", shown) == pytest.approx(
+            training.clip_norm, rel=1e-5
+        )
+        sigma = number(r"standard deviation (\S+) on every number of a step", shown)
+        assert sigma == pytest.approx(training.sigma, rel=1e-5)
+        # c and lambda know the number of rows, which the fit sees with noise.
+        lam = number(r"lambda +(\S+) ", shown)
+        assert lam == pytest.approx(model.lambda_, rel=0.5)
+
+    def test_what_depends_on_the_number_of_rows_is_left_open(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shown = planned(capsys)
+        threshold = int(number(r"from (\d+) rows on", shown))
+        assert "give --samples" in shown
+        assert "yes, " in planned(capsys, f"--samples={threshold}")
+        assert "no, " in planned(capsys, f"--samples={threshold - 1}")
+
+    def test_without_delta_the_pure_recipe_is_planned(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = ["--delta=0", "--classes=2", "--samples=500"]
+        shown = planned(capsys, *options)
+        assert "loss huber, epsilon = 1, delta = 0" in shown
+        assert "centre         epsilon = 0.1: " in shown
+        model = PrivateLinearSVC(1.0, 0.0, classes=[0, 1]).fit(np.eye(2, 4), [0, 1])
+        inside = model.privacy_.objective
+        deviation = number(r"noise +standard deviation (\S+) on every component", shown)
+        assert deviation == pytest.approx(np.sqrt(6.0) / inside.beta, rel=1e-4)
+        assert number(r"lambda +(\S+) ", shown) == pytest.approx(inside.regularization, rel=1e-5)
+
+    def test_no_data_set_leads_by_more_than_the_bound(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = ["--epsilon=1e4", "--classes=3", "--features=2", "--samples=50"]
+        bound = number(r"lead by: (\S+)", planned(capsys, *options))
+        X = np.tile([1.0, 0.0], (50, 1))
+        model = PrivateLinearSVC(1e4, 1e-5, classes=range(3), whiten=False).fit(X, np.zeros(50))
+        lead = float(np.ptp(model.decision_function(X[:1])))
+        assert lead <= 1.02 * bound
+        assert "drowns" in planned(capsys, "--samples=1")
+
+    @pytest.mark.parametrize(
+        ("option", "named"),
+        [
+            ("--epsilon=0", "epsilon"),
+            ("--delta=1", "delta"),
+            ("--features=0", "features"),
+            ("--classes=1", "classes"),
+            ("--samples=0", "samples"),
+            ("--C=1", "C"),
+            ("--data-norm=2", "data_norm"),
+        ],
+    )
+    def test_wrong_settings(
+        self, capsys: pytest.CaptureFixture[str], option: str, named: str
+    ) -> None:
+        assert main([*PLAN, option]) == 2
+        assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
+
+
+def test_the_pipeline_is_shown_by_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
+    arguments = ["demo", "--repeats=3", "--output", str(plot)]
+    assert main([*arguments, "--certificate", str(certificate)]) == 0
+    shown = capsys.readouterr().out
+    rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", shown, re.M)
+    accuracies = [float(accuracy) for _, accuracy in rows]
+    # 0.88, 0.92, 0.94, 0.95 and 0.96, with standard errors of about 0.005.
+    assert len(accuracies) == 5
+    assert accuracies[0] > 0.8
+    assert accuracies[1] > 0.88
+    assert accuracies[-1] > 0.93
+    assert "(PrivateLinearSVC)" in shown.splitlines()[1]
+    assert "private linear, loss softmax_margin" in shown
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert main(["verify", str(certificate)]) == 0
