@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.mechanisms import _gradient_noise as mechanism
 from dpsvm_fast.reference import noisy_descent as twin
@@ -33,10 +32,7 @@ from oracles.noisy_checks import (
 from oracles.noisy_descent import COMPILED, TWIN, Kind
 from oracles.sampled_law import step_delta, two_steps_delta
 
-pytestmark = [
-    pytest.mark.statistical,
-    pytest.mark.skipif(not hasattr(_core, "subsampled_gaussian_delta"), reason="not built yet"),
-]
+pytestmark = pytest.mark.statistical
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch

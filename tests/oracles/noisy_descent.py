@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,14 +23,12 @@ class Kind(NamedTuple):
 
 
 TWIN = Kind(twin.Records, twin.Descent)
-COMPILED = Kind(getattr(_core, "Records", twin.Records), getattr(_core, "Descent", twin.Descent))
+COMPILED = Kind(_core.Records, _core.Descent)
 
 
 def distance_bound(clip: float, n_weights: int, grid: float | None) -> float:
     """How far one record added or removed can move the sum."""
-    if hasattr(_core, "clipped_sum_distance"):
-        return _core.clipped_sum_distance(clip, n_weights, grid)
-    return clip * (1 + 1e-9) + (0.0 if grid is None else grid * math.sqrt(n_weights))
+    return _core.clipped_sum_distance(clip, n_weights, grid)
 
 
 # Gradients of one score that stay at -t, of norm 1, wherever W is.

@@ -15,13 +15,9 @@ import math
 
 import pytest
 
-from dpsvm_fast import _core
 from oracles.noisy_checks import FACTOR, claimed_sigma, proved_epsilon
 
-pytestmark = [
-    pytest.mark.statistical,
-    pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet"),
-]
+pytestmark = pytest.mark.statistical
 
 STEPS = 3
 GRID = 2.0**-20

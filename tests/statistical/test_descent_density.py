@@ -13,10 +13,7 @@ from oracles.noisy_checks import worlds
 from oracles.noisy_descent import clipped_sum, distance_bound, records_of
 from oracles.sampled_law import step_delta, sums_delta, two_steps_delta
 
-pytestmark = [
-    pytest.mark.statistical,
-    pytest.mark.skipif(not hasattr(_core, "subsampled_gaussian_delta"), reason="not built yet"),
-]
+pytestmark = pytest.mark.statistical
 
 RATES = [0.1, 0.5, 1.0]
 SIGMAS = [0.6, 1.0, 3.0, 10.0]

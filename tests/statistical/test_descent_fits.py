@@ -12,16 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast import GradientPerturbationSVC, _core
+from dpsvm_fast import GradientPerturbationSVC
 from dpsvm_fast.accounting import gaussian_sigma
 from oracles.audit import epsilon_of_separation, plausible_deviation, separation_bound
 from oracles.noisy_checks import FACTOR
 from oracles.noisy_descent import distance_bound
 
-pytestmark = [
-    pytest.mark.statistical,
-    pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet"),
-]
+pytestmark = pytest.mark.statistical
 
 Array = NDArray[Any]
 EPSILON, DELTA = 4.0, 1e-5

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast import _core
 from oracles.noisy_descent import COMPILED, TWIN, clipped_sum, records_of
 
 Array = NDArray[Any]
-pytestmark = pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet")
 UNIT = 2.0**-20
 FORMS = (np.asarray, sparse.csr_matrix)
 

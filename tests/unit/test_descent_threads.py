@@ -11,11 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast import _core
 from oracles.noisy_descent import kernel, records_of, run
 
 Array = NDArray[Any]
-pytestmark = pytest.mark.skipif(not hasattr(_core, "Records"), reason="not built yet")
 
 # Enough work for every pass to be shared out.
 N, FEATURES, CLASSES = 6000, 60, 5
