@@ -235,21 +235,23 @@ def test_weights_that_left_every_range_break_no_bound(
 ) -> None:
     """Scores beyond single precision, or beyond all floats: contributions stay finite and clipped.
 
-    Beside such weights the sum is read off the velocity, which without momentum it is.
+    Beside such weights the sum is read off the velocity, which in a first step it is.
     """
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(100, 6)), rng.integers(0, n_classes, 100)
     X[rng.random(X.shape) < 0.4] = 0.0
     options = kernel(loss, n_classes, 0.01) | {"clip": 0.5, "precision": precision}
+    options["momentum"] = 0.5
     start = run(zero_rows(2, 6, n_classes=n_classes), 1, sigma=1.0, **options)
+    direction = np.sign(start.weights())
     for size in (1e6, 1e20, 1e37, 1e39, 1e150, 1e300):
-        state = start.state()
-        state["weights"] = size * np.sign(start.weights())
+        state = start.state() | {"weights": size * direction, "first": 0.0 * direction}
         sums = []
         for n in (100, 99, 1):
             records = records_of(FORMS[form](X[:n]), y[:n], n_classes, unit=True)
             sums.append(run(records, 1, state=state, **options).state()["first"])
-        assert all(np.isfinite(S).all() for S in sums)
+        assert all(S.shape == direction.shape and np.isfinite(S).all() for S in sums)
+        assert np.linalg.norm(sums[0]) > 0.1
         bound = distance_bound(0.5, sums[0].size, None)
         assert np.linalg.norm(sums[0] - sums[1]) <= bound
         assert np.linalg.norm(sums[2]) <= bound
