@@ -72,13 +72,19 @@ def test_the_noise_of_a_step_is_not_that_of_the_one_before() -> None:
     assert np.corrcoef(first, both)[0, 1] > 0.6
 
 
+@seeded
 def test_an_empty_sample_is_a_step_like_any_other() -> None:
-    """One row at a rate of 1e-6: every sample is empty, and every step adds noise."""
+    """One row at a rate of 0.01: with this seed every sample is empty. Every step adds noise."""
     estimator = model(
-        optimizer="sgd", sampling_rate=1e-6, n_steps=5, fit_intercept=False, learning_rate=1.0
+        optimizer="sgd",
+        sampling_rate=0.01,
+        random_state=1,
+        n_steps=5,
+        fit_intercept=False,
+        learning_rate=1.0,
     ).fit(np.ones((1, 300)), [1])
     (event,) = estimator.privacy_.events
-    assert (event.n_steps, event.sampling_rate) == (5, 1e-6)  # type: ignore[attr-defined]
+    assert (event.n_steps, event.sampling_rate) == (5, 0.01)  # type: ignore[attr-defined]
     assert (estimator.coef_ != 0.0).all()
     (part,) = estimator.privacy_.parts
     # The mean of the last two of five iterates: variance 4 + 1/4 steps.
