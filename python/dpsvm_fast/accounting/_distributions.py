@@ -15,11 +15,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import add_down, add_up, fraction_up
+from dpsvm_fast._rounding import add_down, add_up, fraction_up, mul_up
 from dpsvm_fast.accounting._profile import profile_points
 from dpsvm_fast.accounting._totals import Totals
 from dpsvm_fast.accounting._zcdp import zcdp_delta, zcdp_epsilon
 from dpsvm_fast.accounting.events import ObjectiveEvent
+from dpsvm_fast.accounting.subsampled import (
+    HOPELESS,
+    SMALLEST_MULTIPLIER,
+    is_hopeless,
+    sampled_delta,
+    sampled_epsilon,
+)
 
 __all__ = ["distribution_delta", "distribution_epsilon"]
 
@@ -27,6 +34,10 @@ __all__ = ["distribution_delta", "distribution_epsilon"]
 FIRST_EPSILON, FIRST_DELTA = 1.0, 1e-6
 # A first look that is off by this factor is followed by a second.
 NEAR = 4.0
+
+# The same is asked again and again.
+_remembered_delta = lru_cache(maxsize=256)(sampled_delta)
+_remembered_epsilon = lru_cache(maxsize=256)(sampled_epsilon)
 
 
 class _Mixture(NamedTuple):
@@ -59,7 +70,7 @@ def _impure_delta(totals: Totals, epsilon: float) -> float:
     """Delta of all but the pure events."""
     if _is_one_sampled(totals):
         ((z, q), steps), *_ = totals.sampled.items()
-        return min(1.0, _sampled_delta(z, q, steps, epsilon, replace_one=totals.replace_one))
+        return _remembered_delta(z, q, steps, epsilon, replace_one=totals.replace_one)
     closed = zcdp_delta(_renyi_rate(totals), epsilon) if _is_concentrated(totals) else 1.0
     if not (totals.sampled or totals.objective or totals.mu_squared):
         return closed
@@ -70,7 +81,7 @@ def _impure_epsilon(totals: Totals, delta: float) -> float:
     """Epsilon of all but the pure events."""
     if _is_one_sampled(totals):
         ((z, q), steps), *_ = totals.sampled.items()
-        return _sampled_epsilon(z, q, steps, delta, replace_one=totals.replace_one)
+        return _remembered_epsilon(z, q, steps, delta, replace_one=totals.replace_one)
     closed = zcdp_epsilon(_renyi_rate(totals), delta) if _is_concentrated(totals) else math.inf
     if not (totals.sampled or totals.objective or totals.mu_squared):
         return closed
@@ -93,18 +104,6 @@ def _renyi_rate(totals: Totals) -> float:
     return fraction_up(totals.rho + totals.mu_squared / 2)
 
 
-@lru_cache(maxsize=256)
-def _sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_one: bool) -> float:
-    """One closed call, remembered."""
-    return _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, replace_one)
-
-
-@lru_cache(maxsize=256)
-def _sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:
-    """One closed call, remembered."""
-    return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, replace_one)
-
-
 def _mixture(totals: Totals, *, pure: bool = True) -> _Mixture:
     """Everything that the distribution depends on, with or without the pure events."""
     return _Mixture(
@@ -120,21 +119,24 @@ def _mixture(totals: Totals, *, pure: bool = True) -> _Mixture:
 @lru_cache(maxsize=256)
 def _delta(mixture: _Mixture, epsilon: float) -> float:
     """Delta of a mixture; the distribution is made for the place that is asked about."""
+    told, mixture = _told_outright(mixture)
     first = _distribution(mixture, epsilon, FIRST_DELTA)
     if first is None:
         return 1.0
-    delta = min(1.0, first.delta(epsilon))
-    if FIRST_DELTA / NEAR <= delta <= FIRST_DELTA * NEAR or delta == 0.0:
-        return delta
-    second = _distribution(mixture, epsilon, delta)
-    return delta if second is None else min(delta, second.delta(epsilon))
+    delta = first.delta(epsilon)
+    if not FIRST_DELTA / NEAR <= delta <= FIRST_DELTA * NEAR and delta > told:
+        second = _distribution(mixture, epsilon, delta)
+        delta = delta if second is None else min(delta, second.delta(epsilon))
+    return min(1.0, add_up(delta, told))
 
 
 @lru_cache(maxsize=256)
 def _epsilon(mixture: _Mixture, delta: float, closed: float) -> float:
     """Epsilon of a mixture; ``closed`` is a bound that is known already."""
+    told, mixture = _told_outright(mixture)
+    delta = add_down(delta, -told)
     hint = closed if math.isfinite(closed) else FIRST_EPSILON
-    first = _distribution(mixture, hint, delta)
+    first = _distribution(mixture, hint, delta) if delta > 0.0 else None
     if first is None:
         return math.inf
     epsilon = first.epsilon(delta)
@@ -144,8 +146,21 @@ def _epsilon(mixture: _Mixture, delta: float, closed: float) -> float:
     return epsilon if second is None else min(epsilon, second.epsilon(delta))
 
 
+def _told_outright(mixture: _Mixture) -> tuple[float, _Mixture]:
+    """Probability that a record was in a step with hardly any noise, and all other events.
+
+    Such a step is (0, q)-private, whatever its noise: nothing else is worth saying about it.
+    """
+    plain = tuple(group for group in mixture.sampled if group[0] >= SMALLEST_MULTIPLIER)
+    told = (mul_up(q, float(n)) for z, q, n in mixture.sampled if z < SMALLEST_MULTIPLIER)
+    return add_up(0.0, *told), mixture._replace(sampled=plain)
+
+
 def _distribution(mixture: _Mixture, epsilon: float, delta: float) -> _core.LossDistribution | None:
     """Loss distribution of all events; None where one may have a loss too large for any grid."""
+    sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
+    if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):
+        return None
     profiles = []
     for event, count in mixture.objective:
         points = profile_points(event)

@@ -200,7 +200,8 @@ class _Sum:
             ring = _assigned(loss / step, np.exp(tilted - logsumexp(tilted)), size)
             transform *= np.fft.rfft(ring) ** count
         steps = math.ceil(low / step) + np.arange(size)
-        return steps * step, np.fft.irfft(transform, size)[np.mod(steps, size)]
+        law: Array = np.fft.irfft(transform, size)[np.mod(steps, size)]
+        return np.asarray(steps * step, dtype=np.float64), law
 
     def _moment(self, tilt: float) -> float:
         """Logarithm of the mean of exp(tilt * loss)."""

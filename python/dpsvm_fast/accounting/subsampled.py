@@ -32,10 +32,21 @@ from dpsvm_fast.accounting.events import MAX_STEPS
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
+    "HOPELESS",
+    "SMALLEST_MULTIPLIER",
+    "is_hopeless",
+    "sampled_delta",
+    "sampled_epsilon",
     "subsampled_gaussian_delta",
     "subsampled_gaussian_epsilon",
     "subsampled_gaussian_noise_multiplier",
 ]
+
+# An epsilon of that size promises nothing.
+HOPELESS = 1e6
+# Below this a record in a sample has a loss of hundreds: nothing better is worth saying about a
+# step than that it is (0, q)-private whatever its noise.
+SMALLEST_MULTIPLIER = 0.03
 
 
 def subsampled_gaussian_epsilon(
@@ -100,7 +111,7 @@ def subsampled_gaussian_epsilon(
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     if q == 1.0:
         return _core.gaussian_epsilon(delta, _of_all_steps(z, steps, replace_one=replace_one))
-    return _core.subsampled_gaussian_epsilon(z, q, steps, delta, replace_one)
+    return sampled_epsilon(z, q, steps, delta, replace_one=replace_one)
 
 
 def subsampled_gaussian_delta(
@@ -143,7 +154,7 @@ def subsampled_gaussian_delta(
     if q == 1.0:
         scale = _of_all_steps(z, steps, replace_one=replace_one)
         return min(1.0, _core.gaussian_delta(epsilon, scale))
-    return min(1.0, _core.subsampled_gaussian_delta(z, q, steps, epsilon, replace_one))
+    return sampled_delta(z, q, steps, epsilon, replace_one=replace_one)
 
 
 def subsampled_gaussian_noise_multiplier(
@@ -191,6 +202,32 @@ def subsampled_gaussian_noise_multiplier(
         moved = mul_up(sqrt_up(float(steps)), 2.0 if replace_one else 1.0)
         return mul_up(_core.gaussian_sigma(epsilon, delta), moved)
     return _core.subsampled_gaussian_noise_multiplier(epsilon, delta, q, steps, replace_one)
+
+
+def sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_one: bool) -> float:
+    """Delta of checked settings with q < 1."""
+    if is_hopeless(z, q, n_steps):
+        return 1.0
+    if z < SMALLEST_MULTIPLIER:
+        return min(1.0, mul_up(q, float(n_steps)))
+    return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, replace_one))
+
+
+def sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:
+    """Epsilon of checked settings with q < 1."""
+    if is_hopeless(z, q, n_steps):
+        return math.inf
+    if z < SMALLEST_MULTIPLIER:
+        return 0.0 if mul_up(q, float(n_steps)) <= delta else math.inf
+    return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, replace_one)
+
+
+def is_hopeless(z: float, q: float, n_steps: int) -> bool:
+    """Whether steps tell so much that no bound is of any use, and none is worth computing.
+
+    A record that is in a step has there a loss of about 1/(2 z^2) + log q.
+    """
+    return n_steps * q * (0.5 / z / z + math.log(q)) > HOPELESS
 
 
 def _settings(
