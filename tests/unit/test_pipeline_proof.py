@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
+
 Array = NDArray[np.float64]
 
 # Chance of a false alarm of one statistical test.
@@ -123,3 +125,23 @@ def test_symmetric_noise_has_unit_variance_in_every_direction() -> None:
         factors = np.where(np.eye(d) > 0, direction, 2 * direction)
         upper = np.triu(factors**2 * variances)
         assert upper.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("d", [1, 3, 17, 64, 130])
+def test_rows_for_solvers_do_not_depend_on_other_rows(d: int) -> None:
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(201, d))
+    matrix = rng.normal(size=(d, d))
+    released = ReleasedMap(rng.normal(size=d) / d, matrix)
+    public = PublicMap(data_norm=1.0, unit=True)
+    rows = mapped_rows(public, released, X, np.float64)
+    for part in (slice(0, 1), slice(3, 5), slice(200, 201), slice(1, 190)):
+        np.testing.assert_array_equal(
+            mapped_rows(public, released, X[part], np.float64), rows[part]
+        )
+    # They are the rows that the map says.
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    moved = (unit - released.centre) @ matrix.T
+    np.testing.assert_allclose(
+        rows, moved / np.linalg.norm(moved, axis=1, keepdims=True), atol=1e-9
+    )

@@ -150,8 +150,17 @@ class ReleasedMap:
     matrix: Array | None
 
     def apply(self, rows: Array) -> Array:
-        """Mapped dense rows."""
-        moved = self._moved(rows)
+        """Mapped dense rows, each a function of itself alone, to the last bit.
+
+        A matrix product may add up in an order that depends on how many rows there are. Then one
+        record more would change the rounding of all others.
+        """
+        if self.matrix is None:
+            moved = self._moved(rows)
+        else:
+            moved = _products_by_row(rows, self.matrix)
+            if self.centre is not None:
+                moved -= self.matrix @ self.centre
         return np.asarray(moved / self._norms(moved)[:, None])
 
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
@@ -196,6 +205,16 @@ class ReleasedMap:
         if self.matrix is None:
             return np.maximum(norms, SHORTEST_ROW)
         return np.where(norms > SAFE_NORM, norms, 1.0)
+
+
+def _products_by_row(rows: Array, matrix: Array) -> Array:
+    """``rows @ matrix.T`` with every sum in the same order, whatever other rows there are."""
+    products = np.empty((rows.shape[0], matrix.shape[0]))
+    step = max(1, BLOCK_SIZE // max(1, matrix.size))
+    for start in range(0, rows.shape[0], step):
+        part = slice(start, start + step)
+        products[part] = (rows[part, None, :] * matrix).sum(axis=2)
+    return products
 
 
 def mapped_scores(
