@@ -274,13 +274,14 @@ def test_many_rows_are_whitened_and_few_are_not() -> None:
 @pytest.mark.statistical
 def test_rows_of_zeros_release_the_noise_alone() -> None:
     """No gradient answers the noise of its steps: the weights have the planned deviation."""
-    n_features = 1500
+    n_features = 6000
     X, y = np.zeros((5, n_features)), np.array([0, 1, 2, 0, 1])
     fitted = model(fit_intercept=False, adjacency="replace_one", whiten=False).fit(X, y)
     # The centre is noise, so all rows are one row: directions across it are free of gradients.
     row = fitted.centre_ / max(np.linalg.norm(fitted.centre_), 1e-300)
     across = fitted.coef_ - np.outer(fitted.coef_ @ row, row)
-    T, k = fitted.n_steps_, 75
+    T = fitted.n_steps_
+    k = T - int(np.ceil(0.25 * 0.35 / fitted.c_ * T))
     steps = k + sum(((T - t) / (T - k)) ** 2 for t in range(k, T))
     sigma = fitted.learning_rate_ * fitted.privacy_.parts[-1].sigma * np.sqrt(steps)
     low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=3 * (n_features - 1))

@@ -303,6 +303,7 @@ def test_the_training_run_follows_its_rule() -> None:
     assert rule(count=300.0 * 321.0 / 0.25).n_steps == 321
     assert rule(count=1e9).n_steps == 500
     assert rule(count=100.0).c == 0.7
+    assert rule(count=100.0).average_from == 87
     assert rule(count=240.0 / 0.5).c == 0.5
     swapped = rule(adjacency="replace_one")
     assert swapped.regularization == 2.0 * run.regularization
