@@ -71,8 +71,11 @@ fn subsampled_gaussian_noise_multiplier(
 /// A profile as it comes from Python: epsilons, deltas, how many times.
 type Profile<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>, i64);
 
+/// Points of a curve, and how many times.
+type Points = (Vec<(f64, f64)>, u64);
+
 /// Points of the profiles.
-fn points(profiles: &[Profile<'_>]) -> PyResult<Vec<(Vec<(f64, f64)>, u64)>> {
+fn points(profiles: &[Profile<'_>]) -> PyResult<Vec<Points>> {
     let mut all = Vec::with_capacity(profiles.len());
     for (epsilons, deltas, times) in profiles {
         let (epsilons, deltas) = (epsilons.as_array(), deltas.as_array());
