@@ -71,7 +71,7 @@ fn subsampled_gaussian_noise_multiplier(
 /// A profile as it comes from Python: epsilons, deltas, how many times.
 type Profile<'py> = (PyReadonlyArray1<'py, f64>, PyReadonlyArray1<'py, f64>, i64);
 
-/// Points (epsilon, delta) of a profile, and how many times it occurs.
+/// Points of a curve, and how many times.
 type Points = (Vec<(f64, f64)>, u64);
 
 /// Points of the profiles.

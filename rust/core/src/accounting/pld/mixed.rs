@@ -158,25 +158,7 @@ impl Composition {
             }
         };
         let atoms = self.all_atoms(tail);
-        let reduced = self.reduced(goal);
-        let directions: &[bool] = if self.has_directions() {
-            &[false, true]
-        } else {
-            &[false]
-        };
-        let mut ways: Vec<Way> = directions
-            .iter()
-            .map(|&reversed| {
-                let cumulants = self.cumulants(&atoms, tail, reversed);
-                let plan = cumulants.plan(reduced);
-                Way {
-                    reversed,
-                    cumulants,
-                    plan,
-                }
-            })
-            .collect();
-        deciding_first(goal, &mut ways);
+        let ways = self.ways(goal, &atoms, tail);
         let decides = &ways[0];
         let mut step = self.aligned(decides.plan.step);
         let at_step = |step: f64| self.at_step(&ways, &atoms, tail, goal, step);
@@ -194,6 +176,30 @@ impl Composition {
             }
         }
         found
+    }
+
+    /// The directions, the deciding one first.
+    fn ways(&self, goal: Goal, atoms: &[(Atoms, f64)], tail: f64) -> Vec<Way> {
+        let reduced = self.reduced(goal);
+        let directions: &[bool] = if self.has_directions() {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        let mut ways: Vec<Way> = directions
+            .iter()
+            .map(|&reversed| {
+                let cumulants = self.cumulants(atoms, tail, reversed);
+                let plan = cumulants.plan(reduced);
+                Way {
+                    reversed,
+                    cumulants,
+                    plan,
+                }
+            })
+            .collect();
+        deciding_first(goal, &mut ways);
+        ways
     }
 
     /// Answer of the larger direction, the deciding one on a grid of about `step`.

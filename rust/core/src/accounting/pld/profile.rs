@@ -26,7 +26,7 @@ pub(super) fn pure_atoms(epsilon: f64) -> Atoms {
 /// Upper bound on `delta` at `epsilon` of every `rho`-zCDP mechanism.
 ///
 /// The least over `a > 0` of `exp(a (rho (a + 1) - epsilon)) (a / (a + 1))^a / (a + 1)`
-/// (Canonne, Kamath and Steinke, `NeurIPS` 2020, Proposition 12); any `a` gives a bound.
+/// (Canonne, Kamath and Steinke, 2020, Proposition 12); any `a` gives a bound.
 pub(super) fn zcdp_delta(rho: f64, epsilon: f64) -> f64 {
     let (mut low, mut high) = (-700.0_f64, 700.0_f64);
     while high - low > 1e-9 {
