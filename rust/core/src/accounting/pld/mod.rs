@@ -3,10 +3,12 @@
 //! Every number returned is an upper bound. `pair` holds the dominating pair of a subsampled
 //! step, `law` puts it on a grid, `plan` chooses tilt, window and step, `compose` raises to
 //! powers by fast Fourier transforms with a bound on their rounding, `single` is one step in
-//! closed form, `profile` takes events known by a curve, `mixed` puts them together.
+//! closed form, `joined` conditions on rare joins, `profile` takes events known by a curve, `mixed`
+//! puts them together.
 
 mod calibrate;
 mod compose;
+mod joined;
 mod law;
 mod mixed;
 mod pair;
@@ -132,7 +134,9 @@ pub fn delta(steps: Subsampled, epsilon: f64, replace_one: bool) -> Result<f64> 
     let bound = if n_steps == 1 {
         single::delta(noise, rate, replace_one, epsilon)?
     } else {
-        composition(steps, replace_one).answer(Goal::Epsilon(epsilon))
+        composition(steps, replace_one)
+            .answer(Goal::Epsilon(epsilon))
+            .min(joined::delta(steps, epsilon, replace_one)?)
     };
     Ok(bound.min(steps.joined()))
 }
@@ -164,7 +168,9 @@ pub fn epsilon(steps: Subsampled, target: f64, replace_one: bool) -> Result<f64>
         let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
         return single::epsilon(noise, rate, replace_one, target);
     }
-    Ok(composition(steps, replace_one).answer(Goal::Delta(target)))
+    let by_joins = joined::epsilon(steps, target, replace_one)?;
+    let by_grid = composition(steps, replace_one).answer(Goal::Delta(target));
+    Ok(by_grid.min(by_joins))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
