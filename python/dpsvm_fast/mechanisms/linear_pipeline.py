@@ -364,4 +364,6 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
         mechanism.delta,
         mechanism._before,
         lambda own: mechanism._with_budget(own, mechanism.delta).events,
+        # What Gaussian noise would be left; other laws leave a little less.
+        gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
     )
