@@ -313,6 +313,9 @@ class PrivateLinear:
         }
         if training.solver is not None:
             own = training.solver.statement(caveats=caveats, **facts)
+            if not training.sums:
+                # Nothing but the solver's own release.
+                return own
             return dataclasses.replace(own, theorem=THEOREM_OF_SOLVERS + own.theorem, **whole)
         own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
         if self.noise_grid == "float":
