@@ -53,6 +53,37 @@ DELTA = 1e-6
 FEDDPDR_ROWS, FEDDPDR_LAMBDA, FEDDPDR_EPSILON = 10_000, 0.01, 0.1
 FIT_GOALS = {"closed": 0.05, "joint": 1.0, "large": 2.0, "feddpdr": 0.3}
 
+# Private gradient descent: rows used of each set (80 percent of the small ones), a dense synthetic
+# set in the shape of one that is not at hand (rows, columns, classes), storages that a user would
+# think of beside or instead of "dense", and expected batches beside all rows.
+DESCENT_SETS: dict[str, int | None] = {
+    "usps": 7_438,
+    "isolet": 1_248,
+    "cornell": 661,
+    "mnist": 60_000,
+}
+DESCENT_SYNTHETIC = {"har-like": (8_183, 561, 6)}
+DESCENT_STORAGES = {"cornell": ("csr",), "mnist": ("dense", "csr")}
+DESCENT_BATCHES = (128, 1024)
+# Aims: our private step over our plain one, nanoseconds a weight (and share of the plain step)
+# that noise and clipping may cost, and the steps of numpy, JAX and Opacus over our private one.
+DESCENT_PRIVATE_GOAL, DESCENT_NOISE_GOAL = 1.3, (6.0, 0.05)
+DESCENT_GOALS = {"numpy": 4.0, "jax": 2.0, "opacus": 20.0}
+# A peer whose step takes longer than this is measured in so many rounds only.
+LONG_STEP_SECONDS, ROUNDS_OF_LONG_STEPS = 0.3, 3
+# Weights of all libraries after some noise-free steps on the first rows agree to this share.
+DESCENT_CHECK_ROWS, DESCENT_CHECK_STEPS, DESCENT_AGREEMENT = 500, 5, 1e-3
+# Steps whose peak memory is taken, and bytes by which it may grow from the smallest batch to all
+# rows and still count as flat.
+DESCENT_MEMORY_STEPS, DESCENT_MEMORY_ALLOWANCE = 20, 8_000_000
+
+# PrivateLinearSVC on MNIST, and the seconds aimed at on two threads.
+LINEAR_EPSILON, LINEAR_DELTA, LINEAR_GOAL, LINEAR_ROUNDS = 1.0, 1e-5, 5.0, 3
+
+# Poisson-sampled Gaussian sums: sampling rate, steps, epsilons; the delta; the seconds aimed at.
+SAMPLING_RATE, SAMPLED_STEPS, SAMPLED_EPSILONS = 128 / 7000, (600, 6000), (1.0, 8.0)
+SAMPLED_DELTA, SAMPLED_GOAL = 1e-5, 0.1
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -13,7 +13,6 @@ from sklearn.datasets import load_digits
 
 from benches.config import DATA_SETS, TEXT_ROW, TEXT_SHAPE, Plan
 from benches.papers.data import load
-from benches.papers.preprocessing import public_map
 
 Labelled = tuple[str, NDArray[np.float64], NDArray[np.int64]]
 
@@ -62,8 +61,9 @@ def prepared_adult(plan: Plan) -> Iterator[Labelled]:
     """Adult with its numeric columns scaled by public bounds, unit rows; nothing if not there."""
     data = load("adult")
     if data is not None:
-        rows = public_map(data.low, data.high)(data.X[: plan.max_rows])
-        yield "adult", rows, data.y[: plan.max_rows]
+        clipped = np.clip(data.X[: plan.max_rows], data.low, data.high)
+        shares = (clipped - data.low) / (data.high - data.low)
+        yield "adult", unit_rows(shares), data.y[: plan.max_rows]
 
 
 def text_like(plan: Plan, n_classes: int) -> tuple[str, sparse.csr_matrix, NDArray[np.int64]]:

@@ -27,6 +27,9 @@ from benches.machine import description, require_release  # noqa: E402
 from benches.subjects import (  # noqa: E402
     accounting,
     crossing,
+    descent,
+    descent_memory,
+    linear_fit,
     memory,
     noise,
     objective,
@@ -43,6 +46,9 @@ SUBJECTS: dict[str, ModuleType] = {
     "crossing": crossing,
     "objective": objective,
     "objective_fit": objective_fit,
+    "descent": descent,
+    "descent_memory": descent_memory,
+    "linear_fit": linear_fit,
 }
 STEPS = ("run", "analyse", "plot", "update")
 RESULTS = ROOT / "benches" / "results"

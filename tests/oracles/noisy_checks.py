@@ -187,7 +187,7 @@ def moves_within_bound(kind: Kind = COMPILED, clip: float = 0.5, n_samples: int 
 def noise_is_blind_to_the_data(kind: Kind = COMPILED) -> bool:
     """Whether the released noise is the same number for every number of records with no gradient.
 
-    Same seed, divisor 1 and rates near 0 and 1: neither n nor the batch may scale it.
+    Same seed, full batches: neither the number of records nor the batch's own size may scale it.
     """
     options: dict[str, Any] = {"sigma": 2.0, "grid": 2.0**-20, "n_features": 5}
     found = []

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy.special import logsumexp
 
-ORDERS = 1.0 + np.exp(np.linspace(math.log(0.02), math.log(2000.0), 120))
+ORDERS = 1.0 + np.exp(np.linspace(math.log(0.02), math.log(1000.0), 40))
 
 
 def renyi_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:

@@ -24,7 +24,6 @@ Array = NDArray[Any]
 EPSILON, DELTA = 4.0, 1e-5
 CLIP, STEPS, RATE, BATCH = 0.5, 4, 1e-4, 4.0
 WIDE = 20_000
-N_FITS = 1500
 
 
 def model(**changes: Any) -> GradientPerturbationSVC:
@@ -147,23 +146,17 @@ def test_last_iterates_have_the_stated_noise_and_never_prove_more_than_the_claim
 ) -> None:
     """Noise of step t reaches the end as (1 - lr lambda)^(T - 1 - t) lr sigma."""
     options = last_iterate(adjacency)
-    part = (
-        model(adjacency=adjacency, **options)
-        .fit(np.zeros((ZEROS + 1, 2)), LABELS)
-        .privacy_.parts[0]
-    )
+    fitted = model(adjacency=adjacency, **options).fit(np.zeros((ZEROS + 1, 2)), LABELS)
+    part = fitted.privacy_.parts[0]
     assert part.sigma is not None
     contraction = 1.0 - LAST["learning_rate"] / LAST["C"]
     shares = sum(contraction ** (2 * t) for t in range(LAST["n_steps"]))
     wanted = LAST["learning_rate"] * part.sigma * math.sqrt(shares)
-    # Less than composition would ask for: the power of the next line would not be there.
+    # As many steps as would count if there were no end, far fewer than composition counts.
     effective = (1.0 + contraction) / (1.0 - contraction)
+    assert effective < 0.3 * LAST["n_steps"]
     moved = FACTOR[adjacency] * math.sqrt(effective) * part.contribution
-    assert (
-        part.sigma
-        <= gaussian_sigma(EPSILON, DELTA, moved)
-        < gaussian_sigma(EPSILON, DELTA, 0.6 * FACTOR[adjacency] * math.sqrt(LAST["n_steps"]))
-    )
+    assert part.sigma <= gaussian_sigma(EPSILON, DELTA, moved)
     first, second = releases(adjacency, 500, **options)
     for samples in (first, second):
         assert plausible_deviation(samples, wanted)

@@ -71,8 +71,8 @@ def weights(records: Any, n_threads: int = 1, seed: int = 9, **options: Any) -> 
 @pytest.mark.parametrize("precision", ["f32", "f64"])
 def test_threads_do_not_change_a_bit(form: str, centred: bool, batch: str, precision: str) -> None:
     records = prepared(form, centred)
-    # A power of two: in double precision weights on a grid need it.
-    options = BATCHES[batch] | {"precision": precision, "divisor": 128.0}
+    # In double precision weights on a grid need a power of two and a radius.
+    options = BATCHES[batch] | {"precision": precision, "divisor": 128.0, "radius": 50.0}
     one = weights(records, 1, **options)
     for n_threads in (2, 4):
         np.testing.assert_array_equal(one, weights(records, n_threads, **options))

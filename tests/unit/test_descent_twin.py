@@ -159,13 +159,15 @@ def test_double_precision_on_a_grid_keeps_weights_on_a_lattice(form: Any) -> Non
     """Every iterate is a multiple of learning rate * grid / divisor, near that of the twin."""
     X, y = problem(3)
     options = base("m3", 3, SIGMA) | {"precision": "f64", "divisor": 8.0, "learning_rate": 0.25}
+    options["radius"] = 50.0
     found, twin = both(form(X), y, 3, False, **options)
     lattice = 0.25 * GRID / 8.0
     np.testing.assert_array_equal(np.rint(found / lattice) * lattice, found)
     # A rounding of the sum and of the weights a step.
     assert np.abs(found - twin).max() <= 4.0 * STEPS * lattice
-    with pytest.raises(ValueError, match="learning_rate"):
-        trained(COMPILED, form(X), y, 3, False, **(options | {"divisor": 7.0}))
+    for name, wrong in (("learning_rate", {"divisor": 7.0}), ("radius", {"radius": None})):
+        with pytest.raises(ValueError, match=name):
+            trained(COMPILED, form(X), y, 3, False, **(options | wrong))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

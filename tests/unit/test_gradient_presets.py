@@ -13,10 +13,11 @@ from dpsvm_fast.accounting.events import SubsampledGaussianEvent
 from unit.test_readme import python_blocks, run_blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "presets.md"
-# Loss and optimizer by the paper, and the least accuracy on the digits that were learned.
+# Loss and optimizer by the paper, and an accuracy five standard deviations below the mean; chance
+# is 0.1. Few steps at a rate that was not chosen for these data leave much noise in the model.
 PRESETS = {
-    "pmsvm_gp": ("m3", "gd", 0.55),
-    "pmsvm_agp": ("m3", "adam", 0.55),
+    "pmsvm_gp": ("m3", "gd", 0.3),
+    "pmsvm_agp": ("m3", "adam", 0.25),
     "linear": ("softmax_margin", "gd", 0.5),
     "grpua": ("huber", "gd", 0.5),
 }

@@ -289,8 +289,8 @@ def test_iterates_and_sums_are_exact_multiples_of_the_lattice(
     )
     assert noise.grid is not None
     assert math.frexp(noise.grid)[0] == 0.5
-    assert noise.on_grid
     step = noise.learning_rate / noise.divisor
+    assert math.frexp(step)[0] == 0.5
     largest_sum = n_records * noise.acting_clip + 1024.0 * noise.sigma
     assert largest_sum / noise.grid < 2.0**52
     assert noise.radius / (step * noise.grid) + largest_sum / noise.grid < 2.0**52

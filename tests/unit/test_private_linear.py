@@ -234,18 +234,24 @@ def test_sparse_rows_give_the_same_model(whiten: bool) -> None:
     assert np.allclose(scores, packed.decision_function(X), rtol=1e-2, atol=1e-2)
 
 
-def test_solvers_do_not_centre_sparse_rows() -> None:
-    X, y = two_classes()
-    fitted = model(mechanism="objective", classes=[0, 1], bounds=None)
-    fitted.fit(sparse.csr_matrix(X), y)
+@pytest.mark.parametrize("kind", ["objective", "output", "pure"])
+def test_solvers_do_not_centre_sparse_rows(kind: str) -> None:
+    X, y = data_for(kind)
+    rows = sparse.csr_matrix(X)
+    settings = KINDS[kind] | {"epsilon": 20.0, "bounds": None}
+    fitted = model(**settings).fit(rows, y)
     assert fitted.centre_ is None
     assert fitted.n_samples_ is None
-    assert fitted.privacy_.parts == () or verify(fitted.privacy_).ok
-    assert fitted.score(X, y) > 0.8
-    with pytest.raises(InvalidParameterError, match="whiten"):
-        model(mechanism="output", whiten=True, bounds=None).fit(
-            sparse.csr_matrix(clusters()[0]), clusters()[1]
-        )
+    # Nothing but the solver's release, with all of the budget.
+    assert fitted.privacy_.parts == ()
+    assert fitted.privacy_.mechanism.endswith("_perturbation")
+    assert verify(fitted.privacy_), str(verify(fitted.privacy_))
+    assert fitted.privacy_.epsilon == 20.0
+    assert fitted.score(rows, y) > 0.8
+    assert np.allclose(fitted.decision_function(rows), fitted.decision_function(X))
+    if kind != "pure":
+        with pytest.raises(InvalidParameterError, match="whiten"):
+            model(**settings, whiten=True).fit(rows, y)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

@@ -251,7 +251,7 @@ def test_the_objective_gets_what_exact_composition_leaves() -> None:
     # One score: its law is a closed form, so that this is quick.
     loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
     mechanism = pipeline(epsilon=2.0, trainer="objective", loss=loss, n_features=5)
-    assert 0.99e-5 <= composed_delta(mechanism.events, 2.0) <= 1e-5 * (1.0 + 1e-9)
+    assert 0.98e-5 <= composed_delta(mechanism.events, 2.0) <= 1e-5 * (1.0 + 1e-9)
     for count in (1.0, 1e6):
         training = mechanism.training(count)
         assert composed_delta(training.events, 2.0) <= 1e-5

@@ -50,10 +50,18 @@ def test_epsilon_is_never_below_the_reference_and_hardly_above(
     got = subsampled_gaussian_epsilon(*setting, delta, adjacency)
     assert got >= reference - tolerance
     assert got <= reference * (1.0 + TIGHT) + tolerance
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("point", points("epsilon")[:4], ids=point_id)
+def test_delta_and_less_noise(point: dict[str, Any], adjacency: str) -> None:
+    reference, tolerance = point[f"epsilon_pld_{adjacency}"], point[f"tolerance_{adjacency}"]
+    z, q, n_steps = float(point["sigma"]), float(point["q"]), int(point["T"])
+    delta = float(point["delta"])
     # Both are upper bounds, each on a grid of its own.
-    assert subsampled_gaussian_delta(*setting, got, adjacency) <= delta * 1.1
-    # Negative control: one percent less noise is outside.
-    less = subsampled_gaussian_epsilon(0.99 * setting[0], *setting[1:], delta, adjacency)
+    assert subsampled_gaussian_delta(z, q, n_steps, reference, adjacency) <= delta * 1.1
+    # Negative control: one percent less noise is outside of what is allowed above.
+    less = subsampled_gaussian_epsilon(0.99 * z, q, n_steps, delta, adjacency)
     assert less > reference * (1.0 + TIGHT) + tolerance
 
 
@@ -146,10 +154,10 @@ def test_the_two_values_of_a_published_inconsistency() -> None:
     ("z", "q", "n_steps", "delta"),
     [
         (1.0, 0.01, 1000, 1e-12),
-        (30.0, 0.001, 1000, 1e-12),
-        (0.35, 0.3, 2000, 1e-6),
+        pytest.param(30.0, 0.001, 1000, 1e-12, marks=pytest.mark.nightly),
+        (0.35, 0.3, 500, 1e-6),
         (4.0, 1e-3, 10**5, 1e-9),
-        (60.0, 0.9, 10**5, 1e-8),
+        (60.0, 0.9, 10**4, 1e-8),
     ],
 )
 def test_extreme_settings_against_the_independent_check(

@@ -46,14 +46,17 @@ def _part(part: ReleasePart, price: str) -> str:
 
 def _sums(part: ReleasePart) -> str:
     """What was summed, how often, over which records."""
+    total = part.what
+    if not total.removeprefix("the ").startswith("sum"):
+        total = f"the sum of {total}"
     if part.n_steps == 1 and part.sampling_rate == 1.0:
-        return part.what
+        return total
     steps = "1 step" if part.n_steps == 1 else f"{part.n_steps} steps"
     if part.sampling_rate == 1.0:
-        return f"{steps} over all rows, each {part.what}"
+        return f"{steps} over all rows, each {total}"
     return (
-        f"{steps}, each {part.what} over a fresh sample, in which every row is with probability "
-        f"{part.sampling_rate:.6g}, independently of all others"
+        f"{steps}, each on a fresh sample that every row joins with probability "
+        f"{part.sampling_rate:.6g}, independently of all others: {total}"
     )
 
 

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**14, 2**21, 2e-5
 # Nodes of one law, and of a first look at it.
-NODES, FIRST_NODES = 2**14, 2**11
+NODES, FIRST_NODES = 2**13, 2**9
 # Nodes whose tilted density is below its maximum by this factor's logarithm do not count.
 DEPTH = 60.0
 # Logarithm of the tilted mass that may be left outside the grid.
@@ -171,7 +171,7 @@ class _Sum:
         if self.largest <= epsilon:
             return 0.0
         tilt = self._tilt(epsilon)
-        bound = self._moment(tilt) - tilt * epsilon
+        bound = self._moment(tilt, NODES) - tilt * epsilon
         if bound < LOG_SMALLEST:
             return 0.0
         low, high = self._span(tilt)
@@ -203,11 +203,11 @@ class _Sum:
         law: Array = np.fft.irfft(transform, size)[np.mod(steps, size)]
         return np.asarray(steps * step, dtype=np.float64), law
 
-    def _moment(self, tilt: float) -> float:
+    def _moment(self, tilt: float, n_nodes: int = FIRST_NODES) -> float:
         """Logarithm of the mean of exp(tilt * loss)."""
         total = 0.5 * self._mu**2 * tilt * (1.0 + tilt)
         for part, count in self._parts:
-            loss, log = part(tilt, FIRST_NODES)
+            loss, log = part(tilt, n_nodes)
             total += count * float(logsumexp(log + tilt * loss))
         return total
 

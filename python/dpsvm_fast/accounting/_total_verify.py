@@ -26,7 +26,7 @@ EXACT_SLACK, SUM_SLACK = 1e-9, 3e-4
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
 # Spacing and number of the nodes on either side, in standard deviations of the Gaussian loss.
-SPACING, SIDE = 0.5, 24
+SPACING, SIDE = 0.75, 13
 
 
 def recomputed_total(statement: PrivacyStatement) -> tuple[float, float, bool]:

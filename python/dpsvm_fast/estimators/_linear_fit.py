@@ -80,6 +80,7 @@ def fitted_weights(
     training = mechanism.training(count)
     if records is not None:
         if training.whitened or training.rule is not None:
+            assert centre is not None
             records.centre(centre, n_threads)
         if training.whitened:
             assert mechanism.whitening is not None

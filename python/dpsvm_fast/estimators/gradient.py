@@ -59,25 +59,23 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         Privacy parameter, 0 < delta < 1.
     loss : {"softmax_margin", "m3", "huber", "logistic", "softplus"}, default="softmax_margin"
         The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`.
-        ``softmax_margin`` is the smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``;
-        ``m3`` sums smoothed hinges over the other classes (Weston and Watkins); the others are
-        one-vs-rest sums for three or more classes.
+        ``softmax_margin`` is the smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``,
+        ``m3`` sums hinges over the other classes (Weston and Watkins), the others over all.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
-        row exchanged for another (about twice the noise; the number of rows is public).
+        Neighbouring data sets: one row more or fewer (their number stays private), or one exchanged
+        for another (twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
-        occur. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        Public label set: ints, strings, bools or whole floats; classes may be absent. None reads it
+        from ``y``: a ``PrivacyLeakWarning``, and the statement is marked not private.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+        Whether to add a constant feature, whose weight is noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
         Value of the constant feature; "auto" is ``0.2 * data_norm``.
     C : "auto" or float > 0, default="auto"
         Multiplies the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
-        the finite path from 0 regularises. Required by ``accountant="last_iterate"``.
+        the finite path from 0 regularises.
     smoothing : "auto" or float > 0, default="auto"
         Width over which the hinge is rounded; "auto" is 1 for ``softmax_margin`` and ``softplus``,
         0.5 for ``huber`` and ``m3``. Must be "auto" for ``logistic``.
@@ -86,7 +84,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     optimizer : {"gd", "sgd", "adam"}, default="gd"
         Gradient descent with full batches, with Poisson samples, or Adam with Poisson samples.
     n_steps : "auto" or int >= 1, default="auto"
-        Number of steps. "auto": see Notes.
+        Number of steps of one call. "auto": see Notes.
     sampling_rate : "auto" or float in (0, 1], default="auto"
         Probability with which a row is in a batch; 1 for ``gd``. "auto" for the others is
         ``128 / max_samples``, or 0.1 without ``max_samples``.
@@ -135,8 +133,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     n_threads : int or None, default=None
         Threads; None is all cores that this process may use. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" samples noise exactly on a power-of-two grid, so that the guarantee covers the
-        program's own arithmetic. "float" is ordinary floating-point noise.
+        Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
+        arithmetic, or ordinary floating-point noise.
     verbose : {0, 1}, default=0
         1 prints the settings before training and a progress bar: the number of steps is public.
         On a terminal, where the bar moves, a seed gives other noise.
@@ -179,8 +177,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
       with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise moves each weight by about
       ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of
       ``adam``, to ``sqrt(n_steps) / (c kt)``.
-    - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7.
-    - ``learning_rate`` with ``accountant="last_iterate"``: the largest allowed.
+    - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7. With
+      ``accountant="last_iterate"`` the learning rate is the largest allowed.
 
     Methods of the literature as settings of this class are in docs/presets.md.
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from dpsvm_fast.accounting import PrivacyEvent, composed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["epsilon_left", "largest_within"]
 
-# Delta may be missed by this share, always from below.
-SHARE_UNUSED = 0.005
+# Delta may be missed by this share, always from below; each step of the search takes a while.
+SHARE_UNUSED = 0.01
+# The search begins between this share of a guess and the guess.
+NEAR = 0.93
 STEPS = 20
 
 
@@ -20,8 +23,9 @@ def epsilon_left(
     delta: float,
     spent: Sequence[PrivacyEvent],
     events: Callable[[float], Sequence[PrivacyEvent]],
+    guess: float,
 ) -> float:
-    """The largest own epsilon of a mechanism that keeps the whole within (epsilon, delta).
+    """About the largest own epsilon of a mechanism that keeps the whole within (epsilon, delta).
 
     Parameters
     ----------
@@ -32,6 +36,8 @@ def epsilon_left(
         What comes before.
     events : callable
         The mechanism's events, from its own epsilon.
+    guess : float > 0
+        What is likely a little too much.
 
     Raises
     ------
@@ -39,10 +45,16 @@ def epsilon_left(
         Half of epsilon is already too much.
     """
 
+    @cache
     def log_excess(own: float) -> float:
         return math.log(composed_delta([*spent, *events(own)], epsilon) / delta)
 
-    return largest_within(log_excess, 0.5 * epsilon, epsilon)
+    low, high = NEAR * guess, guess
+    if not 0.5 * epsilon < low < high < epsilon or log_excess(low) > 0.0:
+        low = 0.5 * epsilon
+    if not high < epsilon or log_excess(high) <= 0.0:
+        high = epsilon
+    return largest_within(log_excess, low, high)
 
 
 def largest_within(log_excess: Callable[[float], float], low: float, high: float) -> float:

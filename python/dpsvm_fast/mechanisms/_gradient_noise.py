@@ -29,8 +29,8 @@ from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 __all__ = ["SUMMED", "ClippedSums", "sum_grid"]
 
 SUMMED = "clipped gradients of the loss in the weights, for rows divided by data_norm"
-# Steps of the grid in one standard deviation of the noise, unless the grid itself would then be more
-# than this share of the clip norm; rounding to it costs up to 34 times that.
+# Steps of the grid in one standard deviation of the noise, unless the grid itself would then be
+# more than this share of the clip norm; rounding to it costs up to 34 times that.
 NOISE_STEPS = 2.0**36
 GRID_SHARE = 2e-5
 

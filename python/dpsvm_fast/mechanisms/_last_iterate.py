@@ -123,7 +123,7 @@ class LastIterateSums:
         return math.ldexp(1.0, math.frexp(largest)[1] - 1) * self.divisor
 
     @property
-    def on_grid(self) -> bool:
+    def _on_grid(self) -> bool:
         """Whether iterates stay on a grid: eta over v times that of the noise.
 
         An iterate in floats, off any grid, would show the noise of every step in its last digits.
@@ -138,9 +138,26 @@ class LastIterateSums:
         return fraction_up(max(abs(1 - eta * end) for end in ends))
 
     @property
-    def contracts(self) -> bool:
-        """Whether the guarantee of the last iterate holds for these settings."""
-        return self.learning_rate <= self.largest_step and self.contraction < 1.0
+    def refusal(self) -> str:
+        """Why the guarantee does not hold for these settings, or nothing."""
+        asked = "with accountant='last_iterate'"
+        if self.learning_rate > self.largest_step or not self.contraction < 1.0:
+            return (
+                f"learning_rate: got {self.step!r}, expected at most {self.largest_step!r}, and a "
+                f"C at which a step contracts, {asked}"
+            )
+        if not self._on_grid:
+            return (
+                f"learning_rate: got {self.step!r}, expected 'auto' or a power of two times "
+                f"expected_batch_size {asked}, as iterates in floats would tell the noise of every "
+                "step"
+            )
+        if self.contribution > 2.0 * self.clip:
+            return (
+                f"max_samples: got {self.n_records!r}, expected fewer, as rounding errors of their "
+                f"sums would cost more than a gradient {asked}"
+            )
+        return ""
 
     @cached_property
     def effective_steps(self) -> float:

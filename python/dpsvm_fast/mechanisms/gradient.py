@@ -225,24 +225,7 @@ class GradientPerturbation(GradientSettings):
             )
         if self.max_grad_norm is None and self.accountant == "auto":
             return "max_grad_norm: 'auto' clips"
-        if not last.contracts:
-            return (
-                f"learning_rate: got {self.learning_rate!r}, expected at most "
-                f"{last.largest_step!r}, and a C at which a step contracts, with "
-                "accountant='last_iterate'"
-            )
-        if not last.on_grid:
-            return (
-                f"learning_rate: got {self.learning_rate!r}, expected 'auto' or a power of two "
-                "times expected_batch_size with accountant='last_iterate', as iterates in floats "
-                "would tell the noise of every step"
-            )
-        if last.contribution > 2.0 * last.clip:
-            return (
-                f"max_samples: got {self.n_records!r}, expected fewer, as rounding errors of their "
-                "sums would cost more than a gradient with accountant='last_iterate'"
-            )
-        return ""
+        return last.refusal
 
     @cached_property
     def step(self) -> float:

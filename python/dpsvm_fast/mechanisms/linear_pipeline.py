@@ -313,6 +313,9 @@ class PrivateLinear:
         }
         if training.solver is not None:
             own = training.solver.statement(caveats=caveats, **facts)
+            if not training.sums:
+                # Nothing but the solver's own release.
+                return own
             return dataclasses.replace(own, theorem=THEOREM_OF_SOLVERS + own.theorem, **whole)
         own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
         if self.noise_grid == "float":
@@ -364,4 +367,6 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
         mechanism.delta,
         mechanism._before,
         lambda own: mechanism._with_budget(own, mechanism.delta).events,
+        # What Gaussian noise would be left; other laws leave a little less.
+        gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
     )

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from dpsvm_fast.mechanisms._settings import (
     check_row_norm,
 )
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
+from dpsvm_fast.mechanisms._weight_statement import statement_of
 
 __all__ = ["ObjectivePerturbation", "automatic_intercept_scaling"]
 
@@ -239,34 +240,24 @@ class ObjectivePerturbation:
             f"{self.output.scale:.4g} on the weights"
         )
 
-    def statement(
-        self,
-        *,
-        library_version: str,
-        random_source: str = "operating_system",
-        assumed_public: tuple[str, ...] = (),
-        caveats: tuple[str, ...] = (),
-        not_private_reasons: tuple[str, ...] = (),
-    ) -> PrivacyStatement:
-        """What is promised about one release, with every number needed to recompute it."""
+    def statement(self, **occasion: Any) -> PrivacyStatement:
+        """What is promised about one release, with every number needed to recompute it.
+
+        ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
+        among them.
+        """
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT, PRECISION_CAVEAT)
         if self.inside.grid is None:
             own += (FLOATING_POINT_CAVEAT,)
-        return PrivacyStatement(
+        return statement_of(
+            self,
+            occasion,
+            own,
             mechanism="objective_perturbation",
             theorem=THEOREMS[self.noise],
             loss=self.loss.name,
-            adjacency=self.adjacency,
             sensitivity=self._derivation(),
             noise=self.output.record,
-            epsilon=self.epsilon,
-            delta=self._delta,
-            events=self.events,
-            assumed_public=assumed_public,
-            caveats=own + caveats,
-            library_version=library_version,
-            random_source=random_source,
-            not_private_reasons=not_private_reasons,
             objective=self.inside.record,
         )
 

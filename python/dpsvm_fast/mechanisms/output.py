@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from dpsvm_fast.mechanisms._settings import (
     check_row_norm,
 )
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
+from dpsvm_fast.mechanisms._weight_statement import statement_of
 
 if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource
@@ -273,36 +274,26 @@ class OutputPerturbation:
             f"{self.noise} noise with {kind} = {self.scale:.4g}"
         )
 
-    def statement(
-        self,
-        *,
-        library_version: str,
-        random_source: str = "operating_system",
-        assumed_public: tuple[str, ...] = (),
-        caveats: tuple[str, ...] = (),
-        not_private_reasons: tuple[str, ...] = (),
-    ) -> PrivacyStatement:
-        """What is promised about one release, with every number needed to recompute it."""
+    def statement(self, **occasion: Any) -> PrivacyStatement:
+        """What is promised about one release, with every number needed to recompute it.
+
+        ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
+        among them.
+        """
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
         if self.sgd is None and self.loss in SMOOTH_LOSSES:
             own += (PRECISION_CAVEAT,)
         if self.noise == "gamma" or self.noise_grid == "float":
             own += (FLOATING_POINT_CAVEAT,)
-        return PrivacyStatement(
+        return statement_of(
+            self,
+            occasion,
+            own,
             mechanism="output_perturbation",
             theorem=THEOREMS[self.noise] if self.sgd is None else SGD_THEOREMS[self.noise],
             loss=self.loss,
-            adjacency=self.adjacency,
             sensitivity=self._derivation(),
             noise=self.weight_noise.record,
-            epsilon=self.epsilon,
-            delta=self.delta if self.noise == "gaussian" else 0.0,
-            events=self.events,
-            assumed_public=assumed_public,
-            caveats=own + caveats,
-            library_version=library_version,
-            random_source=random_source,
-            not_private_reasons=not_private_reasons,
             descent=None if self.sgd is None else self._descent(self.sgd),
         )
 

@@ -27,7 +27,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     With A the sum of :math:`u u^\top` over the rows, divided by and clipped to norm ``data_norm``,
     plus symmetric Gaussian noise, negative eigenvalues set to 0, rows become M u with
 
-    .. math:: M \propto (A + r I)^{-1/2}, \qquad r = \tfrac12 \sigma \sqrt{2 d}
+    .. math:: M \propto (A + r I)^{-1/2}, \qquad r = 0.35\, \sigma \sqrt{2 d}
 
     scaled to spectral norm 1, so that rows stay within ``data_norm``. It helps where the noise, of
     spectral norm about :math:`\sigma \sqrt{2 d}`, is small beside the number of rows. Rows should
