@@ -192,7 +192,7 @@ class PrivateLinear:
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger records: it covers the releases of either path."""
-        if self.pure or self.trainer == "objective":
+        if self.pure or self.trainer == "objective" or not self._before:
             return (*self._before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
@@ -232,10 +232,10 @@ class PrivateLinear:
         if self.pure:
             spent = 0.0 if self.centre is None else PURE_CENTRE_SHARE * self.epsilon
             return self._with_budget(add_down(self.epsilon, -spent), 0.0)
-        if self.trainer == "output":
-            return self._with_budget(*_budget_of(mu, self.epsilon, self.delta))
         if not self._before:
             return self._with_budget(self.epsilon, self.delta)
+        if self.trainer == "output":
+            return self._with_budget(*_budget_of(mu, self.epsilon, self.delta))
         return _objective_solver(self)
 
     def _with_budget(self, own: float, delta: float) -> Solver:
