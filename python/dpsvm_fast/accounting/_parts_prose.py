@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
@@ -25,13 +26,16 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         return ()
     name = statement.mechanism.replace("_", " ")
     head = name if statement.loss == "none" else f"{name}, loss {statement.loss}"
-    if len(parts) > 1:
-        head += f"; noisy sums for {_listed([part.name for part in parts])}, one after the other"
+    # Runs that are alike, call after call, are described once.
+    runs = Counter(parts)
+    if len(runs) > 1:
+        head += f"; noisy sums for {_listed([part.name for part in runs])}, one after the other"
     shares = _shares(statement.events)
     lines = [head]
-    for i, part in enumerate(parts):
-        price = shares[i] if i < len(shares) else ""
-        lines.append(_part(part, price))
+    for part, count in runs.items():
+        at = parts.index(part)
+        price = shares[at] if at < len(shares) else ""
+        lines.append((f"{count} times " if count > 1 else "") + _part(part, price))
         if part.last_iterate is not None:
             lines.append(_last_iterate(part, part.last_iterate))
     # What all parts share is said once.

@@ -102,10 +102,10 @@ def subsampled_gaussian_epsilon(
     Examples
     --------
     >>> from dpsvm_fast.accounting import subsampled_gaussian_epsilon
-    >>> round(subsampled_gaussian_epsilon(1.0, 128 / 7000, 600, 1e-5), 3)
-    2.747
-    >>> round(subsampled_gaussian_epsilon(1.0, 128 / 7000, 600, 1e-5, "replace_one"), 3)
-    4.215
+    >>> round(subsampled_gaussian_epsilon(1.0, 128 / 7000, 600, 1e-5), 2)
+    2.75
+    >>> round(subsampled_gaussian_epsilon(1.0, 128 / 7000, 600, 1e-5, "replace_one"), 2)
+    4.22
     """
     z, q, steps, replace_one = _settings(noise_multiplier, sampling_rate, n_steps, adjacency)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
@@ -192,8 +192,8 @@ def subsampled_gaussian_noise_multiplier(
     Examples
     --------
     >>> from dpsvm_fast.accounting import subsampled_gaussian_noise_multiplier
-    >>> round(subsampled_gaussian_noise_multiplier(1.0, 1e-5, 128 / 7000, 600), 3)
-    1.875
+    >>> round(subsampled_gaussian_noise_multiplier(1.0, 1e-5, 128 / 7000, 600), 2)
+    1.87
     """
     epsilon = check_epsilon(epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
