@@ -137,6 +137,14 @@ def test_calls_with_a_seed_draw_different_noise() -> None:
     assert not estimator.privacy_.private
 
 
+def test_runs_that_are_alike_are_described_once(clusters: TrainingSet) -> None:
+    estimator = model(adjacency="replace_one").partial_fit(*clusters).partial_fit(*clusters)
+    text = " ".join(str(estimator.privacy_).split())
+    assert text.count("training: 20 steps") == 1
+    assert "2 times training: 20 steps" in text
+    assert "noisy sums for" not in text
+
+
 def test_fit_begins_anew(clusters: TrainingSet) -> None:
     estimator = model().partial_fit(*clusters).partial_fit(*clusters)
     assert len(estimator.privacy_.parts) == 2
