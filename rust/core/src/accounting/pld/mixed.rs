@@ -92,6 +92,23 @@ impl Composition {
         self.pairs.iter().any(|(pair, _)| !pair.replace)
     }
 
+    /// Whether the second law's loss is always below the epsilon of `goal`: its delta is 0.
+    ///
+    /// One step without the record loses at most `-ln(1 - q)` to one with it.
+    fn never_loses(&self, goal: Goal) -> bool {
+        let Goal::Epsilon(epsilon) = goal else {
+            return false;
+        };
+        if !self.atoms.is_empty() || self.rho > 0.0 || self.pairs.iter().any(|(p, _)| p.replace) {
+            return false;
+        }
+        let losses = self.pairs.iter();
+        let most: f64 = losses
+            .map(|(pair, times)| times * pair.most_without())
+            .sum();
+        epsilon > most * (1.0 + 1e-9)
+    }
+
     /// The laws known by atoms, the zero-concentrated one included.
     fn all_atoms(&self, tail: f64) -> Vec<(Atoms, f64)> {
         let mut atoms = self.atoms.clone();
@@ -117,7 +134,8 @@ impl Composition {
             let tail = CUT * delta / self.steps();
             let atoms = self.all_atoms(tail);
             found = f64::NEG_INFINITY;
-            for reversed in [false, true] {
+            let both = !self.never_loses(Goal::Epsilon(epsilon));
+            for reversed in [false, true].into_iter().take(1 + usize::from(both)) {
                 let cumulants = self.cumulants(&atoms, tail, reversed);
                 found = cumulants
                     .saddle(Goal::Epsilon(epsilon))
@@ -181,7 +199,7 @@ impl Composition {
     /// The directions, the deciding one first.
     fn ways(&self, goal: Goal, atoms: &[(Atoms, f64)], tail: f64) -> Vec<Way> {
         let reduced = self.reduced(goal);
-        let directions: &[bool] = if self.has_directions() {
+        let directions: &[bool] = if self.has_directions() && !self.never_loses(goal) {
             &[false, true]
         } else {
             &[false]

@@ -200,6 +200,11 @@ impl Pair {
         8.0 * ULP * (loss.abs() + 2.0 + self.weight(a) * size)
     }
 
+    /// The most that `N(0, z^2)` loses to the mixture with it: `-ln(1 - q)`, for `add_remove`.
+    pub(super) fn most_without(&self) -> f64 {
+        -libm::log1p(-self.rate)
+    }
+
     /// Share of `N(1, z^2)` in the mixture at `a`.
     fn weight(&self, a: f64) -> f64 {
         logistic(a - self.half + self.log_odds)

@@ -10,6 +10,9 @@ use crate::accounting::normal::mills;
 /// Distance of positions at which the cumulants of a pair are summed.
 const SPACING: f64 = 0.15;
 
+/// Share of the way from the mean to the largest loss that a tilt may move the mean.
+const NEAR_LARGEST: f64 = 0.98;
+
 /// Steps of the bisection for the tilt.
 const BISECTIONS: usize = 44;
 
@@ -143,9 +146,19 @@ impl Cumulants {
         }
     }
 
-    /// Smallest tilt, at least 0, at which `enough` holds (it does from some tilt on).
+    /// The largest composed loss.
+    fn largest(&self) -> f64 {
+        let parts = self.parts.iter();
+        parts.map(|(atoms, times)| times * atoms.span().1).sum()
+    }
+
+    /// Smallest tilt, at least 0, at which `enough` holds or the mean is near the largest loss.
+    ///
+    /// Beyond, only rounding would answer: tilts grow without end where losses are bounded.
     fn tilt_where(&self, enough: impl Fn(&At) -> bool) -> At {
         let start = self.at(0.0);
+        let near = start.mean + NEAR_LARGEST * (self.largest() - start.mean);
+        let enough = |at: &At| at.mean >= near || enough(at);
         if enough(&start) {
             return start;
         }
