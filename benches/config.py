@@ -54,16 +54,16 @@ FEDDPDR_ROWS, FEDDPDR_LAMBDA, FEDDPDR_EPSILON = 10_000, 0.01, 0.1
 FIT_GOALS = {"closed": 0.05, "joint": 1.0, "large": 2.0, "feddpdr": 0.3}
 
 # Private gradient descent: rows used of each set (80 percent of the small ones), a dense synthetic
-# set in the shape of one that is not at hand (rows, columns, classes), storages that a user would
-# think of beside or instead of "dense", and expected batches beside all rows.
-DESCENT_SETS: dict[str, int | None] = {
+# set in the shape of one that is not at hand (rows, columns, classes), storages that a user might
+# choose where that is not "dense" alone, and expected batches beside all rows.
+DESCENT_SETS = {
     "usps": 7_438,
     "isolet": 1_248,
     "cornell": 661,
     "mnist": 60_000,
 }
 DESCENT_SYNTHETIC = {"har-like": (8_183, 561, 6)}
-DESCENT_STORAGES = {"cornell": ("csr",), "mnist": ("dense", "csr")}
+DESCENT_STORAGES = {"cornell": ("dense", "csr"), "mnist": ("dense", "csr")}
 DESCENT_BATCHES = (128, 1024)
 # Aims: our private step over our plain one, nanoseconds a weight (and share of the plain step)
 # that noise and clipping may cost, and the steps of numpy, JAX and Opacus over our private one.

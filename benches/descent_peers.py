@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from benches.config import DESCENT_CHECK_ROWS, DESCENT_CHECK_STEPS
 
 ROOT = Path(__file__).resolve().parents[1]
-# Adapter, the package that it needs, and its formulations.
+# Adapter, the package that it needs, and the adapter's formulations.
 PEERS = {
-    "jax": ("jax_descent", "jax", ("rank_one", "per_example")),
-    "opacus": ("opacus_descent", "opacus", ("hooks", "ghost")),
+    "jax": ("jax_descent", "jax", ("rank_one", "per_example", "rank_one_loop")),
+    "opacus": ("opacus_descent", "opacus", ("hooks", "ghost", "hooks_bare", "ghost_bare")),
 }
 THREADS = (1, 2)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
+# Only some subjects compare with these, where they are installed.
+OPTIONAL_LIBRARIES = ("jax", "torch", "opacus", "dp-accounting")
 
 
 def require_release(build: dict[str, Any]) -> None:
@@ -31,7 +33,18 @@ def description(build: dict[str, Any], n_threads: int) -> dict[str, str]:
         "solver threads": str(n_threads),
         "peer threads": "1",
     }
-    return facts | {library: version(library) for library in LIBRARIES}
+    facts |= {library: version(library) for library in LIBRARIES}
+    return facts | {
+        library: found for library in OPTIONAL_LIBRARIES if (found := _version(library))
+    }
+
+
+def _version(library: str) -> str | None:
+    """Of an optional library; None where it is not installed."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def _usable_cores() -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 
 from benches.tables import Row
 
 OPENING, CLOSING = "<!-- bench-table -->", "<!-- /bench-table -->"
 OBJECTIVE = ("<!-- objective-table -->", "<!-- /objective-table -->")
+DESCENT = ("<!-- descent-table -->", "<!-- /descent-table -->")
 
 
 def cells_of(table: Sequence[Row]) -> list[Row]:
@@ -113,6 +115,69 @@ def _objective_cell(row: Row) -> str:
     """Ratio and times of one cell."""
     ours, theirs = float(row["ours_ms"]), float(row["sklearn_ms"])
     return f"**{_times(row['ratio'])}** ({ours:.0f} ms against {theirs:.0f} ms)"
+
+
+def descent_markdown(
+    table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]
+) -> str:
+    """The README's table of private steps, with memory and whole fits below."""
+    lines = [
+        "| ms a step | batch | ours (without noise) | numpy, float64 | JAX | Opacus |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [_descent_line(row) for row in table]
+    lines += [
+        "",
+        f"{_descent_notes(table)} {facts['cpu']}; [how it was measured](benches/README.md).",
+    ]
+    own = [row for row in memory if row["library"] == "ours"]
+    if own:
+        shown = " and ".join(
+            f"{float(r['steps_mb']):.0f} MB at {r['batch']}" for r in (own[0], own[-1])
+        )
+        lines[-1] += f" Memory of a run beyond the rows, by batch: {shown}."
+    if fits:
+        lines += [
+            "",
+            "| `PrivateLinearSVC` at its defaults, ε = 1, δ = 1e-5 | | test accuracy |",
+            "|---|---|---|",
+        ]
+        lines += [
+            f"| {row['data']} {row['n_samples']} x {row['n_features']}, {row['dtype']}, "
+            f"{row['n_threads']} threads | {float(row['seconds']):.1f} s "
+            f"| {float(row['test_accuracy']):.3f} |"
+            for row in fits
+        ]
+    return "\n".join(lines)
+
+
+def _descent_line(row: Row) -> str:
+    """One shape and batch."""
+    size = f"{row['data']} {row['n_samples']} x {row['n_features']} x {row['n_classes']}"
+    batch = "all" if row["batch"] == row["n_samples"] else row["batch"]
+    cells = [f"**{float(row['ours_ms']):.3g}** ({float(row['plain_ms']):.3g})"]
+    for name in ("numpy", "jax", "opacus"):
+        ratio = row[f"{name}_ratio"]
+        cells.append(
+            f"{float(row[f'{name}_ms']):.3g}, {_times(ratio)}" if ratio else "not measured"
+        )
+    return f"| {size}, {row['storage']} | {batch} | " + " | ".join(cells) + " |"
+
+
+def _descent_notes(table: Sequence[Row]) -> str:
+    """Geometric means of all ratios, the less flattering ones too."""
+    means = {}
+    for name in ("numpy", "jax", "jax_loop", "opacus", "opacus_bare"):
+        ratios = [float(row[f"{name}_ratio"]) for row in table if row[f"{name}_ratio"]]
+        means[name] = _times(str(geometric_mean(ratios))) if ratios else "not measured"
+    return (
+        f"Geometric means: numpy {means['numpy']}, a jitted step of JAX {means['jax']} (with many "
+        f"steps compiled into one loop {means['jax_loop']}), Opacus as documented "
+        f"{means['opacus']} (without its data loader {means['opacus_bare']}). Ours draws exact "
+        "noise from a cryptographic source and sums exactly; theirs do neither. Ours and numpy's "
+        "are times of one thread; JAX and Opacus take the better of one and two, and so do we in "
+        "the ratios to them."
+    )
 
 
 def update(page: Path, content: str, markers: tuple[str, str] = (OPENING, CLOSING)) -> None:

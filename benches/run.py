@@ -1,6 +1,7 @@
 """Benchmarks in four steps, each of which can be run alone; see README.md in this folder.
 
-    python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|all]
+    python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|descent
+        |descent_memory|linear_fit|all]
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
@@ -93,6 +94,10 @@ def update_step(out: Path, page: Path) -> None:
     table, facts = tables.read(out / "objective.csv")
     fits = tables.read(out / "objective_fit.csv")[0]
     report.update(page, report.objective_markdown(table, fits, facts), report.OBJECTIVE)
+    table, facts = tables.read(out / "descent.csv")
+    memory_rows = tables.read(out / "descent_memory.csv")[0]
+    fits = tables.read(out / "linear_fit.csv")[0]
+    report.update(page, report.descent_markdown(table, memory_rows, fits, facts), report.DESCENT)
     print(f"updated {page.name}")
 
 

@@ -1,13 +1,13 @@
 """The step in JAX (pip install jax), jitted, in single precision on the processor.
 
 The same loss, clip and noise as ``DescentProblem``, in two formulations: "rank_one" never forms
-the gradient of a record, like our own; "per_example" is the textbook's vmap of grad. A compiled
-function wants one shape, so a batch is padded to five standard deviations above its expected size
-and the rest masked (a larger one is compiled for when it comes up). Many steps run in one compiled
-loop: leaving it after each step was up to twice slower. The batches of such a loop are drawn by
-numpy's generator, faster than a coin a record in JAX; noise by JAX's default generator. Rows are
-dense: its sparse matrices are experimental. Threads are those of the processors that the process
-may use.
+the gradient of a record, like our own; "per_example" is the textbook's vmap of grad. Both are one
+jitted step a call, as training loops are written. "rank_one_loop" compiles a loop around that step,
+so that Python is left for many steps like in our own call. A compiled function wants one shape, so
+a batch is padded to five standard deviations above its expected size and the rest masked (a larger
+one is compiled for when it comes up). Batches are drawn by numpy's generator, faster than a coin a
+record in JAX; noise by JAX's default generator. Rows are dense: its sparse matrices are
+experimental. Threads are those of the processors that the process may use.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 
 from benches.descent_problem import DescentProblem, drawn
 
-# Steps of one compiled loop with sampling.
-CHUNK = 32
+# Steps of one call of the compiled loop.
+LOOP = 32
 
 
 def rank_one(clip: float, W: Any, X: Any, y: Any, joins: Any) -> Any:
@@ -46,7 +46,12 @@ def per_example(clip: float, W: Any, X: Any, y: Any, joins: Any) -> Any:
     return jnp.tensordot(factors, gradients, axes=1)
 
 
-FORMULATIONS = {"rank_one": rank_one, "per_example": per_example}
+# What is summed, and steps a call.
+FORMULATIONS = {
+    "rank_one": (rank_one, 1),
+    "per_example": (per_example, 1),
+    "rank_one_loop": (rank_one, LOOP),
+}
 
 
 class Stepper:
@@ -58,7 +63,8 @@ class Stepper:
         self.y = jnp.asarray(problem.y, dtype=jnp.int32)
         self.rng, self.key = np.random.default_rng(1), jax.random.key(1)
         self.W = jnp.zeros(problem.shape, dtype=jnp.float32)
-        summed = partial(FORMULATIONS[formulation], problem.clip)
+        gradients, self.chunk = FORMULATIONS[formulation]
+        summed = partial(gradients, problem.clip)
         loop = partial(_full if problem.full else _sampled, summed, problem)
         self.loop = jax.jit(loop, donate_argnames=("W", "key"))
 
@@ -70,8 +76,8 @@ class Stepper:
     def advance(self, n_steps: int) -> None:
         """Take steps, and wait for the last one."""
         more: dict[str, Any]
-        for first in range(0, n_steps, CHUNK):
-            count = min(CHUNK, n_steps - first)
+        for first in range(0, n_steps, self.chunk):
+            count = min(self.chunk, n_steps - first)
             more = {} if self.problem.full else self._batches(count)
             self.W, self.key = self.loop(
                 W=self.W, key=self.key, X=self.X, y=self.y, n_steps=count, **more
@@ -82,9 +88,9 @@ class Stepper:
         """Padded indices of the batches, and their sizes."""
         problem = self.problem
         drawn_ones = [drawn(self.rng, problem.n_samples, problem.batch) for _ in range(count)]
-        sizes = np.zeros(CHUNK, dtype=np.int32)
+        sizes = np.zeros(self.chunk, dtype=np.int32)
         sizes[:count] = [len(batch) for batch in drawn_ones]
-        indices = np.zeros((CHUNK, max(problem.padded, sizes.max())), dtype=np.int32)
+        indices = np.zeros((self.chunk, max(problem.padded, sizes.max())), dtype=np.int32)
         for place, batch in zip(indices, drawn_ones, strict=False):
             place[: len(batch)] = batch
         return {"indices": indices, "sizes": sizes}

@@ -35,11 +35,12 @@ from benches.config import (
     ROUNDS_OF_LONG_STEPS,
     Plan,
 )
-from benches.datasets import available
+from benches.datasets import unit_rows
 from benches.descent_peers import Peer, installed_peers
 from benches.descent_problem import DescentProblem, store, synthetic
 from benches.libraries import numpy_descent, ours_descent
 from benches.measuring import interleaved
+from benches.papers.data import load
 from benches.tables import Row, as_rows
 
 # Seconds on the clock and of processor time, for so many steps.
@@ -48,6 +49,16 @@ Key = tuple[str, str, str, int]
 KEY = ("library", "form", "storage", "n_threads")
 OURS = (("exact", 1), ("exact", 2), ("float", 1), ("plain", 1), ("plain", 2))
 PRECISIONS = ("float64", "float32")
+# Columns of the summary: library, forms, storage; the best over these and over threads.
+SHOWN: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "numpy": ("numpy", ("float64",), "dense"),
+    "numpy_f32": ("numpy", ("float32",), "dense"),
+    "scipy_csr": ("numpy", ("float64",), "csr"),
+    "jax": ("jax", ("rank_one", "per_example"), "dense"),
+    "jax_loop": ("jax", ("rank_one_loop",), "dense"),
+    "opacus": ("opacus", ("hooks", "ghost"), "dense"),
+    "opacus_bare": ("opacus", ("hooks_bare", "ghost_bare"), "dense"),
+}
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,8 @@ def run(plan: Plan) -> list[Row]:
     """One row a measurement."""
     records: list[dict[str, object]] = []
     with installed_peers() as peers:
-        for name, X, y in _data_sets(plan):
-            n_classes, n_samples = int(y.max()) + 1, X.shape[0]
+        for name, X, y, n_classes in _data_sets(plan):
+            n_samples = X.shape[0]
             whole = DescentProblem(X, y, n_classes, n_samples)
             stored = {s: _in_storage(X, s) for s in DESCENT_STORAGES.get(name, ("dense",))}
             batches = [batch for batch in DESCENT_BATCHES if batch < n_samples]
@@ -91,11 +102,18 @@ def run(plan: Plan) -> list[Row]:
     return as_rows(records)
 
 
-def _data_sets(plan: Plan) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.int64]]]:
-    """Sets that are there, and synthetic ones."""
-    yield from available(plan, DESCENT_SETS)
-    for name, (n_samples, n_features, n_classes) in DESCENT_SYNTHETIC.items():
-        yield name, *synthetic(min(n_samples, plan.max_rows or n_samples), n_features, n_classes)
+def _data_sets(plan: Plan) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.int64], int]]:
+    """Name, unit rows, labels, classes of the sets that are there, and of synthetic ones."""
+    for name, n_rows in DESCENT_SETS.items():
+        data = load(name)
+        if data is not None:
+            # Some files are sorted by class.
+            order = np.random.default_rng(3).permutation(data.y.size)
+            kept = np.sort(order[: min(n_rows, plan.max_rows or n_rows)])
+            yield name, unit_rows(data.X[kept]), data.y[kept], data.n_classes
+    for name, (n_rows, n_features, n_classes) in DESCENT_SYNTHETIC.items():
+        n_rows = min(n_rows, plan.max_rows or n_rows)
+        yield name, *synthetic(n_rows, n_features, n_classes), n_classes
 
 
 def _in_storage(X: NDArray[np.float64], storage: str) -> Any:
@@ -211,27 +229,7 @@ def analyse(rows: Sequence[Row]) -> list[Row]:
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         cells.setdefault((row["data"], row["batch"]), []).append(row)
-    storages = {data: _better_storage(rows, data) for data in dict.fromkeys(d for d, _ in cells)}
-    return as_rows(_summary(members, *storages[data]) for (data, _), members in cells.items())
-
-
-def _better_storage(rows: Sequence[Row], data: str) -> tuple[str, str | None]:
-    """The storage in which an epoch of our private steps is the faster one, and the other one.
-
-    A user holds the rows in one storage for all batches, so each step counts by what it stands for:
-    n_samples / batch of them make an epoch.
-    """
-    taken: dict[str, float] = {}
-    own = [r for r in rows if (r["data"], r["library"], r["form"]) == (data, "ours", "exact")]
-    for storage in dict.fromkeys(row["storage"] for row in own):
-        cells: dict[str, list[float]] = {}
-        for row in own:
-            if row["storage"] == storage and row["n_threads"] == "1":
-                cells.setdefault(row["batch"], []).append(float(row["seconds"]))
-        shares = {batch: float(own[0]["n_samples"]) / float(batch) for batch in cells}
-        taken[storage] = sum(shares[batch] * median(times) for batch, times in cells.items())
-    order = sorted(taken, key=lambda storage: taken[storage])
-    return order[0], order[1] if len(order) > 1 else None
+    return as_rows(_summary(members) for members in cells.values())
 
 
 def _medians(rows: Sequence[Row]) -> dict[Key, float]:
@@ -243,43 +241,55 @@ def _medians(rows: Sequence[Row]) -> dict[Key, float]:
     return {key: 1e3 * median(values) for key, values in times.items()}
 
 
-def _summary(rows: Sequence[Row], storage: str, other: str | None) -> dict[str, Any]:
-    """One cell."""
+def _summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """One cell; ours in the storage in which our private step is the faster one."""
     ms = _medians(rows)
-    private, plain = ms["ours", "exact", storage, 1], ms["ours", "plain", storage, 1]
-    fastest = min(ms["ours", "exact", storage, n_threads] for n_threads in (1, 2))
+    own = {key[2]: ms[key] for key in ms if key[:2] == ("ours", "exact") and key[3] == 1}
+    storage, *others = sorted(own, key=lambda name: own[name])
+    private, plain = own[storage], ms["ours", "plain", storage, 1]
     facts = ("data", "n_samples", "n_features", "n_classes", "batch")
     n_weights = int(rows[0]["n_classes"]) * int(rows[0]["n_features"])
     summary: dict[str, Any] = {name: rows[0][name] for name in facts} | {
         "storage": storage,
         "ours_ms": private,
         "ours_2_threads_ms": ms["ours", "exact", storage, 2],
-        "ours_other_storage_ms": ms["ours", "exact", other, 1] if other else None,
+        "ours_other_storage_ms": own[others[0]] if others else None,
         "ours_float_ms": ms["ours", "float", storage, 1],
         "plain_ms": plain,
         "plain_2_threads_ms": ms["ours", "plain", storage, 2],
         "private_over_plain": private / plain,
         "noise_ns_a_weight": 1e6 * (private - plain) / n_weights,
     }
+    for name in SHOWN:
+        summary |= _beside(name, ms, summary)
     nanoseconds, share = DESCENT_NOISE_GOAL
-    goals = {
+    met = {
         "plain": private <= DESCENT_PRIVATE_GOAL * plain,
         "noise": private - plain <= 1e-6 * nanoseconds * n_weights + share * plain,
+    } | {
+        name: summary[f"{name}_ratio"] >= goal
+        for name, goal in DESCENT_GOALS.items()
+        if summary[f"{name}_ratio"] is not None
     }
-    for name, form in (("numpy", "float64"), ("numpy_f32", "float32"), ("jax", ""), ("opacus", "")):
-        library = name.split("_")[0]
-        taken = {k: t for k, t in ms.items() if k[0] == library and (not form or k[1] == form)}
-        best = min(taken, key=lambda key: taken[key], default=None)
-        # numpy has one thread; the others and ours take the better of one and two.
-        mine = private if library == "numpy" else fastest
-        summary[f"{name}_ms"] = taken[best] if best else None
-        summary[f"{name}_best"] = f"{best[1]}, {best[2]}, {best[3]}" if best else None
-        summary[f"{name}_ratio"] = taken[best] / mine if best else None
-        if best and name in DESCENT_GOALS:
-            goals[name] = taken[best] / mine >= DESCENT_GOALS[name]
-    missed = [name for name, met in goals.items() if not met]
-    summary["goals_missed"] = " ".join(missed) or "none"
-    return summary | {"difference": max(float(row["difference"]) for row in rows)}
+    missed = " ".join(name for name in met if not met[name])
+    difference = max(float(row["difference"]) for row in rows)
+    return summary | {"goals_missed": missed or "none", "difference": difference}
+
+
+def _beside(name: str, ms: dict[Key, float], own: dict[str, Any]) -> dict[str, Any]:
+    """A library's best time, which form and threads that was, and its ratio to ours."""
+    library, forms, storage = SHOWN[name]
+    taken = {k: t for k, t in ms.items() if k[0] == library and k[1] in forms and k[2] == storage}
+    if not taken:
+        return dict.fromkeys((f"{name}_ms", f"{name}_best", f"{name}_ratio"))
+    best = min(taken, key=lambda key: taken[key])
+    # numpy has one thread. Who may choose between one and two is compared with our better one.
+    mine = min(own["ours_ms"], own["ours_2_threads_ms"] if library != "numpy" else np.inf)
+    return {
+        f"{name}_ms": taken[best],
+        f"{name}_best": f"{best[1]} {best[3]}",
+        f"{name}_ratio": taken[best] / mine,
+    }
 
 
 def failures(table: Sequence[Row]) -> list[str]:

@@ -260,6 +260,10 @@ class PrivateLinear:
                 extra_regularization=None,
                 tol=OBJECTIVE_TOL,
             )
+        return self._output(shared)
+
+    def _output(self, shared: dict[str, Any]) -> OutputPerturbation:
+        """Noise on the weights, with the estimator's own rule for C."""
         scaling = INTERCEPT if self.fit_intercept else 0.0
         C = automatic_C(
             **shared,

@@ -1,0 +1,227 @@
+"""The benchmark of private steps: every library takes the same step, and figures are reduced right.
+
+JAX and Opacus are compared where they are installed, by the benchmark itself on every run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import chi2
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches import config, descent_peers, report, run, tables  # noqa: E402
+from benches.config import Plan  # noqa: E402
+from benches.descent_problem import DescentProblem, drawn, synthetic  # noqa: E402
+from benches.libraries import numpy_descent, ours_descent  # noqa: E402
+from benches.subjects import accounting, descent, descent_memory, linear_fit  # noqa: E402
+
+ALPHA = 1e-6
+TINY = Plan(repeats=2, batch_seconds=1e-4, max_rows=150)
+
+
+@pytest.fixture(autouse=True)
+def _no_data_and_no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSVM_DATA", raising=False)
+    monkeypatch.setattr(descent_peers, "PEERS", {})
+
+
+def small() -> DescentProblem:
+    X, y = synthetic(60, 7, 4)
+    return DescentProblem(X, y, 4, 60, sigma=0.0, learning_rate=2.0)
+
+
+def by_hand(problem: DescentProblem, n_steps: int) -> np.ndarray:
+    """Record by record, gradients in full."""
+    W = np.zeros(problem.shape)
+    for _ in range(n_steps):
+        total = np.zeros(problem.shape)
+        for x, label in zip(problem.X, problem.y, strict=True):
+            slopes = np.exp(W @ x) / np.exp(W @ x).sum() - np.eye(problem.n_classes)[label]
+            gradient = np.outer(slopes, x)
+            total += min(1.0, problem.clip / np.linalg.norm(gradient)) * gradient
+        W -= problem.learning_rate * total / problem.batch
+    return W
+
+
+def stepped(stepper: Any, n_steps: int) -> np.ndarray:
+    stepper.advance(n_steps)
+    return np.asarray(stepper.weights)
+
+
+def test_numpy_and_ours_take_the_step_written_out() -> None:
+    problem = small()
+    expected = by_hand(problem, 6)
+    length = np.linalg.norm(expected)
+    for X in (problem.X, sparse.csr_matrix(problem.X)):
+        stored = replace(problem, X=X)
+        peer = stepped(numpy_descent.Stepper(stored, "float64"), 6)
+        assert np.linalg.norm(peer - expected) <= 1e-12 * length
+        single = stepped(numpy_descent.Stepper(stored, "float32"), 6)
+        assert np.linalg.norm(single - expected) <= 1e-5 * length
+        rows = ours_descent.records(X, problem.y, problem.n_classes)
+        mine = stepped(ours_descent.Stepper(stored, rows, "exact", 1), 6)
+        assert np.linalg.norm(mine - expected) <= 1e-4 * length
+        # Negative control: the plain kind does not clip, and that shows.
+        plain = stepped(ours_descent.Stepper(stored, rows, "plain", 1), 6)
+        assert np.linalg.norm(plain - expected) > 0.1 * length
+
+
+@pytest.mark.parametrize(
+    ("adapter", "package"), [("jax_descent", "jax"), ("opacus_descent", "opacus")]
+)
+def test_peers_take_the_step_written_out(adapter: str, package: str) -> None:
+    pytest.importorskip(package)
+    module = importlib.import_module(f"benches.libraries.{adapter}")
+    problem = small()
+    expected = by_hand(problem, 6)
+    for formulation in module.FORMULATIONS:
+        found = stepped(module.Stepper(problem, formulation), 6)
+        assert np.linalg.norm(found - expected) <= 1e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["numpy", "exact", "float"])
+def test_noise_has_the_same_size(kind: str) -> None:
+    """One step from 0 without clipped sums: rows of zeros leave the noise alone.
+
+    Its squared length over (eta sigma / B)^2 follows the chi-square law of n_weights degrees.
+    """
+    X = np.zeros((20, 500))
+    problem = DescentProblem(X, np.zeros(20, dtype=np.int64), 4, 20)
+    if kind == "numpy":
+        W = stepped(numpy_descent.Stepper(problem, "float64"), 1)
+    else:
+        rows = ours_descent.records(X, problem.y, problem.n_classes)
+        W = stepped(ours_descent.Stepper(problem, rows, kind, 1), 1)
+    square = float((W**2).sum()) / (problem.step * problem.sigma) ** 2
+    assert chi2.ppf(ALPHA / 2.0, W.size) < square < chi2.isf(ALPHA / 2.0, W.size)
+    # Negative control: noise a third larger would not pass.
+    assert 1.33**2 * square > chi2.isf(ALPHA / 2.0, W.size)
+
+
+def test_sampled_batches() -> None:
+    rng = np.random.default_rng(4)
+    batches = [drawn(rng, 200, 20) for _ in range(4000)]
+    assert all(len(set(batch)) == len(batch) for batch in batches)
+    sizes = np.array([len(batch) for batch in batches])
+    # Binomial with mean 20 and variance 18; 5.5 deviations of their estimates.
+    assert abs(sizes.mean() - 20.0) < 5.5 * np.sqrt(18.0 / sizes.size)
+    assert abs(sizes.var() - 18.0) < 5.5 * 18.0 * np.sqrt(2.05 / sizes.size)
+    counts = np.bincount(np.concatenate(batches), minlength=200)
+    assert (abs(counts - 400.0) < 6.0 * np.sqrt(360.0)).all()
+
+
+@pytest.mark.parametrize("subject", ["descent", "linear_fit"])
+def test_measure_and_analyse(
+    subject: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(linear_fit, "TYPES", ("uint8",))
+    monkeypatch.setattr(descent, "DESCENT_SYNTHETIC", {"made": (150, 9, 3)})
+    run.run_step(subject, tmp_path, TINY, {"cpu": "any: one", "solver threads": "1"})
+    assert run.analyse_step(subject, tmp_path) == []
+    raw = tables.read(tmp_path / f"{subject}_runs.csv")[0]
+    assert all(float(row["seconds"]) > 0.0 for row in raw)
+    assert "SKIPPED mnist" in capsys.readouterr().out
+    summary = tables.read(tmp_path / f"{subject}.csv")[0]
+    if subject == "descent":
+        assert {(row["data"], row["batch"]) for row in summary} == {
+            ("made", "128"),
+            ("made", "150"),
+        }
+        assert all(row["jax_ms"] == "" for row in summary)
+    else:
+        assert all(0.0 <= float(row["test_accuracy"]) <= 1.0 for row in summary)
+
+
+def measurements(difference: float) -> list[tables.Row]:
+    """A cell with known times: 1 ms ours, 0.9 plain."""
+    ms = {
+        ("ours", "exact", "dense", 1): 1.0,
+        ("ours", "exact", "dense", 2): 0.5,
+        ("ours", "exact", "csr", 1): 2.0,
+        ("ours", "exact", "csr", 2): 0.1,
+        ("ours", "float", "dense", 1): 1.0,
+        ("ours", "plain", "dense", 1): 0.9,
+        ("ours", "plain", "dense", 2): 0.45,
+        ("numpy", "float64", "dense", 1): 5.0,
+        ("numpy", "float32", "dense", 1): 3.0,
+        ("jax", "rank_one", "dense", 1): 2.0,
+        ("jax", "per_example", "dense", 2): 0.8,
+        ("opacus", "hooks", "dense", 1): 9.0,
+    }
+    facts = {"data": "a", "n_samples": 300, "n_features": 50, "n_classes": 10, "batch": 128}
+    return tables.as_rows(
+        facts
+        | dict(zip(descent.KEY, key, strict=True))
+        | {"seconds": 1e-3 * time, "difference": difference}
+        for key, time in ms.items()
+    )
+
+
+def test_reduction() -> None:
+    (row,) = descent.analyse(measurements(1e-6))
+    assert (row["storage"], row["ours_ms"], row["ours_other_storage_ms"]) == ("dense", "1", "2")
+    assert (row["numpy_ratio"], row["numpy_f32_ratio"], row["opacus_ratio"]) == ("5", "3", "18")
+    assert (row["jax_ratio"], row["jax_best"], row["jax_loop_ms"]) == ("1.6", "per_example 2", "")
+    # 0.1 ms for 500 weights is 200 ns a weight; 1.6 is less than 2, 18 less than 20.
+    assert (row["noise_ns_a_weight"], row["goals_missed"]) == ("200", "noise jax opacus")
+    assert descent.failures([row]) == []
+    (wrong,) = descent.analyse(measurements(2.0 * config.DESCENT_AGREEMENT))
+    assert "batch 128" in descent.failures([wrong])[0]
+    (unknown,) = descent.analyse(measurements(float("nan")))
+    assert len(descent.failures([unknown])) == 1
+
+
+def test_report(tmp_path: Path) -> None:
+    table = descent.analyse(measurements(1e-6))
+    memory = tables.as_rows([{"library": "ours", "batch": 128, "steps_mb": 2.0}])
+    fit = {"data": "m", "n_samples": 9, "n_features": 2, "dtype": "uint8", "n_threads": 2}
+    fits = tables.as_rows([fit | {"seconds": 3.04, "test_accuracy": 0.92}])
+    content = report.descent_markdown(table, memory, fits, {"cpu": "chip"})
+    assert (
+        "| a 300 x 50 x 10, dense | 128 | **1** (0.9) | 5, 5.0\u00d7 | 0.8, 1.6\u00d7 |" in content
+    )
+    assert "without its data loader not measured" in content
+    assert "2 MB at 128" in content
+    assert "uint8, 2 threads | 3.0 s | 0.920 |" in content
+    page = tmp_path / "page.md"
+    page.write_text("before {} old {} after\n".format(*report.DESCENT), encoding="utf-8")
+    report.update(page, content, report.DESCENT)
+    assert page.read_text(encoding="utf-8").count(content) == 1
+    assert all(
+        (ROOT / "README.md").read_text(encoding="utf-8").count(m) == 1 for m in report.DESCENT
+    )
+
+
+def test_memory_of_steps_is_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("needs Linux's /proc")
+    monkeypatch.setattr(descent_memory, "DESCENT_BATCHES", (32,))
+    rows = descent_memory.run(replace(TINY, max_rows=120))
+    assert {row["library"] for row in rows} == {"ours", "numpy"}
+    assert descent_memory.failures(descent_memory.analyse(rows)) == []
+    grown = [dict(row) for row in rows]
+    grown[1]["peak_of_steps_bytes"] = str(float(grown[0]["peak_of_steps_bytes"]) + 1e8)
+    assert len(descent_memory.failures(descent_memory.analyse(grown))) == 1
+
+
+def test_sampled_calibrations_are_compared() -> None:
+    facts = {"call": accounting.SAMPLED_SIGMA, "n_steps": 6000, "epsilon": 1.0, "delta": 1e-5}
+    ours = facts | {"library": accounting.OURS, "value": "2.0", "seconds": 0.01}
+    theirs = facts | {"library": accounting.PEER, "value": "2.001", "seconds": 10.0}
+    table = accounting.analyse(tables.as_rows([ours, theirs]))
+    assert [row["over_ours"] for row in table] == ["1", "1000"]
+    assert table[1]["value_relative_to_ours"] == "0.0005"
