@@ -24,6 +24,8 @@ PEERS = {
     "opacus": ("opacus_descent", "opacus", ("hooks", "ghost", "hooks_bare", "ghost_bare")),
 }
 THREADS = (1, 2)
+# Forms that hold the gradients of all records of a batch at once.
+PER_EXAMPLE = frozenset({"per_example", "hooks", "hooks_bare"})
 
 
 class Peer:

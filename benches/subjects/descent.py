@@ -32,11 +32,12 @@ from benches.config import (
     DESCENT_STORAGES,
     DESCENT_SYNTHETIC,
     LONG_STEP_SECONDS,
+    MOST_GRADIENT_ENTRIES,
     ROUNDS_OF_LONG_STEPS,
     Plan,
 )
 from benches.datasets import unit_rows
-from benches.descent_peers import Peer, installed_peers
+from benches.descent_peers import PER_EXAMPLE, Peer, installed_peers
 from benches.descent_problem import DescentProblem, store, synthetic
 from benches.libraries import numpy_descent, ours_descent
 from benches.measuring import interleaved
@@ -169,9 +170,13 @@ def _in_process(problem: DescentProblem, stored: dict[str, Any]) -> Iterator[Can
 
 def _peers(problem: DescentProblem, peers: Sequence[Peer], folder: str) -> Iterator[Candidate]:
     """Those of the other processes, which read dense rows."""
+    entries = problem.batch * problem.shape[0] * problem.shape[1]
     for peer in peers:
         peer.ask(folder=folder, n_classes=problem.n_classes, batch=problem.batch)
         for form in peer.formulations:
+            if form in PER_EXAMPLE and entries > MOST_GRADIENT_ENTRIES:
+                print(f"SKIPPED {peer.name} {form}: {4e-9 * entries:.1f} GB of gradients")
+                continue
             yield Candidate((peer.name, form, "dense", peer.n_threads), partial(_asked, peer, form))
 
 
