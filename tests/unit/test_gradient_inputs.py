@@ -24,8 +24,6 @@ from unit.test_input_forms import FORMS, SPARSE_FORMS
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 OPTIMIZERS = ("gd", "sgd", "adam")
-# Budgets for which the noise of samples takes long to find; full batches have a formula.
-SLOW_TO_CALIBRATE = ("large epsilon", "smallest delta")
 # Of other estimators.
 FOREIGN = ("tol", "max_iter", "noise", "low_memory")
 
@@ -122,8 +120,6 @@ def test_refused_data_cost_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted_data_give_a_noisy_model(name: str, optimizer: str) -> None:
     rows, labels, settings = ACCEPTED[name]
-    if optimizer != "gd" and name in SLOW_TO_CALIBRATE:
-        settings = settings | {"sampling_rate": 1.0}
     fitted = model(optimizer=optimizer, **settings)
     first = fitted.fit(rows, labels).coef_.copy()
     second = fitted.fit(rows, labels).coef_
