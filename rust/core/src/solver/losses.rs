@@ -164,7 +164,10 @@ impl SmoothLoss {
     fn softmax<T: Real>(&self, label: usize, scores: &mut [T], state: &mut [f32]) {
         let inverse = 1.0 / self.smoothing;
         let own = scores[label].wide();
-        let rival = scores.iter().fold(f64::MIN, |top, s| top.max(s.wide()));
+        // Of the other classes only: with the own one among them, a margin of a thousand smoothings
+        // would leave no weight that does not underflow.
+        let others = scores[..label].iter().chain(&scores[label + 1..]);
+        let rival = others.fold(f64::MIN, |top, s| top.max(s.wide()));
         let top = (self.margin + (rival - own)).max(0.0);
         let own_weight = (-top * inverse).exp();
         let mut total = own_weight;

@@ -114,8 +114,8 @@ mod tests {
     /// Two rare steps are nearly one of twice the rate.
     #[test]
     fn rare_joins_add_up() -> crate::Result<()> {
-        let two = delta(steps(1.0, 1e-9, 2), 1e-5, false)?;
-        let one = single::delta(1.0, 2e-9, false, 1e-5)?;
+        let two = delta(steps(1.0, 1e-9, 2), 1e-8, false)?;
+        let one = single::delta(1.0, 2e-9, false, 1e-8)?;
         assert!((two - one).abs() < 1e-6 * one);
         Ok(())
     }
