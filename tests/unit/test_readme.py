@@ -68,6 +68,10 @@ def test_accuracies_are_those_of_the_benchmark() -> None:
             assert float(paper or "nan") == pytest.approx(
                 float(stored[data, epsilon]["paper"] or "nan"), nan_ok=True
             )
+    adult = re.findall(r"(0\.\d+) at ε = (0\.1|0\.2|1)\b", section)
+    assert len(adult) == 3
+    for own, epsilon in adult:
+        assert own == f"{float(stored['adult', epsilon]['accuracy']):.3f}"
 
 
 def test_the_summary_names_the_means_of_its_tables() -> None:
