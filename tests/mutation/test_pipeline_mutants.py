@@ -72,7 +72,7 @@ def neighbours(adjacency: str) -> list[tuple[Any, Any]]:
 
 
 def run(mechanism: PrivateLinear) -> Callable[[Any, Any], Any]:
-    return lambda data, source: fitted_weights(mechanism, PublicMap(), *data, source, 1)
+    return lambda data, source: fitted_weights(mechanism, PublicMap(), data[0], data[1], source, 1)
 
 
 def runs(adjacency: str, whiten: bool | str = True) -> list[Coupling]:
@@ -121,8 +121,7 @@ def draws_are_fresh(adjacency: str) -> bool:
     """Whether no number serves twice, and sizes and scales are those of the statement."""
     source = Source(3)
     training = run(plan(adjacency))(neighbours(adjacency)[0][0], source).training
-    parts = {part.name: part for part in training.sums}
-    first, second, third = parts["centre"], parts["whitening"], parts["training"]
+    first, second, third = training.sums
     above = D * (D - 1) // 2
     wanted = [(first.size, first.scale), (above, second.scale * 0.5**0.5), (D, second.scale)]
     wanted += [(third.size, third.scale)] * training.rule.n_steps
@@ -171,7 +170,7 @@ def rounding_is_covered(adjacency: str) -> bool:
         return mean.release(total, 4 + rows * int(total is here), source, 1)
 
     found = coupled(mean_run, here, there).sizes
-    within = np.linalg.norm(found) <= mean.sum.mu * (1 + 1e-12)
+    within = np.linalg.norm(found) <= COARSE * (1 + 1e-12)
     # Outer products of (1, ..., 1) and of (1, ..., 1, -1, ..., -1), both over sqrt(d), or of one.
     sign = np.where(np.arange(d) < d // 2, 1.0, -1.0)
     change = np.full((d, d), 1.0 / d)
@@ -179,7 +178,7 @@ def rounding_is_covered(adjacency: str) -> bool:
         change -= np.outer(sign, sign) / d
     pair = split(change, moments.sum.grid)
     found = coupled(lambda total, source: moments.release(total, source, 1), *pair).sizes
-    within &= np.linalg.norm(found) <= moments.sum.mu * (1 + 1e-12)
+    within &= np.linalg.norm(found) <= COARSE * (1 + 1e-12)
     rule = dataclasses.replace(_rule(adjacency), mu=1e-6)
     moved = _core.clipped_sum_distance(rule.clip, rule.sum.size, rule.sum.grid)
     return bool(within and rule.sum.contribution >= moved)
@@ -240,9 +239,10 @@ def share_spent_twice(patch: Patch) -> None:
 
 def share_joined_twice(patch: Patch) -> None:
     """What the whitening did not spend is added to the training twice."""
-    original = linear_pipeline.joined_parameter
     patch.setattr(
-        linear_pipeline, "joined_parameter", lambda mu, unspent: original(mu, unspent, unspent)
+        linear_pipeline,
+        "joined_parameter",
+        lambda mu, unspent: _noisy_sum.joined_parameter(mu, unspent, unspent),
     )
 
 
@@ -293,7 +293,7 @@ class Recycled:
 
 def recycled_noise(patch: Patch) -> None:
     """The noise of the centre serves for the whitening again."""
-    original = whitening.NoisyMoments._noisy
+    original: Callable[..., Array] = whitening.NoisyMoments._noisy
     patch.setattr(
         whitening.NoisyMoments,
         "_noisy",
