@@ -175,6 +175,27 @@ real!(
     }
 );
 
+/// Bytes of a cache line, and of rows that are worth asking for.
+const LINE: usize = 64;
+const MOST_PREFETCHED: usize = 64 * LINE;
+
+/// Asks for the beginning of `x` to be brought near; changes nothing else.
+#[inline(always)]
+pub fn prefetch<T>(x: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let bytes = size_of_val(x).min(MOST_PREFETCHED);
+        let start = x.as_ptr().cast::<i8>();
+        for offset in (0..bytes).step_by(LINE) {
+            // SAFETY: the address lies within the slice, and a prefetch reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = x;
+}
+
 /// `y += a x`.
 #[inline(always)]
 pub fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {

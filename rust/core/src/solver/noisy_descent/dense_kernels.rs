@@ -5,7 +5,7 @@
 //! with another row or alone, so that its scores depend on it and the weights only.
 
 use super::leaves::LEAF;
-use crate::simd::{Real, Simd};
+use crate::simd::{Real, Simd, prefetch};
 
 /// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
 /// registers.
@@ -56,6 +56,13 @@ pub fn leaf_scores<S: Simd, T: Real>(
         let bias = &bias[first..first + block];
         let mut at = 0;
         while at < rows.len() {
+            // Rows of a leaf lie anywhere, so that the hardware cannot foresee the next ones.
+            if first == 0 {
+                rows.iter()
+                    .skip(at + 2)
+                    .take(2)
+                    .for_each(|row| prefetch(row));
+            }
             let out = &mut scores[first * LEAF + at..];
             if S::REGISTER_COUNT >= MANY_REGISTERS && at + 2 <= rows.len() {
                 let pair = [rows[at], rows[at + 1]];
