@@ -6,7 +6,7 @@ is normal, so its means and spread bound mu from below. False-alarm rate ALPHA =
 from the operating system.
 
 With n fits a world mu is known to s = sqrt(2/n + mu^2/(4n)), 4.75 of which the bound takes away.
-Expected of honest parts: 0.87 of the claim for 1200 fits at mu 1.9 and 0.85 for 500 at 2.8; the
+Expected of honest parts: 0.87 of the claim for 700 fits at mu 2.9 and 0.85 for 500 at 2.8; the
 least share asked for lies 4.75 s lower still. Ten times the fits: 0.95. Noise too small by sqrt 2
 proves more than the claim by 4.75 s and more.
 
@@ -50,7 +50,7 @@ either = pytest.mark.parametrize("adjacency", RELATIONS)
 
 
 def transformer(kind: Any) -> Callable[[str], Any]:
-    return lambda adjacency: kind(10.0, DELTA, adjacency=adjacency, n_threads=1)
+    return lambda adjacency: kind(16.0, DELTA, adjacency=adjacency, n_threads=1)
 
 
 def pipeline(whiten: bool) -> Callable[[str], Any]:
@@ -141,16 +141,16 @@ PARTS = {
         centre_worlds,
         lambda f: of_centre(f.mean_, f),
         "centre",
-        1200,
-        600,
+        700,
+        400,
     ),
     "whitening": Part(
         transformer(PrivateWhitener),
         whitening_worlds,
         lambda f: of_whitening(f.whitening_, f),
         "whitening",
-        1200,
-        600,
+        700,
+        400,
     ),
     "pipeline's centre": Part(
         pipeline(False), centre_worlds, lambda f: of_centre(f.centre_, f), "centre", 500, 400
