@@ -6,9 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Descent",
     "LossDistribution",
     "NoiseSource",
+    "Records",
     "build_info",
+    "clipped_sum_distance",
+    "descent_rounding",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_log_delta",
