@@ -78,7 +78,9 @@ def test_the_summary_names_the_means_of_its_tables() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     summary = readme.partition("\n## ")[0]
     named = re.findall(r"(\d+\.\d)\u00d7 as\s+fast", summary)
-    means = re.findall(r"^Geometric means?:? (?:numpy )?(\d+\.\d)\u00d7", readme, flags=re.MULTILINE)
+    means = re.findall(
+        r"^Geometric means?:? (?:numpy )?(\d+\.\d)\u00d7", readme, flags=re.MULTILINE
+    )
     assert len(named) == 3
     assert named == means
 

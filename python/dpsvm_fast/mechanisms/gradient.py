@@ -36,7 +36,7 @@ from dpsvm_fast.mechanisms._gradient_defaults import (
 from dpsvm_fast.mechanisms._gradient_noise import ClippedSums
 from dpsvm_fast.mechanisms._gradient_settings import GradientSettings
 from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
-from dpsvm_fast.mechanisms._settings import check_delta_of_gaussian, check_range, check_row_norm
+from dpsvm_fast.mechanisms._settings import check_range, check_row_norm
 
 __all__ = ["GradientPerturbation", "automatic_intercept_scaling"]
 
@@ -135,7 +135,10 @@ class GradientPerturbation(GradientSettings):
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
-        check_delta_of_gaussian(self.delta)
+        if not self.delta > 0.0:
+            raise InvalidParameterError.of(
+                "delta", got=self.delta, accepted="a number in (0, 1): the noise is Gaussian"
+            )
         kappa = self.data_norm
         check_row_norm(kappa, self.intercept_scaling, hypot_up(kappa, self.intercept_scaling))
         if self.intercept > LARGEST_INTERCEPT:
@@ -213,10 +216,9 @@ class GradientPerturbation(GradientSettings):
         ):
             if not holds:
                 shown = "max_samples" if name == "n_records" else name
-                return (
-                    f"{shown}: got {getattr(self, name)!r}, expected {accepted} with "
-                    "accountant='last_iterate'"
-                )
+                # What the estimator calls "auto" arrives here as None.
+                got = "auto" if name == "C" and self.C is None else getattr(self, name)
+                return f"{shown}: got {got!r}, expected {accepted} with accountant='last_iterate'"
         last = self._last_iterate
         if self.max_grad_norm is not None and self.max_grad_norm < last.clip:
             return (

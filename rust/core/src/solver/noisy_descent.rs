@@ -16,13 +16,13 @@
 //! Abadi et al., CCS 2016 (clipping and sampling); Park, Choi and Lee, `NeurIPS` 2025, equations
 //! (12) to (15) (smoothed multi-class losses).
 //!
-//! Tried and dropped: sums of dense rows in double precision, all factors on a grid (1.3 to 1.6
-//! times slower a step); matrix products by the `gemm` crate (a row's scores may depend on its
-//! place among the others); tiles of consecutive records (one record more moves them all).
+//! Dropped: matrix products by the `gemm` crate (a row's scores may depend on its place among the
+//! others); tiles of consecutive records (one record more moves them all).
 
 pub mod bounds;
 pub mod clipping;
 pub mod dense_kernels;
+mod drawn;
 pub mod exact_sum;
 pub mod gradients;
 pub mod leaves;
@@ -37,11 +37,13 @@ use super::records::{RecordRows, Records};
 use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, each_block, pool};
 use clipping::Clip;
+pub use drawn::Randomness;
+use drawn::{Drawn, Source};
 use optimizer::{Optimizer, Schedule, State};
 use passes::{Precision, Rule, Scratch, SingleScore, View};
 use plans::{Batch, DensePlan, Plan, SparsePlan};
 use rayon::ThreadPool;
-use released::Noise;
+pub use released::NoiseKind;
 use std::ops::Range;
 
 /// Precision of scores and of sums within a leaf.
@@ -51,17 +53,6 @@ pub enum Arithmetic {
     Single,
     /// Double: the sum is near that of the exact gradients, see [`bounds::descent_rounding`].
     Double,
-}
-
-/// What kind of numbers the noise is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum NoiseKind {
-    /// Whole multiples of a power of two.
-    Grid(f64),
-    /// Real numbers.
-    Float,
-    /// No noise: for baselines and tests.
-    None,
 }
 
 /// Plain public numbers.
@@ -93,21 +84,6 @@ pub struct Settings {
     pub arithmetic: Arithmetic,
 }
 
-/// Where a run takes its randomness from; steps are counted from the beginning of the run.
-pub trait Randomness: Sync {
-    /// Whether every record joins every step.
-    fn full_batch(&self) -> bool;
-    /// The records of a step, increasing: each of `0..n` joins independently with the same
-    /// probability.
-    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>);
-    /// Independent uniform tags.
-    fn tags(&self, step: u32, tags: &mut [u32]);
-    /// Noise in steps of the grid.
-    fn grid_noise(&self, step: u32, noise: &mut [i64]);
-    /// Noise as real numbers.
-    fn float_noise(&self, step: u32, noise: &mut [f64]);
-}
-
 /// Multiplications of one step above which it is shared out: below, waking the pool up (10 to 20
 /// microseconds a step) eats the gain.
 const PARALLEL_WORK: usize = 1 << 20;
@@ -115,7 +91,7 @@ const PARALLEL_WORK: usize = 1 << 20;
 const ROUND_WORK: usize = 1 << 26;
 /// Steps of their grid that weights may be away from 0: all sums of such numbers are exact.
 const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
-/// Values of noise drawn ahead by another thread.
+/// Values of noise drawn ahead.
 const AHEAD: usize = 1 << 16;
 
 impl Settings {
@@ -303,73 +279,6 @@ impl Job<'_> {
         }
         if plan.wants_leaves() {
             batch.plant(|tags| self.randomness.tags(step, tags));
-        }
-    }
-}
-
-/// Where noise comes from.
-#[derive(Clone, Copy)]
-struct Source<'s> {
-    settings: &'s Settings,
-    randomness: &'s dyn Randomness,
-}
-
-/// Noise of some consecutive steps.
-#[derive(Default)]
-struct Drawn {
-    first: u32,
-    whole: Vec<i64>,
-    real: Vec<f64>,
-}
-
-impl Drawn {
-    /// Draws for the steps `range`, sharing them out on `pool`.
-    fn draw(&mut self, from: Source<'_>, range: Range<u32>, pool: Option<&ThreadPool>) {
-        let p = from.settings.weights().max(1);
-        let len = range.len() * p;
-        self.first = range.start;
-        match from.settings.noise {
-            NoiseKind::Grid(_) => {
-                self.whole.resize(len, 0);
-                let fill = |step, part: &mut [i64]| from.randomness.grid_noise(step, part);
-                draw_steps(&mut self.whole, p, range.start, pool, fill);
-            }
-            NoiseKind::Float => {
-                self.real.resize(len, 0.0);
-                let fill = |step, part: &mut [f64]| from.randomness.float_noise(step, part);
-                draw_steps(&mut self.real, p, range.start, pool, fill);
-            }
-            NoiseKind::None => {}
-        }
-    }
-
-    fn step(&self, kind: NoiseKind, step: u32, p: usize) -> Noise<'_> {
-        let at = (step - self.first) as usize * p;
-        match kind {
-            NoiseKind::Grid(grid) => Noise::Grid(grid, &self.whole[at..at + p]),
-            NoiseKind::Float => Noise::Float(&self.real[at..at + p]),
-            NoiseKind::None => Noise::None,
-        }
-    }
-}
-
-fn draw_steps<T: Send>(
-    values: &mut [T],
-    p: usize,
-    first: u32,
-    pool: Option<&ThreadPool>,
-    fill: impl Fn(u32, &mut [T]) + Sync,
-) {
-    use rayon::prelude::*;
-    match pool {
-        Some(pool) => pool.install(|| {
-            let steps = values.par_chunks_mut(p).enumerate().with_max_len(1);
-            steps.for_each(|(step, part)| fill(first + step as u32, part));
-        }),
-        None => {
-            for (step, part) in values.chunks_mut(p).enumerate() {
-                fill(first + step as u32, part);
-            }
         }
     }
 }

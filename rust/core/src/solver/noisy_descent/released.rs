@@ -13,6 +13,17 @@ pub struct Places<'p, F> {
     pub centre: Option<(&'p [f64], usize)>,
 }
 
+/// What kind of numbers the noise is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum NoiseKind {
+    /// Whole multiples of a power of two.
+    Grid(f64),
+    /// Real numbers.
+    Float,
+    /// No noise: for baselines and tests.
+    None,
+}
+
 /// Noise for one step, one number a weight.
 #[derive(Debug, Clone, Copy)]
 pub enum Noise<'n> {
