@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up, div_down, mul_up, sqrt_up
 from dpsvm_fast.accounting import (
     GaussianEvent,
+    LastIterate,
     PrivacyEvent,
     ReleasePart,
     SubsampledGaussianEvent,
@@ -26,7 +28,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import grid_below
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
-__all__ = ["SUMMED", "ClippedSums", "sum_grid"]
+__all__ = ["ClippedSums", "sum_grid", "training_part"]
 
 SUMMED = "clipped gradients of the loss in the weights, for rows divided by data_norm"
 # Steps of the grid in one standard deviation of the noise, unless the grid itself would then be
@@ -156,19 +158,28 @@ class ClippedSums:
     @property
     def part(self) -> ReleasePart:
         """The noise as it is drawn, for the statement."""
-        return ReleasePart(
-            name="training",
-            what=SUMMED,
-            distribution="gaussian",
-            sampler="exact_grid" if self.exact else "floating_point",
-            clip_norm=self.clip,
-            rounding=self.rounding,
-            contribution=self.contribution,
-            relation_factor=float(self.factor),
-            sigma=self.sigma,
-            beta=None,
-            grid=self.grid,
-            shape=self.shape,
-            n_steps=self.n_steps,
-            sampling_rate=self.sampling_rate,
-        )
+        return training_part(self)
+
+
+def training_part(sums: Any, last_iterate: LastIterate | None = None) -> ReleasePart:
+    """The noise on the sums of a run as it is drawn, for the statement.
+
+    ``sums`` are ClippedSums, or those of which the last iterate alone is released.
+    """
+    return ReleasePart(
+        name="training",
+        what=SUMMED,
+        distribution="gaussian",
+        sampler="exact_grid" if sums.exact else "floating_point",
+        clip_norm=sums.clip,
+        rounding=sums.rounding,
+        contribution=sums.contribution,
+        relation_factor=float(sums.factor),
+        sigma=sums.sigma,
+        beta=None,
+        grid=sums.grid,
+        shape=sums.shape,
+        n_steps=sums.n_steps,
+        sampling_rate=sums.sampling_rate,
+        last_iterate=last_iterate,
+    )

@@ -36,7 +36,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
 )
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._gradient_noise import SUMMED, sum_grid
+from dpsvm_fast.mechanisms._gradient_noise import sum_grid, training_part
 from dpsvm_fast.mechanisms._noise_grid import grid_below
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
@@ -251,21 +251,9 @@ class LastIterateSums:
     @property
     def part(self) -> ReleasePart:
         """The noise as it is drawn, for the statement."""
-        return ReleasePart(
-            name="training",
-            what=SUMMED,
-            distribution="gaussian",
-            sampler="exact_grid" if self.exact else "floating_point",
-            clip_norm=self.clip,
-            rounding=self.rounding,
-            contribution=self.contribution,
-            relation_factor=float(self.factor),
-            sigma=self.sigma,
-            beta=None,
-            grid=self.grid,
-            shape=self.shape,
-            n_steps=self.n_steps,
-            last_iterate=LastIterate(
+        return training_part(
+            self,
+            LastIterate(
                 learning_rate=self.learning_rate,
                 divisor=self.divisor,
                 regularization=self.regularization,
