@@ -3,6 +3,11 @@
 //! Partial sums are doubles as long as none can leave the integers below `2^53` (in the unit), then
 //! 128-bit integers. So the order of addition, and the number of threads, change nothing.
 
+/// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
+pub const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
+/// `1.5 * 2^52`.
+pub const ROUNDING: f64 = 3.0 * MOST_ROUNDED;
+
 /// A sum of vectors whose entries are multiples of `unit`.
 #[derive(Debug, Clone)]
 pub struct ExactSum {

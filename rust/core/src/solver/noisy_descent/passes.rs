@@ -2,7 +2,7 @@
 
 use super::clipping::Clip;
 use super::dense_kernels::{leaf_scores, leaf_sum};
-use super::exact_sum::ExactSum;
+use super::exact_sum::{ExactSum, ROUNDING};
 use super::gradients::{Lanes, Members, one_by_one, single};
 use super::leaves::LEAF;
 use crate::rows::Row;
@@ -126,10 +126,6 @@ pub struct DensePass<'p, T> {
 /// More than what rounding adds to the sum of a leaf.
 const LEAF_SLACK: f64 = 1.001;
 
-/// `1.5 * 2^52`: adding and subtracting this many units rounds numbers below `2^51` of them to whole
-/// units.
-const MAGIC: f64 = 6_755_399_441_055_744.0;
-
 impl<T: Precision> Kernel for DensePass<'_, T> {
     type Output = ();
 
@@ -178,7 +174,7 @@ impl<T: Precision> DensePass<'_, T> {
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
         let scores = &scratch.scores;
-        let magic = MAGIC * self.sum.unit();
+        let magic = ROUNDING * self.sum.unit();
         let size = lines.len() as f64 * clip.bound * LEAF_SLACK;
         let stride = d + usize::from(clip.intercept > 0.0);
         let total = self.sum.room(size);

@@ -1,6 +1,6 @@
 //! From exact sums to noisy ones: the only place where noise meets data.
 
-use super::exact_sum::ExactSum;
+use super::exact_sum::{ExactSum, MOST_ROUNDED, ROUNDING};
 use crate::solver::records::ROW_GRID;
 
 /// Where the sums lie: `position(score, column)`, the intercept's column last.
@@ -35,10 +35,6 @@ pub enum Noise<'n> {
     None,
 }
 
-/// Below this, a double plus or minus `1.5 * 2^52` units is rounded to whole units.
-const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
-const MAGIC: f64 = 3.0 * MOST_ROUNDED;
-
 /// `noisy = sum + noise`, sums rounded once to the grid of the noise.
 pub fn add_noise<F: Fn(usize, usize) -> usize>(
     sum: &ExactSum,
@@ -51,7 +47,7 @@ pub fn add_noise<F: Fn(usize, usize) -> usize>(
             Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MOST_ROUNDED * grid => {
                 let inverse = 1.0 / grid;
                 for_each(places, noisy, |at, place| {
-                    let rounded = (small[place] * inverse + MAGIC) - MAGIC;
+                    let rounded = (small[place] * inverse + ROUNDING) - ROUNDING;
                     // Both are integers far below 2^53.
                     (rounded + steps[at] as f64) * grid
                 });
