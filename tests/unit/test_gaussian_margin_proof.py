@@ -214,7 +214,7 @@ def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     assert max(faces) > 0.1
 
 
-def test_a_claim_for_half_the_noise_is_exceeded() -> None:
+def test_a_claim_for_four_times_the_noise_is_exceeded() -> None:
     """Negative control: the integration sees a wrong scale, constraint and all."""
     rows, numbers, sigma = settings(3)
     world = HalfLines([*rows, (1.0, 0)], **numbers)
