@@ -28,9 +28,10 @@ PARTS = {
     "private_linear": ("centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
+    "gaussian_margin": ("anchors",),
 }
 # By how many contributions sums can differ when a record is exchanged.
-EXCHANGED = {"centre": 2.0, "whitening": math.sqrt(2.0), "training": 2.0}
+EXCHANGED = {"centre": 2.0, "whitening": math.sqrt(2.0), "training": 2.0, "anchors": 2.0}
 # Sums of rows are multiples of this: noise on a grid at least as fine needs no rounding.
 ROW_GRID = 2.0**-20
 
@@ -38,6 +39,8 @@ ROW_GRID = 2.0**-20
 def check_parts(statement: PrivacyStatement) -> list[str]:
     """Numbers of the noisy sums, and their events, that do not follow from the ones before them."""
     parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    if statement.mechanism == "gaussian_margin" and not parts:
+        return []
     if bool(parts) != bool(known):
         return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
     problems = []
@@ -80,7 +83,7 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     if part.grid is not None:
         if math.frexp(part.grid)[0] != 0.5:
             problems.append("grid is not a power of two")
-        free = part.name == "centre" and part.grid <= ROW_GRID
+        free = part.name in ("centre", "anchors") and part.grid <= ROW_GRID
         moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
         if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
             problems.append("rounding is less than that to the grid")
