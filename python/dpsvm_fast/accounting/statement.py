@@ -66,6 +66,9 @@ MAX_ITER_CAVEAT = (
     "that event is not covered by epsilon and delta."
 )
 SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
+LEARNED_REASON = (
+    "learned from the rows without privacy before them; what it learned may repeat them"
+)
 CLASSES_REASON = "the list of classes was read from the labels, so a rare class may reveal a row"
 
 
