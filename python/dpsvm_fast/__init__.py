@@ -13,6 +13,7 @@ from dpsvm_fast.estimators import (
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
     PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
     PrivateLinearSVC,
 )
 from dpsvm_fast.exceptions import (
@@ -28,6 +29,7 @@ from dpsvm_fast.preprocessing import (
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    RandomFourierFeatures,
 )
 
 __version__: str = str(_build_info()["version"])
@@ -46,10 +48,12 @@ __all__ = [
     "PrivacyStatement",
     "PrivateCenter",
     "PrivateGaussianMarginClassifier",
+    "PrivateKernelSVC",
     "PrivateLinearSVC",
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",
+    "RandomFourierFeatures",
     "__version__",
     "accounting",
     "noise",

@@ -26,6 +26,7 @@ __all__ = ["PARTS", "check_parts", "steps_of"]
 PARTS = {
     "gradient_perturbation": ("training",),
     "private_linear": ("centre", "whitening", "training"),
+    "private_kernel": ("count", "centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
     "private_standard_scaler": ("means", "moments"),
@@ -33,6 +34,7 @@ PARTS = {
 }
 # By how many contributions sums can differ when a record is exchanged.
 EXCHANGED = {
+    "count": 2.0,
     "centre": 2.0,
     "whitening": math.sqrt(2.0),
     "training": 2.0,
@@ -44,6 +46,7 @@ EXCHANGED = {
 # rounding.
 ROW_GRID, COLUMN_GRID = 2.0**-20, 2.0**-23
 FREE_GRIDS = {
+    "count": 1.0,
     "centre": ROW_GRID,
     "anchors": ROW_GRID,
     "means": COLUMN_GRID,
@@ -65,7 +68,7 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
     # Training may be taken up again; what comes before it may not.
-    if names != sorted(names, key=known.index) or names.count("centre") > 1:
+    if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
         problems.append("the noisy sums are not in their order")
     if names.count("whitening") > 1 or (names.count("training") > 1 and len(known) > 1):
         problems.append("a noisy sum is there twice")

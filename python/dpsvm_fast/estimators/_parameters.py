@@ -13,6 +13,12 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._projected_sgd import AVERAGES, PROJECTIONS
 from dpsvm_fast.mechanisms._settings import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.mechanisms.fourier import (
+    KERNELS,
+    LARGEST_GAMMA,
+    MOST_COMPONENTS,
+    SMALLEST_GAMMA,
+)
 from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 
 __all__ = [
@@ -20,6 +26,7 @@ __all__ = [
     "LOSS_PARAMETERS",
     "OBJECTIVE_PERTURBATION",
     "OUTPUT_PERTURBATION",
+    "PRIVATE_KERNEL",
     "PRIVATE_LINEAR",
     "chosen_loss",
 ]
@@ -173,6 +180,20 @@ PRIVATE_LINEAR: Table = {
     "mechanism": partial(check.check_option, "mechanism", options=("auto", *TRAINERS)),
     "whiten": or_word("auto", partial(check.check_bool, "whiten")),
     "margin": LOSS_PARAMETERS["margin"],
+}
+
+PRIVATE_KERNEL: Table = PRIVATE_LINEAR | {
+    "kernel": partial(check.check_option, "kernel", options=("auto", *KERNELS, "linear")),
+    "gamma": or_word(
+        "auto", partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA)
+    ),
+    "n_components": or_word(
+        "auto", partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS)
+    ),
+    "orthogonal": partial(check.check_bool, "orthogonal"),
+    "normalize": partial(check.check_bool, "normalize"),
+    "data_norm": _SHARED["data_norm"],
+    "low_memory": or_word("auto", partial(check.check_bool, "low_memory")),
 }
 
 

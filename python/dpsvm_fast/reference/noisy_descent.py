@@ -162,6 +162,10 @@ class Records:
         mapped = self.rows @ np.asarray(matrix, dtype=np.float64).T
         self.rows = _rounded_towards_zero(_shortened(mapped, None))
 
+    def lift(self, map: Any, stored: bool, n_threads: int) -> None:  # noqa: FBT001
+        """Replace each row by its features under a drawn ``map``, of norm 1."""
+        self.rows = _rounded_towards_zero(_shortened(map.transform_dense(self.rows, 1), None))
+
 
 class Descent:
     """Private gradient descent; its state stays between runs.
