@@ -24,6 +24,7 @@ from dpsvm_fast.exceptions import (
     NotPrivateWarning,
     PrivacyLeakWarning,
 )
+from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
     PrivateStandardScaler,
@@ -57,5 +58,6 @@ __all__ = [
     "__version__",
     "accounting",
     "noise",
+    "total_privacy",
     "verify",
 ]

@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),
-    frozenset({"model_selection", "federated", "audit"}),
+    frozenset({"model_selection", "federated", "audit", "pipelines"}),
     frozenset({"plotting", "io", "_drawing", "_ellipsoid_display"}),
     frozenset({"_demo", "_linear_plan"}),
     frozenset({"cli"}),

@@ -174,13 +174,14 @@ def _read(
     certificate: Mapping[str, Any] | str | PrivacyStatement | PipelineStatement,
 ) -> PrivacyStatement | PipelineStatement:
     """Return the certificate as a checked record, whatever form it came in."""
+    record: Any = certificate
     if isinstance(certificate, str):
-        certificate = read_json(certificate)
+        record = read_json(certificate)
     elif isinstance(certificate, (PrivacyStatement, PipelineStatement)):
-        certificate = certificate.to_dict()
-    if isinstance(certificate, Mapping) and certificate.get("format") == PIPELINE_FORMAT:
-        return PipelineStatement.from_dict(certificate)
-    return PrivacyStatement.from_dict(certificate)
+        record = certificate.to_dict()
+    if isinstance(record, Mapping) and record.get("format") == PIPELINE_FORMAT:
+        return PipelineStatement.from_dict(record)
+    return PrivacyStatement.from_dict(record)
 
 
 def _standing(statement: PrivacyStatement) -> list[str]:

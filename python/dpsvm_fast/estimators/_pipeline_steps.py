@@ -61,7 +61,8 @@ class Step:
     @property
     def maps_by_function(self) -> bool:
         """Whether what it does to a row is up to a function that nobody can look into."""
-        return isinstance(self.estimator, FunctionTransformer)
+        step = self.estimator
+        return isinstance(step, FunctionTransformer) and step.func is not None
 
     def __str__(self) -> str:
         return f"{self.name!r} ({type(self.estimator).__name__})"
