@@ -48,9 +48,9 @@ def _collect(frame: FrameType | None, found: list[Step]) -> None:
         code = frame.f_code
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
-            fitting = isinstance(owner, Pipeline) and code.co_name in FITTING
+            fitting = code.co_name in FITTING and id(owner) not in below
             # Of one Pipeline several methods are running; the innermost tells.
-            if fitting and id(owner) not in below:
+            if fitting and isinstance(owner, Pipeline):
                 place = _place(owner, below, frame.f_locals)
                 found[:0] = learned_steps(list(owner.steps[:place]))
             below.add(id(owner))
