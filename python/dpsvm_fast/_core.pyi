@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Descent",
+    "FourierMap",
     "LossDistribution",
     "NoiseSource",
     "Records",
@@ -156,6 +157,36 @@ class Records:
     def centre(self, point: NDArray[np.float64], n_threads: int) -> None: ...
     def gram(self, n_threads: int) -> NDArray[np.float64]: ...
     def transform(self, matrix: NDArray[np.float64], n_threads: int) -> None: ...
+    def lift(self, map: FourierMap, stored: bool, n_threads: int) -> None: ...
+
+@final
+class FourierMap:
+    def __new__(
+        cls,
+        *,
+        n_features: int,
+        n_components: int,
+        gamma: float,
+        kernel: str,
+        structure: str,
+        centre: str,
+        seed: int,
+    ) -> FourierMap: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_components(self) -> int: ...
+    def weights(self) -> NDArray[np.float64]: ...
+    def constants(self) -> NDArray[np.float64]: ...
+    def transform_dense(self, X: NDArray[Any], n_threads: int) -> NDArray[Any]: ...
+    def transform_csr(
+        self,
+        data: NDArray[Any],
+        indices: NDArray[np.int32] | NDArray[np.int64],
+        indptr: NDArray[np.int32] | NDArray[np.int64],
+        n_features: int,
+        n_threads: int,
+    ) -> NDArray[Any]: ...
 
 @final
 class Descent:

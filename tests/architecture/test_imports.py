@@ -184,7 +184,11 @@ CORE_MAY_USE = {
     "rows": frozenset({"clip", "error", "parallel", "simd"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
-    "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),
+    "packed": frozenset({"error", "simd"}),
+    "fourier": frozenset({"error", "noise", "packed", "parallel", "rows", "simd"}),
+    "solver": frozenset(
+        {"clip", "error", "fourier", "rows", "loss", "packed", "parallel", "simd"}
+    ),
     "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),
 }

@@ -4,6 +4,7 @@ mod accounting;
 mod arrays;
 mod descent;
 mod errors;
+mod fourier;
 mod gate;
 mod noise;
 mod pld;
@@ -41,6 +42,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
     descent::register(m)?;
+    fourier::register(m)?;
     noise::register(m)?;
     pld::register(m)?;
     projected_sgd::register(m)?;

@@ -27,6 +27,7 @@ pub mod product;
 pub mod projected_sgd;
 pub mod records;
 mod records_centre;
+pub mod records_lift;
 pub mod records_map;
 mod records_sums;
 mod records_transform;
