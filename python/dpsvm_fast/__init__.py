@@ -25,6 +25,7 @@ from dpsvm_fast.exceptions import (
 )
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
+    PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
@@ -47,6 +48,7 @@ __all__ = [
     "PrivateCenter",
     "PrivateGaussianMarginClassifier",
     "PrivateLinearSVC",
+    "PrivatePCA",
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",

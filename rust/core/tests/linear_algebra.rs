@@ -1,6 +1,8 @@
-//! Eigen-decompositions: residuals, orthonormality, order, signs, and what is refused.
+//! Eigen-decompositions: residuals, orthonormality, order, signs, and what is refused; products of
+//! rows: the order of their sums.
 
-use dpsvm_core::linear_algebra::{SymmetricEigen, symmetric_eigen};
+use dpsvm_core::linear_algebra::{SymmetricEigen, row_products, symmetric_eigen};
+use dpsvm_core::parallel::Never;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -230,4 +232,39 @@ fn what_is_refused() {
     }
     assert!(refused(&[f64::MAX; 9], 3, 1).contains("overflow"));
     assert!(SymmetricEigen::new(0).is_err());
+}
+
+#[test]
+fn a_row_times_a_matrix_is_summed_in_one_order() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    for (n, inner, outputs) in [(1, 1, 1), (300, 130, 37), (65, 40, 500), (200, 7, 1)] {
+        let mut draw =
+            |len| -> Vec<f64> { (0..len).map(|_| rng.random_range(-1.0..1.0)).collect() };
+        let (rows, matrix) = (draw(n * inner), draw(inner * outputs));
+        let expected: Vec<f64> = (0..n * outputs)
+            .map(|at| {
+                let (i, j) = (at / outputs, at % outputs);
+                (0..inner).fold(0.0, |sum, k| {
+                    sum + rows[i * inner + k] * matrix[k * outputs + j]
+                })
+            })
+            .collect();
+        for threads in [1, 3] {
+            let product = row_products(&rows, &matrix, inner, threads, &Never);
+            assert!(product.expect("lengths fit") == expected);
+        }
+        let last = row_products(&rows[(n - 1) * inner..], &matrix, inner, 1, &Never);
+        assert!(last.expect("lengths fit") == expected[(n - 1) * outputs..]);
+    }
+}
+
+#[test]
+fn products_of_wrong_sizes_are_refused() {
+    for (rows, matrix, inner) in [(3, 4, 2), (4, 3, 2), (4, 4, 0)] {
+        let (rows, matrix) = (vec![1.0; rows], vec![1.0; matrix]);
+        assert!(row_products(&rows, &matrix, inner, 1, &Never).is_err());
+    }
+    assert!(row_products(&[1.0], &[1.0], 1, 0, &Never).is_err());
+    let none = row_products(&[], &[1.0, 2.0], 2, 1, &Never);
+    assert_eq!(none, Ok(vec![]));
 }
