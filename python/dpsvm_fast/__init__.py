@@ -27,6 +27,7 @@ from dpsvm_fast.exceptions import (
 from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
+    PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
@@ -51,6 +52,7 @@ __all__ = [
     "PrivateGaussianMarginClassifier",
     "PrivateKernelSVC",
     "PrivateLinearSVC",
+    "PrivatePCA",
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",

@@ -25,6 +25,7 @@ __all__ = [
     "projected_sgd_dense",
     "projected_sgd_orders",
     "projected_sgd_rounding",
+    "row_products",
     "solve_crammer_singer_csr",
     "solve_crammer_singer_dense",
     "solve_smooth_csr",
@@ -32,9 +33,16 @@ __all__ = [
     "subsampled_gaussian_delta",
     "subsampled_gaussian_epsilon",
     "subsampled_gaussian_noise_multiplier",
+    "symmetric_eigen",
 ]
 
 def build_info() -> dict[str, Any]: ...
+def symmetric_eigen(
+    matrix: NDArray[np.float64], n_components: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def row_products(
+    rows: NDArray[np.float64], matrix: NDArray[np.float64], n_threads: int
+) -> NDArray[np.float64]: ...
 def gaussian_sigma(epsilon: float, delta: float) -> float: ...
 def gaussian_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_log_delta(epsilon: float, sigma: float) -> float: ...

@@ -13,6 +13,7 @@ from dpsvm_fast import (
     OutputPerturbationSVC,
     PrivateCenter,
     PrivateLinearSVC,
+    PrivatePCA,
     PrivateWhitener,
 )
 
@@ -49,6 +50,8 @@ ESTIMATORS = [
     PrivateLinearSVC(delta=0.0, fit_intercept=False),
     PrivateCenter(),
     PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
+    PrivatePCA(),
+    PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
     PrivateWhitener(),
     PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]

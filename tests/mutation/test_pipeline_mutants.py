@@ -20,7 +20,14 @@ from dpsvm_fast._rounding import div_up, sqrt_down
 from dpsvm_fast.accounting import GaussianEvent
 from dpsvm_fast.estimators._linear_fit import fitted_weights
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _descent_rule, _noisy_sum, centre, linear_pipeline, whitening
+from dpsvm_fast.mechanisms import (
+    _descent_rule,
+    _noisy_moments,
+    _noisy_sum,
+    centre,
+    linear_pipeline,
+    whitening,
+)
 from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
 from oracles.audit import epsilon_of_separation
@@ -258,25 +265,25 @@ def plain_count(patch: Patch) -> None:
 
 def plain_moments(patch: Patch) -> None:
     """Noise is drawn and not added."""
-    original = whitening.NoisyMoments._noisy
+    original = whitening.NoisyMoments.noisy
 
     def noisy(self: whitening.NoisyMoments, moments: Array, *others: Any) -> Array:
         original(self, moments, *others)
         return moments
 
-    patch.setattr(whitening.NoisyMoments, "_noisy", noisy)
+    patch.setattr(whitening.NoisyMoments, "noisy", noisy)
 
 
 def plain_diagonal(patch: Patch) -> None:
     """Only what lies above the diagonal is noisy."""
-    original = whitening.NoisyMoments._noisy
+    original = whitening.NoisyMoments.noisy
 
     def noisy(self: whitening.NoisyMoments, moments: Array, *others: Any) -> Array:
         found = original(self, moments, *others)
         np.fill_diagonal(found, np.diagonal(moments))
         return found
 
-    patch.setattr(whitening.NoisyMoments, "_noisy", noisy)
+    patch.setattr(whitening.NoisyMoments, "noisy", noisy)
 
 
 class Recycled:
@@ -293,10 +300,10 @@ class Recycled:
 
 def recycled_noise(patch: Patch) -> None:
     """The noise of the centre serves for the whitening again."""
-    original: Callable[..., Array] = whitening.NoisyMoments._noisy
+    original: Callable[..., Array] = whitening.NoisyMoments.noisy
     patch.setattr(
         whitening.NoisyMoments,
-        "_noisy",
+        "noisy",
         lambda self, moments, source, n: original(self, moments, Recycled(source), n),
     )
 
@@ -307,7 +314,7 @@ def unrounded(patch: Patch) -> None:
     def release(flat: Array, sigma: float, grid: float, source: Any, threads: int) -> Array:
         return np.asarray(flat + source.gaussian_on_grid(flat.size, sigma, grid, threads) * grid)
 
-    for module in (_noisy_sum, whitening):
+    for module in (_noisy_sum, _noisy_moments):
         patch.setattr(module, "release_on_grid", release)
 
 
@@ -329,10 +336,10 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "centre: sigma / sqrt 2": (smaller_scale, parts_are_covered, BOTH),
     "centre: count not noisy": (plain_count, all_is_noisy, MORE),
     "whitening: replacement without sqrt 2": (
-        returning(whitening, "sqrt_up", 1.0), parts_are_covered, EXCHANGE,
+        returning(_noisy_moments, "sqrt_up", 1.0), parts_are_covered, EXCHANGE,
     ),
     "whitening: half the variance off the diagonal": (
-        returning(whitening, "sqrt_down", 2.0), parts_are_covered, BOTH,
+        returning(_noisy_moments, "sqrt_down", 2.0), parts_are_covered, BOTH,
     ),
     "whitening: moments not noisy": (plain_moments, all_is_noisy, BOTH),
     "whitening: diagonal not noisy": (plain_diagonal, all_is_noisy, MORE),
@@ -349,7 +356,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
         returning(centre, "rounding_distance", 0.0), rounding_is_covered, BOTH,
     ),
     "rounding: not in the whitening": (
-        returning(whitening, "mul_up", 0.0), rounding_is_covered, BOTH,
+        returning(_noisy_moments, "mul_up", 0.0), rounding_is_covered, BOTH,
     ),
     "rounding: not in the training": (
         returning(_descent_rule, "add_up", 0.0), rounding_is_covered, BOTH,

@@ -291,7 +291,7 @@ class ReleasePart:
     Parameters
     ----------
     name : str
-        "centre", "whitening" or "training".
+        Of what, as in "centre", "whitening" or "training".
     what : str
         What was summed over the records, for people.
     distribution : {"gaussian", "gamma"}

@@ -29,6 +29,7 @@ PARTS = {
     "private_kernel": ("count", "centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
+    "private_pca": ("components",),
     "private_standard_scaler": ("means", "moments"),
     "gaussian_margin": ("anchors",),
 }
@@ -37,6 +38,7 @@ EXCHANGED = {
     "count": 2.0,
     "centre": 2.0,
     "whitening": math.sqrt(2.0),
+    "components": math.sqrt(2.0),
     "training": 2.0,
     "means": 2.0,
     "moments": 1024.0 / 539.0,

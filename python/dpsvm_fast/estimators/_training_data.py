@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 __all__ = [
+    "checked_numbers",
     "checked_rows",
     "checked_training_rows",
     "checked_training_set",
@@ -76,6 +77,12 @@ def checked_rows(estimator: Any, X: Any) -> Any:
     return _without_quotes(
         lambda: validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES)
     )
+
+
+def checked_numbers(X: Any) -> NDArray[np.float64]:
+    """Validated dense rows that are not in the space of an estimator's features."""
+    _refuse_by_dtype(X)
+    return np.asarray(_without_quotes(lambda: check_array(X, dtype=np.float64, input_name="X")))
 
 
 def public_classes(classes: Any) -> NDArray[Any]:

@@ -16,7 +16,14 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 
-__all__ = ["SHORTEST_ROW", "PublicMap", "ReleasedMap", "mapped_rows", "mapped_scores"]
+__all__ = [
+    "SHORTEST_ROW",
+    "PublicMap",
+    "ReleasedMap",
+    "mapped_rows",
+    "mapped_scores",
+    "row_blocks",
+]
 
 # Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
 SHORTEST_ROW = 0.0625
@@ -244,7 +251,7 @@ def mapped_scores(
 ) -> Array:
     """Scores of raw rows, shape (n_samples, n_scores), block by block."""
     scores = np.empty((X.shape[0], coef.shape[0]))
-    for block in _blocks(X):
+    for block in row_blocks(X):
         scores[block] = released.scores(public.apply(X[block]), coef, intercept)
     return scores
 
@@ -254,12 +261,12 @@ def mapped_rows(
 ) -> NDArray[Any]:
     """Raw dense rows under both maps, shape of ``X``, block by block."""
     rows: NDArray[Any] = np.empty(X.shape, dtype=dtype)
-    for block in _blocks(X):
+    for block in row_blocks(X):
         rows[block] = released.apply(public.apply(X[block]))
     return rows
 
 
-def _blocks(rows: Any) -> Iterator[slice]:
+def row_blocks(rows: Any) -> Iterator[slice]:
     """Slices of rows whose copies stay small."""
     step = max(1, BLOCK_SIZE // max(1, rows.shape[1]))
     for start in range(0, rows.shape[0], step):

@@ -6,6 +6,7 @@ mod descent;
 mod errors;
 mod fourier;
 mod gate;
+mod linear_algebra;
 mod noise;
 mod pld;
 mod projected_sgd;
@@ -43,6 +44,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     accounting::register(m)?;
     descent::register(m)?;
     fourier::register(m)?;
+    linear_algebra::register(m)?;
     noise::register(m)?;
     pld::register(m)?;
     projected_sgd::register(m)?;

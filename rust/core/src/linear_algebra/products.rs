@@ -1,0 +1,94 @@
+//! Products of rows with a matrix, each row by itself.
+
+use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, check_threads, each_block, pool};
+use crate::simd::{Kernel, Simd, dispatch};
+
+/// Rows multiplied by one thread at a time.
+const BLOCK_ROWS: usize = 64;
+
+/// Multiplications below which the calling thread does all: waking others would take longer.
+const PARALLEL_WORK: usize = 1 << 20;
+
+/// Multiplications of each thread between two looks at the interrupt: a few milliseconds.
+const WAVE_WORK: usize = 1 << 24;
+
+/// `rows * matrix`, where `rows` is `n x inner` and `matrix` is `inner x outputs`, row by row.
+///
+/// Every entry is summed over the inner index in ascending order, with a rounded product and a
+/// rounded sum at each step. So a row of the result is a function of one row and of the matrix, to
+/// the last bit: wherever it lies, however many rows there are, on any processor. (A general matrix
+/// product promises no such thing.)
+///
+/// # Errors
+/// Lengths that do not go together; threads out of range; no memory; an interrupt.
+pub fn row_products(
+    rows: &[f64],
+    matrix: &[f64],
+    inner: usize,
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<f64>> {
+    if inner == 0 || !rows.len().is_multiple_of(inner) || !matrix.len().is_multiple_of(inner) {
+        let message = format!("expected {inner} rows, as many as there are columns of the rows");
+        return Err(Error::invalid("matrix", message));
+    }
+    let (n, outputs) = (rows.len() / inner, matrix.len() / inner);
+    let entries = n.saturating_mul(outputs);
+    let mut product = Vec::new();
+    product
+        .try_reserve_exact(entries)
+        .map_err(|_| Error::OutOfMemory {
+            bytes: entries.saturating_mul(8),
+        })?;
+    product.resize(entries, 0.0);
+    check_threads(n_threads)?;
+    let work = n.saturating_mul(matrix.len());
+    let shared = n_threads > 1 && work >= PARALLEL_WORK;
+    let pool = shared.then(|| pool(n_threads)).transpose()?;
+    let blocks = rows.chunks(BLOCK_ROWS * inner);
+    let outs = product.chunks_mut((BLOCK_ROWS * outputs).max(1));
+    let mut parts: Vec<_> = blocks.zip(outs).collect();
+    let threads = if shared { n_threads } else { 1 };
+    let wave = (WAVE_WORK / (BLOCK_ROWS * matrix.len()).max(1)).max(1) * threads;
+    for wave in parts.chunks_mut(wave) {
+        each_block(pool.as_deref(), wave, interrupt, |(rows, out)| {
+            dispatch(AddProducts {
+                rows,
+                matrix,
+                inner,
+                out,
+            });
+        })?;
+    }
+    Ok(product)
+}
+
+/// `out += rows * matrix`.
+struct AddProducts<'a> {
+    rows: &'a [f64],
+    matrix: &'a [f64],
+    inner: usize,
+    out: &'a mut [f64],
+}
+
+impl Kernel for AddProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) {
+        let outputs = self.matrix.len() / self.inner;
+        if outputs == 0 {
+            return;
+        }
+        let outs = self.out.chunks_exact_mut(outputs);
+        for (row, out) in self.rows.chunks_exact(self.inner).zip(outs) {
+            for (x, weights) in row.iter().zip(self.matrix.chunks_exact(outputs)) {
+                // Each lane is an output: vectorised without changing the order of any sum.
+                for (sum, weight) in out.iter_mut().zip(weights) {
+                    *sum += x * weight;
+                }
+            }
+        }
+    }
+}

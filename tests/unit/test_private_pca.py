@@ -1,0 +1,336 @@
+"""PrivatePCA: what it releases, spends, refuses and transforms."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    NotPrivateWarning,
+    ObjectivePerturbationSVC,
+    PrivacyLedger,
+    PrivatePCA,
+    _core,
+    verify,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.preprocessing import _base, pca
+
+Array = NDArray[np.float64]
+
+RNG = np.random.default_rng(1)
+CENTRE = np.array([0.5, -0.25, 0.0, 1.0, 0.0, 2.0])
+X: Array = RNG.normal(size=(600, 6)) * np.geomspace(1.0, 0.05, 6) + CENTRE
+
+
+def shortened(rows: Array, bound: float) -> Array:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+
+
+def seeded(**changes: Any) -> PrivatePCA:
+    given: dict[str, Any] = {"data_norm": 2.0, "centre": CENTRE, "random_state": 7}
+    return PrivatePCA(**given | changes)
+
+
+unseeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+
+
+@pytest.mark.parametrize("bound", [0.8, 50.0])
+def test_with_little_noise_components_are_those_of_numpy(bound: float) -> None:
+    """The twin: eigenvectors and eigenvalues of clipped rows' second moments."""
+    fitted = PrivatePCA(3, 1e4, data_norm=bound, centre=CENTRE).fit(X)
+    clipped = shortened(X - CENTRE, bound)
+    moments = clipped.T @ clipped
+    values, vectors = np.linalg.eigh(moments)
+    noise = bound**2 * fitted.privacy_.parts[0].sigma
+    assert np.allclose(fitted.eigenvalues_, values[:-4:-1], atol=20 * noise)
+    agreement = np.abs(np.sum(fitted.components_ * vectors[:, :-4:-1].T, axis=1))
+    assert (agreement > 0.99).all()
+    shares = values[:-4:-1] / values.sum()
+    assert np.allclose(fitted.explained_variance_ratio_, shares, atol=60 * noise / values.sum())
+    expected = shortened(clipped @ fitted.components_.T, bound)
+    assert np.allclose(fitted.transform(X), expected, atol=1e-12)
+
+
+def test_components_are_orthonormal_ordered_and_oriented() -> None:
+    fitted = PrivatePCA(data_norm=2.0).fit(X)
+    V = fitted.components_
+    assert np.allclose(V @ V.T, np.eye(6), atol=1e-14)
+    assert (np.diff(fitted.eigenvalues_) <= 0.0).all()
+    largest = np.take_along_axis(V, np.abs(V).argmax(axis=1)[:, None], axis=1)
+    assert (largest > 0.0).all()
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+@pytest.mark.parametrize("columns", [1, 6])
+def test_every_certificate_holds(adjacency: str, noise_grid: str, columns: int) -> None:
+    fitted = PrivatePCA(1, 2.0, 1e-5, adjacency=adjacency, noise_grid=noise_grid)
+    statement = fitted.fit(X[:, :columns]).privacy_
+    assert statement.private
+    assert verify(statement), str(verify(statement))
+    assert (statement.epsilon, statement.delta) == (2.0, 1e-5)
+    assert statement.theorem.endswith("docs/proofs/private_pca.md")
+    assert "outer products" in str(statement)
+    for field, factor in (("sigma", 0.9), ("relation_factor", 1.5), ("clip_norm", 0.5)):
+        record = statement.to_dict()
+        record["parts"][0][field] *= factor
+        assert not verify(record)
+
+
+def test_an_exchange_with_the_noise_of_one_record_more_is_not_certified() -> None:
+    added = PrivatePCA(adjacency="add_remove").fit(X).privacy_.to_dict()
+    exchanged = PrivatePCA(adjacency="replace_one").fit(X).privacy_.to_dict()
+    ratio = exchanged["parts"][0]["sigma"] / added["parts"][0]["sigma"]
+    assert ratio == pytest.approx(np.sqrt(2.0), rel=1e-5)
+    exchanged["parts"], exchanged["events"] = added["parts"], added["events"]
+    assert not verify(exchanged)
+
+
+def test_what_is_published() -> None:
+    fitted = PrivatePCA(2).fit(X)
+    own = set(vars(fitted)) - set(fitted.get_params())
+    assert own == {
+        "components_",
+        "eigenvalues_",
+        "explained_variance_ratio_",
+        "scales_",
+        "centre_",
+        "n_components_",
+        "data_norm_",
+        "n_features_in_",
+        "privacy_",
+    }
+    assert (fitted.n_components_, fitted.n_features_in_) == (2, 6)
+    assert (fitted.components_.shape, fitted.scales_.shape) == ((2, 6), (2,))
+    fitted.epsilon = -1.0
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        fitted.fit(X)
+    for method in (fitted.transform, fitted.inverse_transform):
+        with pytest.raises(NotFittedError):
+            method(X)
+
+
+@unseeded
+def test_a_fit_forgets_the_one_before() -> None:
+    fitted = seeded(n_components=2).fit(X)
+    fitted.set_params(n_components=None, centre=None).fit(X[:, :4])
+    assert fitted.components_.shape == (4, 4)
+    fresh = seeded(centre=None).fit(X[:, :4])
+    assert np.array_equal(fitted.components_, fresh.components_)
+    assert fitted.transform(X[:, :4]).shape == (600, 4)
+
+
+def test_little_data_and_much_noise_stay_finite() -> None:
+    for rows in (X[:1], np.zeros((3, 6)), X[:2]):
+        fitted = PrivatePCA(epsilon=1e-3, whiten=True).fit(rows)
+        assert np.isfinite(fitted.transform(X)).all()
+        assert (fitted.explained_variance_ratio_ >= 0.0).all()
+        assert (fitted.explained_variance_ratio_ <= 1.0).all()
+
+
+def test_projected_rows_are_no_longer_than_the_bound() -> None:
+    rows = np.vstack([X * 10.0**k for k in (-300, -3, 0, 3, 150, 300)])
+    for whiten in (False, True):
+        fitted = PrivatePCA(data_norm=0.7, whiten=whiten).fit(X)
+        norms = np.linalg.norm(fitted.transform(rows), axis=1)
+        assert (norms <= 0.7).all()
+        assert whiten or norms.max() > 0.7 * (1.0 - 1e-9)
+
+
+def test_whitened_coordinates_are_alike() -> None:
+    fitted = PrivatePCA(5, 1e4, data_norm=4.0, centre=CENTRE, whiten=True).fit(X)
+    assert fitted.scales_.max() == 1.0
+    assert (fitted.scales_ > 0.0).all()
+    out = fitted.transform(X)
+    assert np.linalg.cond(out.T @ out) < 1.5
+    plain = clone(fitted).set_params(whiten=False).fit(X).transform(X)
+    assert np.linalg.cond(plain.T @ plain) > 20.0
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_all_components_can_be_inverted(whiten: bool) -> None:
+    fitted = PrivatePCA(data_norm=50.0, centre=CENTRE, whiten=whiten).fit(X)
+    assert np.allclose(fitted.inverse_transform(fitted.transform(X)), X, atol=1e-12)
+    few = PrivatePCA(2, 1e4, data_norm=50.0, centre=CENTRE, whiten=whiten).fit(X)
+    V = few.components_
+    back = few.inverse_transform(few.transform(X))
+    assert np.allclose(back, (X - CENTRE) @ V.T @ V + CENTRE, atol=1e-12)
+    with pytest.raises(ValueError, match="X: got 6 columns, expected 2"):
+        few.inverse_transform(X)
+    with pytest.raises(ValueError) as caught:
+        few.inverse_transform([["secret", "word"]])
+    assert "secret" not in str(caught.value)
+
+
+@unseeded
+@pytest.mark.parametrize("centre", [None, CENTRE])
+def test_sparse_rows_give_what_dense_ones_give(centre: Array | None) -> None:
+    dense = X * (X > 0.3)
+    for given in (sparse.csr_matrix(dense), sparse.csc_matrix(dense), sparse.csr_array(dense)):
+        fitted = seeded(n_components=3, centre=centre).fit(given)
+        twin = seeded(n_components=3, centre=centre).fit(dense)
+        assert np.array_equal(fitted.components_, twin.components_)
+        assert np.allclose(fitted.transform(given), twin.transform(dense), atol=1e-14)
+
+
+@unseeded
+def test_single_precision_rows() -> None:
+    rows = X.astype(np.float32)
+    fitted, twin = seeded().fit(rows), seeded().fit(rows.astype(np.float64))
+    assert np.array_equal(fitted.components_, twin.components_)
+    assert np.array_equal(fitted.transform(rows), twin.transform(rows.astype(np.float64)))
+    assert fitted.transform(rows).dtype == np.float64
+
+
+@unseeded
+def test_threads_and_other_rows_change_no_bit() -> None:
+    """Sizes at which the compiled sums and products are really shared out."""
+    rows = np.random.default_rng(5).normal(size=(3000, 150))
+    options: dict[str, Any] = {"n_components": 70, "data_norm": 9.0, "random_state": 2}
+    one = PrivatePCA(n_threads=1, **options).fit(rows)
+    two = PrivatePCA(n_threads=3, **options).fit(rows)
+    for name in ("components_", "eigenvalues_", "explained_variance_ratio_"):
+        assert np.array_equal(getattr(one, name), getattr(two, name))
+    whole = one.transform(rows)
+    assert np.array_equal(whole, two.transform(rows))
+    for part in (slice(0, 1), slice(17, 18), slice(2900, 3000)):
+        assert np.array_equal(one.transform(rows[part]), whole[part])
+    sums = np.zeros((3000, 70))
+    unit = PublicMap(unit=False, data_norm=9.0).apply(rows)
+    for j in range(150):
+        sums += unit[:, j, None] * one.components_.T[j]
+    assert np.array_equal(_core.row_products(unit, one.components_.T.copy(), 2), sums)
+
+
+def test_a_seed_is_called_not_private() -> None:
+    with pytest.warns(NotPrivateWarning):
+        first = seeded().fit(X)
+    with pytest.warns(NotPrivateWarning):
+        again = seeded().fit(X)
+    assert np.array_equal(first.components_, again.components_)
+    assert not first.privacy_.private
+    fresh = seeded(random_state=None).fit(X)
+    assert (fresh.eigenvalues_ != first.eigenvalues_).all()
+
+
+def test_more_components_than_features_are_refused_before_anything_is_spent() -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    for estimator, named in (
+        (PrivatePCA(7, ledger=ledger), "^n_components: got 7, expected at most 6, the number of"),
+        (PrivatePCA(2, centre=[0.0] * 5, ledger=ledger), "^centre: got 5 numbers, expected 6"),
+    ):
+        with pytest.raises(InvalidParameterError, match=named):
+            estimator.fit(X)
+    for rows in (np.where(X > 1.0, np.inf, X), X[:0], X[0], sparse.csr_matrix(X[:0])):
+        with pytest.raises(ValueError):
+            PrivatePCA(ledger=ledger).fit(rows)
+    assert not ledger.history
+    PrivatePCA(6, ledger=ledger).fit(X)
+    assert len(ledger.history) == 1
+
+
+def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    PrivatePCA(ledger=ledger).fit(X)
+    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(BudgetExceededError):
+        PrivatePCA(ledger=ledger).fit(X)
+    monkeypatch.undo()
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivatePCA, "_facts", interrupted)
+    ledger = PrivacyLedger(1.0, 1e-6)
+    estimator = PrivatePCA(ledger=ledger)
+    with pytest.raises(KeyboardInterrupt):
+        estimator.fit(X)
+    assert len(ledger.history) == 1
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "named"),
+    [
+        ({"n_components": 0}, ValueError, "n_components: got 0, expected an integer >= 1"),
+        ({"n_components": -2}, ValueError, "n_components"),
+        ({"n_components": 0.5}, TypeError, "n_components"),
+        ({"n_components": True}, TypeError, "n_components"),
+        ({"n_components": "mle"}, TypeError, "n_components"),
+        ({"epsilon": 0.0}, ValueError, "epsilon"),
+        ({"delta": 0.0}, ValueError, "delta: got 0.0, expected a number in"),
+        ({"delta": 1.0}, ValueError, "delta"),
+        ({"data_norm": 0.0}, ValueError, "data_norm"),
+        ({"data_norm": 1e200}, ValueError, "data_norm"),
+        ({"centre": "origin"}, TypeError, "centre: got str"),
+        ({"centre": 0.0}, ValueError, "centre: expected None or a list"),
+        ({"centre": [[0.0] * 6]}, ValueError, "centre"),
+        ({"centre": [0.0] * 5 + [np.inf]}, ValueError, "centre"),
+        ({"whiten": 1}, TypeError, "whiten"),
+        ({"adjacency": "none"}, ValueError, "adjacency"),
+        ({"noise_grid": "coarse"}, ValueError, "noise_grid"),
+        ({"n_threads": 0}, ValueError, "n_threads"),
+    ],
+)
+def test_wrong_settings_are_named_and_data_not_read(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: type[Exception], named: str
+) -> None:
+    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(error, match=f"^{named}"):
+        PrivatePCA(**changes).fit(X)
+
+
+def test_a_pipeline_spends_one_ledger() -> None:
+    labels = (X[:, 0] > 0.5).astype(int)
+    ledger = PrivacyLedger(6.0, 1e-4)
+    shared: dict[str, Any] = {"ledger": ledger, "delta": 1e-5, "data_norm": 2.0}
+    steps = (
+        PrivatePCA(3, 2.0, centre=CENTRE, **shared),
+        ObjectivePerturbationSVC(3.0, classes=[0, 1], **shared),
+    )
+    fitted = clone(make_pipeline(*steps)).fit(X, labels)
+    assert len(ledger.history) == 2
+    assert fitted.score(X, labels) > 0.8
+
+
+def test_names_of_columns() -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    fitted = PrivatePCA(2).set_output(transform="pandas").fit(frame)
+    assert list(fitted.get_feature_names_out()) == ["privatepca0", "privatepca1"]
+    assert list(fitted.transform(frame).columns) == ["privatepca0", "privatepca1"]
+
+
+def test_the_examples_run() -> None:
+    result = doctest.testmod(pca)
+    assert (result.failed, result.attempted > 0) == (0, True)
+
+
+def test_eigenvectors_of_the_compiled_module() -> None:
+    matrix = RNG.normal(size=(40, 40))
+    matrix = matrix + matrix.T
+    values, vectors = _core.symmetric_eigen(matrix, 40)
+    assert np.allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-12)
+    assert np.allclose(vectors.T * values @ vectors, matrix, atol=1e-12)
+    few, first = _core.symmetric_eigen(matrix, 3)
+    assert np.array_equal(few, values[:3])
+    assert np.array_equal(first, vectors[:3])
+    for wrong, k in ((matrix[:3], 1), (matrix, 0), (matrix, 41), (matrix * np.nan, 1)):
+        with pytest.raises(ValueError, match=r"matrix|n_components"):
+            _core.symmetric_eigen(wrong, k)
+    with pytest.raises(ValueError, match="symmetric"):
+        _core.symmetric_eigen(np.arange(4.0).reshape(2, 2), 1)
+    with pytest.raises(ValueError, match="matrix: got 3 rows, expected 2"):
+        _core.row_products(np.ones((2, 2)), np.ones((3, 1)), 1)
