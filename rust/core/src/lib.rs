@@ -2,12 +2,13 @@
 //!
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
 //! layers point one way: `error` <- `clip` <- `rows` <- `solver`, `noise` <-
-//! `private_descent`; `accounting` uses `error` only;
+//! `private_descent`; `column_moments` reads `rows`; `accounting` uses `error` only;
 //! `parallel` and `simd` serve the solvers and samplers. A solver receives plain numbers and
 //! returns plain numbers: budgets and noise scales are decided by the caller.
 
 pub mod accounting;
 mod clip;
+pub mod column_moments;
 pub mod error;
 pub mod noise;
 pub mod parallel;
