@@ -13,6 +13,8 @@ __all__ = [
     "Records",
     "build_info",
     "clipped_sum_distance",
+    "column_moments_csr",
+    "column_moments_dense",
     "descent_rounding",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -233,6 +235,23 @@ class Descent:
     def weights(self) -> NDArray[np.float64]: ...
     def state(self) -> dict[str, Any]: ...
 
+def column_moments_dense(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    *,
+    offset: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def column_moments_csr(
+    data: NDArray[np.float64] | NDArray[np.float32],
+    indices: NDArray[np.int32] | NDArray[np.int64],
+    indptr: NDArray[np.int32] | NDArray[np.int64],
+    shape: tuple[int, int],
+    *,
+    offset: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def clipped_sum_distance(clip: float, n_weights: int, grid: float | None) -> float: ...
 def descent_rounding(
     *,

@@ -182,6 +182,7 @@ CORE_MAY_USE = {
     "simd": frozenset(),
     "clip": frozenset({"error"}),
     "rows": frozenset({"clip", "error", "parallel", "simd"}),
+    "column_moments": frozenset({"error", "parallel", "rows", "simd"}),
     "linear_algebra": frozenset({"error", "parallel", "simd"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),

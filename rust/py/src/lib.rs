@@ -2,6 +2,7 @@
 
 mod accounting;
 mod arrays;
+mod column_moments;
 mod descent;
 mod errors;
 mod fourier;
@@ -42,6 +43,7 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
+    column_moments::register(m)?;
     descent::register(m)?;
     fourier::register(m)?;
     linear_algebra::register(m)?;
