@@ -32,6 +32,8 @@ DEVIATIONS = 8.0
 MASS_TOL_LINE = 1e-8
 MASS_TOL_PLANE = 2e-4
 TURN = 0.58
+# Losses made of parabolas and lines: their shape changes at two places only.
+HUBER = ("huber", "huber_ww")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Pair:
     def basis(self) -> Array:
         """Orthonormal rows, shape (m, n_scores): the subspace that the loss sees."""
         k = self.n_scores
-        if self.kernel[0] not in ("softmax_margin", "m3"):
+        if self.kernel[0] not in ("softmax_margin", "m3", "huber_ww"):
             return np.eye(k)
         return np.linalg.svd(np.eye(k) - 1.0 / k)[2][: k - 1]
 
@@ -267,7 +269,7 @@ def kinks_of(pair: Pair) -> Array:
     offset, slope = at[0].ravel(), (at[1] - at[0]).ravel()
     offset, slope = offset[slope != 0.0], slope[slope != 0.0]
     powers = 2.0 ** np.arange(-1, 7)
-    levels = np.array([1.0]) if pair.kernel[0] == "huber" else np.append(powers, 0.0)
+    levels = np.array([1.0]) if pair.kernel[0] in HUBER else np.append(powers, 0.0)
     levels = pair.kernel[1] * np.concatenate([-levels, levels])
     return np.unique((levels[:, None] - offset) / slope)
 

@@ -15,8 +15,8 @@
 //! `0 <= h_k <= 1/(2 tau)`.
 //!
 //! Crammer and Singer, JMLR 2 (2001) and its softmax smoothing; Chapelle, Neural Computation 19
-//! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj,
-//! `NeurIPS` 2010, equations (4) and (6) (pairwise huber).
+//! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj, PSDML
+//! 2010, equations (4) and (6) (pairwise huber).
 
 use crate::error::{Error, Result};
 use crate::simd::{Real, Simd};
