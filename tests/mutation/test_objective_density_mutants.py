@@ -163,11 +163,11 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
     "one pair's gradient for all": (one_pairs_gradient, THREE),
     "no Jacobian, pairs, Gaussian": (
         no_gaussian_jacobian,
-        World("huber_ww", 0.25, 0.3, 0.0068, target=4.5, n_scores=2),
+        World("huber_ww", 0.25, 0.3, 1e-4, target=4.5, n_scores=2),
     ),
     "no Jacobian, pairs of three classes, Gaussian": (
         no_gaussian_jacobian,
-        World("huber_ww", 1.0, 0.5, 1e-3, n_scores=3),
+        World("huber_ww", 0.25, 0.5, 1e-4, target=3.0, n_scores=3),
     ),
     "extra regularisation unused": (unused_extra, PURE),
     "sigma 5 percent too small": (

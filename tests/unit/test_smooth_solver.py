@@ -178,7 +178,9 @@ def test_every_regularisation_agrees_with_the_twin(kernel: str, regularization: 
 
 @pytest.mark.parametrize("regularization", [1e-4, 1.0])
 @pytest.mark.parametrize("change", [separable, unbalanced, repeated])
-@pytest.mark.parametrize("kernel", ["cross-entropy", "sharp softmax_margin", "sharp huber", "m3", "huber_ww"])
+@pytest.mark.parametrize(
+    "kernel", ["cross-entropy", "sharp softmax_margin", "sharp huber", "m3", "huber_ww"]
+)
 def test_hard_data_agree_with_the_twin(kernel: str, change: Any, regularization: float) -> None:
     agrees(change(case(kernel, 3, n=40, regularization=regularization, linear=None)))
 

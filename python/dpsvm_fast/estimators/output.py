@@ -158,10 +158,10 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
     ``softmax_margin``, 1 for one score, ``sqrt(K)`` for one-vs-rest sums over K classes,
     ``sqrt(K (K - 1))`` for ``m3`` and ``huber_ww``), f = 1 (``add_remove``) or 2 (``replace_one``)
-    and m the root mean square of the noise in a weight at sensitivity 1. Noise in a class score then
-    has a standard deviation of at most 0.2, beside a margin of 1. The constant was chosen on digits, USPS
-    and ISOLET (``crammer_singer``, rows of norm 1, epsilon 0.5 to 8): neighbouring constants do
-    about as well, and data or losses unlike these may prefer another C.
+    and m the root mean square of the noise in a weight at sensitivity 1. Noise in a class score
+    then has a standard deviation of at most 0.2, beside a margin of 1. The constant was chosen on
+    digits, USPS and ISOLET (``crammer_singer``, rows of norm 1, epsilon 0.5 to 8): neighbouring
+    constants do about as well, and data or losses unlike these may prefer another C.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.
