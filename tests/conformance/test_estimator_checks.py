@@ -30,6 +30,7 @@ ESTIMATORS = [
     OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
     OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
     OutputPerturbationSVC(loss="logistic"),
+    OutputPerturbationSVC(loss="huber_ww"),
     OutputPerturbationSVC(
         loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
     ),
@@ -37,6 +38,7 @@ ESTIMATORS = [
     ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
     ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
     ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
+    ObjectivePerturbationSVC(loss="huber_ww"),
     ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
     GradientPerturbationSVC(),
     GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),

@@ -38,7 +38,13 @@ SMALLEST_GRADIENT = 1e-8
 
 # smoothing="auto" and margin="auto". A softmax with a margin of 2 to 5 temperatures does as well as
 # any; the scale of the margin is a choice of units, taken so that it is that of the hinge.
-AUTOMATIC_SMOOTHING = {"softmax_margin": 0.4, "softplus": 0.4, "huber": 0.5, "m3": 0.5}
+AUTOMATIC_SMOOTHING = {
+    "softmax_margin": 0.4,
+    "softplus": 0.4,
+    "huber": 0.5,
+    "m3": 0.5,
+    "huber_ww": 0.5,
+}
 MARGIN_IN_TEMPERATURES = 2.5
 
 # Of output perturbation.
