@@ -5,6 +5,7 @@ mod arrays;
 mod descent;
 mod errors;
 mod gate;
+mod gaussian_margin;
 mod noise;
 mod pld;
 mod projected_sgd;
@@ -41,6 +42,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
     descent::register(m)?;
+    gaussian_margin::register(m)?;
     noise::register(m)?;
     pld::register(m)?;
     projected_sgd::register(m)?;
