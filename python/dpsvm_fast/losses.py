@@ -52,17 +52,22 @@ class Loss:
         tau, or the half width h of ``huber``. Not used by ``crammer_singer`` and ``logistic``.
     margin : float >= 0
         m. Not used by ``crammer_singer`` and ``logistic``.
+    per_class : bool, default=False
+        Whether every class has a score also where one would do for two: where weights are
+        constrained class by class.
     """
 
     name: str
     n_classes: int
     smoothing: float = 1.0
     margin: float = 1.0
+    per_class: bool = False
 
     @property
     def n_scores(self) -> int:
         """Number of scores, which is the number of rows of W."""
-        return 1 if self.n_classes == 2 and self.name not in _PAIRWISE else self.n_classes
+        shared = self.n_classes == 2 and self.name not in _PAIRWISE and not self.per_class
+        return 1 if shared else self.n_classes
 
     @property
     def joint(self) -> bool:
