@@ -12,6 +12,7 @@ from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
+    PrivateGaussianMarginClassifier,
     PrivateLinearSVC,
 )
 from dpsvm_fast.exceptions import (
@@ -22,7 +23,12 @@ from dpsvm_fast.exceptions import (
     NotPrivateWarning,
     PrivacyLeakWarning,
 )
-from dpsvm_fast.preprocessing import PrivateCenter, PrivateWhitener
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivateStandardScaler,
+    PrivateWhitener,
+    PublicScaler,
+)
 
 __version__: str = str(_build_info()["version"])
 
@@ -39,8 +45,11 @@ __all__ = [
     "PrivacyLedger",
     "PrivacyStatement",
     "PrivateCenter",
+    "PrivateGaussianMarginClassifier",
     "PrivateLinearSVC",
+    "PrivateStandardScaler",
     "PrivateWhitener",
+    "PublicScaler",
     "__version__",
     "accounting",
     "noise",

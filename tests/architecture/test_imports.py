@@ -182,6 +182,7 @@ CORE_MAY_USE = {
     "simd": frozenset(),
     "clip": frozenset({"error"}),
     "rows": frozenset({"clip", "error", "parallel", "simd"}),
+    "linear_algebra": frozenset({"error"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
     "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),

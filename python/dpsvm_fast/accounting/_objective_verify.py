@@ -27,6 +27,7 @@ __all__ = [
     "objective_event_matches",
     "objective_profile",
     "objective_share",
+    "scores_of",
 ]
 
 # The recomputation rounds to nearest and the promise rounded outward: it stays far within this.
@@ -80,10 +81,10 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     o = statement.objective
     if o is None:
         return []
-    row = _row(statement.loss, o)
+    row = _row(statement, o)
     if row is None:
         return [f"loss {statement.loss!r} with {o.n_classes} classes has not {o.shape[0]} scores"]
-    problems = []
+    problems = _ellipsoid_problems(statement, o)
     if o.shape != noise.shape:
         problems.append("the two noises are of different shapes")
     if o.distribution != noise.distribution:
@@ -129,11 +130,11 @@ def objective_event_matches(
     """Whether an event says what the noise in the objective says."""
     if o.sigma is None:
         return isinstance(event, PureEvent) and event.epsilon == o.epsilon
-    row = _row(statement.loss, o)
+    row = _row(statement, o)
     return (
         row is not None
         and isinstance(event, ObjectiveEvent)
-        and (event.law, event.n_scores) == (row.law, o.shape[0])
+        and (event.law, event.n_scores) == (row.law, scores_of(statement, o.shape[0]))
         and (event.kappa, event.jacobian) == (o.curvature_ratio, None)
         # A smaller sigma would promise less; it is this one that was charged.
         and not follows("sigma", o.sigma / o.row_norm, event.sigma)
@@ -147,10 +148,11 @@ def objective_share(
 
     Epsilon is the claimed one where that holds, and recomputed where it does not.
     """
-    row = _row(statement.loss, o)
+    row = _row(statement, o)
     if row is None:
         return (math.inf, 1.0), False
-    factor, n_scores = 1 if statement.adjacency == "add_remove" else 2, o.shape[0]
+    n_scores = scores_of(statement, o.shape[0])
+    factor = 1 if statement.adjacency == "add_remove" else 2
     if o.beta is not None:
         epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
         return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)
@@ -170,7 +172,7 @@ def objective_profile(
 
     Below 0 it is the other direction's, docs/proofs/objective_perturbation.md, "Composition".
     """
-    row = _row(statement.loss, o)
+    row = _row(statement, o)
     if row is None or o.sigma is None:
         return None
     above = _profile(statement, o, row)
@@ -184,7 +186,7 @@ def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Calla
     def delta_at(epsilon: float) -> float:
         return objective_delta(
             row.law,
-            o.shape[0],
+            scores_of(statement, o.shape[0]),
             epsilon,
             sigma,
             kappa=o.curvature_ratio,
@@ -231,14 +233,39 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
     return max(f(0.0), f(high), -float(inside.fun))
 
 
-def _row(loss: str, o: ObjectiveNoise) -> _Row | None:
+def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
+    """Scores in the loss of one record.
+
+    With several ellipsoids a class, its own ellipsoid's and all those of the other classes.
+    """
+    o = statement.objective
+    if statement.mechanism == "gaussian_margin" and o is not None:
+        return o.n_classes
+    return n_rows
+
+
+def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[str]:
+    """Whether so many scores of a record and so many matrices belong together."""
+    if statement.mechanism != "gaussian_margin" or o.n_classes == o.shape[0]:
+        return []
+    ellipsoids = o.shape[0] - o.n_classes + 1
+    fits = ellipsoids > 1 and o.shape[0] % ellipsoids == 0 and o.shape[0] > ellipsoids
+    if not (fits and statement.parts):
+        return [f"{o.n_classes} scores in the loss of a record do not belong to {o.shape[0]}"]
+    return []
+
+
+def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
     """The line of the table of losses; None if the scores are not those of loss and classes."""
-    K, n, tau = o.n_classes, o.shape[0], o.smoothing
+    loss, K, n, tau = statement.loss, o.n_classes, scores_of(statement, o.shape[0]), o.smoothing
     if loss == "logistic":
         tau = 1.0
     lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
     if lipschitz is None or curvature is None:
         return None
+    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
+        # Also of two classes each has a score: their matrices are constrained one by one.
+        return _Row("softmax", lipschitz, curvature, tau)
     if n != (1 if K == 2 and loss != "m3" else K):
         return None
     if loss == "m3":

@@ -28,16 +28,36 @@ PARTS = {
     "private_linear": ("centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
+    "private_standard_scaler": ("means", "moments"),
+    "gaussian_margin": ("anchors",),
 }
 # By how many contributions sums can differ when a record is exchanged.
-EXCHANGED = {"centre": 2.0, "whitening": math.sqrt(2.0), "training": 2.0}
-# Sums of rows are multiples of this: noise on a grid at least as fine needs no rounding.
-ROW_GRID = 2.0**-20
+EXCHANGED = {
+    "centre": 2.0,
+    "whitening": math.sqrt(2.0),
+    "training": 2.0,
+    "means": 2.0,
+    "moments": 1024.0 / 539.0,
+    "anchors": 2.0,
+}
+# What sums of rows, and of columns, are multiples of: noise on a grid at least as fine needs no
+# rounding.
+ROW_GRID, COLUMN_GRID = 2.0**-20, 2.0**-23
+FREE_GRIDS = {
+    "centre": ROW_GRID,
+    "anchors": ROW_GRID,
+    "means": COLUMN_GRID,
+    "moments": COLUMN_GRID,
+}
+# Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
+COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
 
 
 def check_parts(statement: PrivacyStatement) -> list[str]:
     """Numbers of the noisy sums, and their events, that do not follow from the ones before them."""
     parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    if statement.mechanism == "gaussian_margin" and not parts:
+        return []
     if bool(parts) != bool(known):
         return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
     problems = []
@@ -48,6 +68,8 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     if names != sorted(names, key=known.index) or names.count("centre") > 1:
         problems.append("the noisy sums are not in their order")
     if names.count("whitening") > 1 or (names.count("training") > 1 and len(known) > 1):
+        problems.append("a noisy sum is there twice")
+    if names.count("means") + names.count("moments") > 1:
         problems.append("a noisy sum is there twice")
     if len(statement.events) < len(parts):
         return [*problems, f"{len(statement.events)} events, expected one for each noisy sum"]
@@ -80,13 +102,29 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     if part.grid is not None:
         if math.frexp(part.grid)[0] != 0.5:
             problems.append("grid is not a power of two")
-        free = part.name == "centre" and part.grid <= ROW_GRID
+        free = part.grid <= FREE_GRIDS.get(part.name, 0.0)
         moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
         if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
             problems.append("rounding is less than that to the grid")
+    if part.name in COLUMN_SQUARES:
+        problems += _check_columns(statement, part)
     if part.last_iterate is not None:
         problems += _check_last_iterate(statement, part, part.last_iterate)
     return problems
+
+
+def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
+    """Whether a record's part of sums of columns is that of so many features."""
+    counts = statement.adjacency == "add_remove"
+    square, numbers = COLUMN_SQUARES[part.name]
+    features, odd = divmod(part.n_numbers - counts, numbers)
+    if odd or features < 1:
+        return ["shape is not that of so many features"]
+    total = features * square
+    if counts:
+        # The weight of the number of rows, the fourth root of that of features to 10 binary places.
+        total += Fraction(math.isqrt(math.isqrt(features << 40)), 1024) ** 2
+    return follows("clip_norm", part.clip_norm, math.sqrt(total))
 
 
 def _check_last_iterate(

@@ -20,6 +20,7 @@ from dpsvm_fast.accounting._objective_verify import (
     lipschitz_of,
     objective_event_matches,
     objective_share,
+    scores_of,
 )
 from dpsvm_fast.accounting._parts_verify import PARTS, check_parts
 from dpsvm_fast.accounting._total_verify import recomputed_total
@@ -147,6 +148,10 @@ def _standing(statement: PrivacyStatement) -> list[str]:
         problems.append("the noise does not come from the operating system's entropy")
     if statement.mechanism not in MECHANISMS:
         problems.append(f"unknown mechanism {statement.mechanism!r}")
+    elif statement.mechanism == "gaussian_margin":
+        # Noisy sums are there where a class has several ellipsoids.
+        if statement.objective is None:
+            problems.append("gaussian_margin has no noise in the objective")
     elif statement.mechanism == "private_linear":
         # Trained by noisy sums, or by one of the two mechanisms that have noise on the weights.
         if (statement.noise is None) != any(part.name == "training" for part in statement.parts):
@@ -160,7 +165,7 @@ def _standing(statement: PrivacyStatement) -> list[str]:
 
 def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Numbers of the sensitivity that do not follow from the ones before them."""
-    lipschitz = lipschitz_of(statement.loss, noise.shape[0])
+    lipschitz = lipschitz_of(statement.loss, scores_of(statement, noise.shape[0]))
     if lipschitz is None:
         return [f"unknown loss {statement.loss!r}"]
     problems = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpsvm_fast.estimators.gaussian_margin import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.estimators.objective import ObjectivePerturbationSVC
@@ -11,5 +12,6 @@ __all__ = [
     "GradientPerturbationSVC",
     "ObjectivePerturbationSVC",
     "OutputPerturbationSVC",
+    "PrivateGaussianMarginClassifier",
     "PrivateLinearSVC",
 ]

@@ -36,6 +36,7 @@ __all__ = [
     "PrivatelyTrained",
     "certified",
     "promise_facts",
+    "refused_certificate",
     "warn_not_private",
 ]
 
@@ -211,11 +212,11 @@ def certified(
     else:
         weights, _ = solve_dense(X, codes, **options)
     if weights is None:
-        raise CertificationError(_refused_certificate(limited=options["max_iter"] is not None))
+        raise CertificationError(refused_certificate(limited=options["max_iter"] is not None))
     return np.asarray(weights)
 
 
-def _refused_certificate(*, limited: bool) -> str:
+def refused_certificate(*, limited: bool) -> str:
     """Says that nothing is released, and what would avoid it."""
     reason, remedy = (
         ("max_iter: the minimum was not certified in the steps allowed", "max_iter=None avoids it")

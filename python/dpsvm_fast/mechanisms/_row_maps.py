@@ -94,26 +94,43 @@ class PublicMap:
         """
         if sparse.issparse(X):
             return self._apply_csr(X)
-        rows = X.astype(np.float64)
-        # What overflows is clipped, or shrunk with its row below.
-        with np.errstate(over="ignore"):
-            if self.offset is not None:
-                rows -= self.offset
-            if self.scale is not None:
-                rows *= self.scale
-        rows = np.clip(rows, self.low, self.high)
+        rows = self.entries(X)
         largest = np.abs(rows).max(axis=1, initial=0.0)
         rows /= np.where(largest > 0.0, largest, 1.0)[:, None]
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
         return rows
 
-    def _apply_csr(self, X: Any) -> Any:
-        """As ``apply``: zeros are mapped to zeros."""
+    def entries(self, X: Any) -> Any:
+        """The entries z alone, float64, whatever the norm of their row; CSR stays CSR.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        if sparse.issparse(X):
+            data = self._stored_entries(X)
+            return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+        rows = X.astype(np.float64)
+        # What overflows is clipped, or shrunk with its row by ``apply``.
+        with np.errstate(over="ignore"):
+            if self.offset is not None:
+                rows -= self.offset
+            if self.scale is not None:
+                rows *= self.scale
+        return np.clip(rows, self.low, self.high)
+
+    def _stored_entries(self, X: Any) -> Array:
+        """Stored entries of a CSR matrix under the map; zeros are mapped to zeros."""
         data = X.data.astype(np.float64)
         if self.scale is not None:
             with np.errstate(over="ignore"):
                 data *= self.scale[X.indices]
-        data = np.clip(data, self.low, self.high)
+        return np.asarray(np.clip(data, self.low, self.high))
+
+    def _apply_csr(self, X: Any) -> Any:
+        """As ``apply``: zeros are mapped to zeros."""
+        data = self._stored_entries(X)
         row_of = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         largest = np.zeros(X.shape[0])
         np.maximum.at(largest, row_of, np.abs(data))

@@ -24,13 +24,10 @@ from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, check_range
 
 __all__ = ["PrivateTransformer", "clipped_rows"]
 
-THEOREM = (
-    "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
-    "docs/proofs/auto_pipeline.md"
-)
+THEOREM = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
 PURE_THEOREM = (
     "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to exp(-beta ||b||)), with "
-    "the sensitivity of docs/proofs/auto_pipeline.md"
+    "the sensitivity of "
 )
 
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
@@ -40,6 +37,9 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
     """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
 
     _mechanism_name: ClassVar[str]
+    _proof_page: ClassVar[str] = "docs/proofs/auto_pipeline.md"
+    # The public parameter on which the sensitivity rests.
+    _bounded_by: ClassVar[str] = "data_norm"
     _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "epsilon": check.check_epsilon,
         "delta": check.check_delta,
@@ -59,9 +59,18 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _facts(
-        self, mechanism: Any, records: _core.Records, n_rows: int, how: SimpleNamespace
+        self, mechanism: Any, records: Any, n_rows: int, how: SimpleNamespace
     ) -> dict[str, Any]:
         """Makes the release; returns the attributes to publish."""
+
+    def _check_shape(self, settings: SimpleNamespace, n_features: int) -> None:
+        """Refuse parameters that do not go with so many features, before anything is spent."""
+
+    def _records(self, X: Any, settings: SimpleNamespace) -> Any:
+        """The rows as ``_facts`` takes them: over the bound of their norm, longer ones clipped."""
+        # Rows have no labels here; every one is of class 0.
+        codes = np.zeros(X.shape[0], dtype=np.int64)
+        return _public_map(settings.data_norm).records(X, codes, 2, settings.n_threads)
 
     def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
         """Spend the budget on private rows and publish what came out.
@@ -91,17 +100,18 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         warn_not_private(settings)
         probe = copy.copy(self)
         X = checked_training_rows(probe, X)
+        self._check_shape(settings, X.shape[1])
         mechanism = self._mechanism(settings, X.shape[1])
         settings.source = _core.NoiseSource(settings.random_state)
         if settings.ledger is not None:
             settings.ledger.spend(mechanism.event, type(self).__name__)
-        # Rows have no labels here; every one is of class 0.
-        codes = np.zeros(X.shape[0], dtype=np.int64)
-        records = _public_map(settings.data_norm).records(X, codes, 2, settings.n_threads)
+        records = self._records(X, settings)
         facts = self._facts(mechanism, records, X.shape[0], settings)
+        if "data_norm" in self._parameters:
+            facts["data_norm_"] = settings.data_norm
         facts |= {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         statement = self._statement(mechanism.sum, settings)
-        self.__dict__.update(facts, data_norm_=settings.data_norm, privacy_=statement)
+        self.__dict__.update(facts, privacy_=statement)
         return self
 
     def _checked_parameters(self) -> SimpleNamespace:
@@ -109,7 +119,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
-        check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
+        if "data_norm" in self._parameters:
+            check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         mechanism = self._mechanism(settings, 1)
         if settings.ledger is not None:
@@ -121,7 +132,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         floating_point = released.grid is None
         return PrivacyStatement(
             mechanism=self._mechanism_name,
-            theorem=THEOREM if released.mu is not None else PURE_THEOREM,
+            theorem=(THEOREM if released.mu is not None else PURE_THEOREM) + self._proof_page,
             loss="none",
             adjacency=settings.adjacency,
             epsilon=settings.epsilon,
@@ -129,7 +140,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             events=(released.event,),
             parts=(released.part,),
             caveats=(RUNNING_TIME_CAVEAT, *((FLOATING_POINT_CAVEAT,) if floating_point else ())),
-            **promise_facts(settings, "data_norm"),
+            **promise_facts(settings, self._bounded_by),
         )
 
     def _forget(self) -> None:

@@ -1,0 +1,93 @@
+"""Numbers behind docs/proofs/private_scaling.md, each from first principles."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+B, T = Fraction(11, 8), Fraction(49, 64)
+ETA = Fraction(1, 2**20)
+
+
+def squared(z: Fraction, *, up: bool = True) -> Fraction:
+    """z^2 rounded to a multiple of 2^-20."""
+    units = z * z / ETA
+    return (math.ceil(units) if up else math.floor(units)) * ETA
+
+
+def length(z: Fraction, q: Fraction, offset: Fraction = T) -> Fraction:
+    """Squared length of one feature's pair."""
+    return z * z + (B * (q - offset)) ** 2
+
+
+def points() -> list[Fraction]:
+    """Multiples of 2^-20 in [-1, 1]: evenly spread, and beside 0, ends and turning points."""
+    rng = np.random.default_rng(2)
+    whole = [round(float(x) * 2**20) for x in np.linspace(-1.0, 1.0, 41)]
+    near = [c + k for c in (0, 2**20, -(2**20), 2**19, 800_000) for k in range(-3, 4)]
+    drawn = [int(x) for x in rng.integers(-(2**20), 2**20, 60)]
+    return [k * ETA for k in {*whole, *near, *drawn} if abs(k) <= 2**20]
+
+
+def test_no_record_is_longer_than_the_bound() -> None:
+    lengths = [length(z, squared(z)) for z in points()]
+    assert max(lengths) == (B * T) ** 2 == Fraction(539, 512) ** 2
+    # Both ends are nearly as long: neither mean nor square could have more for nothing.
+    assert length(Fraction(1), squared(Fraction(1))) > Fraction(99, 100) * (B * T) ** 2
+    # Without the offset the bound would be 1 + b^2.
+    assert length(Fraction(1), Fraction(1), Fraction(0)) == 1 + B**2
+
+
+def test_no_exchange_moves_further_than_the_bound() -> None:
+    zs = points()
+    largest = max(
+        (z - other) ** 2 + B**2 * (squared(z) - squared(other)) ** 2 for z in zs for other in zs
+    )
+    assert largest == 4
+    found = [
+        (z - other) ** 2 + B**2 * (squared(z) - squared(other)) ** 2
+        for z in zs
+        for other in zs
+        if abs(z - other) < 2
+    ]
+    assert max(found) < 4
+
+
+def test_rounding_squares_down_would_be_wrong() -> None:
+    """With b = 1/2 of the pair (z, 1 - q) the bound 1 is met exactly, and only upwards."""
+
+    def pair(z: Fraction, *, up: bool) -> Fraction:
+        return z * z + (1 - squared(z, up=up)) ** 2
+
+    zs = points()
+    assert max(pair(z, up=True) for z in zs) == 1
+    assert max(pair(z, up=False) for z in zs) > 1
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0, 1.5, 2.0])
+def test_larger_weights_of_the_square_cost_more(share: float) -> None:
+    """The largest squared distance of (z, b z^2) is 4 up to b^2 = 2.77, and more beyond."""
+    threshold = 4.0 / (8.0 * (3.0 - math.sqrt(5.0)) * (math.sqrt(5.0) - 2.0))
+    assert threshold == pytest.approx(2.7725, abs=1e-4)
+    square = share * threshold
+    x = np.linspace(0.0, 2.0, 400_001)
+    largest = float((x**2 + square * (x * (2.0 - x)) ** 2).max())
+    if share <= 1.0:
+        assert largest == pytest.approx(4.0)
+    else:
+        at = 0.5 * (3.0 - math.sqrt(1.0 - 2.0 / square))
+        assert largest == pytest.approx(at**3 / (2.0 * (at - 1.0)))
+        assert largest > 4.1
+
+
+def test_a_scaler_fitted_on_records_tells_one_of_them() -> None:
+    rows = np.array([[0.0], [1.0], [2.0]])
+    first = StandardScaler().fit(rows).transform([[1.0]])
+    second = StandardScaler().fit(np.vstack([rows, [[1e6]]])).transform([[1.0]])
+    # The scaled copy of another record moves by any amount, whatever is trained on it.
+    assert first[0, 0] == 0.0
+    assert second[0, 0] < -0.5
