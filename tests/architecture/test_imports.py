@@ -185,7 +185,7 @@ CORE_MAY_USE = {
     "linear_algebra": frozenset({"error"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
-    "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),
+    "solver": frozenset({"clip", "error", "linear_algebra", "rows", "loss", "parallel", "simd"}),
     "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),
 }

@@ -13,6 +13,7 @@
 //! whatever the decomposition's own error.
 
 use crate::error::Result;
+use crate::linear_algebra::SymmetricEigen;
 use crate::parallel::{Interrupt, each_block};
 use crate::solver::newton_parts::norm;
 use crate::solver::product::Product;
@@ -71,28 +72,36 @@ impl Cone {
         pool: Option<&ThreadPool>,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Vec<Split>>> {
-        let mut tasks: Vec<_> = z.chunks_exact(self.size()).map(|z| (z, None)).collect();
+        let mut tasks: Vec<_> = z.chunks_exact(self.size()).map(|z| (z, Ok(None))).collect();
         each_block(pool, &mut tasks, interrupt, |(z, split)| {
             *split = if self.psd {
                 self.split_one(z, stretch)
             } else {
-                Some(whole(z))
+                Ok(Some(whole(z)))
             };
         })?;
-        Ok(tasks.into_iter().map(|(_, split)| split).collect())
+        let splits: Result<Vec<_>> = tasks.into_iter().map(|(_, split)| split).collect();
+        Ok(splits?.into_iter().collect())
     }
 
-    fn split_one(&self, z: &[f64], stretch: f64) -> Option<Split> {
+    fn split_one(&self, z: &[f64], stretch: f64) -> Result<Option<Split>> {
         let d = self.order;
-        let (mut values, vectors) = symmetric_eigen(&full(z, d), d)?;
+        let mut eigen = SymmetricEigen::new(d)?;
+        if eigen.decompose(&full(z, d)).is_err() {
+            return Ok(None);
+        }
+        let mut values = eigen.values().to_vec();
+        let vectors: Vec<f64> = (0..d).flat_map(|k| eigen.vector(k)).copied().collect();
         let first = values.partition_point(|l| *l > 0.0);
         values[first..].iter_mut().for_each(|l| *l *= stretch);
-        let off = orthogonality(&vectors, d)?;
+        let Some(off) = orthogonality(&vectors, d) else {
+            return Ok(None);
+        };
         let gamma = (d as f64 + 8.0) * 1.01 * ROUNDOFF;
         let relative = off * (2.0 + off) + gamma * (d as f64).sqrt() * (1.0 + off);
         let (above, below) = values.split_at(first);
         let (top, bottom) = vectors.split_at(first * d);
-        Some(Split {
+        Ok(Some(Split {
             positive: rebuilt(top, above, d),
             negative: rebuilt(bottom, below, d),
             positive_error: 1.001 * relative * norm(above),
@@ -101,7 +110,7 @@ impl Cone {
                 share: shares(&values),
                 vectors,
             }),
-        })
+        }))
     }
 }
 
@@ -205,58 +214,4 @@ impl Frame {
         f64::add_transposed_times(&self.vectors, &half, &mut rotated, (d, d, d));
         packed(&rotated, d)
     }
-}
-
-/// Eigenvalues, descending, and eigenvectors as rows, by cyclic Jacobi rotations.
-fn symmetric_eigen(matrix: &[f64], d: usize) -> Option<(Vec<f64>, Vec<f64>)> {
-    let mut a = matrix.to_vec();
-    let mut v = vec![0.0; d * d];
-    v.iter_mut().step_by(d + 1).for_each(|x| *x = 1.0);
-    for _ in 0..60 {
-        let off: f64 = (0..d * d)
-            .filter(|at| at / d != at % d)
-            .map(|at| a[at] * a[at])
-            .sum();
-        let all: f64 = a.iter().map(|x| x * x).sum();
-        if !all.is_finite() {
-            return None;
-        }
-        if off <= 1e-32 * all {
-            break;
-        }
-        for p in 0..d {
-            for q in p + 1..d {
-                let apq = a[p * d + q];
-                if apq == 0.0 {
-                    continue;
-                }
-                let theta = (a[q * d + q] - a[p * d + p]) / (2.0 * apq);
-                let t = theta.signum() / (theta.abs() + (theta * theta + 1.0).sqrt());
-                let t = if theta == 0.0 { 1.0 } else { t };
-                let c = 1.0 / (t * t + 1.0).sqrt();
-                let s = t * c;
-                for k in 0..d {
-                    let (x, y) = (a[p * d + k], a[q * d + k]);
-                    a[p * d + k] = c * x - s * y;
-                    a[q * d + k] = s * x + c * y;
-                    let (x, y) = (v[p * d + k], v[q * d + k]);
-                    v[p * d + k] = c * x - s * y;
-                    v[q * d + k] = s * x + c * y;
-                }
-                for k in 0..d {
-                    let (x, y) = (a[k * d + p], a[k * d + q]);
-                    a[k * d + p] = c * x - s * y;
-                    a[k * d + q] = s * x + c * y;
-                }
-            }
-        }
-    }
-    let mut order: Vec<usize> = (0..d).collect();
-    order.sort_by(|i, j| a[j * d + j].total_cmp(&a[i * d + i]));
-    let values = order.iter().map(|i| a[i * d + i]).collect();
-    let vectors = order
-        .iter()
-        .flat_map(|i| v[i * d..(i + 1) * d].to_vec())
-        .collect();
-    Some((values, vectors))
 }
