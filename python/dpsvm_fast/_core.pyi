@@ -298,6 +298,23 @@ def solve_crammer_singer_csr(
     n_threads: int,
     low_memory: bool,
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
+def solve_gaussian_margin(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    target: NDArray[np.int64],
+    *,
+    loss: str,
+    n_classes: int,
+    n_ellipsoids: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64],
+    data_norm: float,
+    psd: bool,
+    gradient_tol: float,
+    max_iter: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.float64] | None, float]: ...
 def solve_smooth_dense(
     X: NDArray[np.float64] | NDArray[np.float32],
     y: NDArray[np.int64],

@@ -189,7 +189,7 @@ CORE_MAY_USE = {
     "packed": frozenset({"error", "simd"}),
     "fourier": frozenset({"error", "noise", "packed", "parallel", "rows", "simd"}),
     "solver": frozenset(
-        {"clip", "error", "fourier", "rows", "loss", "packed", "parallel", "simd"}
+        {"clip", "error", "fourier", "linear_algebra", "loss", "packed", "parallel", "rows", "simd"}
     ),
     "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),

@@ -7,6 +7,7 @@ mod descent;
 mod errors;
 mod fourier;
 mod gate;
+mod gaussian_margin;
 mod linear_algebra;
 mod noise;
 mod pld;
@@ -46,6 +47,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     column_moments::register(m)?;
     descent::register(m)?;
     fourier::register(m)?;
+    gaussian_margin::register(m)?;
     linear_algebra::register(m)?;
     noise::register(m)?;
     pld::register(m)?;

@@ -13,6 +13,7 @@ pub mod design;
 pub mod dual_coordinate;
 pub mod face;
 pub mod frank_wolfe;
+pub mod gaussian_margin;
 pub mod gram;
 pub mod kernels;
 pub mod losses;
