@@ -125,7 +125,7 @@ def test_a_public_number_bounds_every_row(adjacency: str) -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_the_noise_in_means_and_variances_has_the_stated_law(adjacency: str) -> None:
-    """Undoing the post-processing, squares over sigma^2 are chi-square; with 0.9 sigma they fail."""
+    """Without the post-processing, squares over sigma^2 are chi-square; over less they are not."""
     n, d, z = 400, 3000, 0.5
     rows = np.full((n, d), z)
     rows[::2] *= -1.0
