@@ -15,7 +15,9 @@ from dpsvm_fast import (
     PrivateGaussianMarginClassifier,
     PrivateKernelSVC,
     PrivateLinearSVC,
+    PrivateStandardScaler,
     PrivateWhitener,
+    PublicScaler,
     RandomFourierFeatures,
 )
 
@@ -65,6 +67,10 @@ ESTIMATORS = [
     PrivateGaussianMarginClassifier(loss="huber_ww", noise_grid="float", C=0.1, trace_weight=0.5),
     PrivateCenter(),
     PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
+    PrivateStandardScaler(bounds=(-5.0, 5.0)),
+    PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
+    PublicScaler((-5.0, 5.0)),
+    PublicScaler((0.0, 9.0)),
     PrivateWhitener(),
     PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]
