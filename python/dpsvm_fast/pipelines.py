@@ -72,13 +72,13 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import Normalizer
-    >>> from dpsvm_fast import ObjectivePerturbationSVC, PrivateCenter, PublicScaler, total_privacy
+    >>> from dpsvm_fast import OutputPerturbationSVC, PrivateCenter, PublicScaler, total_privacy
     >>> X, y = load_iris(return_X_y=True)
     >>> model = make_pipeline(
     ...     PublicScaler((0, 10)),
     ...     Normalizer(),
     ...     PrivateCenter(1.0),
-    ...     ObjectivePerturbationSVC(2.0, classes=[0, 1, 2]),
+    ...     OutputPerturbationSVC(2.0, classes=[0, 1, 2]),
     ... ).fit(X, y)
     >>> total = total_privacy(model)
     >>> total.private, total.epsilon < 3.0

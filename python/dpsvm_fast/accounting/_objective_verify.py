@@ -262,14 +262,14 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
 def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
     """The line of the table of losses; None if the scores are not those of loss and classes."""
     loss, K, n, tau = statement.loss, o.n_classes, scores_of(statement, o.shape[0]), o.smoothing
+    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
+        # Also of two classes each has a score: their matrices are constrained one by one.
+        return _Row("softmax", math.sqrt(2.0), 1.0 / (2.0 * tau), tau)
     if loss == "logistic":
         tau = 1.0
     lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
     if lipschitz is None or curvature is None:
         return None
-    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
-        # Also of two classes each has a score: their matrices are constrained one by one.
-        return _Row("softmax", lipschitz, curvature, tau)
     if n != (1 if K == 2 and loss not in WESTON_WATKINS else K):
         return None
     if loss in WESTON_WATKINS:

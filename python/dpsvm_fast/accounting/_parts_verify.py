@@ -20,7 +20,7 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, ReleasePart
 
-__all__ = ["PARTS", "check_parts", "steps_of"]
+__all__ = ["PARTS", "check_parts", "reserved_events", "steps_of"]
 
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
@@ -86,6 +86,16 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
             found.append("its event does not describe it")
         problems += [f"{part.name}: {problem}" for problem in found]
     return problems
+
+
+def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
+    """The whitening that was paid for and, as a released number decided, did not happen."""
+    behind = statement.events[len(statement.parts) + 2 :]
+    skips = statement.mechanism in ("private_linear", "private_kernel")
+    whitened = any(part.name == "whitening" for part in statement.parts)
+    if statement.objective is None or not skips or whitened or len(behind) != 1:
+        return ()
+    return tuple(event for event in behind if isinstance(event, GaussianEvent))
 
 
 def steps_of(part: ReleasePart) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.accounting._objective_verify import GRID_SLACK, objective_profile
-from dpsvm_fast.accounting._parts_verify import steps_of
+from dpsvm_fast.accounting._parts_verify import reserved_events, steps_of
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta, composed_epsilon
 from dpsvm_fast.accounting.statement import PrivacyStatement
 
@@ -131,6 +131,7 @@ def _add_losses(
             sampled.append((part.sigma / part.contribution, part.sampling_rate, part.n_steps))
         elif part.sigma is not None:
             squares.append(steps_of(part) * (moved / part.sigma) ** 2)
+    squares.extend(event.mu**2 for event in reserved_events(statement))
     s, noise, inside = statement.sensitivity, statement.noise, statement.objective
     if s is not None and noise is not None:
         if noise.beta is not None:

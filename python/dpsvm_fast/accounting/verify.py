@@ -22,7 +22,7 @@ from dpsvm_fast.accounting._objective_verify import (
     objective_share,
     scores_of,
 )
-from dpsvm_fast.accounting._parts_verify import PARTS, check_parts
+from dpsvm_fast.accounting._parts_verify import PARTS, check_parts, reserved_events
 from dpsvm_fast.accounting._total_verify import recomputed_composition, recomputed_total
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
@@ -256,9 +256,10 @@ def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     """Compare: the events must say what the noises say: they are what ledgers were charged."""
     events, objective = statement.events[len(statement.parts) :], statement.objective
     expected = 1 if objective is None else 2
+    events = events[: len(events) - len(reserved_events(statement))]
     if len(events) != expected:
         return [f"{len(events)} events for the weights, expected {expected}"]
-    if any(event.adjacency != statement.adjacency for event in events):
+    if any(event.adjacency != statement.adjacency for event in statement.events):
         return ["an event is of another neighbouring relation"]
     matches = _event_matches(statement, s, noise, events[-1])
     if objective is not None:

@@ -77,18 +77,22 @@ class Training:
         The solver with its noise; exactly one of the two.
     sums : tuple of NoisySum
         All noisy sums of this path, in their order.
+    reserved : tuple of PrivacyEvent
+        Paid for though this path does not release it. A released number chose the path, so what
+        the fit costs is what its dearest path does.
     """
 
     whitened: bool
     rule: DescentRule | None
     solver: Solver | None
     sums: tuple[NoisySum, ...]
+    reserved: tuple[PrivacyEvent, ...] = ()
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Everything that is released on this path."""
+        """Everything that is released on this path, and what is reserved."""
         own = () if self.solver is None else self.solver.events
-        return tuple(part.event for part in self.sums) + own
+        return tuple(part.event for part in self.sums) + own + self.reserved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +254,13 @@ class PrivateLinear:
     ) -> Training:
         """The training that follows the noisy ``sums``."""
         if self.trainer != "gradient":
-            return Training(whitened=whitened, rule=None, solver=self._solver(mu), sums=sums)
+            return Training(
+                whitened=whitened,
+                rule=None,
+                solver=self._solver(mu),
+                sums=sums,
+                reserved=() if whitened else self._reserved,
+            )
         assert count is not None
         rule = DescentRule(
             loss=self.loss,
@@ -263,6 +273,13 @@ class PrivateLinear:
             fixed_c=fixed_c,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
+
+    @property
+    def _reserved(self) -> tuple[PrivacyEvent, ...]:
+        """The whitening that does not happen, where its budget cannot move to the training."""
+        if self.whitening is None or self.trainer != "objective":
+            return ()
+        return (self.whitening.event,)
 
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, for what is left."""
