@@ -157,9 +157,9 @@ def test_the_pure_rule() -> None:
     assert mechanism.choice(2e5).signal == pytest.approx(2e5 * mu / 2.0, rel=1e-9)
     assert mechanism.choice(2e5).kernel == "rbf"
     assert mechanism.choice(40.0 * 2.0 / mu * 0.999).kernel == "linear"
-    # Fewer frequencies than ten a feature cannot do what the linear model does.
-    assert dataclasses.replace(mechanism, n_features=10).choice(2e9).kernel == "rbf"
-    assert dataclasses.replace(mechanism, n_features=11).choice(2e9).kernel == "linear"
+    # Fewer frequencies than twenty a feature cannot do what the linear model does.
+    assert dataclasses.replace(mechanism, n_features=5).choice(2e9).kernel == "rbf"
+    assert dataclasses.replace(mechanism, n_features=6).choice(2e9).kernel == "linear"
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)

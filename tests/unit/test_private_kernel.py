@@ -312,7 +312,7 @@ def test_a_label_in_the_radius_needs_rows_as_they_are() -> None:
     X = rng.normal(size=(4000, 3))
     X *= (rng.uniform(0.0, 0.5, 4000) / np.linalg.norm(X, axis=1))[:, None]
     y = (np.linalg.norm(X, axis=1) > 0.25).astype(int)
-    settings: dict[str, Any] = {"classes": [0, 1], "bounds": None, "n_components": 50}
+    settings: dict[str, Any] = {"classes": [0, 1], "bounds": None, "n_components": 60}
     for delta in (1e-5, 0.0):
         own = model(**settings, delta=delta, normalize=False, data_norm=0.5).fit(X, y)
         assert own.kernel_ == "rbf"

@@ -144,7 +144,7 @@ class PrivateKernelSVC(PrivatePipeline):
     is larger and rows are whitened. "auto" stays linear if q < 40, or if rows are not whitened and
     n < 10 n_features. gamma = sqrt(q / 1000), between 1/4 and 1; for "laplacian" times sqrt(pi /
     n_features). With ``delta=0`` epsilon / sqrt(p + 1) takes the place of mu, p being the number of
-    weights, and "auto" also stays linear if D < 10 n_features. The descent is that of
+    weights, and "auto" also stays linear if D < 20 n_features. The descent is that of
     `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise.
 
     The constants of the recipe were chosen on vehicle, wisdm, digits, usps, mnist, adult and
