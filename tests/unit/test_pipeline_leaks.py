@@ -30,7 +30,10 @@ from dpsvm_fast import (
     OutputPerturbationSVC,
     PrivacyLeakWarning,
     PrivateCenter,
+    PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
     PrivateLinearSVC,
+    PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
@@ -54,7 +57,10 @@ OURS: dict[str, Any] = {
     "objective": ObjectivePerturbationSVC(2.0, classes=[0, 1]),
     "gradient": GradientPerturbationSVC(2.0, classes=[0, 1]),
     "linear": PrivateLinearSVC(2.0, classes=[0, 1]),
+    "kernel": PrivateKernelSVC(2.0, n_components=20, classes=[0, 1]),
+    "ellipsoids": PrivateGaussianMarginClassifier(2.0, classes=[0, 1]),
     "centre": PrivateCenter(1.0),
+    "components": PrivatePCA(2, 1.0),
     "whitening": PrivateWhitener(1.0),
     "scaling": PrivateStandardScaler(1.0, bounds=(-4.0, 4.0)),
 }
@@ -82,7 +88,7 @@ def test_no_estimator_cries_wolf(kind: str) -> None:
     assert model[-1].privacy_.private
     assert clone(OURS[kind]).fit(X, Y).privacy_.private
     # What learns after it, or beside it, is none of its business.
-    if kind in ("centre", "whitening", "scaling"):
+    if hasattr(OURS[kind], "transform"):
         after = make_pipeline(clone(OURS[kind]), StandardScaler()).fit(X, Y)
         assert after[0].privacy_.private
         beside = FeatureUnion([("a", StandardScaler()), ("b", clone(OURS[kind]))])

@@ -6,6 +6,7 @@ import doctest
 import json
 import math
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-import dpsvm_fast
 from dpsvm_fast import (
     GradientPerturbationSVC,
     NotPrivateWarning,
@@ -36,6 +36,7 @@ from dpsvm_fast import (
     PrivacyLeakWarning,
     PrivacyLedger,
     PrivateCenter,
+    PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
@@ -45,6 +46,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.accounting import PipelineStatement, composed_epsilon
+from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
 
 RNG = np.random.default_rng(0)
@@ -83,13 +85,11 @@ def test_it_is_what_one_ledger_has_recorded(adjacency: str) -> None:
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_ledger_for_reduced_rows_too(adjacency: str) -> None:
     """The pipeline of scaling, projection and training that most data need."""
-    if not hasattr(dpsvm_fast, "PrivatePCA"):
-        pytest.skip("PrivatePCA is not there yet")
     ledger = PrivacyLedger(8.0, 1e-4, adjacency)
     shared: dict[str, Any] = {"adjacency": adjacency, "ledger": ledger}
     model = make_pipeline(
         PublicScaler((-4.0, 4.0)),
-        dpsvm_fast.PrivatePCA(2, 1.0, 1e-6, data_norm=2.0, **shared),
+        PrivatePCA(2, 1.0, 1e-6, data_norm=2.0, **shared),
         svc(**shared),
     ).fit(X, Y)
     total = total_privacy(model, delta=ledger.delta)
@@ -306,6 +306,16 @@ def test_damaged_certificates_do_not_verify(changes: dict[str, Any]) -> None:
     found = verify(json.dumps(record | changes))
     assert not found
     assert found.epsilon is None
+
+
+def test_the_command_line_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "certificate.json"
+    total = total_privacy(make_pipeline(*private_steps()).fit(X, Y))
+    path.write_text(total.to_json(), encoding="utf-8")
+    assert main(["verify", str(path)]) == 0
+    assert "a pipeline of 5 steps" in capsys.readouterr().out
+    path.write_text(total.to_json().replace('"delta": 1e-06', '"delta": 1e-07'), encoding="utf-8")
+    assert main(["verify", str(path)]) != 0
 
 
 def test_the_example_runs() -> None:
