@@ -186,10 +186,9 @@ CORE_MAY_USE = {
     "linear_algebra": frozenset({"error", "parallel", "simd"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
-    "packed": frozenset({"error", "simd"}),
-    "fourier": frozenset({"error", "noise", "packed", "parallel", "rows", "simd"}),
+    "fourier": frozenset({"error", "linear_algebra", "noise", "parallel", "rows", "simd"}),
     "solver": frozenset(
-        {"clip", "error", "fourier", "linear_algebra", "loss", "packed", "parallel", "rows", "simd"}
+        {"clip", "error", "fourier", "linear_algebra", "loss", "parallel", "rows", "simd"}
     ),
     "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),

@@ -182,7 +182,8 @@ class ReleasedMap:
         if self.matrix is None:
             moved = self._moved(rows)
         else:
-            moved = _products_by_row(rows, self.matrix)
+            turned = np.ascontiguousarray(self.matrix.T)
+            moved = _core.row_products(np.ascontiguousarray(rows), turned, 1)
             if self.centre is not None:
                 moved -= self.matrix @ self.centre
         return np.asarray(moved / self._norms(moved)[:, None])
@@ -234,16 +235,6 @@ class ReleasedMap:
         if self.matrix is None:
             return np.maximum(norms, SHORTEST_ROW)
         return np.where(norms > SAFE_NORM, norms, 1.0)
-
-
-def _products_by_row(rows: Array, matrix: Array) -> Array:
-    """``rows @ matrix.T`` with every sum in the same order, whatever other rows there are."""
-    products = np.empty((rows.shape[0], matrix.shape[0]))
-    step = max(1, BLOCK_SIZE // max(1, matrix.size))
-    for start in range(0, rows.shape[0], step):
-        part = slice(start, start + step)
-        products[part] = (rows[part, None, :] * matrix).sum(axis=2)
-    return products
 
 
 def mapped_scores(

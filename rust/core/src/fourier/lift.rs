@@ -4,7 +4,7 @@ use super::circle::{Phase, circle};
 use super::hadamard::hadamard;
 use super::{FourierMap, Frequencies};
 use crate::error::Result;
-use crate::packed::{Packed, TILE_ROWS};
+use crate::linear_algebra::packed::{Packed, TILE_ROWS};
 use crate::simd::{Real, Simd};
 
 /// Scratch rows are whole vectors at every level.

@@ -1,6 +1,7 @@
 //! Dense linear algebra whose results do not depend on threads or on the place of a row.
 
 mod eigen;
+pub mod packed;
 mod products;
 
 pub use eigen::{SymmetricEigen, symmetric_eigen};

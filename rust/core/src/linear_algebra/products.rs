@@ -1,5 +1,6 @@
 //! Products of rows with a matrix, each row by itself.
 
+use super::packed::{Packed, TILE_ROWS};
 use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -15,10 +16,9 @@ const WAVE_WORK: usize = 1 << 24;
 
 /// `rows * matrix`, where `rows` is `n x inner` and `matrix` is `inner x outputs`, row by row.
 ///
-/// Every entry is summed over the inner index in ascending order, with a rounded product and a
-/// rounded sum at each step. So a row of the result is a function of one row and of the matrix, to
-/// the last bit: wherever it lies, however many rows there are, on any processor. (A general matrix
-/// product promises no such thing.)
+/// Every entry is summed over the inner index in ascending order, see [`Packed`]: a row of the result
+/// is a function of one row and of the matrix, to the last bit, wherever it lies and however many
+/// rows there are.
 ///
 /// # Errors
 /// Lengths that do not go together; threads out of range; no memory; an interrupt.
@@ -46,6 +46,7 @@ pub fn row_products(
     let work = n.saturating_mul(matrix.len());
     let shared = n_threads > 1 && work >= PARALLEL_WORK;
     let pool = shared.then(|| pool(n_threads)).transpose()?;
+    let packed = Packed::new((outputs, inner), &|j, k| matrix[k * outputs + j])?;
     let blocks = rows.chunks(BLOCK_ROWS * inner);
     let outs = product.chunks_mut((BLOCK_ROWS * outputs).max(1));
     let mut parts: Vec<_> = blocks.zip(outs).collect();
@@ -53,9 +54,9 @@ pub fn row_products(
     let wave = (WAVE_WORK / (BLOCK_ROWS * matrix.len()).max(1)).max(1) * threads;
     for wave in parts.chunks_mut(wave) {
         each_block(pool.as_deref(), wave, interrupt, |(rows, out)| {
-            dispatch(AddProducts {
+            dispatch(BlockProducts {
                 rows,
-                matrix,
+                packed: &packed,
                 inner,
                 out,
             });
@@ -64,31 +65,27 @@ pub fn row_products(
     Ok(product)
 }
 
-/// `out += rows * matrix`.
-struct AddProducts<'a> {
+/// `out = rows * matrix`.
+struct BlockProducts<'a> {
     rows: &'a [f64],
-    matrix: &'a [f64],
+    packed: &'a Packed<f64>,
     inner: usize,
     out: &'a mut [f64],
 }
 
-impl Kernel for AddProducts<'_> {
+impl Kernel for BlockProducts<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _simd: S) {
-        let outputs = self.matrix.len() / self.inner;
-        if outputs == 0 {
-            return;
-        }
-        let outs = self.out.chunks_exact_mut(outputs);
-        for (row, out) in self.rows.chunks_exact(self.inner).zip(outs) {
-            for (x, weights) in row.iter().zip(self.matrix.chunks_exact(outputs)) {
-                // Each lane is an output: vectorised without changing the order of any sum.
-                for (sum, weight) in out.iter_mut().zip(weights) {
-                    *sum += x * weight;
-                }
-            }
+    fn run<S: Simd>(self, simd: S) {
+        let n = self.rows.len() / self.inner;
+        let mut rows = self.rows.to_vec();
+        rows.resize(n.next_multiple_of(TILE_ROWS) * self.inner, 0.0);
+        let mut product = Vec::new();
+        self.packed.multiply(simd, &rows, n, &mut product);
+        let outputs = (self.out.len() / n.max(1)).max(1);
+        for (i, out) in self.out.chunks_exact_mut(outputs).enumerate() {
+            self.packed.collect(&product, (n, i), out);
         }
     }
 }
