@@ -86,6 +86,9 @@ LINEAR_EPSILON, LINEAR_DELTA, LINEAR_GOAL, LINEAR_ROUNDS = 1.0, 1e-5, 5.0, 3
 SAMPLING_RATE, SAMPLED_STEPS, SAMPLED_EPSILONS = 128 / 7000, (600, 6000), (1.0, 8.0)
 SAMPLED_DELTA, SAMPLED_GOAL = 1e-5, 0.1
 
+# Transformers: rows, columns, and pairs of random features.
+TRANSFORMER_ROWS, TRANSFORMER_FEATURES, TRANSFORMER_COMPONENTS = 10_000, (16, 64, 784), 1_000
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -128,3 +131,4 @@ def quick(n_threads: int = 1) -> Plan:
         C_values=(0.005, 1.0),
         regularizations=(10.0,),
     )
+

@@ -1,7 +1,7 @@
 """Benchmarks in four steps, each of which can be run alone; see README.md in this folder.
 
     python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|descent
-        |descent_memory|linear_fit|all]
+        |descent_memory|linear_fit|transformers|all]
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
@@ -36,6 +36,7 @@ from benches.subjects import (  # noqa: E402
     objective,
     objective_fit,
     solver,
+    transformers,
 )
 from dpsvm_fast import _core  # noqa: E402
 
@@ -50,6 +51,7 @@ SUBJECTS: dict[str, ModuleType] = {
     "descent": descent,
     "descent_memory": descent_memory,
     "linear_fit": linear_fit,
+    "transformers": transformers,
 }
 STEPS = ("run", "analyse", "plot", "update")
 RESULTS = ROOT / "benches" / "results"
