@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -37,6 +38,7 @@ from dpsvm_fast import (
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    RandomFourierFeatures,
     verify,
 )
 from dpsvm_fast.estimators import _enclosing_pipeline
@@ -192,6 +194,39 @@ def test_an_estimator_of_the_same_kind_elsewhere_is_not_meant() -> None:
     armed = True
     model.predict(X)
     assert apart[0].privacy_.private
+
+
+ROWWISE: dict[str, Any] = {
+    **{kind: OURS[kind] for kind in OURS if hasattr(OURS[kind], "transform")},
+    "centre": PrivateCenter(1.0, dense_output=True),
+    "public": PublicScaler((-1.0, 1.0)),
+    "features": RandomFourierFeatures(20),
+}
+
+
+def is_rowwise(step: Any, rows: Any) -> bool:
+    """Whether transformed rows are the same, to the last bit, whatever other rows there are."""
+    whole = step.transform(rows)
+    for part in (slice(0, 66), slice(1, 67), slice(13, 14), slice(40, 67)):
+        apart = step.transform(rows[part]) != whole[part]
+        if apart.nnz if sparse.issparse(apart) else apart.any():
+            return False
+    return True
+
+
+@pytest.mark.parametrize("kind", ROWWISE)
+def test_a_transformed_row_does_not_depend_on_the_others(kind: str) -> None:
+    """Composition rests on it: a record more must not round the others otherwise."""
+    rows = np.random.default_rng(1).normal(size=(67, 30))
+    fitted = clone(ROWWISE[kind]).fit(rows)
+    assert is_rowwise(fitted, rows)
+    assert is_rowwise(fitted, sparse.csr_matrix(np.where(rows > 0.3, rows, 0.0)))
+
+
+def test_a_step_that_looks_at_all_rows_is_told_apart() -> None:
+    rows = np.random.default_rng(1).normal(size=(67, 30))
+    assert not is_rowwise(FunctionTransformer(lambda X: X - X.mean(axis=0)).fit(rows), rows)
+    assert is_rowwise(FunctionTransformer(np.tanh).fit(rows), rows)
 
 
 def test_the_search_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
