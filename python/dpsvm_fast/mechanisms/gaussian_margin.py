@@ -54,8 +54,8 @@ __all__ = ["CONSTANT", "GaussianMargin", "MatrixPerturbation", "n_coordinates"]
 # The constant feature beside rows of norm at most 1.
 CONSTANT = 0.5
 # C="auto" with Gaussian noise: this share of the regularisation that a linear model gets. The
-# coordinates of the lifted rows vary less than rows do.
-REGULARIZATION_SHARE = 0.4
+# coordinates of lifted rows vary less than rows do. Curvature of pairwise Huber losses costs more.
+REGULARIZATION_SHARE = {"softmax_margin": 0.4, "huber_ww": 1.0}
 # Of the squared Gaussian parameter, or of epsilon: what the centres of several ellipsoids cost.
 ANCHOR_SHARE = 0.15
 # Delta may be missed by this share, from below: half a percent of the noise.
@@ -263,7 +263,7 @@ class GaussianMargin:
         """C="auto" of Gaussian noise."""
         automatic = automatic_regularization(self.score_loss, own, delta, self.adjacency, 1.0)
         check_range("C", automatic, "the whole regularisation")
-        return 1.0 / (REGULARIZATION_SHARE * automatic)
+        return 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
 
     @property
     def regularization(self) -> float:
