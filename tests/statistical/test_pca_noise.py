@@ -3,7 +3,7 @@
 All components and all eigenvalues give the noisy matrix back. For m independent normal entries the
 sum of squares over their variance is chi-square with m degrees of freedom; intervals have
 probability 1 - ALPHA. With m = 19,600 entries above the diagonal an interval reaches 5 percent to
-either side, with 800 on it 25 percent; a factor of 2 in a variance is far outside of both.
+either side, with 800 on it 27 percent; a factor of 2 in a variance is far outside of both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def noise_of(adjacency: str, noise_grid: str) -> tuple[Array, Array]:
     exact = public.records(ROWS, np.zeros(len(ROWS), dtype=np.int64), 2, 1).gram(1)
     on, above = [], []
     for _ in range(FITS):
-        fitted = PrivatePCA(epsilon=2.0, adjacency=adjacency, noise_grid=noise_grid).fit(ROWS)
+        fitted: Any = PrivatePCA(epsilon=2.0, adjacency=adjacency, noise_grid=noise_grid)
+        fitted.fit(ROWS)
         V = fitted.components_
         noise = (V.T * fitted.eigenvalues_) @ V - exact
         noise /= fitted.privacy_.parts[0].sigma

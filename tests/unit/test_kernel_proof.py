@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.mechanisms.fourier import FourierFeatures
+from dpsvm_fast.mechanisms.kernel_pipeline import NoisyCount
 
 Array = NDArray[np.float64]
 
@@ -106,3 +108,23 @@ def test_a_scale_from_the_records_tells_a_record() -> None:
         rows = np.array([0.0, 0.0, x])
         distances = np.abs(rows[:, None] - rows[None, :])[np.triu_indices(3, 1)]
         assert np.median(distances) == x
+
+
+def test_the_code_has_the_numbers_of_the_page() -> None:
+    count = NoisyCount(noise_grid="exact", mu=0.25).sum
+    assert count.sensitivity == 1.0
+    assert count.grid is not None
+    assert float(7) / count.grid == round(7 / count.grid)
+    for centre, room in (("none", math.inf), ("sphere", 0.0), ("ball", 2.0)):
+        drawn = FourierFeatures(
+            n_features=5, n_components=12, gamma=0.7, kernel="rbf", structure="orthogonal",
+            centre=centre, seed=3,
+        ).map()  # fmt: skip
+        squares = np.square(drawn.weights()).sum(axis=1)
+        expected = np.exp(-squares / (2.0 * (5.0 + room))) if room < math.inf else np.zeros(12)
+        np.testing.assert_allclose(drawn.constants(), expected, rtol=1e-12)
+        rows = np.random.default_rng(0).normal(size=(20, 5))
+        features = drawn.transform_dense(rows, 1)
+        plain = paired(rows, drawn.weights(), drawn.constants())
+        plain /= np.linalg.norm(plain, axis=1, keepdims=True)
+        np.testing.assert_allclose(features, plain, atol=1e-12)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms.pca import NoisyComponents
 
 Array = NDArray[np.float64]
 
@@ -81,3 +82,15 @@ def test_average_eigenvectors_mean_nothing() -> None:
     assert np.linalg.norm(0.5 * (first + second)) < 0.1
     projector = 0.5 * (np.outer(first, first) + np.outer(second, second))
     assert abs(float(np.linalg.eigh(projector)[1][0, -1])) > 0.99
+
+
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_the_code_has_the_sensitivity_of_the_page(noise_grid: str) -> None:
+    for d in (2, 50):
+        for adjacency, exact in (("add_remove", 1.0), ("replace_one", math.sqrt(2.0))):
+            found = NoisyComponents(
+                n_features=d, adjacency=adjacency, noise_grid=noise_grid, mu=0.3
+            ).sum
+            room = exact * 2.0 * (found.grid or 0.0) * d
+            assert exact + 0.999 * room <= found.sensitivity <= (exact + room) * (1.0 + 1e-12)
+            assert found.sensitivity / found.scale <= 0.3

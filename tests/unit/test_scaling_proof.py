@@ -11,6 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 from dpsvm_fast import PrivateLinearSVC, total_privacy
 from dpsvm_fast.accounting import verify
+from dpsvm_fast.mechanisms import scaling
+from dpsvm_fast.mechanisms.scaling import NoisyColumnMoments
 
 B, T = Fraction(11, 8), Fraction(49, 64)
 ETA = Fraction(1, 2**20)
@@ -119,3 +121,18 @@ def test_a_path_that_was_not_taken_is_paid_for() -> None:
     record = skipped.privacy_.to_dict()
     record["events"][-1]["sigma"] *= 0.5
     assert not verify(record)
+
+
+@pytest.mark.parametrize("with_std", [True, False])
+@pytest.mark.parametrize("d", [1, 2, 30, 1000])
+def test_the_code_has_the_constants_of_the_page(d: int, with_std: bool) -> None:
+    assert (scaling.SQUARE_WEIGHT, scaling.SQUARE_OFFSET, scaling.PAIR_NORM) == (B, T, B * T)
+    square = float(B * T) ** 2 if with_std else 1.0
+    for adjacency in ("add_remove", "replace_one"):
+        found = NoisyColumnMoments(
+            n_features=d, adjacency=adjacency, noise_grid="exact", with_std=with_std, mu=0.5
+        )
+        weight = float(found.count_weight)
+        assert d**0.25 - 2.0**-10 < weight <= d**0.25
+        exact = math.sqrt(d * square + weight**2) if found.counts else 2.0 * math.sqrt(d)
+        assert exact * (1.0 - 1e-15) <= found.sum.sensitivity <= exact * (1.0 + 1e-12)

@@ -121,11 +121,11 @@ def _orthogonal(d: int, rng: np.random.Generator) -> Array:
 
 def _signed_hadamard(d: int, rng: np.random.Generator) -> Array:
     """The first d columns of three rounds of random signs and Hadamard matrices."""
-    hadamard = np.ones((1, 1))
+    hadamard: Array = np.ones((1, 1))
     while len(hadamard) < d:
         hadamard = np.kron(hadamard, [[1.0, 1.0], [1.0, -1.0]])
     p = len(hadamard)
-    product = np.eye(p)
+    product: Array = np.eye(p)
     for _ in range(3):
         product = hadamard @ (rng.choice([-1.0, 1.0], p)[:, None] * product) / math.sqrt(p)
     return np.asarray(product[:, :d])
