@@ -122,33 +122,39 @@ pub fn solve(
         .transpose()?;
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, threads, interrupt)?;
+    let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
+    minimise(lifted, targets, linear, settings, interrupt)
+}
+
+fn minimise(
+    lifted: Lifted,
+    targets: Targets,
+    linear: &[f64],
+    settings: &EllipsoidSettings<'_>,
+    interrupt: &dyn Interrupt,
+) -> Result<EllipsoidSolution> {
     let cone = Cone {
         order: lifted.order,
         psd: settings.psd,
     };
-    let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
-    let numbers = (settings.regularization, settings.gradient_tol);
+    let (lambda, target) = (settings.regularization, settings.gradient_tol);
+    let numbers = (lambda, target);
     let mut objective = Objective::new(lifted, targets, cone, numbers, linear, interrupt)?;
-    let most = settings
-        .max_passes
-        .unwrap_or_else(|| enough_passes(&objective));
+    let most = settings.max_passes;
+    let most = most.unwrap_or_else(|| enough_passes(&objective));
     let found = Search::new(&mut objective, most).run()?;
-    let lambda = settings.regularization;
-    let bound = found
-        .point
+    let last = found.point;
+    let bound = last
         .as_ref()
-        .map_or(f64::INFINITY, |point| point.bound(lambda));
+        .map_or(f64::INFINITY, |last| last.bound(lambda));
+    // The bound carries more slack than this rounding takes.
     let distance = if found.certified {
-        // The bound carries more slack than this rounding takes.
         bound / lambda
     } else {
         f64::INFINITY
     };
     Ok(EllipsoidSolution {
-        matrices: found
-            .point
-            .filter(|_| found.certified)
-            .map(|point| point.weights),
+        matrices: last.filter(|_| found.certified).map(|last| last.weights),
         distance,
         bound,
         gradients: objective.gradients,
@@ -225,13 +231,11 @@ fn counts(settings: &EllipsoidSettings<'_>) -> Result<(usize, usize)> {
         return Err(Error::invalid("n_classes", message));
     }
     let count = classes.checked_mul(each);
-    match count.filter(|count| (1..=MOST_ENTRIES).contains(count)) {
-        Some(count) => Ok((count, count - each + 1)),
-        None => {
-            let message = format!("got {each}, expected at least 1 and few enough for memory");
-            Err(Error::invalid("n_ellipsoids", message))
-        }
+    if let Some(count) = count.filter(|count| (1..=MOST_ENTRIES).contains(count)) {
+        return Ok((count, count - each + 1));
     }
+    let message = format!("got {each}, expected at least 1 and few enough for memory");
+    Err(Error::invalid("n_ellipsoids", message))
 }
 
 fn in_range(name: &'static str, value: f64, accepted: std::ops::RangeInclusive<f64>) -> Result<()> {

@@ -190,7 +190,9 @@ impl<'p> Objective<'p> {
         let work = &mut self.single;
         (self.lifted).sweep(&narrow, &map, work, &mut image, self.interrupt)?;
         self.products += 1;
-        image.iter_mut().for_each(|x| *x *= up);
+        for x in &mut image {
+            *x *= up;
+        }
         Ok(image)
     }
 }

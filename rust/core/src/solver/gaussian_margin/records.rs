@@ -85,12 +85,19 @@ impl RecordMap<f64> for Gradient<'_> {
         state: &mut [f32],
     ) -> f64 {
         self.0.through(record, products, |row| {
-            row.iter_mut().for_each(|s| *s = -*s);
+            negate(row);
             self.0.loss.gradient_row(0, row, state);
             let size = row.iter().map(|a| a * a).sum::<f64>().sqrt();
-            row.iter_mut().for_each(|a| *a = -*a);
+            negate(row);
             size
         })
+    }
+}
+
+#[inline(always)]
+fn negate(row: &mut [f64]) {
+    for x in row {
+        *x = -*x;
     }
 }
 

@@ -150,8 +150,8 @@ impl<'o, 'p> Search<'o, 'p> {
         let lambda = self.objective.regularization;
         let frames = Frames::of(point);
         let share = frames.shares(point.residual.len());
-        let mut residual = frames.enter(&point.residual);
-        residual.iter_mut().for_each(|r| *r = -*r);
+        let right: Vec<f64> = point.residual.iter().map(|r| -r).collect();
+        let mut residual = frames.enter(&right);
         let mut step = vec![0.0; residual.len()];
         let goal = self.forcing(point) * point.norm;
         let mut conjugate = residual.clone();
@@ -168,8 +168,7 @@ impl<'o, 'p> Search<'o, 'p> {
             let length = energy / curvature;
             add(&mut step, length, &conjugate);
             add(&mut residual, -length, &image);
-            let open = residual.iter().zip(&share).filter(|(_, d)| **d > 0.0);
-            if open.map(|(r, _)| r * r).sum::<f64>().sqrt() <= goal || self.spent() {
+            if open_norm(&residual, &share) <= goal || self.spent() {
                 break;
             }
             let next = weighted(&share, &residual, &residual);
@@ -190,7 +189,7 @@ impl<'o, 'p> Search<'o, 'p> {
     /// Relative residual at which a Newton step counts as solved.
     fn forcing(&self, point: &Point) -> f64 {
         let enough = 0.3 * self.objective.target / point.norm;
-        enough.max(1e-4).min(LOOSEST)
+        enough.clamp(1e-4, LOOSEST)
     }
 
     /// Accelerated projected gradients until the residual is halved.
@@ -246,6 +245,12 @@ fn weighted(share: &[f64], a: &[f64], b: &[f64]) -> f64 {
     dot(&times(share, a), b)
 }
 
+/// Norm of the residual where D does not vanish.
+fn open_norm(residual: &[f64], share: &[f64]) -> f64 {
+    let open = residual.iter().zip(share).filter(|(_, d)| **d > 0.0);
+    open.map(|(r, _)| r * r).sum::<f64>().sqrt()
+}
+
 /// The frames of all ellipsoids; nothing is rotated without a cone.
 struct Frames<'p>(Vec<Option<&'p Frame>>);
 
@@ -256,11 +261,11 @@ impl<'p> Frames<'p> {
 
     fn shares(&self, len: usize) -> Vec<f64> {
         let each = len / self.0.len();
-        let share = |frame: &Option<&Frame>| match frame {
+        let share = |frame: Option<&Frame>| match frame {
             Some(frame) => frame.share.clone(),
             None => vec![1.0; each],
         };
-        self.0.iter().flat_map(share).collect()
+        self.0.iter().copied().flat_map(share).collect()
     }
 
     fn rotated(&self, z: &[f64], rotate: impl Fn(&Frame, &[f64]) -> Vec<f64>) -> Vec<f64> {
