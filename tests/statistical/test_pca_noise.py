@@ -3,7 +3,7 @@
 All components and all eigenvalues give the noisy matrix back. For m independent normal entries the
 sum of squares over their variance is chi-square with m degrees of freedom; intervals have
 probability 1 - ALPHA. With m = 19,600 entries above the diagonal an interval reaches 5 percent to
-either side, with 800 on it 25 percent; a factor of 2 in a variance is far outside of both.
+either side, with 800 on it 27 percent; a factor of 2 in a variance is far outside of both.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def seeded(**changes: Any) -> PrivatePCA:
 unseeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
 
-@pytest.mark.parametrize("bound", [0.8, 50.0])
+@pytest.mark.parametrize("bound", [0.8, 5.0])
 def test_with_little_noise_components_are_those_of_numpy(bound: float) -> None:
     """The twin: eigenvectors and eigenvalues of clipped rows' second moments."""
     fitted = PrivatePCA(3, 1e4, data_norm=bound, centre=CENTRE).fit(X)
@@ -302,7 +302,11 @@ def test_a_pipeline_spends_one_ledger() -> None:
         ObjectivePerturbationSVC(3.0, classes=[0, 1], **shared),
     )
     fitted = clone(make_pipeline(*steps)).fit(X, labels)
-    assert len(ledger.history) == 2
+    assert [record.label for record in ledger.history] == [
+        "PrivatePCA",
+        "ObjectivePerturbationSVC",
+        "ObjectivePerturbationSVC",
+    ]
     assert fitted.score(X, labels) > 0.8
 
 
