@@ -13,6 +13,7 @@ from dpsvm_fast.estimators import (
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
     PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
     PrivateLinearSVC,
 )
 from dpsvm_fast.exceptions import (
@@ -23,12 +24,14 @@ from dpsvm_fast.exceptions import (
     NotPrivateWarning,
     PrivacyLeakWarning,
 )
+from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
     PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    RandomFourierFeatures,
 )
 
 __version__: str = str(_build_info()["version"])
@@ -47,13 +50,16 @@ __all__ = [
     "PrivacyStatement",
     "PrivateCenter",
     "PrivateGaussianMarginClassifier",
+    "PrivateKernelSVC",
     "PrivateLinearSVC",
     "PrivatePCA",
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",
+    "RandomFourierFeatures",
     "__version__",
     "accounting",
     "noise",
+    "total_privacy",
     "verify",
 ]

@@ -7,11 +7,14 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Descent",
+    "FourierMap",
     "LossDistribution",
     "NoiseSource",
     "Records",
     "build_info",
     "clipped_sum_distance",
+    "column_moments_csr",
+    "column_moments_dense",
     "descent_rounding",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -164,6 +167,36 @@ class Records:
     def centre(self, point: NDArray[np.float64], n_threads: int) -> None: ...
     def gram(self, n_threads: int) -> NDArray[np.float64]: ...
     def transform(self, matrix: NDArray[np.float64], n_threads: int) -> None: ...
+    def lift(self, map: FourierMap, stored: bool, n_threads: int) -> None: ...
+
+@final
+class FourierMap:
+    def __new__(
+        cls,
+        *,
+        n_features: int,
+        n_components: int,
+        gamma: float,
+        kernel: str,
+        structure: str,
+        centre: str,
+        seed: int,
+    ) -> FourierMap: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_components(self) -> int: ...
+    def weights(self) -> NDArray[np.float64]: ...
+    def constants(self) -> NDArray[np.float64]: ...
+    def transform_dense(self, X: NDArray[Any], n_threads: int) -> NDArray[Any]: ...
+    def transform_csr(
+        self,
+        data: NDArray[Any],
+        indices: NDArray[np.int32] | NDArray[np.int64],
+        indptr: NDArray[np.int32] | NDArray[np.int64],
+        n_features: int,
+        n_threads: int,
+    ) -> NDArray[Any]: ...
 
 @final
 class Descent:
@@ -202,6 +235,23 @@ class Descent:
     def weights(self) -> NDArray[np.float64]: ...
     def state(self) -> dict[str, Any]: ...
 
+def column_moments_dense(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    *,
+    offset: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def column_moments_csr(
+    data: NDArray[np.float64] | NDArray[np.float32],
+    indices: NDArray[np.int32] | NDArray[np.int64],
+    indptr: NDArray[np.int32] | NDArray[np.int64],
+    shape: tuple[int, int],
+    *,
+    offset: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    n_threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def clipped_sum_distance(clip: float, n_weights: int, grid: float | None) -> float: ...
 def descent_rounding(
     *,
@@ -248,6 +298,23 @@ def solve_crammer_singer_csr(
     n_threads: int,
     low_memory: bool,
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
+def solve_gaussian_margin(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    target: NDArray[np.int64],
+    *,
+    loss: str,
+    n_classes: int,
+    n_ellipsoids: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64],
+    data_norm: float,
+    psd: bool,
+    gradient_tol: float,
+    max_iter: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.float64] | None, float]: ...
 def solve_smooth_dense(
     X: NDArray[np.float64] | NDArray[np.float32],
     y: NDArray[np.int64],

@@ -161,9 +161,14 @@ def _verify(arguments: argparse.Namespace) -> int:
     if not result.ok:
         return DOES_NOT_HOLD
     record = json.loads(text)
+    what = (
+        f"a pipeline of {len(record['steps'])} steps"
+        if "steps" in record
+        else f"{record['mechanism']} with loss {record['loss']}"
+    )
     print(
         f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
-        f"({record['adjacency']}) for {record['mechanism']} with loss {record['loss']}.\n"
+        f"({record['adjacency']}) for {what}.\n"
         "What no recomputation can tell: that the model was made this way, and that what the\n"
         "certificate assumes public was public."
     )

@@ -22,13 +22,16 @@ from dpsvm_fast.exceptions import InvalidParameterError
 __all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "Loss"]
 
 # Losses with a Hessian, or (Huber) a Lipschitz gradient.
-SMOOTH_LOSSES = ("softmax_margin", "huber", "logistic", "softplus", "m3")
+SMOOTH_LOSSES = ("softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww")
 
 # Losses that can be negative log-likelihoods: with margin 0 they give probabilities.
 LIKELIHOODS = ("logistic", "softmax_margin", "softplus")
 
+# Sums over the other classes of a smoothed hinge of the difference to the own score.
+_WESTON_WATKINS = ("m3", "huber_ww")
+
 # Losses over all classes at once, which have K scores for K = 2 too.
-_PAIRWISE = ("crammer_singer", "m3")
+_PAIRWISE = ("crammer_singer", *_WESTON_WATKINS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Loss:
 
     Parameters
     ----------
-    name : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3"}
+    name : str
         With t = +1 for the own class and -1 for others, y the own class:
 
         - ``crammer_singer``: :math:`\max_k (1[k \ne y] + s_k - s_y)`
@@ -47,9 +50,11 @@ class Loss:
         - ``huber``: :math:`\sum_k H(t_k s_k)`, H(z) = 0 for z > m + h, m - z for z < m - h and
           (m + h - z)^2 / (4h) between
         - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
+        - ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)` with the H of ``huber``
     n_classes : int >= 2
     smoothing : float > 0
-        tau, or the half width h of ``huber``. Not used by ``crammer_singer`` and ``logistic``.
+        tau, or the half width h of ``huber`` and ``huber_ww``. Not used by ``crammer_singer`` and
+        ``logistic``.
     margin : float >= 0
         m. Not used by ``crammer_singer`` and ``logistic``.
     per_class : bool, default=False
@@ -81,7 +86,11 @@ class Loss:
 
     @property
     def temperature(self) -> float:
-        """Smoothing in units in which one score has curvature at most ``1 / (4 temperature)``."""
+        """Smoothing in the unit of the laws of objective perturbation.
+
+        One score has curvature at most ``1 / (4 temperature)``, a pair of scores (``m3``,
+        ``huber_ww``) ``1 / (2 temperature)`` in their difference.
+        """
         if self.name == "logistic":
             return 1.0
         return 0.5 * self.smoothing if self.name == "huber" else self.smoothing
@@ -103,7 +112,7 @@ class Loss:
             raise InvalidParameterError.of(
                 "loss", got=self.name, accepted="one of " + ", ".join(map(repr, SMOOTH_LOSSES))
             )
-        if self.name == "m3":
+        if self.name in _WESTON_WATKINS:
             return "weston_watkins"
         return {"softmax_margin": "softmax", "softplus": "logistic", "huber": "huber"}[
             self.kernel[0]
@@ -112,7 +121,7 @@ class Loss:
     @cached_property
     def lipschitz(self) -> float:
         """L: largest norm of the gradient in the scores, rounded up."""
-        if self.name == "m3":
+        if self.name in _WESTON_WATKINS:
             return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
         return sqrt_up(2.0 if self.joint else float(self.n_scores))
 
@@ -121,7 +130,7 @@ class Loss:
         """beta: largest eigenvalue of the Hessian in the scores, rounded up."""
         if self.name == "crammer_singer":
             return math.inf
-        if self.name == "m3":
+        if self.name in _WESTON_WATKINS:
             return div_up(0.5 * self.n_classes, self.smoothing)
         return div_up(0.5 if self.joint else 0.25, self.temperature)
 
@@ -141,7 +150,7 @@ class Loss:
         K, kappa = self.n_classes, curvature_ratio
         if self.name == "crammer_singer":
             return math.inf
-        if self.name == "m3":
+        if self.name in _WESTON_WATKINS:
             bound = math.log1p(0.5 * K * kappa) + (K - 2) * math.log1p(0.5 * kappa)
         elif self.joint:
             bound = (K - 1) * math.log1p(kappa / K)

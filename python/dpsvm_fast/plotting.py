@@ -7,7 +7,6 @@ before. Nothing about privacy is computed here: the numbers come from estimators
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from dpsvm_fast._drawing import COLOURS, axes_for, matplotlib_module
+from dpsvm_fast._ellipsoid_display import EllipsoidDisplay
 from dpsvm_fast._validation import check_epsilon, check_integer
 from dpsvm_fast.accounting import ObjectiveEvent, PrivacyStatement, composed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -22,10 +23,14 @@ from dpsvm_fast.exceptions import InvalidParameterError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PrivacyProfileDisplay", "PrivacyUtilityDisplay", "private_scores"]
+__all__ = [
+    "EllipsoidDisplay",
+    "PrivacyProfileDisplay",
+    "PrivacyUtilityDisplay",
+    "private_scores",
+]
 
-# Blue, vermilion and black of Okabe and Ito: told apart with any colour vision and in grey.
-PRIVATE_COLOUR, MARK_COLOUR, CEILING_COLOUR = "#0072B2", "#D55E00", "#000000"
+PRIVATE_COLOUR, MARK_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[1], COLOURS[-1]
 # Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
 PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each needs the law of noise in an objective many times over.
@@ -189,7 +194,7 @@ class PrivacyUtilityDisplay:
         of all its fits together (a ledger on the estimator is charged for each), and the ceiling
         has no protection at all: meant for public or demonstration data.
         """
-        _matplotlib("figure")
+        matplotlib_module("figure")
         test = {"X_test": X_test, "y_test": y_test}
         scores = private_scores(estimator, X, y, **test, epsilons=epsilons, n_repeats=n_repeats)
         ceiling = None
@@ -208,8 +213,8 @@ class PrivacyUtilityDisplay:
         ImportError
             matplotlib is missing.
         """
-        ticker = _matplotlib("ticker")
-        self.ax_ = ax = _axes(ax)
+        ticker = matplotlib_module("ticker")
+        self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
         order = np.argsort(self.epsilons)
         epsilons, scores = self.epsilons[order], self.scores[order]
@@ -320,7 +325,7 @@ class PrivacyProfileDisplay:
         ImportError
             matplotlib is missing.
         """
-        self.ax_ = ax = _axes(ax)
+        self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
         epsilon, delta = self.claimed
         # A logarithmic axis has no zero.
@@ -348,23 +353,3 @@ class PrivacyProfileDisplay:
 def _mean_label(n_repeats: int) -> str:
     """Name of the curve."""
     return f"private, mean of {n_repeats} noise draws" if n_repeats > 1 else "private"
-
-
-def _axes(ax: Axes | None) -> Axes:
-    """The axes to draw on."""
-    if ax is not None:
-        return ax
-    new: Axes = _matplotlib("pyplot").subplots(layout="constrained")[1]
-    return new
-
-
-def _matplotlib(module: str) -> Any:
-    """A module of matplotlib, or how to install it."""
-    try:
-        return importlib.import_module(f"matplotlib.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise ImportError(
-            "matplotlib is needed to draw; install it with: pip install dpsvm-fast[plot]"
-        ) from error

@@ -23,8 +23,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),
-    frozenset({"model_selection", "federated", "audit"}),
-    frozenset({"plotting", "io"}),
+    frozenset({"model_selection", "federated", "audit", "pipelines"}),
+    frozenset({"plotting", "io", "_drawing", "_ellipsoid_display"}),
     frozenset({"_demo", "_linear_plan"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
@@ -182,10 +182,15 @@ CORE_MAY_USE = {
     "simd": frozenset(),
     "clip": frozenset({"error"}),
     "rows": frozenset({"clip", "error", "parallel", "simd"}),
+    "column_moments": frozenset({"error", "parallel", "rows", "simd"}),
     "linear_algebra": frozenset({"error", "parallel", "simd"}),
     "loss": frozenset({"error", "rows", "simd"}),
     "noise": frozenset({"error", "parallel", "simd"}),
-    "solver": frozenset({"clip", "error", "rows", "loss", "parallel", "simd"}),
+    "packed": frozenset({"error", "simd"}),
+    "fourier": frozenset({"error", "noise", "packed", "parallel", "rows", "simd"}),
+    "solver": frozenset(
+        {"clip", "error", "fourier", "linear_algebra", "loss", "packed", "parallel", "rows", "simd"}
+    ),
     "private_descent": frozenset({"error", "noise", "solver"}),
     "accounting": frozenset({"error"}),
 }

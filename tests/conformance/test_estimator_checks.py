@@ -12,9 +12,14 @@ from dpsvm_fast import (
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
     PrivateCenter,
+    PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
     PrivateLinearSVC,
     PrivatePCA,
+    PrivateStandardScaler,
     PrivateWhitener,
+    PublicScaler,
+    RandomFourierFeatures,
 )
 
 # The checks fit without a label set and with seeds, and both warn.
@@ -30,6 +35,7 @@ ESTIMATORS = [
     OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
     OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
     OutputPerturbationSVC(loss="logistic"),
+    OutputPerturbationSVC(loss="huber_ww"),
     OutputPerturbationSVC(
         loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
     ),
@@ -37,6 +43,7 @@ ESTIMATORS = [
     ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
     ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
     ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
+    ObjectivePerturbationSVC(loss="huber_ww"),
     ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
     GradientPerturbationSVC(),
     GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
@@ -48,10 +55,27 @@ ESTIMATORS = [
     PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
     PrivateLinearSVC(mechanism="output", noise_grid="float"),
     PrivateLinearSVC(delta=0.0, fit_intercept=False),
+    PrivateKernelSVC(n_components=50),
+    PrivateKernelSVC(epsilon=8.0, kernel="rbf", n_components=20, low_memory=True),
+    PrivateKernelSVC(
+        kernel="laplacian", n_components=20, normalize=False, data_norm=10.0, noise_grid="float"
+    ),
+    PrivateKernelSVC(delta=0.0, kernel="rbf", n_components=10, adjacency="replace_one"),
+    RandomFourierFeatures(20),
+    RandomFourierFeatures(20, kernel="laplacian", random_state=0),
+    PrivateGaussianMarginClassifier(),
+    PrivateGaussianMarginClassifier(
+        noise="gamma", adjacency="replace_one", psd="constraint", n_ellipsoids=2
+    ),
+    PrivateGaussianMarginClassifier(loss="huber_ww", noise_grid="float", C=0.1, trace_weight=0.5),
     PrivateCenter(),
     PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
     PrivatePCA(),
     PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
+    PrivateStandardScaler(bounds=(-5.0, 5.0)),
+    PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
+    PublicScaler((-5.0, 5.0)),
+    PublicScaler((0.0, 9.0)),
     PrivateWhitener(),
     PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]

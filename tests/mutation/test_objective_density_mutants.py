@@ -7,6 +7,7 @@ numbers audited are those that the estimator's own mechanism draws its noise wit
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,12 +38,14 @@ class World:
     target: float = 0.0
     # In units of the smoothing: how far the place of full gradients is from W = 0.
     depth: float = 20.0
+    n_scores: int = 1
 
     @property
     def pair(self) -> Pair:
         kernel = kernel_of(self.name, self.kappa, 4.0, 0.0)
         kernel = (*kernel[:2], 1.0 + self.depth * kernel[1])
-        return pushed(kernel, 4.0, self.target, replace_one=self.adjacency == "replace_one")
+        replace_one = self.adjacency == "replace_one"
+        return pushed(kernel, 4.0, self.target, replace_one=replace_one, n_scores=self.n_scores)
 
     def plan(self) -> LinearNoise:
         """What the mechanism decides on."""
@@ -55,7 +58,7 @@ class World:
             exact=False,
             loss=setting.loss,
             row_norm=1.0,
-            shape=(1, 1),
+            shape=(self.n_scores, 1),
             C=1.0 / (0.5 * self.pair.regularization),
             extra=0.5 * self.pair.regularization,
             tol=1e-3,
@@ -66,7 +69,8 @@ class World:
         plan = self.plan()
         pair = dataclasses.replace(self.pair, regularization=plan.regularization)
         if self.delta:
-            found = gaussian_deltas(pair, plan.scale, np.array([self.epsilon]))
+            n = 121 if pair.size == 1 else 401
+            found = gaussian_deltas(pair, plan.scale, np.array([self.epsilon]), n)
             return bool(found.max() <= self.delta * (1.0 + DELTA_TOL))
         return pure_epsilon(pair, plan.scale) <= self.epsilon * (1.0 + EPSILON_TOL)
 
@@ -97,6 +101,11 @@ def no_gaussian_jacobian(patch: Patch) -> None:
         "_calibrated",
         lambda *target, kappa: original(*target, jacobian=0.0),
     )
+
+
+def one_pairs_gradient(patch: Patch) -> None:
+    """L = sqrt(2), that of a softmax, for K - 1 hinges that one record can violate at once."""
+    patch.setattr(Loss, "lipschitz", math.sqrt(2.0))
 
 
 def halved_curvature(patch: Patch) -> None:
@@ -134,6 +143,8 @@ def unused_extra(patch: Patch) -> None:
 
 PURE = World("huber", 2.0, 1.0, 0.0)
 PURE_REPLACED = dataclasses.replace(PURE, adjacency="replace_one")
+PAIR = World("huber_ww", 0.5, 1.0, 0.0, n_scores=2)
+THREE = World("huber_ww", 0.3, 1.5, 0.0, n_scores=3)
 MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
     "beta instead of beta / 2": (forgotten_record, PURE_REPLACED),
     "beta 1 percent too large": (scaled("largest_rate", 1.01), PURE),
@@ -146,6 +157,18 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
     "curvature halved": (halved_curvature, PURE),
     "curvature halved, replacement": (halved_curvature, PURE_REPLACED),
     "curvature halved, logistic": (halved_curvature, World("softplus", 4.0, 1.0, 0.0)),
+    "no Jacobian, pairs of two classes": (no_jacobian, PAIR),
+    "no Jacobian, pairs of three classes": (no_jacobian, THREE),
+    "curvature halved, pairs": (halved_curvature, THREE),
+    "one pair's gradient for all": (one_pairs_gradient, THREE),
+    "no Jacobian, pairs, Gaussian": (
+        no_gaussian_jacobian,
+        World("huber_ww", 0.25, 0.3, 1e-4, target=4.5, n_scores=2),
+    ),
+    "no Jacobian, pairs of three classes, Gaussian": (
+        no_gaussian_jacobian,
+        World("huber_ww", 0.25, 0.5, 1e-4, target=3.0, n_scores=3),
+    ),
     "extra regularisation unused": (unused_extra, PURE),
     "sigma 5 percent too small": (
         scaled("noise_multiplier", 0.95),

@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.estimators import _descent_run, _training, linear
+from dpsvm_fast.estimators import _descent_run, _private_pipeline, _training
 from dpsvm_fast.mechanisms import _descent_rule, _row_maps
 from dpsvm_fast.preprocessing import _base
 from dpsvm_fast.reference import noisy_descent as twin
@@ -141,7 +141,7 @@ def slow_core(source: Any = None) -> Any:
     return changed
 
 
-MODULES = (linear, _base, _training, _descent_rule, _descent_run, _row_maps)
+MODULES = (_private_pipeline, _base, _training, _descent_rule, _descent_run, _row_maps)
 
 
 def use_slow_core(patch: pytest.MonkeyPatch, source: Any = None) -> None:

@@ -32,6 +32,8 @@ DEVIATIONS = 8.0
 MASS_TOL_LINE = 1e-8
 MASS_TOL_PLANE = 2e-4
 TURN = 0.58
+# Losses made of parabolas and lines: their shape changes at two places only.
+HUBER = ("huber", "huber_ww")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Pair:
     def basis(self) -> Array:
         """Orthonormal rows, shape (m, n_scores): the subspace that the loss sees."""
         k = self.n_scores
-        if self.kernel[0] not in ("softmax_margin", "m3"):
+        if self.kernel[0] not in ("softmax_margin", "m3", "huber_ww"):
             return np.eye(k)
         return np.linalg.svd(np.eye(k) - 1.0 / k)[2][: k - 1]
 
@@ -260,14 +262,17 @@ def _crossings(pair: Pair, sigma: float, edges: Array, epsilons: Array) -> Array
     return edges[i] + (edges[i + 1] - edges[i]) * low / (low - high)
 
 
-def kinks_of(pair: Pair) -> Array:
-    """Places on the line where a record's loss changes its shape, sorted."""
-    ends = np.array([[0.0], [1.0]])
+def kinks_of(pair: Pair, way: Array | None = None) -> Array:
+    """Places on a line through 0 where a record's loss changes its shape, sorted.
+
+    In units of ``way``, a vector of p coordinates; None for one coordinate, which is the line.
+    """
+    ends = np.outer([0.0, 1.0], np.ones(1) if way is None else way)
     at = smooth_erm.score_arguments(pair.scores(ends), pair.y, pair.kernel)[0]
     offset, slope = at[0].ravel(), (at[1] - at[0]).ravel()
     offset, slope = offset[slope != 0.0], slope[slope != 0.0]
     powers = 2.0 ** np.arange(-1, 7)
-    levels = np.array([1.0]) if pair.kernel[0] == "huber" else np.append(powers, 0.0)
+    levels = np.array([1.0]) if pair.kernel[0] in HUBER else np.append(powers, 0.0)
     levels = pair.kernel[1] * np.concatenate([-levels, levels])
     return np.unique((levels[:, None] - offset) / slope)
 
@@ -355,4 +360,21 @@ def _places(pair: Pair, rate: float) -> Array:
     radii = np.geomspace(near, far, 60)
     turns = rng.normal(size=(80, pair.size))
     turns /= np.linalg.norm(turns, axis=1, keepdims=True)
-    return (radii[:, None, None] * turns).reshape(-1, pair.size)
+    anywhere = (radii[:, None, None] * turns).reshape(-1, pair.size)
+    # Where a record's own score is ahead of all others alike, and they change their shape at once.
+    beside = np.array([-1e-9, 0.0, 1e-9])
+    together = [anywhere]
+    for way in _own_ways(pair):
+        kinks = kinks_of(pair, way)
+        # Beyond, the two noises are so long that their difference has no digits left.
+        kinks = kinks[np.abs(kinks) < far]
+        together.append(np.outer(np.outer(kinks, 1.0 + beside), way))
+    return np.concatenate(together)
+
+
+def _own_ways(pair: Pair) -> Array:
+    """Unit vectors in V along which a record's own score rises against all others."""
+    ahead = np.eye(pair.n_scores)[pair.y] if pair.n_scores > 1 else np.ones((pair.y.size, 1))
+    ways = ((ahead @ pair.basis.T)[:, :, None] * pair.rows[:, None, :]).reshape(-1, pair.size)
+    length = np.linalg.norm(ways, axis=1, keepdims=True)
+    return (ways / np.where(length > 0.0, length, 1.0))[length[:, 0] > 0.0]

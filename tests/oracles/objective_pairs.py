@@ -112,12 +112,18 @@ def score_pairs(pair: Pair) -> list[Pair]:
 
 
 def pushed(
-    kernel: tuple[str, float, float], regularization: float, target: float, *, replace_one: bool
+    kernel: tuple[str, float, float],
+    regularization: float,
+    target: float,
+    *,
+    replace_one: bool,
+    n_scores: int = 1,
 ) -> Pair:
-    """One score, one feature: (1, label 1) is added, or takes the place of (1, label 0).
+    """One feature: (1, label 1) is added, or takes the place of (1, label 0).
 
     Records with tiny rows, in both worlds, push W to ``target`` with a constant force: their own
-    losses are far from where they curve.
+    losses are far from where they curve. (One score. With a score for each of two classes, the
+    difference of the scores is pushed to twice that.)
     """
     tiny = 1e-3
     force = regularization * abs(target)
@@ -130,6 +136,6 @@ def pushed(
         np.array([1.0, 0.0, float(count)]),
         np.array([0.0, second, float(count)]),
         kernel,
-        1,
+        n_scores,
         regularization,
     )

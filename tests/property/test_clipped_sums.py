@@ -33,6 +33,8 @@ Array = NDArray[Any]
 LOSSES = [
     ("m3", 2),
     ("m3", 5),
+    ("huber_ww", 2),
+    ("huber_ww", 5),
     ("softmax_margin", 4),
     ("huber", 2),
     ("huber", 3),

@@ -24,6 +24,7 @@ LOSSES = [
     ("softmax_margin", 2),
     ("softmax_margin", 4),
     ("m3", 3),
+    ("huber_ww", 3),
 ]
 # Scores stay near 0, where a margin of 4 half widths keeps every gradient at its largest norm.
 STEEP: dict[str, Any] = {"C": 1e-4, "smoothing": 0.25}

@@ -6,6 +6,8 @@ below 1e-9 are not compared: there is nothing to exceed, or the integration has 
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -21,6 +23,7 @@ from oracles.objective_density import (
     Pair,
     gaussian_deltas,
     pure_epsilon,
+    pure_loss,
     sampled_deltas,
     sum_deltas,
 )
@@ -35,9 +38,10 @@ LINE_TOL, PLANE_TOL, FINE_TOL = 5e-4, 5e-3, 2e-3
 RELATIONS = {"add_remove": False, "replace_one": True}
 
 # kernel, scores, features; all with one or two coordinates after the common shift is left out.
-LINES = [("softplus", 1, 1), ("huber", 1, 1), ("m3", 2, 1), ("softmax_margin", 2, 1)]
+LINES = [("softplus", 1, 1), ("huber", 1, 1), ("m3", 2, 1), ("huber_ww", 2, 1)]
+LINES += [("softmax_margin", 2, 1)]
 PLANES = [("softplus", 1, 2), ("huber", 1, 2), ("softmax_margin", 3, 1), ("m3", 3, 1)]
-PLANES += [("softmax_margin", 2, 2)]
+PLANES += [("huber_ww", 3, 1), ("softmax_margin", 2, 2)]
 SUMS = [("softplus", 3, 1), ("huber", 3, 1), ("softplus", 2, 1)]
 
 
@@ -52,11 +56,11 @@ def true_deltas(setting: Setting, epsilons: Array, n: int = 121) -> Array:
     sigma = 1.0 / setting.t
     if setting.pair.n_scores > 1 and setting.pair.kernel[0] in ("softplus", "huber"):
         return sum_deltas(score_pairs(setting.pair), sigma, epsilons)
-    try:
-        return gaussian_deltas(setting.pair, sigma, epsilons, n)
-    except ArithmeticError:
+    for coarse in (n, 241):
         # A jump of the curvature that a coarse grid of a plane does not resolve.
-        return gaussian_deltas(setting.pair, sigma, epsilons, 241)
+        with contextlib.suppress(ArithmeticError):
+            return gaussian_deltas(setting.pair, sigma, epsilons, coarse)
+    return gaussian_deltas(setting.pair, sigma, epsilons, 401)
 
 
 def ratios(setting: Setting) -> Array:
@@ -99,7 +103,8 @@ def test_no_pair_on_a_line_exceeds_the_gaussian_claim(
 ) -> None:
     found = sweep(*case, relation, 40)
     assert found.size > 40
-    assert found.max() > 0.2
+    # Few of the pairs are near their claim; that of replaced pairs of scores is the loosest.
+    assert found.max() > (0.1 if case[0] == "huber_ww" else 0.2)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -154,8 +159,8 @@ def test_wider_problems_do_not_exceed_the_gaussian_claim(
 
 
 # The table gives two classes one score: two-score forms of these losses have no pure claim.
-PURE_LINES = LINES[:3]
-PURE_WIDER = [*PLANES[:4], *SUMS[:2], ("softmax_margin", 3, 2), ("m3", 3, 2), ("softplus", 3, 2)]
+PURE_LINES = LINES[:4]
+PURE_WIDER = [*PLANES[:5], *SUMS[:2], ("softmax_margin", 3, 2), ("m3", 3, 2), ("softplus", 3, 2)]
 
 
 def pure_ratio(setting: Setting) -> float:
@@ -251,6 +256,38 @@ def test_the_pure_claim_of_one_score_is_met(
     assert rate > 0.0
     found = pure_epsilon(setting.pair, rate)
     assert 0.98 * epsilon <= found <= (1.0 + 1e-9) * epsilon
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("kappa", "epsilon"), [(0.05, 0.5), (0.5, 2.0), (1.0, 4.0)])
+def test_the_pure_claim_of_huber_pairs_is_met(
+    kappa: float, epsilon: float, relation: str, n_classes: int
+) -> None:
+    """All pairs at the same end of their parabolas: full gradient and full curvature at one W.
+
+    In the star's first eigenvector scores fall from the own class to all others alike.
+    """
+    replace_one = RELATIONS[relation]
+    kernel = kernel_of("huber_ww", kappa, 4.0, 0.0)
+    kernel = (*kernel[:2], 1.0 + 20.0 * kernel[1])
+    pair = pushed(kernel, 4.0, 0.0, replace_one=replace_one, n_scores=n_classes)
+    if replace_one:
+        # The record negated: the same gradient in the opposite direction, in both worlds.
+        rows, y = np.array([[1.0], [-1.0], [0.0]]), np.ones(3, dtype=np.int64)
+        pair = dataclasses.replace(pair, rows=rows, y=y)
+    setting = Setting(pair, 1.0, replace_one)
+    rate = largest_rate(setting.loss, epsilon, setting.kappa, setting.factor)
+    assert rate > 0.0
+    star = np.full(n_classes, -1.0)
+    star[1] = n_classes - 1.0
+    # Own score less any other's: margin less half width, from just inside the parabola.
+    end = (kernel[2] - kernel[1]) * (1.0 + 1e-12)
+    V = pair.basis @ (star * end / n_classes)
+    found = float(pure_loss(pair, rate, V[None, :])[0])
+    assert abs(found) == pytest.approx(epsilon, rel=1e-9)
+    # The search of the sweeps sees it too, and nothing beyond.
+    assert 0.98 * epsilon <= pure_epsilon(pair, rate) <= (1.0 + 1e-9) * epsilon
 
 
 @pytest.mark.parametrize(("kappa", "share"), [(0.1, 0.98), (0.25, 0.98), (1.0, 0.5)])

@@ -19,7 +19,8 @@ from oracles.noisy_descent import kernel, records_of, run
 
 Array = NDArray[Any]
 
-LOSSES = [("m3", 3), ("softmax_margin", 4), ("huber", 2), ("logistic", 3), ("softplus", 2)]
+LOSSES = [("m3", 3), ("huber_ww", 3), ("softmax_margin", 4), ("huber", 2)]
+LOSSES += [("logistic", 3), ("softplus", 2)]
 FORMS = {"dense": np.asarray, "csr": sparse.csr_matrix}
 N, FEATURES, INTERCEPT = 200, 6, 0.25
 

@@ -22,6 +22,8 @@ Array = NDArray[Any]
 LOSSES = [
     ("m3", 2),
     ("m3", 4),
+    ("huber_ww", 2),
+    ("huber_ww", 4),
     ("softmax_margin", 2),
     ("softmax_margin", 3),
     ("huber", 2),

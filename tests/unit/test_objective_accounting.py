@@ -130,13 +130,16 @@ def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float
         ("softplus", 4),
         ("huber", 3),
         ("m3", 3),
+        ("huber_ww", 2),
+        ("huber_ww", 4),
     ],
 )
 def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) -> None:
-    law = {"softmax_margin": "softmax", "huber": "huber", "m3": "weston_watkins"}.get(
+    pairs = "weston_watkins"
+    law = {"softmax_margin": "softmax", "huber": "huber", "m3": pairs, "huber_ww": pairs}.get(
         loss, "logistic"
     )
-    n_scores = 1 if n_classes == 2 else n_classes
+    n_scores = 1 if n_classes == 2 and law != pairs else n_classes
     law = "logistic" if n_scores == 1 else law
     for epsilon, delta, kappa in [(0.5, 1e-3, 0.02), (2.0, 1e-6, 0.2), (8.0, 1e-9, 1.0)]:
         price = {"kappa": kappa, "adjacency": adjacency, "loss": loss, "n_classes": n_classes}

@@ -38,10 +38,13 @@ LIPSCHITZ = {
     "logistic": lambda K: 1.0 if K == 2 else math.sqrt(K),
     "softplus": lambda K: 1.0 if K == 2 else math.sqrt(K),
     "m3": lambda K: math.sqrt(K * (K - 1.0)),
+    "huber_ww": lambda K: math.sqrt(K * (K - 1.0)),
 }
+# Losses with a score for each of two classes.
+PAIRS = ("m3", "huber_ww")
 # Losses whose gradient at scores 0 is that large, with a large enough margin: all its entries are
 # then those of a margin violated by everybody. Softmax shares one unit among the rivals.
-STEEP_AT_ZERO = ("huber", "softplus", "m3")
+STEEP_AT_ZERO = ("huber", "softplus", "m3", "huber_ww")
 
 
 def mechanism(**changes: Any) -> OutputPerturbation:
@@ -228,7 +231,7 @@ def test_fits_bring_certificates_that_hold(
     assert statement.sensitivity.lipschitz == pytest.approx(LIPSCHITZ[loss](n_classes), rel=1e-15)
     n_rows = 1 if n_classes == 2 else n_classes
     assert model.coef_.shape == (n_rows, 4)
-    assert statement.noise.shape == (2 if loss == "m3" and n_classes == 2 else n_rows, 5)
+    assert statement.noise.shape == (2 if loss in PAIRS and n_classes == 2 else n_rows, 5)
     # Negative control: with the constant of another loss the numbers do not follow.
     wrong = statement.to_dict()
     wrong["sensitivity"]["lipschitz"] *= 0.9
@@ -320,7 +323,7 @@ def test_softmax_probabilities_use_the_temperature(
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"loss": "huber"}, {"loss": "m3"}, {"loss": "softmax_margin"}]
+    "changes", [{}, *({"loss": loss} for loss in ("huber", "m3", "huber_ww", "softmax_margin"))]
 )
 def test_hinges_have_no_probabilities(changes: dict[str, Any]) -> None:
     model = OutputPerturbationSVC(classes=range(3), **changes)

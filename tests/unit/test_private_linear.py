@@ -24,7 +24,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.accounting import GaussianEvent, composed_delta
-from dpsvm_fast.estimators import _linear_fit, linear
+from dpsvm_fast.estimators import _linear_fit, _private_pipeline, linear
 from dpsvm_fast.exceptions import InvalidParameterError
 
 ALPHA = 1e-6
@@ -102,7 +102,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> N
 
         monkeypatch.setattr(target, name, call)
 
-    watch(linear, "checked_training_set", "read")
+    watch(_private_pipeline, "checked_training_set", "read")
     watch(PrivacyLedger, "check", "ask")
     watch(PrivacyLedger, "spend", "spend")
     watch(linear, "fitted_weights", "draw")

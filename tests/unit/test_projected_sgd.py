@@ -34,6 +34,7 @@ LOSSES = [
     ("softmax_margin", 2),
     ("softmax_margin", 5),
     ("m3", 3),
+    ("huber_ww", 3),
 ]
 
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
+from dpsvm_fast import PrivateLinearSVC, total_privacy
+from dpsvm_fast.accounting import verify
+
 B, T = Fraction(11, 8), Fraction(49, 64)
 ETA = Fraction(1, 2**20)
 
@@ -91,3 +94,28 @@ def test_a_scaler_fitted_on_records_tells_one_of_them() -> None:
     # The scaled copy of another record moves by any amount, whatever is trained on it.
     assert first[0, 0] == 0.0
     assert second[0, 0] < -0.5
+
+
+def fitted_pipeline(whiten: bool | str) -> PrivateLinearSVC:
+    """Noise in an objective behind a centre; too few rows to whiten unless that is demanded."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 30)), rng.integers(0, 2, 150)
+    model = PrivateLinearSVC(1.0, 1e-6, classes=[0, 1], mechanism="objective", whiten=whiten)
+    return model.fit(X, y)
+
+
+def test_a_path_that_was_not_taken_is_paid_for() -> None:
+    """Whether to whiten follows from a released number: the total is that of the dearest path."""
+    skipped, whitened, never = (fitted_pipeline(whiten) for whiten in ("auto", True, False))
+    assert not skipped.whitened_
+    assert whitened.whitened_
+    totals = [total_privacy(model, delta=1e-6).epsilon for model in (skipped, whitened, never)]
+    assert totals[0] == pytest.approx(totals[1], rel=1e-9)
+    assert 0.99 < totals[0] <= 1.0
+    for model in (skipped, whitened, never):
+        assert verify(model.privacy_)
+        assert verify(total_privacy(model))
+    # A certificate is about all of its events: a cheaper one behind them is another claim.
+    record = skipped.privacy_.to_dict()
+    record["events"][-1]["sigma"] *= 0.5
+    assert not verify(record)

@@ -32,8 +32,9 @@ KERNELS = {
     "huber": ("huber", 0.5, 1.0),
     "sharp huber": ("huber", 0.01, 1.0),
     "m3": ("m3", 0.1, 1.0),
+    "huber_ww": ("huber_ww", 0.5, 1.0),
 }
-JOINT = ("softmax_margin", "m3")
+JOINT = ("softmax_margin", "m3", "huber_ww")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +107,8 @@ def tolerance(case: Case, minimum: Array) -> float:
     each record's gradient by beta times as much, and the certificate assumes the worst signs.
     """
     name, smoothing, _ = case.kernel
-    beta = {"softplus": 0.25, "m3": 0.5 * case.n_scores}.get(name, 0.5) / smoothing
+    pairs = 0.5 * case.n_scores
+    beta = {"softplus": 0.25, "m3": pairs, "huber_ww": pairs}.get(name, 0.5) / smoothing
     size = 1.0 + float(np.linalg.norm(minimum))
     floor = 2.0**-48 * case.y.size * case.rows.shape[1] * (1.0 + beta * size)
     return max(0.5 * AGREEMENT * case.regularization * size, floor)
@@ -163,7 +165,7 @@ def test_weights_agree_with_the_twin(kernel: str, n_classes: int) -> None:
     agrees(case(kernel, n_classes))
 
 
-@pytest.mark.parametrize("kernel", ["softmax_margin", "logistic", "huber", "m3"])
+@pytest.mark.parametrize("kernel", ["softmax_margin", "logistic", "huber", "m3", "huber_ww"])
 def test_many_classes_agree_with_the_twin(kernel: str) -> None:
     agrees(case(kernel, 100, n=120, d=3))
 
@@ -176,13 +178,15 @@ def test_every_regularisation_agrees_with_the_twin(kernel: str, regularization: 
 
 @pytest.mark.parametrize("regularization", [1e-4, 1.0])
 @pytest.mark.parametrize("change", [separable, unbalanced, repeated])
-@pytest.mark.parametrize("kernel", ["cross-entropy", "sharp softmax_margin", "sharp huber", "m3"])
+@pytest.mark.parametrize(
+    "kernel", ["cross-entropy", "sharp softmax_margin", "sharp huber", "m3", "huber_ww"]
+)
 def test_hard_data_agree_with_the_twin(kernel: str, change: Any, regularization: float) -> None:
     agrees(change(case(kernel, 3, n=40, regularization=regularization, linear=None)))
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("kernel", ["softmax_margin", "softplus", "huber", "m3"])
+@pytest.mark.parametrize("kernel", ["softmax_margin", "softplus", "huber", "m3", "huber_ww"])
 def test_more_features_than_rows_agree_with_the_twin(kernel: str, n_classes: int) -> None:
     agrees(case(kernel, n_classes, n=12, d=60, regularization=0.01))
 
@@ -203,7 +207,7 @@ def test_a_record_or_two_agree_with_the_twin(kernel: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 9])
-@pytest.mark.parametrize("kernel", ["softmax_margin", "logistic", "huber", "m3"])
+@pytest.mark.parametrize("kernel", ["softmax_margin", "logistic", "huber", "m3", "huber_ww"])
 def test_sparse_rows_agree_with_the_twin(kernel: str, n_classes: int) -> None:
     base = case(kernel, n_classes)
     agrees(base, X=sparse.csr_matrix(base.X))
@@ -253,7 +257,7 @@ def test_the_checks_reject_another_problem() -> None:
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
-@pytest.mark.parametrize("kernel", ["softmax_margin", "huber", "m3"])
+@pytest.mark.parametrize("kernel", ["softmax_margin", "huber", "m3", "huber_ww"])
 def test_threads_do_not_change_a_bit(kernel: str, n_classes: int) -> None:
     this = case(kernel, n_classes, n=3000, d=20)
     for X in (this.X, sparse.csr_matrix(this.X)):
@@ -319,6 +323,9 @@ def test_the_twins_losses_have_their_written_values() -> None:
         ("huber", 0.5, 1.0): (1.0 + 0.3) + (1.0 + 1.2) + (1.0 + 0.7),
         ("huber", 2.0, 1.0): ((1.3 + 2.0) ** 2 + (1.7 + 2.0) ** 2) / 8.0 + 2.2,
         ("m3", 0.1, 1.0): ((gaps + np.hypot(gaps, 0.1)) / 2.0).sum(),
+        # Both rivals are ahead by more than h; then both within the parabola.
+        ("huber_ww", 0.5, 1.0): gaps.sum(),
+        ("huber_ww", 4.0, 1.0): ((gaps + 4.0) ** 2).sum() / 16.0,
     }
     for kernel, value in expected.items():
         assert twin.score_loss(scores, y, kernel)[0] == pytest.approx(float(value), rel=1e-14)

@@ -114,6 +114,8 @@ OBJECTIVE_KINDS = [
     ("logistic", 3, "gaussian", "add_remove"),
     ("huber", 4, "gaussian", "replace_one"),
     ("m3", 3, "gaussian", "add_remove"),
+    ("huber_ww", 2, "gaussian", "replace_one"),
+    ("huber_ww", 3, "gamma", "add_remove"),
     ("softplus", 2, "gamma", "replace_one"),
     ("softmax_margin", 4, "gamma", "add_remove"),
     ("huber", 3, "gamma", "add_remove"),
@@ -153,7 +155,7 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
         output = {"sigma": outside, "beta": None, "grid": grid}
     else:
         # kappa is small enough to cost nothing with the losses of logistic type.
-        jacobian = table.jacobian(kappa) if loss == "huber" else 0.0
+        jacobian = table.jacobian(kappa) if loss in ("huber", "huber_ww") else 0.0
         beta = (inside[0] - jacobian) / (factor * table.lipschitz * row_norm) * (1 - 1e-14)
         first, second = PureEvent(inside[0], adjacency), PureEvent(share, adjacency)
         scales = {"sigma": None, "beta": beta, "jacobian": jacobian}

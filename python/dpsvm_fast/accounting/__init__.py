@@ -13,6 +13,7 @@ from dpsvm_fast.accounting.events import (
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
+from dpsvm_fast.accounting.pipeline import PipelineStatement, PipelineStep
 from dpsvm_fast.accounting.statement import (
     Descent,
     LastIterate,
@@ -36,6 +37,8 @@ __all__ = [
     "Noise",
     "ObjectiveEvent",
     "ObjectiveNoise",
+    "PipelineStatement",
+    "PipelineStep",
     "PrivacyEvent",
     "PrivacyLedger",
     "PrivacyStatement",

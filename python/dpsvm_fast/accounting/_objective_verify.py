@@ -43,6 +43,10 @@ ONE_SCORE_SLACK = 1e-6
 GRID_SLACK = 2e-3
 
 
+# Losses that compare the own class with each other one in a pair of scores.
+WESTON_WATKINS = ("m3", "huber_ww")
+
+
 class _Row(NamedTuple):
     """What the proofs use of a loss; tau is its temperature."""
 
@@ -56,7 +60,7 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
     """Largest norm of a loss's gradient in the scores; None for an unknown loss."""
     if loss == "crammer_singer" or (loss == "softmax_margin" and n_scores > 1):
         return math.sqrt(2.0)
-    if loss == "m3":
+    if loss in WESTON_WATKINS:
         return math.sqrt(n_scores * (n_scores - 1.0))
     if loss in ("huber", "logistic", "softplus", "softmax_margin"):
         # One term for each score, each with a derivative in [-1, 1].
@@ -66,7 +70,7 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
 
 def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
     """Largest eigenvalue of a loss's Hessian in the scores; None for a loss that has none."""
-    if loss == "m3":
+    if loss in WESTON_WATKINS:
         return n_scores / (2.0 * smoothing)
     if loss == "huber" or (loss == "softmax_margin" and n_scores > 1):
         return 1.0 / (2.0 * smoothing)
@@ -258,17 +262,17 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
 def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
     """The line of the table of losses; None if the scores are not those of loss and classes."""
     loss, K, n, tau = statement.loss, o.n_classes, scores_of(statement, o.shape[0]), o.smoothing
+    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
+        # Also of two classes each has a score: their matrices are constrained one by one.
+        return _Row("softmax", math.sqrt(2.0), 1.0 / (2.0 * tau), tau)
     if loss == "logistic":
         tau = 1.0
     lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
     if lipschitz is None or curvature is None:
         return None
-    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
-        # Also of two classes each has a score: their matrices are constrained one by one.
-        return _Row("softmax", lipschitz, curvature, tau)
-    if n != (1 if K == 2 and loss != "m3" else K):
+    if n != (1 if K == 2 and loss not in WESTON_WATKINS else K):
         return None
-    if loss == "m3":
+    if loss in WESTON_WATKINS:
         return _Row("weston_watkins", lipschitz, curvature, tau)
     if loss == "softmax_margin" and n > 1:
         return _Row("softmax", lipschitz, curvature, tau)

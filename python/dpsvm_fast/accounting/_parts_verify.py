@@ -20,12 +20,13 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, ReleasePart
 
-__all__ = ["PARTS", "check_parts", "steps_of"]
+__all__ = ["PARTS", "check_parts", "reserved_events", "steps_of"]
 
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
     "gradient_perturbation": ("training",),
     "private_linear": ("centre", "whitening", "training"),
+    "private_kernel": ("count", "centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
     "private_pca": ("components",),
@@ -34,6 +35,7 @@ PARTS = {
 }
 # By how many contributions sums can differ when a record is exchanged.
 EXCHANGED = {
+    "count": 2.0,
     "centre": 2.0,
     "whitening": math.sqrt(2.0),
     "components": math.sqrt(2.0),
@@ -46,6 +48,7 @@ EXCHANGED = {
 # rounding.
 ROW_GRID, COLUMN_GRID = 2.0**-20, 2.0**-23
 FREE_GRIDS = {
+    "count": 1.0,
     "centre": ROW_GRID,
     "anchors": ROW_GRID,
     "means": COLUMN_GRID,
@@ -67,7 +70,7 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
     # Training may be taken up again; what comes before it may not.
-    if names != sorted(names, key=known.index) or names.count("centre") > 1:
+    if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
         problems.append("the noisy sums are not in their order")
     if names.count("whitening") > 1 or (names.count("training") > 1 and len(known) > 1):
         problems.append("a noisy sum is there twice")
@@ -83,6 +86,16 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
             found.append("its event does not describe it")
         problems += [f"{part.name}: {problem}" for problem in found]
     return problems
+
+
+def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
+    """The whitening that was paid for and, as a released number decided, did not happen."""
+    behind = statement.events[len(statement.parts) + 2 :]
+    skips = statement.mechanism in ("private_linear", "private_kernel")
+    whitened = any(part.name == "whitening" for part in statement.parts)
+    if statement.objective is None or not skips or whitened or len(behind) != 1:
+        return ()
+    return tuple(event for event in behind if isinstance(event, GaussianEvent))
 
 
 def steps_of(part: ReleasePart) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         Sensitivity,
     )
 
-__all__ = ["prose"]
+__all__ = ["WIDTH", "bullets", "paragraphs", "prose"]
 
 WIDTH = 88
 
@@ -25,7 +25,7 @@ def prose(statement: PrivacyStatement) -> str:
     """Return the statement for people, wrapped for a terminal."""
     head = "PRIVATE" if statement.private else "NOT PRIVATE"
     lines = [f"Privacy statement: {head}", "=" * WIDTH]
-    lines += _paragraphs(_promise(statement))
+    lines += paragraphs(_promise(statement))
     for title, items in (
         ("Why it is not private", statement.not_private_reasons),
         ("How it follows", _derivation(statement)),
@@ -33,8 +33,8 @@ def prose(statement: PrivacyStatement) -> str:
         ("Not covered", statement.caveats),
     ):
         if items:
-            lines += ["", title, *_bullets(items)]
-    lines += ["", *_paragraphs(f"Proof: {statement.theorem}")]
+            lines += ["", title, *bullets(items)]
+    lines += ["", *paragraphs(f"Proof: {statement.theorem}")]
     return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
 
 
@@ -163,12 +163,12 @@ def _law(noise: Noise | ObjectiveNoise, name: str = "b", what: str = "weights") 
     )
 
 
-def _paragraphs(text: str) -> list[str]:
+def paragraphs(text: str) -> list[str]:
     """Text wrapped to the width."""
     return textwrap.wrap(text, WIDTH)
 
 
-def _bullets(items: tuple[str, ...]) -> list[str]:
+def bullets(items: tuple[str, ...]) -> list[str]:
     """Items wrapped to the width, each with a dash."""
     return [
         line

@@ -44,8 +44,8 @@ def objective_sigma(
     ----------
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-    loss : {"softmax_margin", "huber", "logistic", "softplus", "m3"}
-        Two classes have one score, except with ``m3``.
+    loss : {"softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww"}
+        Two classes have one score, except with ``m3`` and ``huber_ww``.
     n_classes : int >= 2, default=2
     kappa : float > 0, optional
         Curvature ratio :math:`\kappa_t^2 / (\lambda \tau)` with tau the temperature of the loss:
@@ -146,7 +146,7 @@ def objective_delta(
     - ``softmax_margin``, K > 2: the smaller of :math:`c_0 + \max(0, t^2 + t \max_{k \ne y}
       (z_k - z_y))` with :math:`c_0 = (K - 1) \log(1 + \kappa/K)`, and the joint bound of
       docs/proofs/joint_bound.md;
-    - ``m3``: :math:`c_0 + \sum_{k \ne y} \max(0, K t^2/2 + t (z_k - z_y))` with
+    - ``m3``, ``huber_ww``: :math:`c_0 + \sum_{k \ne y} \max(0, K t^2/2 + t (z_k - z_y))` with
       :math:`c_0 = \log(1 + K \kappa/2) + (K - 2) \log(1 + \kappa/2)`.
 
     ``replace_one`` is in docs/proofs/objective_perturbation.md, section "Replacement".

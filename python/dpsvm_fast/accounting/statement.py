@@ -41,6 +41,8 @@ __all__ = [
     "PrivacyStatement",
     "ReleasePart",
     "Sensitivity",
+    "exactly",
+    "read_json",
 ]
 
 FORMAT = "dpsvm_fast.certificate"
@@ -66,6 +68,9 @@ MAX_ITER_CAVEAT = (
     "that event is not covered by epsilon and delta."
 )
 SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
+LEARNED_REASON = (
+    "learned from the rows without privacy before them; what it learned may repeat them"
+)
 CLASSES_REASON = "the list of classes was read from the labels, so a rare class may reveal a row"
 
 
@@ -233,7 +238,7 @@ class PrivacyStatement:
             raise InvalidParameterError.of("version", got=version, accepted=str(VERSION))
         names = {*_names(cls), "format", "version", "private"} - set(OPTIONAL)
         names |= {name for name in OPTIONAL if name in record}
-        values = _exactly("certificate", record, names)
+        values = exactly("certificate", record, names)
         private = values.pop("private")
         del values["format"], values["version"]
         for name, read in _READERS.items():
@@ -250,16 +255,24 @@ class PrivacyStatement:
     @classmethod
     def from_json(cls, text: str) -> PrivacyStatement:
         """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        try:
-            record = json.loads(
-                text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats
-            )
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InvalidParameterError("certificate: expected JSON") from error
-        return cls.from_dict(record)
+        return cls.from_dict(read_json(text))
 
     def __str__(self) -> str:
         return prose(self)
+
+
+def read_json(text: str) -> Any:
+    """Parse a certificate; NaN, infinities and repeated fields are refused.
+
+    Raises
+    ------
+    InvalidParameterError
+        Anything that is not such JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidParameterError("certificate: expected JSON") from error
 
 
 def _names(kind: Any) -> set[str]:
@@ -267,7 +280,7 @@ def _names(kind: Any) -> set[str]:
     return {f.name for f in fields(kind)}
 
 
-def _exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
+def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     """Return a copy of ``record`` if it is a mapping with exactly these names."""
     if not isinstance(record, Mapping):
         raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
@@ -311,7 +324,7 @@ def _part_to_dict(part: ReleasePart) -> dict[str, Any]:
 
 def _read_noise(record: object) -> Noise:
     """Read the noise, with its number of weights, which is in it for people."""
-    values = _exactly("noise", record, _names(Noise) | {"n_weights"})
+    values = exactly("noise", record, _names(Noise) | {"n_weights"})
     n_weights = values.pop("n_weights")
     noise = Noise(**values)
     _check_product("n_weights", n_weights, noise.n_weights)
@@ -330,7 +343,7 @@ def _read_parts(records: object) -> tuple[ReleasePart, ...]:
         raise TypeError("parts: expected a list with something in it")
     parts = []
     for record in records:
-        values = _exactly("part", record, _names(ReleasePart) | {"n_numbers"})
+        values = exactly("part", record, _names(ReleasePart) | {"n_numbers"})
         n_numbers = values.pop("n_numbers")
         if values["last_iterate"] is not None:
             values["last_iterate"] = _reader(LastIterate, "last_iterate")(values["last_iterate"])
@@ -342,7 +355,7 @@ def _read_parts(records: object) -> tuple[ReleasePart, ...]:
 
 def _reader(kind: Any, name: str) -> Callable[[object], Any]:
     """Return the function that reads a record of exactly the fields of a class."""
-    return lambda record: kind(**_exactly(name, record, _names(kind)))
+    return lambda record: kind(**exactly(name, record, _names(kind)))
 
 
 _READERS: dict[str, Callable[[object], Any]] = {

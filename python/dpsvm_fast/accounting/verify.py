@@ -22,10 +22,18 @@ from dpsvm_fast.accounting._objective_verify import (
     objective_share,
     scores_of,
 )
-from dpsvm_fast.accounting._parts_verify import PARTS, check_parts
-from dpsvm_fast.accounting._total_verify import recomputed_total
+from dpsvm_fast.accounting._parts_verify import PARTS, check_parts, reserved_events
+from dpsvm_fast.accounting._total_verify import recomputed_composition, recomputed_total
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.statement import Descent, Noise, PrivacyStatement, Sensitivity
+from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
+from dpsvm_fast.accounting.pipeline import PipelineStatement
+from dpsvm_fast.accounting.statement import (
+    Descent,
+    Noise,
+    PrivacyStatement,
+    Sensitivity,
+    read_json,
+)
 
 __all__ = ["Verification", "verify"]
 
@@ -75,12 +83,14 @@ class Verification:
         )
 
 
-def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verification:
+def verify(
+    certificate: Mapping[str, Any] | str | PrivacyStatement | PipelineStatement,
+) -> Verification:
     """Check that the promise of a certificate follows from the numbers in it.
 
     Parameters
     ----------
-    certificate : PrivacyStatement, dict or str
+    certificate : PrivacyStatement, PipelineStatement, dict or str
         A statement, its ``to_dict()`` or its ``to_json()``.
 
     Returns
@@ -106,7 +116,7 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
     The certificate does NOT hold.
       - format: got None, expected 'dpsvm_fast.certificate'
     """
-    if not isinstance(certificate, (str, Mapping, PrivacyStatement)):
+    if not isinstance(certificate, (str, Mapping, PrivacyStatement, PipelineStatement)):
         raise TypeError(
             f"certificate: got {type(certificate).__name__}, expected a PrivacyStatement, a dict "
             "or a JSON string"
@@ -115,6 +125,13 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
         statement = _read(certificate)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
+    if isinstance(statement, PipelineStatement):
+        return _verify_pipeline(statement)
+    return _verify_statement(statement)
+
+
+def _verify_statement(statement: PrivacyStatement) -> Verification:
+    """One release."""
     problems = [*_standing(statement), *check_parts(statement)]
     s, noise = statement.sensitivity, statement.noise
     if s is not None and noise is not None:
@@ -123,22 +140,48 @@ def verify(certificate: Mapping[str, Any] | str | PrivacyStatement) -> Verificat
         problems += _event_problems(statement, s, noise)
     elif len(statement.events) > len(statement.parts):
         problems.append("there are more events than noisy sums")
-    epsilon, delta, holds = _recomputed(statement)
+    return _outcome(statement, problems, *_recomputed(statement))
+
+
+def _verify_pipeline(whole: PipelineStatement) -> Verification:
+    """Several releases: each by itself, and what they add up to."""
+    problems = [f"not private: {reason}" for reason in whole.not_private_reasons]
+    for step in whole.steps:
+        if step.statement is not None:
+            found = _verify_statement(step.statement).problems
+            problems += [f"{step.title}: {problem}" for problem in found]
+    recomputed = recomputed_composition(whole.statements, whole.epsilon, whole.delta)
+    return _outcome(whole, problems, *recomputed)
+
+
+def _outcome(
+    claim: PrivacyStatement | PipelineStatement,
+    problems: list[str],
+    epsilon: float,
+    delta: float,
+    holds: bool,  # noqa: FBT001 - the last of three recomputed values
+) -> Verification:
+    """All problems, that of the claim last."""
     if not holds:
-        problems.append(
-            f"the noise does not give epsilon = {statement.epsilon!r} with delta = "
-            f"{statement.delta!r}"
-        )
+        problems = [
+            *problems,
+            f"the noise does not give epsilon = {claim.epsilon!r} with delta = {claim.delta!r}",
+        ]
     return Verification(ok=not problems, problems=tuple(problems), epsilon=epsilon, delta=delta)
 
 
-def _read(certificate: Mapping[str, Any] | str | PrivacyStatement) -> PrivacyStatement:
+def _read(
+    certificate: Mapping[str, Any] | str | PrivacyStatement | PipelineStatement,
+) -> PrivacyStatement | PipelineStatement:
     """Return the certificate as a checked record, whatever form it came in."""
+    record: Any = certificate
     if isinstance(certificate, str):
-        return PrivacyStatement.from_json(certificate)
-    if isinstance(certificate, PrivacyStatement):
-        return PrivacyStatement.from_dict(certificate.to_dict())
-    return PrivacyStatement.from_dict(certificate)
+        record = read_json(certificate)
+    elif isinstance(certificate, (PrivacyStatement, PipelineStatement)):
+        record = certificate.to_dict()
+    if isinstance(record, Mapping) and record.get("format") == PIPELINE_FORMAT:
+        return PipelineStatement.from_dict(record)
+    return PrivacyStatement.from_dict(record)
 
 
 def _standing(statement: PrivacyStatement) -> list[str]:
@@ -152,7 +195,7 @@ def _standing(statement: PrivacyStatement) -> list[str]:
         # Noisy sums are there where a class has several ellipsoids.
         if statement.objective is None:
             problems.append("gaussian_margin has no noise in the objective")
-    elif statement.mechanism == "private_linear":
+    elif statement.mechanism in ("private_linear", "private_kernel"):
         # Trained by noisy sums, or by one of the two mechanisms that have noise on the weights.
         if (statement.noise is None) != any(part.name == "training" for part in statement.parts):
             problems.append("expected either noisy sums for training or noise on the weights")
@@ -213,9 +256,10 @@ def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     """Compare: the events must say what the noises say: they are what ledgers were charged."""
     events, objective = statement.events[len(statement.parts) :], statement.objective
     expected = 1 if objective is None else 2
+    events = events[: len(events) - len(reserved_events(statement))]
     if len(events) != expected:
         return [f"{len(events)} events for the weights, expected {expected}"]
-    if any(event.adjacency != statement.adjacency for event in events):
+    if any(event.adjacency != statement.adjacency for event in statement.events):
         return ["an event is of another neighbouring relation"]
     matches = _event_matches(statement, s, noise, events[-1])
     if objective is not None:

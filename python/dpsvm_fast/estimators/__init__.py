@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpsvm_fast.estimators.gaussian_margin import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
+from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.estimators.objective import ObjectivePerturbationSVC
 from dpsvm_fast.estimators.output import OutputPerturbationSVC
@@ -13,5 +14,6 @@ __all__ = [
     "ObjectivePerturbationSVC",
     "OutputPerturbationSVC",
     "PrivateGaussianMarginClassifier",
+    "PrivateKernelSVC",
     "PrivateLinearSVC",
 ]

@@ -69,7 +69,8 @@ class EllipsoidClassifier(PrivatelyTrained):
         -------
         ndarray of shape (n_samples,)
         """
-        return np.asarray(self.classes_[self._forms(X)[0].argmin(axis=1)])
+        forms, _ = self._forms(X)
+        return np.asarray(self.classes_[forms.argmin(axis=1)])
 
     def mahalanobis(self, X: Any) -> Array:
         """Squared Mahalanobis distances to the classes, without offsets.

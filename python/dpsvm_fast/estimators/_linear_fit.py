@@ -18,7 +18,7 @@ from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 
-__all__ = ["LinearFit", "fitted_weights"]
+__all__ = ["LinearFit", "Prepared", "descended", "fitted_weights", "prepared", "solved", "trained"]
 
 Array = NDArray[np.float64]
 
@@ -49,6 +49,29 @@ class LinearFit:
     training: Training
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What is there before the training: releases, and rows mapped by them.
+
+    Parameters
+    ----------
+    count : float or None
+        Noisy or public number of rows.
+    centre : ndarray of shape (n_features,) or None
+    matrix : ndarray of shape (n_features, n_features) or None
+    training : Training
+        The path that was taken.
+    records : Records or None
+        Private rows for the descent, mapped; None where a solver maps rows itself.
+    """
+
+    count: float | None
+    centre: Array | None
+    matrix: Array | None
+    training: Training
+    records: _core.Records | None
+
+
 def fitted_weights(
     mechanism: PrivateLinear,
     public: PublicMap,
@@ -72,37 +95,70 @@ def fitted_weights(
     n_threads : int
         Does not change the result.
     """
-    count = centre = matrix = records = None
-    if mechanism.centre is not None:
+    ready = prepared(mechanism, public, X, codes, source, n_threads)
+    return trained(ready, public, X, codes, source, n_threads)
+
+
+def prepared(
+    mechanism: PrivateLinear,
+    public: PublicMap,
+    X: Any,
+    codes: NDArray[np.int64],
+    source: _core.NoiseSource,
+    n_threads: int,
+) -> Prepared:
+    """Makes the releases before the training; parameters as of :func:`fitted_weights`."""
+    count: float | None
+    centre = matrix = records = None
+    if mechanism.centre is not None or mechanism.trainer == "gradient":
         records = public.records(X, codes, mechanism.loss.n_classes, n_threads)
+    if mechanism.centre is not None and records is not None:
         mean = mechanism.centre.release(records.sums(n_threads), X.shape[0], source, n_threads)
         count, centre = mean.count, mean.point
-    training = mechanism.training(count)
-    if records is not None:
-        if training.whitened or training.rule is not None:
-            assert centre is not None
-            records.centre(centre, n_threads)
-        if training.whitened:
-            assert mechanism.whitening is not None
-            matrix = mechanism.whitening.release(records.gram(n_threads), source, n_threads)
-    if training.rule is not None:
-        assert records is not None
-        if matrix is not None:
-            records.transform(matrix, n_threads)
-        weights, scaling = _descended(training.rule, records, source, n_threads)
     else:
-        del records
+        count = mechanism.known_count(X.shape[0], source, n_threads)
+    training = mechanism.training(count)
+    if (
+        records is not None
+        and centre is not None
+        and (training.whitened or training.rule is not None)
+    ):
+        records.centre(centre, n_threads)
+    if training.whitened:
+        assert mechanism.whitening is not None
+        assert records is not None
+        matrix = mechanism.whitening.release(records.gram(n_threads), source, n_threads)
+    if training.rule is None:
+        records = None
+    elif matrix is not None and records is not None:
+        records.transform(matrix, n_threads)
+    return Prepared(count, centre, matrix, training, records)
+
+
+def trained(
+    ready: Prepared,
+    public: PublicMap,
+    X: Any,
+    codes: NDArray[np.int64],
+    source: _core.NoiseSource,
+    n_threads: int,
+) -> LinearFit:
+    """Weights of the mapped rows themselves."""
+    training, matrix = ready.training, ready.matrix
+    if training.rule is not None:
+        assert ready.records is not None
+        weights, scaling = descended(training.rule, ready.records, source, n_threads)
+    else:
         assert training.solver is not None
-        rows = _rows_of_solver(public, ReleasedMap(centre, matrix), X)
-        solver = training.solver
-        weights, scaling = _solved(solver, rows, codes, source, n_threads), solver.intercept_scaling
+        rows = _rows_of_solver(public, ReleasedMap(ready.centre, matrix), X)
+        weights, scaling = solved(training.solver, rows, codes, source, n_threads)
     if matrix is not None:
         d = X.shape[1]
         weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
-    return LinearFit(weights, scaling, count, centre, matrix, training)
+    return LinearFit(weights, scaling, ready.count, ready.centre, matrix, training)
 
 
-def _descended(
+def descended(
     rule: DescentRule, records: _core.Records, source: _core.NoiseSource, n_threads: int
 ) -> tuple[Array, float]:
     """Weights of the row before it was shortened to make room for the constant feature."""
@@ -118,14 +174,14 @@ def _rows_of_solver(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
     return public.apply(X)
 
 
-def _solved(
+def solved(
     mechanism: ObjectivePerturbation | OutputPerturbation,
     rows: Any,
     codes: NDArray[np.int64],
     source: _core.NoiseSource,
     n_threads: int,
-) -> Array:
-    """Certified weights with noise in the objective or on them."""
+) -> tuple[Array, float]:
+    """Certified weights with noise in the objective or on them, and the constant feature."""
     options: dict[str, Any] = {
         "data_norm": mechanism.data_norm,
         "intercept_scaling": mechanism.intercept_scaling,
@@ -155,4 +211,5 @@ def _solved(
         }
     options["shuffle_seed"] = source.public_seed()
     weights = certified(*solvers, rows, codes, options)
-    return mechanism.release(weights, source, n_threads=n_threads)
+    noisy = mechanism.release(weights, source, n_threads=n_threads)
+    return noisy, mechanism.intercept_scaling

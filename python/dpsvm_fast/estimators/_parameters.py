@@ -13,6 +13,12 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._projected_sgd import AVERAGES, PROJECTIONS
 from dpsvm_fast.mechanisms._settings import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.mechanisms.fourier import (
+    KERNELS,
+    LARGEST_GAMMA,
+    MOST_COMPONENTS,
+    SMALLEST_GAMMA,
+)
 from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 
 __all__ = [
@@ -20,6 +26,7 @@ __all__ = [
     "LOSS_PARAMETERS",
     "OBJECTIVE_PERTURBATION",
     "OUTPUT_PERTURBATION",
+    "PRIVATE_KERNEL",
     "PRIVATE_LINEAR",
     "chosen_loss",
 ]
@@ -31,7 +38,13 @@ SMALLEST_GRADIENT = 1e-8
 
 # smoothing="auto" and margin="auto". A softmax with a margin of 2 to 5 temperatures does as well as
 # any; the scale of the margin is a choice of units, taken so that it is that of the hinge.
-AUTOMATIC_SMOOTHING = {"softmax_margin": 0.4, "softplus": 0.4, "huber": 0.5, "m3": 0.5}
+AUTOMATIC_SMOOTHING = {
+    "softmax_margin": 0.4,
+    "softplus": 0.4,
+    "huber": 0.5,
+    "m3": 0.5,
+    "huber_ww": 0.5,
+}
 MARGIN_IN_TEMPERATURES = 2.5
 
 # Of output perturbation.
@@ -173,6 +186,20 @@ PRIVATE_LINEAR: Table = {
     "mechanism": partial(check.check_option, "mechanism", options=("auto", *TRAINERS)),
     "whiten": or_word("auto", partial(check.check_bool, "whiten")),
     "margin": LOSS_PARAMETERS["margin"],
+}
+
+PRIVATE_KERNEL: Table = PRIVATE_LINEAR | {
+    "kernel": partial(check.check_option, "kernel", options=("auto", *KERNELS, "linear")),
+    "gamma": or_word(
+        "auto", partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA)
+    ),
+    "n_components": or_word(
+        "auto", partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS)
+    ),
+    "orthogonal": partial(check.check_bool, "orthogonal"),
+    "normalize": partial(check.check_bool, "normalize"),
+    "data_norm": _SHARED["data_norm"],
+    "low_memory": or_word("auto", partial(check.check_bool, "low_memory")),
 }
 
 

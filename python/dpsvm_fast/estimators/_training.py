@@ -20,8 +20,14 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, check_ledger
-from dpsvm_fast.accounting.statement import CLASSES_REASON, MAX_ITER_CAVEAT, SEED_REASON
+from dpsvm_fast.accounting.statement import (
+    CLASSES_REASON,
+    LEARNED_REASON,
+    MAX_ITER_CAVEAT,
+    SEED_REASON,
+)
 from dpsvm_fast.estimators._base import PrivateLinearClassifier
+from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
 from dpsvm_fast.estimators._training_data import (
     checked_training_set,
     classes_from_labels,
@@ -233,7 +239,19 @@ def refused_certificate(*, limited: bool) -> str:
 
 
 def warn_not_private(settings: SimpleNamespace) -> None:
-    """Named warnings, for the caller of ``fit``, of what makes this release not private."""
+    """Named warnings, for the caller of ``fit``, of what makes this release not private.
+
+    Steps of a Pipeline around it that learned from the rows are noted in ``settings``.
+    """
+    settings.learned_before = steps_learned_before()
+    if settings.learned_before:
+        warnings.warn(
+            "the rows come from steps of the Pipeline that learned from them without privacy: "
+            f"{', '.join(settings.learned_before)}; what is released is not private. Scale by "
+            "PublicScaler or PrivateStandardScaler, or take another private or stateless step",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
     if getattr(settings, "classes", ()) is None:
         warnings.warn(
             "classes=None reads the label set from y and releases it without noise; pass the "
@@ -280,6 +298,7 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
             public.append("the label set, given as classes")
     if settings.random_state is not None:
         reasons.append(SEED_REASON)
+    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned_before", ())]
     return {
         "library_version": _core.build_info()["version"],
         "random_source": "operating_system" if settings.random_state is None else "seed",

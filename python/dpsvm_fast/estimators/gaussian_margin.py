@@ -76,9 +76,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     psd : {"project", "constraint"}, default="project"
         How matrices become positive semidefinite. "constraint": they are so within the
         minimisation, as in the papers. "project": the minimiser over all symmetric matrices; then
-        the same multiple of the identity is added to all of them, which changes no decision. Decisions depend on
-        differences of matrices only, so the constraint forbids no boundary, and acts as more
-        regularisation.
+        the same multiple of the identity is added to all of them, which changes no decision.
+        Decisions depend on differences of matrices only, so the constraint forbids no boundary,
+        and acts as more regularisation.
     n_ellipsoids : int in 1..1000, default=1
         Ellipsoids of each class. With more than one, noisy centres are released first, by a few
         steps of Lloyd's algorithm within the classes, for 15 % of the budget (of the squared

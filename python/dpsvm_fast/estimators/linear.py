@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,33 +11,19 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
-from dpsvm_fast import _validation as check
-from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement
-from dpsvm_fast.estimators._bounds import Bounds, broadcast_bounds, public_map
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.estimators._bounds import public_map
 from dpsvm_fast.estimators._linear_fit import LinearFit, fitted_weights
-from dpsvm_fast.estimators._parameters import PRIVATE_LINEAR, chosen_loss
-from dpsvm_fast.estimators._probabilities import Probabilities
-from dpsvm_fast.estimators._training import (
-    FEATURE_FACTS,
-    PrivatelyTrained,
-    promise_facts,
-    warn_not_private,
-)
-from dpsvm_fast.estimators._training_data import (
-    checked_rows,
-    checked_training_set,
-    classes_from_labels,
-    encoded_labels,
-)
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._row_maps import ReleasedMap, mapped_scores
-from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS, PrivateLinear
+from dpsvm_fast.estimators._parameters import PRIVATE_LINEAR
+from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
+from dpsvm_fast.estimators._training_data import checked_rows
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_scores
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 
 __all__ = ["PrivateLinearSVC"]
 
 
-class PrivateLinearSVC(Probabilities, PrivatelyTrained):
+class PrivateLinearSVC(PrivatePipeline):
     r"""Private multi-class linear SVM with a private pipeline around it and nothing to tune.
 
     One fit does, in this order and within one budget:
@@ -190,11 +174,6 @@ class PrivateLinearSVC(Probabilities, PrivatelyTrained):
 
     _parameters = PRIVATE_LINEAR
 
-    # What a fit publishes.
-    bounds_: Bounds | None
-    centre_: NDArray[np.float64] | None
-    whitening_: NDArray[np.float64] | None
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -228,113 +207,23 @@ class PrivateLinearSVC(Probabilities, PrivatelyTrained):
         self.noise_grid = noise_grid
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> PrivateLinearSVC:
-        """Spend the budget on private rows and publish what came out.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-
-        Returns
-        -------
-        PrivateLinearSVC
-            This estimator.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range. Nothing was spent.
-        BudgetExceededError
-            The ledger refuses. Nothing was spent.
-        ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
-        CertificationError
-            With "objective" or "output", double precision could not certify the minimum. The budget
-            is spent and nothing is released; this event is not covered by the guarantee.
-        KeyboardInterrupt
-            The budget is spent and nothing is released.
-        """
-        self._forget()
-        settings = self._checked_parameters()
-        warn_not_private(settings)
-        # Validation writes what it learns about X onto the copy: this object stays unfitted.
-        probe = copy.copy(self)
-        X, y = checked_training_set(probe, X, y)
-        classes = classes_from_labels(y) if settings.classes is None else settings.classes
-        codes = encoded_labels(y, classes)
-        bounds = broadcast_bounds(settings.bounds, X.shape[1])
-        settings.sparse = sparse.issparse(X)
-        mechanism = self._mechanism(settings, classes.size, X.shape[1])
-        public = public_map(bounds, sparse_rows=settings.sparse)
-        events = mechanism.events
-        source = _core.NoiseSource(settings.random_state)
-        if settings.verbose:
-            sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
-        if settings.ledger is not None:
-            settings.ledger.spend(events, type(self).__name__)
-        fit = fitted_weights(mechanism, public, X, codes, source, settings.n_threads)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        self._publish(
-            fit.weights,
-            fit.scaling,
-            **_released_facts(fit, mechanism),
-            bounds_=bounds,
-            classes_=classes,
-            mechanism_=mechanism.trainer,
-            privacy_=_statement(mechanism, fit, settings),
-            _fitted_loss=mechanism.score_loss,
-            **facts,
-        )
-        return self
-
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """What "auto" means."""
-        # Known once data are there; as public as the number of columns.
-        settings.sparse = False
-        if settings.mechanism == "auto":
-            settings.mechanism = "gradient" if settings.delta > 0.0 else "objective"
-        if settings.mechanism == "gradient" and settings.delta == 0.0:
-            raise InvalidParameterError.of(
-                "delta", got=0.0, accepted="a number in (0, 1) with mechanism='gradient'"
-            )
-        if settings.whiten is True and settings.delta == 0.0:
-            raise InvalidParameterError.of(
-                "whiten", got=True, accepted="'auto' or False with delta=0"
-            )
-
     def _mechanism(
         self, settings: SimpleNamespace, n_classes: int, n_features: int
     ) -> PrivateLinear:
         """All releases for weights of this shape."""
-        names = ("epsilon", "delta", "adjacency", "noise_grid", "fit_intercept", "whiten")
-        centred = settings.mechanism == "gradient" or not settings.sparse
-        if settings.whiten is True and not centred:
-            raise InvalidParameterError.of(
-                "whiten",
-                got=True,
-                accepted=f"'auto' or False for sparse rows with mechanism={settings.mechanism!r}",
-            )
-        return PrivateLinear(
-            **{name: getattr(settings, name) for name in names},
-            trainer=settings.mechanism,
-            loss=_loss(settings.mechanism, settings.delta, n_classes, settings.margin),
-            n_features=n_features,
-            centred=centred,
-        )
+        return PrivateLinear(**self._shared_settings(settings, n_classes, n_features))
 
-    def _used_loss(self) -> Loss:
-        """The loss of the fitted model, or the one that a fit would use for two classes."""
-        fitted: Loss | None = vars(self).get("_fitted_loss")
-        if fitted is not None:
-            return fitted
-        delta = check.check_delta(self.delta)
-        trainer = check.check_option("mechanism", self.mechanism, ("auto", *TRAINERS))
-        if trainer == "auto":
-            trainer = "gradient" if delta > 0.0 else "objective"
-        return _loss(trainer, delta, 2, self._parameters["margin"](self.margin))
+    def _fit_released(
+        self,
+        mechanism: PrivateLinear,
+        public: PublicMap,
+        X: Any,
+        codes: NDArray[np.int64],
+        source: _core.NoiseSource,
+        settings: SimpleNamespace,
+    ) -> LinearFit:
+        """Makes the releases of one fit."""
+        return fitted_weights(mechanism, public, X, codes, source, settings.n_threads)
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores of mapped rows, which no row can bring out of the floats."""
@@ -344,39 +233,3 @@ class PrivateLinearSVC(Probabilities, PrivatelyTrained):
         released = ReleasedMap(self.centre_, self.whitening_)
         scores = mapped_scores(public, released, X, self.coef_, self.intercept_)
         return scores, np.zeros(scores.shape[0], dtype=np.int64)
-
-
-def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Loss:
-    """The loss of each kind of training."""
-    if trainer == "gradient":
-        return chosen_loss("softmax_margin", n_classes, 1.0, 0.0 if margin == "auto" else margin)
-    if trainer == "output":
-        return chosen_loss("crammer_singer", n_classes, "auto", margin)
-    name = "huber" if delta == 0.0 and n_classes == 2 else "softmax_margin"
-    return chosen_loss(name, n_classes, "auto", margin)
-
-
-def _released_facts(fit: LinearFit, mechanism: PrivateLinear) -> dict[str, Any]:
-    """What was released besides the weights, and the choices that follow from it."""
-    rule, solver = fit.training.rule, fit.training.solver
-    gradient = rule is not None
-    lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
-    return {
-        "n_samples_": fit.count,
-        "centre_": fit.centre,
-        "whitened_": fit.training.whitened,
-        "whitening_": fit.whitening,
-        "mu_": {part.name: part.mu for part in fit.training.sums} if gradient else {},
-        "max_grad_norm_": rule.clip if rule is not None else None,
-        "n_steps_": rule.n_steps if rule is not None else None,
-        "learning_rate_": rule.learning_rate if rule is not None else None,
-        "c_": rule.c if rule is not None else None,
-        "lambda_": lam if mechanism.trainer != "output" else None,
-    }
-
-
-def _statement(
-    mechanism: PrivateLinear, fit: LinearFit, settings: SimpleNamespace
-) -> PrivacyStatement:
-    """What this fit promises."""
-    return mechanism.statement(fit.training, **promise_facts(settings, "bounds"))

@@ -31,7 +31,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     ``data_norm`` with the constant feature ``intercept_scaling``, and B is one draw of noise. The
     released weights are a certified approximation of :math:`W^*` plus a little noise that hides
     the approximation. There are no steps, batches or learning rates to choose. With K >= 3 classes
-    W has K rows; two classes have one (except inside ``loss="m3"``).
+    W has K rows; two classes have one (except inside ``m3`` and ``huber_ww``).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
         statement says delta = 0 whatever is given here.
-    loss : {"softmax_margin", "huber", "logistic", "softplus", "m3"}, default="softmax_margin"
+    loss : str, default="softmax_margin"
         With tau = ``smoothing``, m = ``margin`` and :math:`t_k = 1` for the own class, -1 else:
 
         - ``softmax_margin``: :math:`\tau \log \sum_k \exp((m 1[k \ne y] + s_k - s_y) / \tau)`, the
@@ -49,6 +49,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         - ``logistic``: :math:`\log(1 + \exp(-t s))`
         - ``huber``: the Huber hinge, a parabola for margins within ``smoothing`` of 1
         - ``m3``: the smoothed hinge of Weston and Watkins, summed over the other classes
+        - ``huber_ww``: the same sum of Huber hinges, exactly 0 and exactly linear outside a band
 
         ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums for three or more classes.
     noise : {"gaussian", "gamma"}, default="gaussian"
@@ -75,11 +76,11 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         lambda. "auto" adds what is best, often nothing, see Notes. With a float, a C too large for
         the budget is refused with the largest that is not.
     smoothing : "auto" or float > 0, default="auto"
-        Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber`` and ``m3``. Must
-        be "auto" for ``logistic``.
+        Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber``, ``m3`` and
+        ``huber_ww``. Must be "auto" for ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for ``huber`` and
-        ``m3``. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for ``huber``,
+        ``m3`` and ``huber_ww``. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     tol : float in [1e-8, 1], default=1e-5
         The solver stops at a certified gradient norm of ``tol`` times the largest gradient of one
         row. What the weights may be off by is covered by noise of its own.

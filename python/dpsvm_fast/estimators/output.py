@@ -63,7 +63,8 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         - ``"softmax_margin"``: smoothed hinge over all classes, cross-entropy with ``margin=0``;
         - ``"softplus"``, ``"huber"``: smoothed hinges, ``"logistic"``: the logistic loss; one score
           for two classes, the sum of one-vs-rest losses for more;
-        - ``"m3"``: smoothed hinges of all pairs with the own class (Weston and Watkins).
+        - ``"m3"``, ``"huber_ww"``: smoothed hinges of all pairs with the own class (Weston and
+          Watkins).
     noise : {"gaussian", "gamma"}, default="gaussian"
         Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
         ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
@@ -85,9 +86,11 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         of public facts, see Notes.
     smoothing : "auto" or float > 0, default="auto"
         Temperature of ``softmax_margin`` and ``softplus`` ("auto": 0.4), half width of the
-        quadratic part of ``huber`` (0.5), smoothing of ``m3`` (0.5). Not for other losses.
+        quadratic part of ``huber`` and ``huber_ww`` (0.5), smoothing of ``m3`` (0.5). Not for other
+        losses.
     margin : "auto" or float >= 0, default="auto"
-        Margin of ``softmax_margin`` and ``softplus`` ("auto": 2.5 ``smoothing``) and of ``m3`` (1).
+        Margin of ``softmax_margin`` and ``softplus`` ("auto": 2.5 ``smoothing``) and of ``m3`` and
+        ``huber_ww`` (1).
     solver : {"exact", "psgd"}, default="exact"
         "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
         descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss
@@ -154,11 +157,11 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
     ``softmax_margin``, 1 for one score, ``sqrt(K)`` for one-vs-rest sums over K classes,
-    ``sqrt(K (K - 1))`` for ``m3``), f = 1 (``add_remove``) or 2 (``replace_one``) and m the root
-    mean square of the noise in a weight at sensitivity 1. Noise in a class score then has a
-    standard deviation of at most 0.2, beside a margin of 1. The constant was chosen on digits, USPS
-    and ISOLET (``crammer_singer``, rows of norm 1, epsilon 0.5 to 8): neighbouring constants do
-    about as well, and data or losses unlike these may prefer another C.
+    ``sqrt(K (K - 1))`` for ``m3`` and ``huber_ww``), f = 1 (``add_remove``) or 2 (``replace_one``)
+    and m the root mean square of the noise in a weight at sensitivity 1. Noise in a class score
+    then has a standard deviation of at most 0.2, beside a margin of 1. The constant was chosen on
+    digits, USPS and ISOLET (``crammer_singer``, rows of norm 1, epsilon 0.5 to 8): neighbouring
+    constants do about as well, and data or losses unlike these may prefer another C.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.

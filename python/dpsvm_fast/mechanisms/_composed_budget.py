@@ -1,4 +1,4 @@
-"""What noisy sums leave to a mechanism that follows them, by exact composition."""
+"""What noisy sums leave to a mechanism that follows them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from dpsvm_fast.accounting import PrivacyEvent, composed_delta
+from dpsvm_fast._rounding import div_down, round_down
+from dpsvm_fast.accounting import (
+    PrivacyEvent,
+    composed_delta,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["epsilon_left", "largest_within"]
+__all__ = ["budget_of", "epsilon_left", "largest_within"]
 
 # Delta may be missed by this share, always from below; each step of the search takes a while.
 SHARE_UNUSED = 0.01
@@ -87,3 +94,19 @@ def largest_within(log_excess: Callable[[float], float], low: float, high: float
             high, weight_high = middle, value
             weight_low *= 0.5
     return low
+
+
+def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
+    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
+
+    The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
+    """
+    own = gaussian_epsilon(delta, div_down(1.0, mu))
+    if own >= 0.5 * epsilon:
+        while div_down(1.0, gaussian_sigma(own, delta)) > mu:
+            own = round_down(own * (1.0 - 1e-14))
+        return own, delta
+    own = gaussian_delta(epsilon, div_down(1.0, mu))
+    while div_down(1.0, gaussian_sigma(epsilon, own)) > mu:
+        own = round_down(own * (1.0 - 1e-14))
+    return epsilon, own

@@ -62,6 +62,8 @@ class DescentRule:
         Gaussian parameter of all steps together.
     count : float >= 1
         Number of rows, public or released.
+    fixed_c : float > 0 or None
+        Replaces the rule for c; public, or chosen by what was released.
     """
 
     loss: Loss
@@ -71,6 +73,7 @@ class DescentRule:
     noise_grid: str
     mu: float
     count: float
+    fixed_c: float | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -105,6 +108,8 @@ class DescentRule:
     @property
     def c(self) -> float:
         """The factor c of lambda, larger for more features a row."""
+        if self.fixed_c is not None:
+            return self.fixed_c
         return min(
             LARGEST_C, max(SMALLEST_C, math.sqrt(FEATURES_A_ROW * self.n_features / self.count))
         )

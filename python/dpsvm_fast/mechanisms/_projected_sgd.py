@@ -147,11 +147,12 @@ def loss_at_zero(loss: Loss) -> float:
     tau, m, K = loss.smoothing, loss.margin, loss.n_classes
     if loss.name == "m3":
         return (K - 1) * 0.5 * (m + math.hypot(m, tau))
+    if loss.name in ("huber", "huber_ww"):
+        inside = max(m + tau, 0.0) ** 2 / (4.0 * tau)
+        n_terms = loss.n_scores if loss.name == "huber" else K - 1
+        return n_terms * (m if m > tau else inside)
     if loss.joint:
         return _softplus(m / tau + math.log(K - 1.0)) * tau
-    if loss.name == "huber":
-        inside = max(m + tau, 0.0) ** 2 / (4.0 * tau)
-        return loss.n_scores * (m if m > tau else inside)
     _, tau, m = loss.kernel
     return loss.n_scores * _softplus(m / tau) * tau
 

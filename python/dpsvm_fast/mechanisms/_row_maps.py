@@ -187,6 +187,11 @@ class ReleasedMap:
                 moved -= self.matrix @ self.centre
         return np.asarray(moved / self._norms(moved)[:, None])
 
+    def mapped(self, rows: Array) -> Array:
+        """As ``apply``, and faster: rounding may depend on the other rows. For prediction."""
+        moved = self._moved(rows)
+        return np.asarray(moved / self._norms(moved)[:, None])
+
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
         r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
 

@@ -17,12 +17,15 @@ first, and a record competes for the ellipsoid with the nearest one of its class
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import add_down, div_down
@@ -30,13 +33,19 @@ from dpsvm_fast.accounting import (
     PrivacyEvent,
     PrivacyStatement,
     composed_delta,
+    gaussian_delta,
     gaussian_epsilon,
 )
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._anchors import STEPS, NoisyAnchors
-from dpsvm_fast.mechanisms._composed_budget import epsilon_left
 from dpsvm_fast.mechanisms._gaussian_objective import automatic_regularization
-from dpsvm_fast.mechanisms._noisy_sum import NoisySum, gaussian_parameter, share_of
+from dpsvm_fast.mechanisms._noisy_sum import (
+    NoisySum,
+    gaussian_parameter,
+    joined_parameter,
+    share_of,
+)
 from dpsvm_fast.mechanisms._settings import check_delta_of_gaussian, check_range
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 
@@ -49,6 +58,13 @@ CONSTANT = 0.5
 REGULARIZATION_SHARE = 0.4
 # Of the squared Gaussian parameter, or of epsilon: what the centres of several ellipsoids cost.
 ANCHOR_SHARE = 0.15
+# Delta may be missed by this share, from below: half a percent of the noise.
+DELTA_UNUSED = 0.1
+# By how much delta answers more to epsilon than with Gaussian noise alone, about.
+STEEPER = 1.25
+TRIALS = 12
+# Epsilon is looked for from this share of the whole upwards.
+LEAST_SHARE = 0.05
 
 THEOREM = (
     "Objective perturbation over positive semidefinite matrices (Pathak and Raj 2010, corrected in "
@@ -295,27 +311,44 @@ class GaussianMargin:
 
 @lru_cache(maxsize=256)
 def _composed_solver(mechanism: GaussianMargin) -> MatrixPerturbation:
-    """The noisy objective for what exact composition leaves to it."""
-    # The law hardly knows the number of features: the search is remembered without it.
-    own = _composed_epsilon(dataclasses.replace(mechanism, n_features=1))
-    while True:
-        solver = mechanism._with_budget(own, mechanism.delta)
-        together = (*mechanism._before, *solver.events)
-        if composed_delta(together, mechanism.epsilon) <= mechanism.delta:
-            return solver
-        own *= 1.0 - 1e-6
+    """The noisy objective for what exact composition leaves to it.
+
+    Composing takes a second or two: the next epsilon to be tried is found by the slope that
+    Gaussian noise would have, less than that of the noise in the objective.
+    """
+    epsilon, delta = mechanism.epsilon, mechanism.delta
+    mu = gaussian_parameter(epsilon, delta)
+    anchors = share_of(mu, ANCHOR_SHARE)
+
+    def log_delta(own: float) -> float:
+        together = joined_parameter(anchors, gaussian_parameter(own, delta))
+        return math.log(gaussian_delta(epsilon, div_down(1.0, together)))
+
+    own = gaussian_epsilon(delta, div_down(1.0, share_of(mu, 1.0 - ANCHOR_SHARE)))
+    best: MatrixPerturbation | None = None
+    for _ in range(TRIALS):
+        solver = mechanism._with_budget(own, delta)
+        found = composed_delta((*mechanism._before, *solver.events), epsilon)
+        excess = math.log(found / delta)
+        if excess <= 0.0 and (best is None or own > best.epsilon):
+            best = solver
+        if -DELTA_UNUSED <= excess <= 0.0:
+            break
+        step = (-0.5 * DELTA_UNUSED - excess) / STEEPER
+        own = _where(log_delta, log_delta(own) + step, epsilon)
+    if best is None:
+        raise InvalidParameterError(
+            f"n_ellipsoids: the centres of {mechanism.n_ellipsoids} ellipsoids a class leave too "
+            f"little of epsilon = {epsilon!r}, delta = {delta!r} to the training; use 1"
+        )
+    return best
 
 
-@lru_cache(maxsize=256)
-def _composed_epsilon(mechanism: GaussianMargin) -> float:
-    """Epsilon that exact composition leaves to the noise in the objective."""
-    mu = gaussian_parameter(mechanism.epsilon, mechanism.delta)
-    rest = share_of(mu, 1.0 - ANCHOR_SHARE)
-    return epsilon_left(
-        mechanism.epsilon,
-        mechanism.delta,
-        mechanism._before,
-        lambda own: mechanism._with_budget(own, mechanism.delta).events,
-        # What would be left to Gaussian noise; other laws leave a little less.
-        gaussian_epsilon(mechanism.delta, div_down(1.0, rest)),
-    )
+def _where(increasing: Callable[[float], float], value: float, most: float) -> float:
+    """Where an increasing function has a value, between a small share of ``most`` and ``most``."""
+    least = LEAST_SHARE * most
+    if value <= increasing(least):
+        return least
+    if value >= increasing(most):
+        return most
+    return float(brentq(lambda x: increasing(x) - value, least, most, rtol=1e-6))

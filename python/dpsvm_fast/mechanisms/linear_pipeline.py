@@ -17,22 +17,22 @@ import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
-from dpsvm_fast._rounding import add_down, div_down, fraction_down, round_down, sqrt_down
+from dpsvm_fast._core import NoiseSource
+from dpsvm_fast._rounding import add_down, div_down, fraction_down, sqrt_down
 from dpsvm_fast.accounting import (
     GaussianEvent,
     PrivacyEvent,
     PrivacyStatement,
+    PureEvent,
     composed_delta,
-    gaussian_delta,
     gaussian_epsilon,
-    gaussian_sigma,
 )
 from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C
-from dpsvm_fast.mechanisms._composed_budget import epsilon_left
+from dpsvm_fast.mechanisms._composed_budget import budget_of, epsilon_left
 from dpsvm_fast.mechanisms._descent_rule import INTERCEPT, DescentRule
 from dpsvm_fast.mechanisms._noisy_sum import (
     NoisySum,
@@ -77,18 +77,22 @@ class Training:
         The solver with its noise; exactly one of the two.
     sums : tuple of NoisySum
         All noisy sums of this path, in their order.
+    reserved : tuple of PrivacyEvent
+        Paid for though this path does not release it. A released number chose the path, so what
+        the fit costs is what its dearest path does.
     """
 
     whitened: bool
     rule: DescentRule | None
     solver: Solver | None
     sums: tuple[NoisySum, ...]
+    reserved: tuple[PrivacyEvent, ...] = ()
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Everything that is released on this path."""
+        """Everything that is released on this path, and what is reserved."""
         own = () if self.solver is None else self.solver.events
-        return tuple(part.event for part in self.sums) + own
+        return tuple(part.event for part in self.sums) + own + self.reserved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +122,9 @@ class PrivateLinear:
     most 1, are (epsilon, delta)-differentially private together, on either path.
     """
 
+    kind: ClassVar[str] = "private_linear"
+    theorem: ClassVar[str] = THEOREM
+
     epsilon: float
     delta: float
     adjacency: str
@@ -143,6 +150,11 @@ class PrivateLinear:
     def score_loss(self) -> Loss:
         """The loss as a function of the scores."""
         return self.loss
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the rows that are trained on."""
+        return self.n_features
 
     @cached_property
     def mu(self) -> float:
@@ -189,18 +201,34 @@ class PrivateLinear:
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
+    @property
+    def _pure_rest(self) -> float:
+        """What all earlier releases leave of a pure epsilon."""
+        spent = sum(event.epsilon for event in self._before if isinstance(event, PureEvent))
+        return add_down(self.epsilon, -spent)
+
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger records: it covers the releases of either path."""
+        if self.trainer == "gradient":
+            return (*self._before, self._rest)
         if self.pure or self.trainer == "objective" or not self._before:
             return (*self._before, *self._solver(1.0).events)
-        if self.trainer == "output":
-            # What it refuses is refused before anything is spent.
-            self._solver(self._rest.mu)
+        # What it refuses is refused before anything is spent.
+        self._solver(self._rest.mu)
         return (*self._before, self._rest)
+
+    def known_count(self, n_rows: int, source: NoiseSource, n_threads: int) -> float | None:
+        """Number of rows where it is public, or released apart from a centre."""
+        return None
 
     def training(self, count: float | None) -> Training:
         """The path that follows from the released number of rows; None without a centre."""
+        whitened, sums, mu = self._path(count)
+        return self._training(count, sums, mu, whitened=whitened)
+
+    def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
+        """Whether to whiten, all noisy sums before the training, and what is left for it."""
         centre, moments = self.centre, self.whitening
         whitened = moments is not None and (
             self.whiten is True or (count is not None and moments.worthwhile(count))
@@ -213,29 +241,54 @@ class PrivateLinear:
             event = moments.event
             assert isinstance(event, GaussianEvent)
             mu = joined_parameter(mu, event.mu)
+        return whitened, sums, mu
+
+    def _training(
+        self,
+        count: float | None,
+        sums: tuple[NoisySum, ...],
+        mu: float,
+        *,
+        whitened: bool,
+        fixed_c: float | None = None,
+    ) -> Training:
+        """The training that follows the noisy ``sums``."""
         if self.trainer != "gradient":
-            return Training(whitened=whitened, rule=None, solver=self._solver(mu), sums=sums)
+            return Training(
+                whitened=whitened,
+                rule=None,
+                solver=self._solver(mu),
+                sums=sums,
+                reserved=() if whitened else self._reserved,
+            )
         assert count is not None
         rule = DescentRule(
             loss=self.loss,
-            n_features=self.n_features,
+            n_features=self.n_columns,
             fit_intercept=self.fit_intercept,
             adjacency=self.adjacency,
             noise_grid=self.noise_grid,
             mu=mu,
             count=count,
+            fixed_c=fixed_c,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
+
+    @property
+    def _reserved(self) -> tuple[PrivacyEvent, ...]:
+        """The whitening that does not happen, where its budget cannot move to the training."""
+        if self.whitening is None or self.trainer != "objective":
+            return ()
+        return (self.whitening.event,)
 
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, for what is left."""
         if self.pure:
-            spent = 0.0 if self.centre is None else PURE_CENTRE_SHARE * self.epsilon
-            return self._with_budget(add_down(self.epsilon, -spent), 0.0)
+            return self._with_budget(self._pure_rest, 0.0)
         if not self._before:
             return self._with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
-            return self._with_budget(*_budget_of(mu, self.epsilon, self.delta))
+            return self._with_budget(*budget_of(mu, self.epsilon, self.delta))
         return _objective_solver(self)
 
     def _with_budget(self, own: float, delta: float) -> Solver:
@@ -253,7 +306,7 @@ class PrivateLinear:
                 **shared,
                 noise_grid=self.noise_grid,
                 loss=self.loss,
-                n_features=self.n_features,
+                n_features=self.n_columns,
                 data_norm=1.0,
                 intercept_scaling=scaling,
                 C=None,
@@ -268,7 +321,7 @@ class PrivateLinear:
         C = automatic_C(
             **shared,
             loss=self.loss.name,
-            n_weights=self.loss.n_scores * (self.n_features + self.fit_intercept),
+            n_weights=self.loss.n_scores * (self.n_columns + self.fit_intercept),
             row_norm=(1.0 + scaling**2) ** 0.5,
             n_classes=self.loss.n_classes,
         )
@@ -277,7 +330,7 @@ class PrivateLinear:
             noise_grid=self.noise_grid,
             loss=self.loss.name,
             n_classes=self.loss.n_classes,
-            n_features=self.n_features,
+            n_features=self.n_columns,
             data_norm=1.0,
             intercept_scaling=scaling,
             C=C,
@@ -309,7 +362,7 @@ class PrivateLinear:
             "not_private_reasons": not_private_reasons,
         }
         whole: dict[str, Any] = {
-            "mechanism": "private_linear",
+            "mechanism": self.kind,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "events": training.events,
@@ -325,29 +378,13 @@ class PrivateLinear:
         if self.noise_grid == "float":
             own_caveats += (FLOATING_POINT_CAVEAT,)
         return PrivacyStatement(
-            theorem=THEOREM,
+            theorem=self.theorem,
             loss=self.loss.name,
             adjacency=self.adjacency,
             caveats=own_caveats + caveats,
             **facts,
             **whole,
         )
-
-
-def _budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
-
-    The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
-    """
-    own = gaussian_epsilon(delta, div_down(1.0, mu))
-    if own >= 0.5 * epsilon:
-        while div_down(1.0, gaussian_sigma(own, delta)) > mu:
-            own = round_down(own * (1.0 - 1e-14))
-        return own, delta
-    own = gaussian_delta(epsilon, div_down(1.0, mu))
-    while div_down(1.0, gaussian_sigma(epsilon, own)) > mu:
-        own = round_down(own * (1.0 - 1e-14))
-    return epsilon, own
 
 
 @lru_cache(maxsize=256)

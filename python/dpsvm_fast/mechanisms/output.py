@@ -85,7 +85,7 @@ class OutputPerturbation:
         Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
     noise_grid : {"exact", "float"}
         Exact sampling of rounded Gaussians on a power-of-two grid, or floating-point noise.
-    loss : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3"}
+    loss : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww"}
     n_classes, n_features : int
         Shape of the weights.
     data_norm : float > 0

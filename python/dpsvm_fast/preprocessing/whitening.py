@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
+from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.estimators._training_data import checked_rows
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
+from dpsvm_fast.mechanisms._row_maps import row_blocks
 from dpsvm_fast.mechanisms.whitening import NoisyMoments
 from dpsvm_fast.preprocessing._base import PrivateTransformer, clipped_rows
 
@@ -132,6 +135,8 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Rows, clipped to the bound of the fit, times the whitening matrix.
 
+        Every row is a function of itself and of fitted attributes alone, to the last bit.
+
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_samples, n_features)
@@ -141,8 +146,17 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        rows = clipped_rows(checked_rows(self, X), self.data_norm_)
-        return np.asarray(rows @ self.whitening_)
+        X = checked_rows(self, X)
+        n_threads = check.check_n_threads(self.n_threads)
+        whitened = np.empty(X.shape)
+        for block in row_blocks(X):
+            rows = clipped_rows(X[block], self.data_norm_)
+            rows = rows.toarray() if sparse.issparse(rows) else rows
+            # Not a matrix product: how that rounds one row may depend on how many others there are.
+            whitened[block] = _core.row_products(
+                np.ascontiguousarray(rows), self.whitening_, n_threads
+            )
+        return whitened
 
     @property
     def _n_features_out(self) -> int:

@@ -162,13 +162,17 @@ class Records:
         mapped = self.rows @ np.asarray(matrix, dtype=np.float64).T
         self.rows = _rounded_towards_zero(_shortened(mapped, None))
 
+    def lift(self, map: Any, stored: bool, n_threads: int) -> None:  # noqa: FBT001
+        """Replace each row by its features under a drawn ``map``, of norm 1."""
+        self.rows = _rounded_towards_zero(_shortened(map.transform_dense(self.rows, 1), None))
+
 
 class Descent:
     """Private gradient descent; its state stays between runs.
 
     Parameters
     ----------
-    loss : {"softmax_margin", "softplus", "huber", "m3"}
+    loss : {"softmax_margin", "softplus", "huber", "m3", "huber_ww"}
     n_scores : int
         Rows of W; 1 for two classes where the loss needs one score.
     smoothing, margin : float
@@ -375,12 +379,14 @@ def _gradient(scores: Array, y: Labels, kernel: tuple[str, float, float]) -> Arr
             return np.asarray(-t * np.clip((z + tau) / (2.0 * tau), 0.0, 1.0))
         # A logistic function without overflow.
         return np.asarray(-t * 0.5 * (1.0 + np.tanh(0.5 * z / tau)))
-    if name not in ("softmax_margin", "m3"):
+    if name not in ("softmax_margin", "m3", "huber_ww"):
         raise ValueError(f"loss: got {name!r}")
     z = np.where(own, 0.0, m) + scores - np.where(own, scores, 0.0).sum(axis=1, keepdims=True)
     if name == "softmax_margin":
         e = np.exp((z - z.max(axis=1, keepdims=True)) / tau)
         slope = e / e.sum(axis=1, keepdims=True)
+    elif name == "huber_ww":
+        slope = np.clip((z + tau) / (2.0 * tau), 0.0, 1.0)
     else:
         slope = 0.5 * (1.0 + z / np.hypot(z, tau))
     slope = np.where(own, 0.0, slope)

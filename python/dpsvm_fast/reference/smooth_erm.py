@@ -10,6 +10,7 @@ scores, y the own class and t_k = +1 for it and -1 otherwise (one score: label 1
 - ``softplus``: :math:`\sum_k \tau \log(1 + \exp((m - t_k s_k) / \tau))`
 - ``huber``: :math:`\sum_k H(t_k s_k)`, H = 0 above m + h, m - z below m - h, a parabola between
 - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
+- ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)`
 
 J is lambda-strongly convex, so :math:`\|W - W^*\|_F \le \|\nabla J(W)\|_F / \lambda`: the minimiser
 is certified by a gradient evaluated in extended precision.
@@ -62,9 +63,11 @@ def score_loss(scores: Real, y: Labels, kernel: Kernel) -> Real:
         return np.asarray(top[..., 0] + tau * np.log(np.exp((z - top) / tau).sum(axis=-1)))
     if name == "softplus":
         return np.asarray(_softplus(z, tau).sum(axis=-1))
-    if name == "huber":
+    if name in ("huber", "huber_ww"):
         inside = (z + tau) ** 2 / (4 * tau)
-        return np.asarray(np.where(z > tau, z, np.where(z < -tau, 0, inside)).sum(axis=-1))
+        hinge = np.where(z > tau, z, np.where(z < -tau, 0, inside))
+        counted = True if name == "huber" else ~_own(z, y)
+        return np.asarray(np.where(counted, hinge, 0).sum(axis=-1))
     root = np.hypot(z, tau)
     own = np.where(_own(z, y), 0, 1)
     # (z + root) / 2, without the cancellation at large negative z.
@@ -87,7 +90,7 @@ def score_gradient(scores: Real, y: Labels, kernel: Kernel) -> Real:
 def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
     """Second derivative of each record's loss, shape (..., n_samples, n_scores, n_scores).
 
-    At the two kinks of ``huber`` it is the value inside.
+    At the two kinks of a Huber hinge it is the value inside.
     """
     name, tau, _ = kernel
     z, _, joint = score_arguments(scores, y, kernel)
@@ -98,8 +101,10 @@ def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
         return np.asarray(spread / tau)
     if name == "softplus":
         curve = slope * _sigmoid(-z / tau) / tau
-    elif name == "huber":
-        curve = np.where(np.abs(z) <= tau, 1 / (2 * tau) + 0 * z, 0 * z)
+    elif name in ("huber", "huber_ww"):
+        inside = np.abs(z) <= tau
+        counted = inside if name == "huber" else inside & ~_own(z, y)
+        curve = np.where(counted, 1 / (2 * tau) + 0 * z, 0 * z)
     else:
         own = _own(z, y)
         # tau^2 / (2 (z^2 + tau^2)^1.5) for each rival, in an order that cannot overflow.
@@ -254,7 +259,7 @@ def score_arguments(scores: Real, y: Labels, kernel: Kernel) -> tuple[Real, Real
     """Per score: what the scalar loss is applied to, the sign t, and whether classes meet."""
     name, _, margin = kernel
     own = (y == 1)[:, None] if scores.shape[-1] == 1 else _own(scores, y)
-    if name in ("softmax_margin", "m3"):
+    if name in ("softmax_margin", "m3", "huber_ww"):
         reference = np.where(own, scores, 0).sum(axis=-1, keepdims=True)
         return np.where(own, 0, margin) + scores - reference, np.ones(own.shape), True
     sign = np.where(own, 1.0, -1.0)
@@ -270,7 +275,7 @@ def _slopes(scores: Real, y: Labels, kernel: Kernel) -> Real:
         return np.asarray(e / e.sum(axis=-1, keepdims=True))
     if name == "softplus":
         return _sigmoid(z / tau)
-    if name == "huber":
+    if name in ("huber", "huber_ww"):
         return np.clip((z + tau) / (2 * tau), 0, 1)
     root = np.hypot(z, tau)
     # (1 + z / root) / 2, without the cancellation at large negative z.

@@ -2,15 +2,19 @@
 //!
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
 //! layers point one way: `error` <- `clip` <- `rows` <- `solver`, `noise` <-
-//! `private_descent`; `accounting` uses `error` only;
-//! `parallel` and `simd` serve the solvers, the samplers and `linear_algebra`. A solver receives plain numbers and
+//! `private_descent`; `column_moments` reads `rows`; `fourier` draws random features with `noise` and serves `solver`;
+//! `accounting` uses `error` only; `packed`, `parallel` and `simd` serve all that compute, and
+//! `linear_algebra` serves the solvers. A solver receives plain numbers and
 //! returns plain numbers: budgets and noise scales are decided by the caller.
 
 pub mod accounting;
 mod clip;
+pub mod column_moments;
 pub mod error;
+pub mod fourier;
 pub mod linear_algebra;
 pub mod noise;
+mod packed;
 pub mod parallel;
 pub mod private_descent;
 pub mod rows;

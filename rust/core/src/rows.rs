@@ -31,6 +31,17 @@ pub enum CsrIndex<'a> {
     I64(&'a [i64], &'a [i64]),
 }
 
+impl CsrIndex<'_> {
+    /// Number of rows that the row pointers name; what else is in them is checked with the values.
+    pub fn n_rows(&self) -> usize {
+        let starts = match self {
+            Self::I32(_, starts) => starts.len(),
+            Self::I64(_, starts) => starts.len(),
+        };
+        starts.saturating_sub(1)
+    }
+}
+
 /// How the values lie in memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Layout<'a> {

@@ -83,6 +83,19 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
     ) -> Self::Vector<S>;
     /// Lane by lane.
     fn add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// Lane by lane.
+    fn sub<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// Lane by lane.
+    fn mul<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+    /// One sum.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+    /// One difference.
+    #[must_use]
+    fn minus(self, other: Self) -> Self;
+    /// One product.
+    #[must_use]
+    fn times(self, other: Self) -> Self;
     /// Sum of the lanes.
     fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
     /// Numbers in a vector.
@@ -93,7 +106,7 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
 
 macro_rules! real {
     ($t:ident, $vector:ident, $splat:ident, $as:ident, $as_mut:ident, $load:ident, $store:ident,
-     $fma:ident, $add:ident, $sum:ident, |$x:ident, $buffer:ident| $convert:expr) => {
+     $fma:ident, $add:ident, $sub:ident, $mul:ident, $sum:ident, |$x:ident, $buffer:ident| $convert:expr) => {
         impl Real for $t {
             type Vector<S: Simd> = S::$vector;
             #[inline(always)]
@@ -137,6 +150,26 @@ macro_rules! real {
                 simd.$add(a, b)
             }
             #[inline(always)]
+            fn sub<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn mul<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
             fn sum<S: Simd>(simd: S, x: S::$vector) -> Self {
                 simd.$sum(x)
             }
@@ -154,6 +187,8 @@ real!(
     partial_store_f32s,
     mul_add_e_f32s,
     add_f32s,
+    sub_f32s,
+    mul_f32s,
     reduce_sum_f32s,
     |x, _buffer| x
 );
@@ -167,6 +202,8 @@ real!(
     partial_store_f64s,
     mul_add_e_f64s,
     add_f64s,
+    sub_f64s,
+    mul_f64s,
     reduce_sum_f64s,
     |x, buffer| {
         buffer.clear();

@@ -103,6 +103,8 @@ fn layouts_and_precisions_agree() -> Result<()> {
         ("huber", 1),
         ("huber", 4),
         ("m3", 11),
+        ("huber_ww", 3),
+        ("huber_ww", 11),
     ] {
         for (n, d) in [(1, 1), (70, 33), (300, 17)] {
             let both = records(n, d, scores.max(2), 5);

@@ -54,6 +54,7 @@ fn integers(records: &Records) -> Vec<Vec<i64>> {
                 row
             })
             .collect(),
+        RecordRows::Lifted(_) => panic!("not made here"),
     }
 }
 

@@ -62,6 +62,9 @@ fn separable_rows_with_kinks_and_little_regularisation_are_certified() {
         ("huber", 4, 0.03),
         ("softplus", 1, 0.01),
         ("m3", 4, 0.1),
+        ("huber_ww", 2, 0.5),
+        ("huber_ww", 4, 0.5),
+        ("huber_ww", 4, 0.03),
         ("softmax_margin", 4, 0.4),
     ] {
         for regularization in [1e-4, 1e-2, 1.0] {

@@ -15,6 +15,16 @@ pub enum ValueArray<'py, D: numpy::ndarray::Dimension> {
     F32(numpy::PyReadonlyArray<'py, f32, D>),
 }
 
+impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
+    /// Length along each axis.
+    pub fn shape(&self) -> &[usize] {
+        match self {
+            Self::F64(array) => array.shape(),
+            Self::F32(array) => array.shape(),
+        }
+    }
+}
+
 impl<'py, D: numpy::ndarray::Dimension> ValueArray<'py, D> {
     /// Takes `object` as a C-ordered float64 or float32 array.
     pub fn extract(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
@@ -74,18 +84,19 @@ impl<'py> IndexArrays<'py> {
 
 /// Rows of a dense matrix.
 pub fn dense_rows<'a>(x: &'a ValueArray<'_, numpy::Ix2>, bounds: RowBounds) -> PyResult<Rows<'a>> {
-    let shape = match x {
-        ValueArray::F64(a) => a.shape(),
-        ValueArray::F32(a) => a.shape(),
-    };
-    let shape = (shape[0], shape[1]);
+    let shape = (x.shape()[0], x.shape()[1]);
     Rows::new(x.values("X")?, Layout::Dense, shape, bounds).map_err(to_python)
 }
 
 /// Labels as int64.
 pub fn labels<'py>(y: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
+    integers(y, "y")
+}
+
+/// One int64 number for each record.
+pub fn integers<'py>(y: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, i64>> {
     y.extract()
-        .map_err(|_| wrong(y, "y", "a one-dimensional int64 array"))
+        .map_err(|_| wrong(y, name, "a one-dimensional int64 array"))
 }
 
 /// Weights as an array of `classes` rows.

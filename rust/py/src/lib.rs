@@ -2,9 +2,12 @@
 
 mod accounting;
 mod arrays;
+mod column_moments;
 mod descent;
 mod errors;
+mod fourier;
 mod gate;
+mod gaussian_margin;
 mod linear_algebra;
 mod noise;
 mod pld;
@@ -41,7 +44,10 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
+    column_moments::register(m)?;
     descent::register(m)?;
+    fourier::register(m)?;
+    gaussian_margin::register(m)?;
     linear_algebra::register(m)?;
     noise::register(m)?;
     pld::register(m)?;

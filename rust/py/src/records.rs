@@ -2,6 +2,7 @@
 
 use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
 use crate::errors::to_python;
+use crate::fourier::FourierMap;
 use crate::gate;
 use dpsvm_core::Error;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
@@ -244,6 +245,23 @@ impl Records {
         let (entries, outputs) = (matrix.as_slice()?, shape[0]);
         gate::run(py, |interrupt| {
             store.transform(entries, outputs, n_threads, interrupt)
+        })?;
+        state.stage = Stage::Transformed;
+        Ok(())
+    }
+
+    /// Rows become their features under `map`; they are written out if `stored`.
+    fn lift(
+        &self,
+        py: Python<'_>,
+        map: &FourierMap,
+        stored: bool,
+        n_threads: usize,
+    ) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        let store = state.store.as_mut().ok_or_else(lost)?;
+        gate::run(py, |interrupt| {
+            store.lift(&map.map, stored, n_threads, interrupt)
         })?;
         state.stage = Stage::Transformed;
         Ok(())

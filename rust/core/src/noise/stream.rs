@@ -17,6 +17,9 @@ const KEY_BYTES: usize = 32;
 /// Separates keys made from seeds from any other use of the same 8 bytes.
 const SEED_DOMAIN: &[u8; KEY_BYTES - 8] = b"dpsvm_fast: seeded noise";
 
+/// Separates public random numbers from noise made from the same seed.
+const PUBLIC_DOMAIN: &[u8; KEY_BYTES - 8] = b"dpsvm_fast: public draws";
+
 /// The secret that all streams of one noise source derive from.
 ///
 /// It lives in one place on the heap, is overwritten with zeros when dropped, and can be neither
@@ -54,9 +57,18 @@ impl Key {
 
     /// The key of a seed. Anyone who knows the seed knows the noise: for tests only.
     pub fn from_seed(seed: u64) -> Self {
+        Self::derived(seed, SEED_DOMAIN)
+    }
+
+    /// The key of random numbers that everyone may know, such as random features: never for noise.
+    pub fn from_public_seed(seed: u64) -> Self {
+        Self::derived(seed, PUBLIC_DOMAIN)
+    }
+
+    fn derived(seed: u64, domain: &[u8; KEY_BYTES - 8]) -> Self {
         let mut bytes = Box::new(Zeroizing::new([0; KEY_BYTES]));
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        bytes[8..].copy_from_slice(SEED_DOMAIN);
+        bytes[8..].copy_from_slice(domain);
         Self { bytes }
     }
 

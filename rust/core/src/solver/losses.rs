@@ -9,11 +9,14 @@
 //! | softplus | `sum_k tau log(1 + exp((m - t_k s_k)/tau))` | `-t_k u_k` | `diag u(1-u)/tau` |
 //! | huber | `sum_k H(t_k s_k)`, quadratic within `tau` of `m` | `-t_k u_k` | `diag 1/(2 tau)` or 0 |
 //! | pairwise | `sum_{k != y} (g_k + sqrt(g_k^2 + tau^2))/2`, `g_k = m - s_y + s_k` | `u_k`, `-sum u` at y | see below |
+//! | pairwise huber | `sum_{k != y} H(s_y - s_k)`, quadratic within `tau` of `m` | `u_k`, `-sum u` at y | see below |
 //!
-//! The Hessian of `pairwise` is `sum_{k != y} h_k (e_k - e_y)(e_k - e_y)^T`.
+//! The Hessian of both pairwise losses is `sum_{k != y} h_k (e_k - e_y)(e_k - e_y)^T`, with
+//! `0 <= h_k <= 1/(2 tau)`.
 //!
 //! Crammer and Singer, JMLR 2 (2001) and its softmax smoothing; Chapelle, Neural Computation 19
-//! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3").
+//! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj, PSDML
+//! 2010, equations (4) and (6) (pairwise huber).
 
 use crate::error::{Error, Result};
 use crate::simd::{Real, Simd};
@@ -29,6 +32,8 @@ pub enum Kind {
     Huber,
     /// Smoothed Weston-Watkins, over K >= 2 scores.
     Pairwise,
+    /// Weston-Watkins with a Huber hinge for each pair, over K >= 2 scores.
+    PairwiseHuber,
 }
 
 /// A loss with its parameters.
@@ -48,7 +53,7 @@ pub struct SmoothLoss {
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;
 
 impl SmoothLoss {
-    /// The loss of the given name: `softmax_margin`, `softplus`, `huber` or `m3`.
+    /// The loss of the given name: `softmax_margin`, `softplus`, `huber`, `m3` or `huber_ww`.
     ///
     /// # Errors
     /// Unknown names, parameters out of range, too few scores.
@@ -58,8 +63,9 @@ impl SmoothLoss {
             "softplus" => (Kind::Softplus, 1),
             "huber" => (Kind::Huber, 1),
             "m3" => (Kind::Pairwise, 2),
+            "huber_ww" => (Kind::PairwiseHuber, 2),
             _ => {
-                let accepted = "expected softmax_margin, softplus, huber or m3";
+                let accepted = "expected softmax_margin, softplus, huber, m3 or huber_ww";
                 return Err(Error::invalid("loss", accepted));
             }
         };
@@ -90,7 +96,12 @@ impl SmoothLoss {
 
     /// Whether adding one number to all scores of a row changes nothing.
     pub fn ignores_common_shift(&self) -> bool {
-        matches!(self.kind, Kind::Softmax | Kind::Pairwise)
+        self.kind == Kind::Softmax || self.is_pairwise()
+    }
+
+    /// Whether the loss is a sum over the other classes of a function of the score difference.
+    fn is_pairwise(&self) -> bool {
+        matches!(self.kind, Kind::Pairwise | Kind::PairwiseHuber)
     }
 
     /// Largest eigenvalue of the Hessian in the scores.
@@ -98,7 +109,7 @@ impl SmoothLoss {
         match self.kind {
             Kind::Softmax | Kind::Huber => 0.5 / self.smoothing,
             Kind::Softplus => 0.25 / self.smoothing,
-            Kind::Pairwise => 0.5 * self.scores as f64 / self.smoothing,
+            Kind::Pairwise | Kind::PairwiseHuber => 0.5 * self.scores as f64 / self.smoothing,
         }
     }
 
@@ -123,7 +134,7 @@ impl SmoothLoss {
         let largest = match self.kind {
             Kind::Softmax => 1.5,
             Kind::Softplus | Kind::Huber => k.sqrt(),
-            Kind::Pairwise => k,
+            Kind::Pairwise | Kind::PairwiseHuber => k,
         };
         self.curvature() * (score_error + k.sqrt() * argument)
             + largest * (2.0 * k + 32.0) * ROUNDOFF
@@ -150,14 +161,34 @@ impl SmoothLoss {
                 };
                 (u, e / ((1.0 + e) * (1.0 + e) * self.smoothing))
             }),
-            Kind::Huber => self.separable(label, scores, state, |z| {
-                let u = 0.5 * (z + 1.0);
-                let inside = u > 0.0 && u < 1.0;
-                let curvature = if inside { 0.5 / self.smoothing } else { 0.0 };
-                (u.clamp(0.0, 1.0), curvature)
-            }),
-            Kind::Pairwise => self.pairwise(label, scores, state),
+            Kind::Huber => self.separable(label, scores, state, |z| self.huber(z)),
+            Kind::Pairwise => {
+                let square = self.smoothing * self.smoothing;
+                self.pairwise(label, scores, state, |g| {
+                    let length = (g * g + square).sqrt();
+                    // 1 + g/length without cancellation for negative g.
+                    let u = if g >= 0.0 {
+                        0.5 * (1.0 + g / length)
+                    } else {
+                        0.5 * square / (length * (length - g))
+                    };
+                    (u, 0.5 * square / (length * length * length))
+                });
+            }
+            Kind::PairwiseHuber => {
+                let inverse = 1.0 / self.smoothing;
+                self.pairwise(label, scores, state, |g| self.huber(g * inverse));
+            }
         }
+    }
+
+    /// Slope and curvature of the Huber hinge at a distance of `z` half widths below its margin.
+    #[inline(always)]
+    fn huber(&self, z: f64) -> (f64, f64) {
+        let u = 0.5 * (z + 1.0);
+        let inside = u > 0.0 && u < 1.0;
+        let curvature = if inside { 0.5 / self.smoothing } else { 0.0 };
+        (u.clamp(0.0, 1.0), curvature)
     }
 
     #[inline(always)]
@@ -217,25 +248,24 @@ impl SmoothLoss {
         }
     }
 
+    /// `part(m - s_y + s_k)` gives `(u_k, h_k)`.
     #[inline(always)]
-    fn pairwise<T: Real>(&self, label: usize, scores: &mut [T], state: &mut [f32]) {
+    fn pairwise<T: Real>(
+        &self,
+        label: usize,
+        scores: &mut [T],
+        state: &mut [f32],
+        part: impl Fn(f64) -> (f64, f64),
+    ) {
         let own = scores[label].wide();
-        let square = self.smoothing * self.smoothing;
         let mut sum = 0.0;
         for (k, (s, h)) in scores.iter_mut().zip(state).enumerate() {
             if k == label {
                 *h = 0.0;
                 continue;
             }
-            let g = self.margin + (s.wide() - own);
-            let length = (g * g + square).sqrt();
-            // 1 + g/length without cancellation for negative g.
-            let u = if g >= 0.0 {
-                0.5 * (1.0 + g / length)
-            } else {
-                0.5 * square / (length * (length - g))
-            };
-            *h = (0.5 * square / (length * length * length)) as f32;
+            let (u, curvature) = part(self.margin + (s.wide() - own));
+            *h = curvature as f32;
             sum += u;
             *s = T::near(u);
         }
@@ -247,7 +277,7 @@ impl SmoothLoss {
     pub fn hessian_row<S: Simd>(&self, simd: S, label: usize, row: &mut [f32], state: &[f32]) {
         let shift = match self.kind {
             Kind::Softmax => dot(simd, row, state),
-            Kind::Pairwise => row[label],
+            Kind::Pairwise | Kind::PairwiseHuber => row[label],
             Kind::Softplus | Kind::Huber => 0.0,
         };
         let minus = f32::splat(simd, -shift);
@@ -265,7 +295,7 @@ impl SmoothLoss {
             let weighted = f32::fma(simd, f32::add(simd, d, minus), h, zero);
             f32::store_part(simd, row_rest, f32::fma(simd, weighted, scale, zero));
         }
-        if self.kind == Kind::Pairwise {
+        if self.is_pairwise() {
             row[label] = -row.iter().sum::<f32>();
         }
     }

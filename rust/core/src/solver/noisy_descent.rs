@@ -223,7 +223,7 @@ impl Job<'_> {
         let (k, d) = (self.settings.loss.scores, self.settings.features);
         let (records, settings) = (self.records, self.settings);
         let rule = settings.rule();
-        if let RecordRows::Dense { .. } = records.rows {
+        if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
             let unit = bounds::leaf_unit(settings.clip.bound, settings.noise);
             return self.descend::<T, _>(&DensePlan::new(records, rule, unit), state);
         }

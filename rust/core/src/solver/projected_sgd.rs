@@ -220,7 +220,7 @@ fn lipschitz(loss: &SmoothLoss) -> f64 {
     match loss.kind {
         Kind::Softmax => std::f64::consts::SQRT_2,
         Kind::Softplus | Kind::Huber => scores.sqrt(),
-        Kind::Pairwise => scores,
+        Kind::Pairwise | Kind::PairwiseHuber => scores,
     }
 }
 

@@ -7,6 +7,7 @@
 //! A row is a function of its own record and of public numbers alone. That includes the layout:
 //! by default it follows the user's format, because one record could tip a choice made by density.
 
+use super::records_lift::LiftedRows;
 use super::records_map::{MapPart, Prepared, RowMap, Sample, sample_non_zero};
 use super::store::reserve;
 use crate::error::{Error, Result};
@@ -40,6 +41,8 @@ pub enum RecordRows {
         /// Start of each row, and the end.
         start: Vec<usize>,
     },
+    /// Features of other rows, made when they are read.
+    Lifted(LiftedRows),
 }
 
 /// A centre that the rows were moved to without storing the differences.
@@ -162,7 +165,20 @@ impl Records {
     pub fn n_stored(&self) -> usize {
         match &self.rows {
             RecordRows::Dense { value } | RecordRows::Sparse { value, .. } => value.len(),
+            RecordRows::Lifted(_) => 0,
         }
+    }
+
+    /// Refuses features that are not stored.
+    ///
+    /// # Errors
+    /// Such records.
+    pub(crate) fn require_stored(&self, what: &str) -> Result<()> {
+        if let RecordRows::Lifted(_) = self.rows {
+            let message = format!("{what} of features that are not stored");
+            return Err(Error::invalid("records", message));
+        }
+        Ok(())
     }
 }
 

@@ -40,6 +40,7 @@ impl Records {
         if self.centre.is_some() {
             return Err(Error::invalid("records", "centred already"));
         }
+        self.require_stored("a centre")?;
         let point = self.check_point(point)?;
         let pool = workers(n_threads, self.n_stored())?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
@@ -74,6 +75,8 @@ impl Records {
                         rows.measure(*first, norm, factor);
                     })?;
                 }
+                // Refused before.
+                RecordRows::Lifted(_) => {}
             }
         }
         if let RecordRows::Sparse { .. } = self.rows {
@@ -136,6 +139,8 @@ impl Records {
                     out[at] = T::from(on_grid(f64::from(*x) - point[at], factor));
                 }
             }
+            // Whoever reads rows this way has refused them.
+            RecordRows::Lifted(_) => out.fill(T::from(0.0)),
         }
     }
 }

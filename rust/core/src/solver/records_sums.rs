@@ -35,6 +35,7 @@ impl Records {
         if self.centre.is_some() {
             return Err(Error::invalid("records", "sums of centred records"));
         }
+        self.require_stored("sums")?;
         let pool = workers(n_threads, self.n_stored())?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
         let mut shares = Vec::new();
@@ -70,6 +71,7 @@ impl Records {
     /// # Errors
     /// Threads out of range; no memory; an interrupt.
     pub fn gram(&self, n_threads: usize, interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+        self.require_stored("outer products")?;
         let work = self.len().saturating_mul(self.columns);
         let pool = workers(n_threads, work)?;
         let mut gram = Gram::new(self, pool.as_deref())?;
@@ -119,6 +121,8 @@ impl Kernel for AddRows<'_> {
                     self.sum[*j as usize] += f64::from(*v);
                 }
             }
+            // Refused before.
+            RecordRows::Lifted(_) => {}
         }
     }
 }

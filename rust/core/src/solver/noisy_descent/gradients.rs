@@ -58,12 +58,28 @@ pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
                 e / (1.0 + e)
             }
         }),
-        Kind::Huber => each_score(loss, members.label, scores, |z| {
-            (0.5 * (z + 1.0)).clamp(0.0, 1.0)
-        }),
-        Kind::Pairwise => pairwise(loss, members.label, scores),
+        Kind::Huber => each_score(loss, members.label, scores, huber),
+        Kind::Pairwise => {
+            let square = (loss.smoothing * loss.smoothing) as f32;
+            pairwise(loss, members.label, scores, |g| {
+                let length = (g * g + square).sqrt();
+                let near = 0.5 * (1.0 + g / length);
+                let far = 0.5 * square / (length * (length - g));
+                if g >= 0.0 { near } else { far }
+            });
+        }
+        Kind::PairwiseHuber => {
+            let inverse = 1.0 / loss.smoothing as f32;
+            pairwise(loss, members.label, scores, |g| huber(g * inverse));
+        }
     }
     clip(rule.clip, members, scores);
+}
+
+/// Slope of the Huber hinge at a distance of `z` half widths below its margin.
+#[inline(always)]
+fn huber(z: f32) -> f32 {
+    (0.5 * (z + 1.0)).clamp(0.0, 1.0)
 }
 
 #[inline(always)]
@@ -130,20 +146,17 @@ fn each_score(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl
     }
 }
 
+/// Losses that are sums over the other classes: `a_k = part(m - s_y + s_k)`.
 #[inline(always)]
-fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
-    let (margin, square) = (loss.margin as f32, (loss.smoothing * loss.smoothing) as f32);
+fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl Fn(f32) -> f32) {
+    let margin = loss.margin as f32;
     let mut own: Lanes = [0.0; LEAF];
     for (i, y) in label.iter().enumerate() {
         own[i] = scores[*y as usize][i];
     }
     for line in scores.iter_mut() {
         for i in 0..LEAF {
-            let g = margin + (line[i] - own[i]);
-            let length = (g * g + square).sqrt();
-            let near = 0.5 * (1.0 + g / length);
-            let far = 0.5 * square / (length * (length - g));
-            line[i] = if g >= 0.0 { near } else { far };
+            line[i] = part(margin + (line[i] - own[i]));
         }
     }
     for (i, y) in label.iter().enumerate() {
@@ -253,6 +266,7 @@ mod tests {
             ("softplus", 0.5, 1.0),
             ("huber", 0.5, 1.0),
             ("m3", 0.5, 1.0),
+            ("huber_ww", 0.5, 1.0),
         ] {
             for bound in [0.1, 100.0] {
                 let rule = Rule {

@@ -11,6 +11,7 @@ use crate::solver::kernels::{TypedRow, WeightLayout, typed};
 use crate::solver::losses::SmoothLoss;
 use crate::solver::product::Product;
 use crate::solver::records::{RecordRows, Records};
+use crate::solver::records_lift::LiftRoom;
 use std::ops::Range;
 
 /// Single or double precision of the scores and of sums within a leaf.
@@ -80,6 +81,8 @@ pub struct Scratch<T> {
     row: Vec<T>,
     state: Vec<f32>,
     rows: Vec<T>,
+    lifted: Vec<f32>,
+    lift: LiftRoom,
     wide: Vec<f64>,
     coefficient: Vec<f64>,
 }
@@ -131,34 +134,67 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let RecordRows::Dense { value } = &self.records.rows else {
-            return;
-        };
-        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let k = self.rule.loss.scores;
         let mut room = std::mem::take(&mut self.scratch.rows);
+        let mut lifted = std::mem::take(&mut self.scratch.lifted);
         self.scratch.scores.clear();
         self.scratch.scores.resize(LEAF * k, T::default());
         for leaf in self.leaves {
             let members = &self.order[leaf.clone()];
+            let rows = self.rows(simd, members, &mut lifted);
+            let rows = &rows[..members.len()];
             let mut lines: [&[T]; LEAF] = [&[]; LEAF];
             if T::borrow(&[]).is_none() {
                 room.clear();
-                for i in members {
-                    let row = &value[*i as usize * d..][..d];
+                for row in rows {
                     room.extend(row.iter().map(|x| T::near(f64::from(*x))));
                 }
             }
-            for (at, i) in members.iter().enumerate() {
-                let row = &value[*i as usize * d..][..d];
+            let d = self.records.columns;
+            for (at, row) in rows.iter().enumerate() {
                 lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
             }
             self.leaf(simd, members, &lines[..members.len()]);
         }
         self.scratch.rows = room;
+        self.scratch.lifted = lifted;
     }
 }
 
-impl<T: Precision> DensePass<'_, T> {
+impl<'p, T: Precision> DensePass<'p, T> {
+    /// The rows of a leaf: as they are stored, or made in `room`.
+    #[inline(always)]
+    fn rows<'r, S: Simd>(
+        &mut self,
+        simd: S,
+        members: &[u32],
+        room: &'r mut Vec<f32>,
+    ) -> [&'r [f32]; LEAF]
+    where
+        'p: 'r,
+    {
+        let d = self.records.columns;
+        let mut lines: [&'r [f32]; LEAF] = [&[]; LEAF];
+        let members = members.iter().map(|i| *i as usize);
+        match &self.records.rows {
+            RecordRows::Dense { value } => {
+                for (line, i) in lines.iter_mut().zip(members) {
+                    *line = &value[i * d..][..d];
+                }
+            }
+            RecordRows::Lifted(rows) => {
+                room.resize(LEAF * d, 0.0);
+                rows.fill(simd, members, &mut self.scratch.lift, room);
+                for (line, row) in lines.iter_mut().zip(room.chunks_exact(d)) {
+                    *line = row;
+                }
+            }
+            // Not summed in leaves.
+            RecordRows::Sparse { .. } => {}
+        }
+        lines
+    }
+
     #[inline(always)]
     fn leaf<S: Simd>(&mut self, simd: S, members: &[u32], lines: &[&[T]]) {
         let (k, d) = (self.rule.loss.scores, self.records.columns);

@@ -138,7 +138,11 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
     }
 
     fn touched(&self) -> usize {
-        2 * self.rule.loss.scores * self.records.columns
+        let made = match &self.records.rows {
+            RecordRows::Lifted(rows) => rows.work(),
+            RecordRows::Dense { .. } | RecordRows::Sparse { .. } => 0,
+        };
+        2 * self.rule.loss.scores * self.records.columns + made
     }
 
     fn sum(&self) -> ExactSum {
@@ -211,6 +215,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
     fn touched(&self) -> usize {
         let entries = match &self.records.rows {
             RecordRows::Sparse { value, .. } | RecordRows::Dense { value } => value.len(),
+            RecordRows::Lifted(_) => 0,
         };
         let each = entries / self.records.label.len().max(1) + 1;
         // The sum is in double precision.

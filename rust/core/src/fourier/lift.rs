@@ -1,0 +1,256 @@
+//! Rows of features from rows of numbers.
+
+use super::circle::{Phase, circle};
+use super::hadamard::hadamard;
+use super::{FourierMap, Frequencies};
+use crate::error::Result;
+use crate::packed::{Packed, TILE_ROWS};
+use crate::simd::{Real, Simd};
+
+/// Scratch rows are whole vectors at every level.
+const WIDEST: usize = 16;
+
+/// A map in one precision, frequencies in turns.
+#[derive(Debug)]
+pub struct Prepared<T> {
+    columns: usize,
+    components: usize,
+    phases: Phases<T>,
+    constants: Vec<T>,
+}
+
+#[derive(Debug)]
+enum Phases<T> {
+    Dense(Packed<T>),
+    Fast(Vec<Signs<T>>),
+}
+
+#[derive(Debug)]
+struct Signs<T> {
+    signs: [Vec<T>; 3],
+    scale: Vec<T>,
+}
+
+/// Room for some rows on their way.
+#[derive(Debug, Clone, Default)]
+pub struct Scratch<T> {
+    product: Vec<T>,
+    block: Vec<T>,
+    turns: Vec<T>,
+    cos: Vec<T>,
+    sin: Vec<T>,
+}
+
+/// One row of features before it is scaled: cosines, sines, and the sum of their squares.
+#[derive(Debug, Clone, Copy)]
+pub struct Features<'f, T> {
+    /// `cos - e`.
+    pub cos: &'f [T],
+    /// `sin`.
+    pub sin: &'f [T],
+    /// Sum of the squares of both, nearly.
+    pub square: f64,
+}
+
+impl<T: Phase> Prepared<T> {
+    /// In this precision.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn new(map: &FourierMap) -> Result<Self> {
+        let settings = map.settings();
+        let (d, components) = (settings.features, settings.components);
+        let turn = 0.5 / std::f64::consts::PI;
+        let near = |values: &[f64]| -> Vec<T> { values.iter().map(|x| T::near(*x)).collect() };
+        let phases = match &map.frequencies {
+            Frequencies::Dense(w) => {
+                let entry = |j: usize, column: usize| T::near(w[j * d + column] * turn);
+                Phases::Dense(Packed::new((components, d), &entry)?)
+            }
+            Frequencies::Fast(blocks) => Phases::Fast(
+                blocks
+                    .iter()
+                    .map(|block| Signs {
+                        signs: std::array::from_fn(|i| near(&block.signs[i])),
+                        scale: block.scale.iter().map(|s| T::near(s * turn)).collect(),
+                    })
+                    .collect(),
+            ),
+        };
+        Ok(Self {
+            columns: d,
+            components,
+            phases,
+            constants: near(&map.constants),
+        })
+    }
+
+    /// Entries of a row of features.
+    pub fn outputs(&self) -> usize {
+        2 * self.components
+    }
+
+    /// Multiplications for one row, about.
+    pub fn work(&self) -> usize {
+        let phases = match &self.phases {
+            Phases::Dense(_) => self.columns * self.components,
+            Phases::Fast(blocks) => blocks
+                .iter()
+                .map(|block| 4 * block.signs[0].len() * (block.signs[0].len().ilog2() as usize + 1))
+                .sum(),
+        };
+        phases + 32 * self.components
+    }
+
+    /// `emit(i, features)` for each of `rows` rows that lie one after the other in `row`; that is
+    /// padded to a multiple of [`TILE_ROWS`] rows.
+    #[inline(always)]
+    pub fn dense<S: Simd>(
+        &self,
+        simd: S,
+        row: &[T],
+        rows: usize,
+        scratch: &mut Scratch<T>,
+        mut emit: impl FnMut(usize, Features<'_, T>),
+    ) {
+        self.prepare(scratch);
+        let d = self.columns;
+        match &self.phases {
+            Phases::Dense(matrix) => {
+                let mut product = std::mem::take(&mut scratch.product);
+                matrix.multiply(simd, row, rows, &mut product);
+                for i in 0..rows {
+                    matrix.collect(&product, (rows, i), &mut scratch.turns);
+                    emit(i, self.finish(simd, scratch));
+                }
+                scratch.product = product;
+            }
+            Phases::Fast(blocks) => {
+                for (i, row) in row.chunks_exact(d).take(rows).enumerate() {
+                    Self::spin(simd, blocks, scratch, |block| {
+                        block[..d].copy_from_slice(row);
+                        block[d..].fill(T::default());
+                    });
+                    emit(i, self.finish(simd, scratch));
+                }
+            }
+        }
+    }
+
+    /// The features of one sparse row, whose columns increase; the same as of the dense row.
+    #[inline(always)]
+    pub fn sparse<'s, S: Simd>(
+        &self,
+        simd: S,
+        entries: &(impl Iterator<Item = (usize, T)> + Clone),
+        scratch: &'s mut Scratch<T>,
+    ) -> Features<'s, T> {
+        self.prepare(scratch);
+        match &self.phases {
+            Phases::Dense(matrix) => {
+                let mut product = std::mem::take(&mut scratch.product);
+                matrix.multiply_sparse(simd, entries, &mut product);
+                matrix.collect(&product, (1, 0), &mut scratch.turns);
+                scratch.product = product;
+            }
+            Phases::Fast(blocks) => Self::spin(simd, blocks, scratch, |block| {
+                block.fill(T::default());
+                entries.clone().for_each(|(column, x)| block[column] = x);
+            }),
+        }
+        self.finish(simd, scratch)
+    }
+
+    fn prepare(&self, scratch: &mut Scratch<T>) {
+        let padded = self.components.next_multiple_of(WIDEST);
+        for line in [&mut scratch.turns, &mut scratch.cos, &mut scratch.sin] {
+            line.resize(padded, T::default());
+        }
+    }
+
+    /// The turns of one row: `scale H D_2 H D_1 H D_0 x`, block after block.
+    #[inline(always)]
+    fn spin<S: Simd>(
+        simd: S,
+        blocks: &[Signs<T>],
+        scratch: &mut Scratch<T>,
+        load: impl Fn(&mut [T]),
+    ) {
+        let mut first = 0;
+        for signs in blocks {
+            let p = signs.signs[0].len();
+            scratch.block.resize(p, T::default());
+            load(&mut scratch.block);
+            for signs in &signs.signs {
+                times(simd, &mut scratch.block, signs);
+                hadamard(simd, &mut scratch.block);
+            }
+            let used = signs.scale.len();
+            times(simd, &mut scratch.block[..used], &signs.scale);
+            scratch.turns[first..first + used].copy_from_slice(&scratch.block[..used]);
+            first += used;
+        }
+    }
+
+    #[inline(always)]
+    fn finish<'s, S: Simd>(&self, simd: S, scratch: &'s mut Scratch<T>) -> Features<'s, T> {
+        circle(simd, &mut scratch.turns, &mut scratch.cos, &mut scratch.sin);
+        let d = self.components;
+        let (cos, sin) = (&mut scratch.cos[..d], &scratch.sin[..d]);
+        for (c, e) in cos.iter_mut().zip(&self.constants) {
+            *c = T::minus(*c, *e);
+        }
+        let square = squares(cos) + squares(sin);
+        Features { cos, sin, square }
+    }
+}
+
+/// `x_j <- x_j y_j`.
+#[inline(always)]
+fn times<S: Simd, T: Real>(simd: S, x: &mut [T], y: &[T]) {
+    let (x, x_rest) = T::vectors_mut::<S>(x);
+    let (y, y_rest) = T::vectors::<S>(y);
+    for (x, y) in x.iter_mut().zip(y) {
+        *x = T::mul(simd, *x, *y);
+    }
+    if !x_rest.is_empty() {
+        let product = T::mul(simd, T::load_part(simd, x_rest), T::load_part(simd, y_rest));
+        T::store_part(simd, x_rest, product);
+    }
+}
+
+/// Sum of squares in double precision, in lanes.
+#[inline(always)]
+fn squares<T: Real>(x: &[T]) -> f64 {
+    let mut lanes = [0.0_f64; WIDEST];
+    let (chunks, rest) = x.as_chunks::<WIDEST>();
+    for chunk in chunks {
+        for lane in 0..WIDEST {
+            let value = chunk[lane].wide();
+            lanes[lane] += value * value;
+        }
+    }
+    let rest: f64 = rest.iter().map(|x| x.wide() * x.wide()).sum();
+    rest + lanes.iter().sum::<f64>()
+}
+
+impl<T: Phase> Features<'_, T> {
+    /// Writes the row scaled to norm 1, up to rounding; zeros where all features are.
+    #[inline(always)]
+    pub fn unit(&self, out: &mut [T]) {
+        let factor = if self.square > 0.0 {
+            T::near(1.0 / self.square.sqrt())
+        } else {
+            T::default()
+        };
+        let (cos, sin) = out.split_at_mut(self.cos.len());
+        for (out, values) in [(cos, self.cos), (sin, self.sin)] {
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = T::times(*value, factor);
+            }
+        }
+    }
+}
+
+/// Rows are taken together in multiples of this.
+pub const TILE: usize = TILE_ROWS;

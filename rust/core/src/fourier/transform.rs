@@ -1,0 +1,135 @@
+//! Features of a user's matrix.
+
+use super::FourierMap;
+use super::circle::Phase;
+use super::lift::{Prepared, Scratch, TILE};
+use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, each_block, pool};
+use crate::rows::{Columns, Rows, Values};
+use crate::simd::{Kernel, Simd, dispatch};
+
+/// Rows treated by one thread at a time.
+const PART_ROWS: usize = 16;
+
+/// Multiplications below which a second thread does not pay for its wake-up.
+const PARALLEL_WORK: usize = 1 << 20;
+
+/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
+const WAVE_WORK: usize = 1 << 25;
+
+/// The features of every row, row after row, in the precision `T`; entries are finite.
+///
+/// # Errors
+/// Rows of another length; values not finite; threads out of range; no memory; an interrupt.
+pub fn transform<T: Phase>(
+    map: &FourierMap,
+    prepared: &Prepared<T>,
+    rows: &Rows<'_>,
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<T>> {
+    let (d, outputs) = (map.settings().features, map.outputs());
+    if rows.n_columns() != d {
+        let message = format!("got rows of {}, expected {d}", rows.n_columns());
+        return Err(Error::invalid("X", message));
+    }
+    let n = rows.n_rows();
+    let work = prepared.work().max(1);
+    let shared = n_threads > 1 && n.saturating_mul(work) >= PARALLEL_WORK;
+    let pool = shared.then(|| pool(n_threads)).transpose()?;
+    let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
+    let mut value: Vec<T> = Vec::new();
+    let size = n.saturating_mul(outputs);
+    value
+        .try_reserve_exact(size)
+        .map_err(|_| Error::OutOfMemory {
+            bytes: size.saturating_mul(size_of::<T>()),
+        })?;
+    let wave = (WAVE_WORK / work)
+        .next_multiple_of(PART_ROWS)
+        .max(PART_ROWS)
+        * threads;
+    for first in (0..n).step_by(wave) {
+        let end = n.min(first + wave);
+        value.resize(end * outputs, T::default());
+        let parts = value[first * outputs..].chunks_mut(PART_ROWS * outputs);
+        let mut parts: Vec<_> = (first..)
+            .step_by(PART_ROWS)
+            .zip(parts)
+            .map(|(first, out)| (first, out, Ok(())))
+            .collect();
+        each_block(pool.as_deref(), &mut parts, interrupt, |part| {
+            part.2 = dispatch(Part {
+                prepared,
+                rows,
+                first: part.0,
+                out: &mut *part.1,
+            });
+        })?;
+        parts.into_iter().try_for_each(|part| part.2)?;
+    }
+    Ok(value)
+}
+
+/// Some consecutive rows.
+struct Part<'p, 'a, T> {
+    prepared: &'p Prepared<T>,
+    rows: &'p Rows<'a>,
+    first: usize,
+    out: &'p mut [T],
+}
+
+impl<T: Phase> Kernel for Part<'_, '_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
+        let (d, outputs) = (self.rows.n_columns(), self.prepared.outputs());
+        let count = self.out.len() / outputs;
+        let mut scratch = Scratch::default();
+        let mut row: Vec<T> = Vec::new();
+        if !self.rows.is_dense() {
+            let outs = self.out.chunks_exact_mut(outputs);
+            for (i, out) in (self.first..).zip(outs) {
+                let (values, columns) = self.rows.stored(i);
+                row.clear();
+                append(values, &mut row)?;
+                let columns: Vec<usize> = match columns {
+                    Columns::I32(c) => c.iter().map(|c| *c as usize).collect(),
+                    Columns::I64(c) => c.iter().map(|c| *c as usize).collect(),
+                    Columns::All => (0..d).collect(),
+                };
+                let entries = columns.iter().copied().zip(row.iter().copied());
+                self.prepared.sparse(simd, &entries, &mut scratch).unit(out);
+            }
+            return Ok(());
+        }
+        for i in self.first..self.first + count {
+            append(self.rows.stored(i).0, &mut row)?;
+        }
+        row.resize(count.next_multiple_of(TILE) * d, T::default());
+        let out = self.out;
+        self.prepared
+            .dense(simd, &row, count, &mut scratch, |i, features| {
+                features.unit(&mut out[i * outputs..][..outputs]);
+            });
+        Ok(())
+    }
+}
+
+/// Appends the values in this precision.
+#[inline(always)]
+fn append<T: Phase>(values: Values<'_>, out: &mut Vec<T>) -> Result<()> {
+    let first = out.len();
+    match values {
+        Values::F64(x) => out.extend(x.iter().map(|x| T::near(*x))),
+        Values::F32(x) => out.extend(x.iter().map(|x| T::near(f64::from(*x)))),
+    }
+    // Zero for numbers, NaN for what is none.
+    let poison: f64 = out[first..].iter().map(|x| x.wide() * 0.0).sum();
+    if poison == 0.0 {
+        return Ok(());
+    }
+    let message = "contains NaN, infinity or a value out of range";
+    Err(Error::invalid("X", message))
+}

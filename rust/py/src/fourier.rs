@@ -1,0 +1,164 @@
+//! Bindings of `dpsvm_core::fourier`.
+
+use crate::arrays::{IndexArrays, ValueArray, dense_rows, matrix};
+use crate::errors::to_python;
+use crate::gate;
+use dpsvm_core::fourier::transform::transform;
+use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, Settings, Structure};
+use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::{Error, Result};
+use numpy::{Ix1, Ix2, PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Random Fourier features: public, drawn from a public seed, immutable.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct FourierMap {
+    pub(crate) map: Arc<Map>,
+}
+
+/// The value that a name stands for.
+fn named<T: Copy>(name: &'static str, got: &str, values: &[(&str, T)]) -> Result<T> {
+    if let Some((_, value)) = values.iter().find(|(accepted, _)| *accepted == got) {
+        return Ok(*value);
+    }
+    let accepted: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    Err(Error::invalid(
+        name,
+        format!("got {got:?}, expected {}", accepted.join(", ")),
+    ))
+}
+
+/// Rows are taken as they are: no bound of their norm is used.
+const FREE: RowBounds = RowBounds {
+    data_norm: 1.0,
+    intercept: 0.0,
+};
+
+impl FourierMap {
+    fn features<'py>(
+        &self,
+        py: Python<'py>,
+        rows: &Rows<'_>,
+        single: bool,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let shape = [rows.n_rows(), self.map.outputs()];
+        let map = &self.map;
+        if single {
+            let values = gate::run(py, |interrupt| {
+                transform(map, map.single()?, rows, n_threads, interrupt)
+            })?;
+            return Ok(PyArray1::from_vec(py, values).reshape(shape)?.into_any());
+        }
+        let values = gate::run(py, |interrupt| {
+            transform(map, map.double()?, rows, n_threads, interrupt)
+        })?;
+        Ok(PyArray1::from_vec(py, values).reshape(shape)?.into_any())
+    }
+}
+
+#[pymethods]
+impl FourierMap {
+    #[new]
+    #[pyo3(signature = (*, n_features, n_components, gamma, kernel, structure, centre, seed))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        n_features: usize,
+        n_components: usize,
+        gamma: f64,
+        kernel: &str,
+        structure: &str,
+        centre: &str,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let settings = || -> Result<Settings> {
+            let families = [("rbf", Family::Gaussian), ("laplacian", Family::Laplacian)];
+            let structures = [
+                ("independent", Structure::Independent),
+                ("orthogonal", Structure::Orthogonal),
+                ("fast", Structure::Fast),
+            ];
+            let centres = [
+                ("none", Centre::Zero),
+                ("sphere", Centre::Sphere),
+                ("ball", Centre::Ball),
+            ];
+            Ok(Settings {
+                features: n_features,
+                components: n_components,
+                gamma,
+                family: named("kernel", kernel, &families)?,
+                structure: named("structure", structure, &structures)?,
+                centre: named("centre", centre, &centres)?,
+                seed,
+            })
+        };
+        let settings = settings().map_err(to_python)?;
+        let map = gate::run(py, |_| Map::new(settings))?;
+        Ok(Self { map: Arc::new(map) })
+    }
+
+    /// Columns of a row.
+    #[getter]
+    fn n_features(&self) -> usize {
+        self.map.settings().features
+    }
+
+    /// Number of frequencies; a row of features has twice as many entries.
+    #[getter]
+    fn n_components(&self) -> usize {
+        self.map.settings().components
+    }
+
+    /// The frequencies, one a row.
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+        let weights = self.map.weights().map_err(to_python)?;
+        matrix(py, weights, [self.n_components(), self.n_features()])
+    }
+
+    /// What is subtracted from the cosines.
+    fn constants<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, self.map.constants())
+    }
+
+    /// Features of the rows of a dense matrix, in its precision.
+    #[pyo3(signature = (X, n_threads))]
+    #[allow(non_snake_case)]
+    fn transform_dense<'py>(
+        &self,
+        py: Python<'py>,
+        X: &Bound<'py, PyAny>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let x = ValueArray::<Ix2>::extract(X, "X")?;
+        let rows = dense_rows(&x, FREE)?;
+        self.features(py, &rows, matches!(x, ValueArray::F32(_)), n_threads)
+    }
+
+    /// Features of the rows of a CSR matrix, in its precision.
+    fn transform_csr<'py>(
+        &self,
+        py: Python<'py>,
+        data: &Bound<'py, PyAny>,
+        indices: &Bound<'py, PyAny>,
+        indptr: &Bound<'py, PyAny>,
+        n_features: usize,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let x = ValueArray::<Ix1>::extract(data, "data")?;
+        let index = IndexArrays::extract(indices, indptr)?;
+        let values = x.values("data")?;
+        let single = matches!(values, Values::F32(_));
+        let index = index.index()?;
+        let shape = (index.n_rows(), n_features);
+        let rows = Rows::new(values, Layout::Csr(index), shape, FREE).map_err(to_python)?;
+        self.features(py, &rows, single, n_threads)
+    }
+}
+
+/// Adds this file's class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<FourierMap>()
+}

@@ -1,0 +1,104 @@
+"""EllipsoidDisplay: the released ellipses and regions, and no private point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from dpsvm_fast import (
+    InvalidParameterError,
+    ObjectivePerturbationSVC,
+    PrivateGaussianMarginClassifier,
+)
+from dpsvm_fast.plotting import EllipsoidDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def rows(n_features: int = 2) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, size=(600, n_features))
+    return X, np.where(np.linalg.norm(X, axis=1) > 0.75, "out", "in")
+
+
+@lru_cache
+def fitted(n_features: int = 2, **changes: Any) -> PrivateGaussianMarginClassifier:
+    settings: dict[str, Any] = {"epsilon": 50.0, "classes": ("in", "out"), "data_norm": 1.5}
+    return PrivateGaussianMarginClassifier(**(settings | changes)).fit(*rows(n_features))
+
+
+def test_ellipses_are_level_sets_of_the_released_forms() -> None:
+    model = fitted(noise="gamma", n_ellipsoids=2)
+    display = EllipsoidDisplay.from_estimator(model, level=0.3)
+    assert len(display.ellipses_) == len(display.centres_) == 4
+    for j, curve in enumerate(display.ellipses_):
+        c, m = divmod(j, 2)
+        gaps = np.asarray(curve.get_xydata()) - model.means_[c, m]
+        level = np.einsum("na,ab,nb->n", gaps, model.precisions_[c, m], gaps)
+        assert np.allclose(level, 0.3)
+        assert np.allclose(display.centres_[j].get_xydata()[0], model.means_[c, m])
+
+
+def test_colours_of_regions_are_decisions() -> None:
+    model = fitted()
+    display = EllipsoidDisplay.from_estimator(model)
+    assert display.points_ is None
+    # The whole of the drawn square is decided one way or the other, and both ways occur.
+    assert len(display.regions_.get_facecolor()) == 2
+    inside = display.regions_.get_paths()[0].contains_points(rows()[0])
+    assert (inside == (model.predict(rows()[0]) == "in")).mean() > 0.98
+
+
+def test_rows_are_drawn_only_where_they_are_passed() -> None:
+    X, y = rows()
+    display = EllipsoidDisplay.from_estimator(fitted(), X[:50], y=y[:50])
+    assert np.allclose(display.points_.get_offsets(), X[:50])
+    assert len(np.unique(display.points_.get_facecolor(), axis=0)) == 2
+
+
+def test_draws_on_the_given_axes_and_names_the_classes() -> None:
+    from matplotlib import pyplot
+
+    _, ax = pyplot.subplots()
+    display = EllipsoidDisplay.from_estimator(fitted(), ax=ax)
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["class in", "class out", "bound of the rows"]
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+def test_a_seeded_model_says_that_it_is_not_private() -> None:
+    display = EllipsoidDisplay.from_estimator(fitted(random_state=1))
+    assert "NOT PRIVATE" in display.ax_.get_title()
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    X, y = rows()
+    with pytest.raises(TypeError, match="model: got ObjectivePerturbationSVC"):
+        EllipsoidDisplay.from_estimator(ObjectivePerturbationSVC())  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError):
+        EllipsoidDisplay.from_estimator(PrivateGaussianMarginClassifier())
+    with pytest.raises(InvalidParameterError, match=r"model: got '?3 features"):
+        EllipsoidDisplay.from_estimator(fitted(3, data_norm=2.0))
+    with pytest.raises(InvalidParameterError, match="level"):
+        EllipsoidDisplay.from_estimator(fitted(), level=0.0)
+    with pytest.raises(InvalidParameterError, match="X: got"):
+        EllipsoidDisplay.from_estimator(fitted(), X[:, :1])
+    with pytest.raises(InvalidParameterError, match="y: expected"):
+        EllipsoidDisplay.from_estimator(fitted(), X, y=y[:-1])

@@ -1,0 +1,376 @@
+"""PrivateGaussianMarginClassifier: order of the fit, what is released, decisions, bad inputs."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    CertificationError,
+    InvalidParameterError,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    PrivateGaussianMarginClassifier,
+    _core,
+    verify,
+)
+from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
+
+Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
+Patch = pytest.MonkeyPatch
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+
+ALPHA = 1e-6
+
+
+def rings(n: int = 1500, seed: int = 0) -> Rows:
+    """Three classes at three distances from the origin: no half-plane separates any of them."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    rows = rng.normal(size=(n, 2))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * (np.array([0.15, 0.5, 0.9])[y] + 0.05 * rng.uniform(-1, 1, n))[:, None], y
+
+
+def model(**changes: Any) -> PrivateGaussianMarginClassifier:
+    settings = {"epsilon": 20.0, "classes": [0, 1, 2], "n_threads": 1}
+    return PrivateGaussianMarginClassifier(**(settings | changes))
+
+
+def fitted_names(estimator: Any) -> set[str]:
+    return {name for name in vars(estimator) if name.endswith("_")}
+
+
+def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
+    """Notes in ``seen`` every call of a function."""
+    original = getattr(target, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        seen.append(name)
+        return original(*args, **kwargs)
+
+    patch.setattr(target, name, call)
+
+
+def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) -> None:
+    from dpsvm_fast.estimators import _training
+
+    seen: list[str] = []
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    for target, name in (
+        (PrivacyLedger, "check"),
+        (_training, "checked_training_set"),
+        (PrivacyLedger, "spend"),
+        (GaussianMargin, "draw_linear"),
+        (_core, "solve_gaussian_margin"),
+        (MatrixPerturbation, "release"),
+        (PrivateGaussianMarginClassifier, "_publish"),
+    ):
+        watched(monkeypatch, target, name, seen)
+    model(ledger=ledger, epsilon=1.0).fit(*rings(100))
+    assert seen == [
+        "check", "checked_training_set", "spend", "draw_linear", "solve_gaussian_margin",
+        "release", "_publish",
+    ]  # fmt: skip
+    assert len(ledger.history) == 2
+    assert 0.98 < ledger.total()[0] <= 1.0
+
+
+def test_anchors_are_charged_with_the_rest() -> None:
+    ledger = PrivacyLedger(epsilon=2.0, delta=0.0)
+    estimator = model(ledger=ledger, epsilon=1.5, noise="gamma", n_ellipsoids=2, C=0.1)
+    estimator.fit(*rings(100))
+    assert len(ledger.history) == 5
+    assert ledger.total()[0] == pytest.approx(1.5, rel=1e-12)
+    with pytest.raises(BudgetExceededError):
+        estimator.fit(*rings(100))
+    # What the first fit released goes before anything else happens.
+    assert not fitted_names(estimator)
+
+
+@pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
+@pytest.mark.parametrize("psd", ["constraint", "project"])
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+def test_quadratic_boundaries_are_learned_and_the_certificate_holds(
+    loss: str, psd: str, noise: str
+) -> None:
+    X, y = rings()
+    estimator = model(loss=loss, psd=psd, noise=noise, epsilon=100.0, C=10.0, tol=1e-4).fit(X, y)
+    assert estimator.score(*rings(500, seed=1)) > 0.95
+    assert estimator.privacy_.mechanism == "gaussian_margin"
+    assert verify(estimator.privacy_)
+    assert verify(estimator.privacy_.to_json())
+    assert (estimator.privacy_.delta == 0.0) == (noise == "gamma")
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("psd", ["constraint", "project"])
+def test_what_is_released_is_positive_semidefinite(adjacency: str, psd: str) -> None:
+    X, y = rings(300)
+    for epsilon in (0.1, 5.0):
+        estimator = model(adjacency=adjacency, psd=psd, epsilon=epsilon).fit(X, y)
+        matrices = estimator.ellipsoids_
+        assert matrices.shape == (3, 1, 3, 3)
+        assert (matrices == np.swapaxes(matrices, -1, -2)).all()
+        assert np.linalg.eigvalsh(matrices).min() >= -1e-13 * np.abs(matrices).max()
+        assert (estimator.offsets_ >= 0.0).all()
+        assert (estimator.mahalanobis(X) >= 0.0).all()
+
+
+def test_decisions_are_those_of_the_released_forms() -> None:
+    X, y = rings(300)
+    estimator = model().fit(X, y)
+    lifted = np.column_stack([X, np.ones(len(X))])
+    forms = np.einsum("na,cab,nb->nc", lifted, estimator.ellipsoids_[:, 0], lifted)
+    assert np.allclose(estimator.decision_function(X), -forms, rtol=1e-9, atol=1e-9)
+    assert (estimator.predict(X) == forms.argmin(axis=1)).all()
+    gaps = X[:, None] - estimator.means_[:, 0]
+    distances = np.einsum("nca,cab,ncb->nc", gaps, estimator.precisions_[:, 0], gaps)
+    assert np.allclose(estimator.mahalanobis(X), distances, rtol=1e-7, atol=1e-7)
+    assert np.allclose(distances + estimator.offsets_[:, 0], forms, rtol=1e-7, atol=1e-7)
+
+
+def test_two_classes_have_one_column_of_scores() -> None:
+    X, y = rings(400)
+    estimator = model(classes=["in", "out"]).fit(X, np.where(y == 0, "in", "out"))
+    scores = estimator.decision_function(X)
+    assert scores.shape == (400,)
+    assert estimator.mahalanobis(X).shape == (400, 2)
+    assert (estimator.predict(X) == np.where(scores > 0.0, "out", "in")).all()
+
+
+def test_long_rows_are_scaled_down_as_in_training() -> None:
+    X, y = rings(300)
+    estimator = model().fit(X, y)
+    far = 1e300 * X[:20]
+    near = X[:20] / np.linalg.norm(X[:20], axis=1, keepdims=True)
+    assert np.allclose(estimator.decision_function(far), estimator.decision_function(near))
+
+
+@seeded
+def test_the_unit_of_the_rows_does_not_matter() -> None:
+    X, y = rings(300)
+    here = model(random_state=3).fit(X, y)
+    there = model(random_state=3, data_norm=1024.0).fit(1024.0 * X, y)
+    # A power of two: the same noise meets the same lifted rows.
+    assert np.allclose(1024.0 * here.means_, there.means_, rtol=1e-6)
+    assert np.allclose(here.decision_function(X), there.decision_function(1024.0 * X), rtol=1e-6)
+    assert here.privacy_.to_json() == there.privacy_.to_json()
+
+
+def stripes(n: int = 4000, seed: int = 0) -> Rows:
+    """Two classes in turn along a line: three boundaries, where one form gives two."""
+    rng = np.random.default_rng(seed)
+    which = rng.integers(0, 4, n)
+    x = np.array([-0.75, -0.25, 0.25, 0.75])[which] + rng.uniform(-0.12, 0.12, n)
+    return np.column_stack([x, rng.uniform(-0.2, 0.2, n)]), which % 2
+
+
+def test_several_ellipsoids_do_what_one_cannot() -> None:
+    X, y = stripes()
+    shared = {"classes": [0, 1], "noise": "gamma", "epsilon": 100.0, "C": 10.0}
+    one = model(**shared).fit(X, y)
+    two = model(**shared, n_ellipsoids=2).fit(X, y)
+    assert one.score(X, y) < 0.8
+    assert two.score(X, y) > 0.95
+    assert two.ellipsoids_.shape == (2, 2, 3, 3)
+    assert [part.name for part in two.privacy_.parts] == ["anchors"] * 3
+    assert two.privacy_.objective is not None
+    # The own ellipsoid and the two of the other class.
+    assert two.privacy_.objective.n_classes == 3
+    assert verify(two.privacy_)
+
+
+@seeded
+@pytest.mark.parametrize("changes", [{}, {"psd": "constraint"}, {"n_ellipsoids": 3}])
+def test_threads_do_not_change_a_bit_and_seeds_do(changes: dict[str, Any]) -> None:
+    X, y = rings(300)
+    shared: dict[str, Any] = {"noise": "gamma", "random_state": 5} | changes
+    first = model(**shared).fit(X, y)
+    for again in (model(**shared, n_threads=3), clone(model(**shared)), first):
+        again.fit(X, y)
+        assert (again.ellipsoids_ == first.ellipsoids_).all()
+    other = model(**(shared | {"random_state": 6})).fit(X, y)
+    assert (other.ellipsoids_ != first.ellipsoids_).all()
+    assert not first.privacy_.private
+
+
+def test_single_precision_and_other_layouts_are_taken() -> None:
+    X, y = rings(300)
+    for rows in (X.astype(np.float32), np.asfortranarray(X), X[::-1][::-1], X.tolist()):
+        assert model().fit(rows, y).score(rows, y) > 0.9
+
+
+RELEASED = {
+    "ellipsoids_", "precisions_", "means_", "offsets_", "classes_", "lambda_", "data_norm_",
+    "n_features_in_", "privacy_", "_fitted_loss",
+}  # fmt: skip
+
+
+@seeded
+@pytest.mark.parametrize("n_ellipsoids", [1, 2])
+def test_only_released_numbers_are_kept(n_ellipsoids: int) -> None:
+    X, y = rings(200)
+    changes = {"n_ellipsoids": n_ellipsoids, "noise": "gamma", "epsilon": 0.05}
+    fits = [model(**changes, random_state=seed).fit(X, y) for seed in (0, 1)]
+    assert set(vars(fits[0])) - set(fits[0].get_params()) == RELEASED
+    for name in ("ellipsoids_", "precisions_", "means_"):
+        assert (getattr(fits[0], name) != getattr(fits[1], name)).all()
+    blob = pickle.dumps(fits[0])
+    assert b"NoiseSource" not in blob
+    assert not any(value.tobytes()[4:] in blob for value in X.ravel())
+    restored = pickle.loads(blob)
+    assert (restored.predict(X) == fits[0].predict(X)).all()
+    # The statement and lambda tell nothing about the rows.
+    few = model(**changes, random_state=0).fit(X[:9] * 7.0, y[:9])
+    assert few.privacy_.to_json() == fits[0].privacy_.to_json()
+    assert few.lambda_ == fits[0].lambda_
+
+
+@seeded
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_entries_off_the_diagonal_have_the_noise_of_the_statement(adjacency: str) -> None:
+    """Rows of zeros touch the last diagonal entry alone: all others are -B / lambda and noise.
+
+    In coordinates B has deviation sigma; entries off the diagonal are coordinates over sqrt(2).
+    """
+    d = 45
+    X, y = np.zeros((12, d)), np.arange(12) % 3
+    estimator = model(epsilon=1.0, adjacency=adjacency, random_state=8).fit(X, y)
+    inside, outside = estimator.privacy_.objective, estimator.privacy_.noise
+    assert inside is not None
+    assert outside is not None
+    assert inside.sigma is not None
+    assert outside.sigma is not None
+    sigma = np.hypot(inside.sigma / inside.regularization, outside.sigma)
+    # Coordinates in units of lifted rows (x, 1/2) / sqrt(5/4).
+    upper = np.triu_indices(d, 1)
+    entries = estimator.precisions_[:, 0][:, upper[0], upper[1]] * 1.25
+    z = (entries * np.sqrt(2.0) / sigma).ravel()
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=z.size)
+    assert low <= (z**2).sum() <= high
+    for wrong in (np.sqrt(2.0), np.sqrt(0.5)):
+        assert not low <= ((wrong * z) ** 2).sum() <= high
+    # On the diagonal the shift is common: differences of two matrices are noise.
+    diagonal = np.diagonal(estimator.precisions_[:, 0], axis1=1, axis2=2) * 1.25
+    gaps = (diagonal[1] - diagonal[0]) / (np.sqrt(2.0) * sigma)
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=d)
+    assert low <= (gaps**2).sum() <= high
+
+
+def test_steps_that_run_out_release_nothing() -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
+    estimator = model(ledger=ledger, max_iter=1, epsilon=0.9, C=10.0, tol=1e-8)
+    with pytest.raises(CertificationError, match="not covered by the guarantee"):
+        estimator.fit(*rings(200))
+    assert not fitted_names(estimator)
+    assert len(ledger.history) == 2
+
+
+def test_the_label_set_costs_a_warning_and_the_mark_of_privacy() -> None:
+    with pytest.warns(PrivacyLeakWarning, match="classes"):
+        leaked = model(classes=None).fit(*rings(100))
+    assert not leaked.privacy_.private
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"psd": "cone"}, InvalidParameterError, "psd"),
+        ({"loss": "huber"}, InvalidParameterError, "loss"),
+        ({"loss": "hinge"}, InvalidParameterError, "loss"),
+        ({"n_ellipsoids": 0}, InvalidParameterError, "n_ellipsoids"),
+        ({"n_ellipsoids": 1.5}, TypeError, "n_ellipsoids"),
+        ({"trace_weight": -1.0}, InvalidParameterError, "trace_weight"),
+        ({"trace_weight": np.inf}, InvalidParameterError, "trace_weight"),
+        ({"data_norm": 0.0}, InvalidParameterError, "data_norm"),
+        ({"C": 0.0}, InvalidParameterError, "C"),
+        ({"delta": 0.0}, InvalidParameterError, "delta"),
+        ({"smoothing": 0.0}, InvalidParameterError, "smoothing"),
+        ({"epsilon": 0.0}, InvalidParameterError, "epsilon"),
+        ({"classes": [1]}, ValueError, "classes"),
+        ({"noise": "laplace"}, InvalidParameterError, "noise"),
+        ({"tol": 2.0}, InvalidParameterError, "tol"),
+    ],
+)
+def test_bad_parameters_are_named_before_data_are_read(
+    changes: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    ledger = PrivacyLedger(epsilon=100.0, delta=0.1)
+
+    class Unread:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("data were read")
+
+    with pytest.raises(error, match=f"^{text}: "):
+        model(ledger=ledger, **changes).fit(Unread(), Unread())
+    assert not ledger.history
+
+
+@pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
+def test_a_price_of_margins_beyond_the_budget_is_refused_with_the_largest(loss: str) -> None:
+    shared = {"noise": "gamma", "epsilon": 0.5, "loss": loss, "extra_regularization": 0.0}
+    with pytest.raises(InvalidParameterError, match=r"^C: got 1000\.0") as caught:
+        model(C=1000.0, **shared).fit(*rings(50))
+    largest = re.search(r"expected at most ([0-9.e-]+)", str(caught.value))
+    assert largest is not None
+    assert model(C=float(largest[1]), **shared).fit(*rings(50)).lambda_ > 0.0
+    # Left to the rule, what is missing is added.
+    added = model(C=1000.0, **(shared | {"extra_regularization": "auto"})).fit(*rings(50))
+    assert added.lambda_ > 1e-3
+
+
+def test_bad_data_cost_nothing() -> None:
+    X, y = rings(60)
+    ledger = PrivacyLedger(epsilon=100.0, delta=0.1)
+    estimator = model(ledger=ledger)
+    with pytest.raises(TypeError, match="X: got a sparse matrix, expected a dense array"):
+        estimator.fit(sparse.csr_matrix(X), y)
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.fit(np.where(X[3, 1] == X, np.nan, X), y)
+    with pytest.raises(ValueError, match=r"^y: holds a label"):
+        estimator.fit(X, y + 1)
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples$"):
+        estimator.fit(X, y[:-1])
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="one class"):
+        model(ledger=ledger, classes=None).fit(X, np.zeros(60))
+    assert not ledger.history
+    assert not fitted_names(estimator)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+
+
+def test_bad_rows_to_predict_are_refused() -> None:
+    X, y = rings(60)
+    estimator = model().fit(X, y)
+    with pytest.raises(ValueError, match="features"):
+        estimator.predict(X[:, :1])
+    with pytest.raises(TypeError, match="sparse"):
+        estimator.decision_function(sparse.csr_matrix(X))
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.mahalanobis(np.full((1, 2), np.nan))
+
+
+def test_a_class_without_rows_is_no_error() -> None:
+    X, y = rings(300)
+    estimator = model(classes=range(5), n_ellipsoids=2, noise="gamma").fit(X, y)
+    assert estimator.ellipsoids_.shape == (5, 2, 3, 3)
+    assert set(estimator.predict(X)) <= set(range(5))
+
+
+def test_the_example_in_the_docstring_runs() -> None:
+    from dpsvm_fast.estimators import gaussian_margin
+
+    assert doctest.testmod(gaussian_margin).failed == 0
+    assert doctest.testmod(gaussian_margin).attempted > 4

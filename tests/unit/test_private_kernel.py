@@ -1,0 +1,384 @@
+"""PrivateKernelSVC: what it releases, that it is linear where it says so, and that it learns."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    PrivacyLedger,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+    verify,
+)
+from dpsvm_fast.estimators import _kernel_fit, kernel
+from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._feature_rows import feature_rows
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap
+from unit.test_private_linear import RELEASED as RELEASED_LINEAR
+from unit.test_private_linear import clusters, two_classes
+
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+Array = NDArray[np.float64]
+DIGITS, LABELS = load_digits(return_X_y=True)
+
+
+def model(**changes: Any) -> PrivateKernelSVC:
+    settings: dict[str, Any] = {
+        "epsilon": 8.0,
+        "delta": 1e-5,
+        "classes": [0, 1, 2],
+        "n_threads": 1,
+        "bounds": (-1.5, 1.5),
+        "n_components": 30,
+    }
+    return PrivateKernelSVC(**(settings | changes))
+
+
+LENGTHS = {"normalize": False, "data_norm": 2.0, "bounds": None}
+# Binary where the law of three classes takes long to compose.
+KINDS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "linear": {"epsilon": 0.5},
+    "whitened": {"whiten": True, "kernel": "rbf"},
+    "laplacian": {"kernel": "laplacian"},
+    "two classes": {"classes": [0, 1], "kernel": "rbf"},
+    "lengths": LENGTHS,
+    "objective": {"mechanism": "objective", "classes": [0, 1], "kernel": "rbf"},
+    "output": {"mechanism": "output"},
+    "output, lengths": {"mechanism": "output", **LENGTHS},
+    "pure": {"delta": 0.0, "classes": [0, 1]},
+    "pure, lengths": {"delta": 0.0, "classes": [0, 1], **LENGTHS},
+    "pure, given": {"delta": 0.0, "classes": [0, 1], "kernel": "rbf", "gamma": 1.0, **LENGTHS},
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+each_relation = pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+
+
+def data_for(kind: str) -> tuple[Any, Any]:
+    return two_classes() if len(KINDS[kind].get("classes", "abc")) == 2 else clusters()
+
+
+@each_kind
+@each_relation
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_every_certificate_holds(kind: str, adjacency: str, noise_grid: str) -> None:
+    settings = KINDS[kind] | {"adjacency": adjacency, "noise_grid": noise_grid}
+    fitted = model(**settings).fit(*data_for(kind))
+    statement = fitted.privacy_
+    assert statement.private
+    assert verify(statement), str(verify(statement))
+    assert (statement.epsilon, statement.delta) == (fitted.epsilon, fitted.delta)
+    parts = [part.name for part in statement.parts]
+    # Without any noisy sum it is the solver's own release.
+    alone = f"{fitted.mechanism_}_perturbation"
+    assert statement.mechanism == ("private_kernel" if parts else alone)
+    assert ("whitening" in parts) == fitted.whitened_
+    assert ("centre" in parts) == (fitted.centre_ is not None) == fitted.normalize
+    text = str(statement)
+    if fitted.features_ is not None:
+        assert str(fitted.features_.seed) in text
+    assert ("bounds" if fitted.normalize else "data_norm") in text
+    record = statement.to_dict()
+    record["epsilon"] *= 0.9
+    assert not verify(record)
+
+
+def test_a_count_is_verified_like_the_rest() -> None:
+    statement = model(**LENGTHS).fit(*clusters()).privacy_
+    assert [part.name for part in statement.parts] == ["count", "training"]
+    for change in (
+        {"clip_norm": 0.5, "contribution": 0.5},
+        {"sigma": 0.5 * (statement.parts[0].sigma or 0.0)},
+        {"name": "centre"},
+    ):
+        record = statement.to_dict()
+        record["parts"][0] |= change
+        if "name" not in change:
+            assert not verify(record)
+    record = statement.to_dict()
+    record["parts"].insert(0, record["parts"][0])
+    record["events"].insert(0, record["events"][0])
+    assert not verify(record)
+
+
+RELEASED = RELEASED_LINEAR | {
+    "kernel_", "gamma_", "n_components_", "q_", "features_", "data_norm_",
+}  # fmt: skip
+
+
+@each_kind
+def test_what_is_published(kind: str) -> None:
+    X, y = data_for(kind)
+    fitted = model(**KINDS[kind]).fit(X, y)
+    assert set(vars(fitted)) - set(fitted.get_params()) == RELEASED
+    n_scores = 1 if len(fitted.classes_) == 2 else 3
+    columns = X.shape[1] if fitted.kernel_ == "linear" else 60
+    assert fitted.coef_.shape == (n_scores, columns)
+    assert (fitted.features_ is None) == (fitted.gamma_ is None) == (fitted.kernel_ == "linear")
+    assert fitted.n_components_ == (None if fitted.kernel_ == "linear" else 30)
+    if fitted.features_ is not None:
+        assert fitted.features_.gamma == fitted.gamma_
+        assert fitted.features_.centre == ("sphere" if fitted.normalize else "ball")
+    if kind == "pure, given":
+        assert fitted.n_samples_ is None
+    else:
+        assert fitted.n_samples_ != len(X)
+        assert fitted.n_samples_ == pytest.approx(len(X), abs=300)
+    for again in (pickle.loads(pickle.dumps(fitted)), clone(fitted).set_params(n_threads=2)):
+        if hasattr(again, "coef_"):
+            assert np.array_equal(again.decision_function(X), fitted.decision_function(X))
+        else:
+            assert set(vars(again)) == set(fitted.get_params())
+
+
+@seeded
+@each_kind
+def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> None:
+    X, y = data_for(kind)
+    settings = KINDS[kind]
+    first, again, other = (model(**settings, random_state=s).fit(X, y) for s in (1, 1, 2))
+    threads = model(**settings | {"n_threads": 3}, random_state=1).fit(X, y)
+    assert first.features_ == again.features_ == threads.features_
+    for name in ("coef_", "intercept_", "centre_", "whitening_", "n_samples_"):
+        here = getattr(first, name)
+        if here is None:
+            continue
+        assert np.array_equal(here, getattr(again, name))
+        assert np.array_equal(here, getattr(threads, name))
+        assert np.mean(here != getattr(other, name)) > 0.9
+    if first.features_ is not None:
+        assert other.features_ is not None
+        assert first.features_.seed != other.features_.seed
+    assert not first.privacy_.private
+
+
+@seeded
+@pytest.mark.parametrize("changes", [{"epsilon": 0.5}, {"kernel": "linear"}])
+@pytest.mark.parametrize("whiten", ["auto", True])
+@each_relation
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_where_it_stays_linear_it_is_the_linear_model(
+    changes: dict[str, Any], whiten: Any, adjacency: str, form: Any
+) -> None:
+    X, y = clusters()
+    shared: dict[str, Any] = {"whiten": whiten, "adjacency": adjacency, "random_state": 3}
+    fitted = model(**shared | changes).fit(form(X), y)
+    assert fitted.kernel_ == "linear"
+    epsilon = fitted.epsilon
+    linear = PrivateLinearSVC(
+        epsilon, 1e-5, classes=[0, 1, 2], bounds=(-1.5, 1.5), n_threads=1, **shared
+    ).fit(form(X), y)
+    for name in ("coef_", "intercept_", "centre_", "n_samples_", "mu_", "c_"):
+        assert np.array_equal(getattr(fitted, name), getattr(linear, name))
+    assert np.array_equal(fitted.decision_function(X), linear.decision_function(X))
+    assert fitted.privacy_.parts == linear.privacy_.parts
+
+
+@seeded
+@pytest.mark.parametrize("mechanism", ["output", "objective"])
+def test_solvers_stay_linear_too(mechanism: str) -> None:
+    X, y = two_classes()
+    shared: dict[str, Any] = {"mechanism": mechanism, "random_state": 3, "classes": [0, 1]}
+    fitted = model(**shared, kernel="linear").fit(X, y)
+    linear = PrivateLinearSVC(8.0, 1e-5, bounds=(-1.5, 1.5), n_threads=1, **shared).fit(X, y)
+    assert np.array_equal(fitted.coef_, linear.coef_)
+
+
+@seeded
+@pytest.mark.parametrize("kind", ["auto", "whitened", "laplacian", "lengths", "two classes"])
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix])
+def test_streamed_features_give_the_stored_model_bit_by_bit(kind: str, form: Any) -> None:
+    X, y = data_for(kind)
+    settings = KINDS[kind] | {"random_state": 4, "n_components": 37}
+    fits = [
+        model(**settings | {"low_memory": low, "n_threads": threads}).fit(form(X), y)
+        for low, threads in ((False, 1), (True, 1), (True, 3), ("auto", 2))
+    ]
+    assert fits[0].features_ is not None
+    for other in fits[1:]:
+        assert np.array_equal(other.coef_, fits[0].coef_)
+        assert np.array_equal(other.intercept_, fits[0].intercept_)
+
+
+def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    prepared = _kernel_fit.prepared
+
+    class Watched:
+        def __init__(self, records: Any) -> None:
+            self.records = records
+
+        def lift(self, drawn: Any, stored: bool, n_threads: int) -> None:
+            seen.append(stored)
+            raise KeyboardInterrupt
+
+    def watched(*given: Any) -> Any:
+        ready = prepared(*given)
+        object.__setattr__(ready, "records", Watched(ready.records))
+        return ready
+
+    monkeypatch.setattr(_kernel_fit, "prepared", watched)
+    X, y = clusters(300)
+    for low_memory, D in (("auto", 30), ("auto", 120_000), (True, 30), (False, 120_000)):
+        settings = {"kernel": "rbf", "gamma": 1.0, "orthogonal": False}
+        with pytest.raises(KeyboardInterrupt):
+            model(**settings, low_memory=low_memory, n_components=D).fit(X, y)
+    assert seen == [True, False, False, True]
+
+
+@seeded
+@pytest.mark.parametrize("kind", ["auto", "lengths", "output, lengths"])
+def test_sparse_rows_give_the_model_of_dense_ones(kind: str) -> None:
+    X, y = clusters()
+    X = np.where(np.abs(X) < 0.15, 0.0, X)
+    dense, other = (
+        model(**KINDS[kind], random_state=2).fit(form, y) for form in (X, sparse.csr_matrix(X))
+    )
+    scale = np.abs(dense.coef_).max()
+    assert np.allclose(dense.coef_, other.coef_, atol=1e-2 * scale)
+    # One model: the form of new rows does not matter either.
+    found = dense.decision_function(sparse.csr_matrix(X))
+    assert np.allclose(found, dense.decision_function(X), atol=1e-9 * max(1.0, scale))
+    assert found.shape == (len(X), 3)
+
+
+@pytest.mark.parametrize("released", ["nothing", "centre", "whitening"])
+def test_rows_for_solvers_are_functions_of_their_row_alone(released: str) -> None:
+    """One record more changes no bit of the features of the others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 7))
+    mechanism = model(kernel="rbf", classes=range(3))._mechanism(
+        model(kernel="rbf")._checked_parameters(), 3, 7
+    )
+    features = mechanism.features(mechanism.choice(1e4), 1)
+    assert features is not None
+    centre = None if released == "nothing" else rng.normal(size=7) / 10.0
+    matrix = rng.normal(size=(7, 7)) if released == "whitening" else None
+    maps = (PublicMap(), ReleasedMap(centre, matrix))
+    whole = feature_rows(features, *maps, X, 1)
+    assert whole.dtype == np.float32
+    assert np.array_equal(feature_rows(features, *maps, X[:17], 2), whole[:17])
+    assert np.array_equal(feature_rows(features, *maps, X[123:124], 1), whole[123:124])
+    assert np.array_equal(feature_rows(features, *maps, X[::-1], 1), whole[::-1])
+    assert np.allclose(np.linalg.norm(whole, axis=1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["auto", "whitened", "lengths", "pure, lengths"])
+def test_adversarial_rows_leave_finite_numbers(kind: str) -> None:
+    X, y = data_for(kind)
+    X[0], X[1], X[2] = 1e308, 5e-324, 0.0
+    for gamma in (1e-30, 1e30, "auto"):
+        fitted = model(**KINDS[kind] | {"gamma": gamma, "kernel": "rbf"}).fit(X, y)
+        assert np.isfinite(fitted.coef_).all()
+        assert np.isfinite(fitted.decision_function(X)).all()
+
+
+def test_it_learns_what_no_linear_model_can() -> None:
+    """Three clusters a class, far apart; a linear model of the rows is near chance."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(12, 6))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    which = rng.integers(0, 12, 3000)
+    X, y = centres[which] + 0.1 * rng.normal(size=(3000, 6)), which % 3
+    fitted = model(n_components=150, bounds=None).fit(X[:2000], y[:2000])
+    assert fitted.kernel_ == "rbf"
+    linear = model(kernel="linear", bounds=None).fit(X[:2000], y[:2000])
+    assert fitted.score(X[2000:], y[2000:]) > linear.score(X[2000:], y[2000:]) + 0.1
+
+
+def test_digits_are_learnt() -> None:
+    """Chance is 0.1, and a run without noise reaches 0.98; far outside the noise of one fit."""
+    settings: dict[str, Any] = {"bounds": (0, 16), "classes": range(10), "n_components": 200}
+    fitted = model(**settings).fit(DIGITS[::2], LABELS[::2])
+    assert fitted.kernel_ == "rbf"
+    assert fitted.score(DIGITS[1::2], LABELS[1::2]) > 0.85
+    proba = fitted.predict_proba(DIGITS[:5])
+    assert np.allclose(proba.sum(axis=1), 1.0)
+
+
+def test_a_label_in_the_radius_needs_rows_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 3))
+    X *= (rng.uniform(0.0, 0.5, 4000) / np.linalg.norm(X, axis=1))[:, None]
+    y = (np.linalg.norm(X, axis=1) > 0.25).astype(int)
+    settings: dict[str, Any] = {"classes": [0, 1], "bounds": None, "n_components": 60}
+    for delta in (1e-5, 0.0):
+        own = model(**settings, delta=delta, normalize=False, data_norm=0.5).fit(X, y)
+        assert own.kernel_ == "rbf"
+        assert own.score(X, y) > 0.9
+    assert model(**settings).fit(X, y).score(X, y) < 0.7
+
+
+def test_the_ledger_is_charged_once_for_everything() -> None:
+    X, y = clusters()
+    ledger = PrivacyLedger(8.0, 1e-5)
+    fitted = model(ledger=ledger).fit(X, y)
+    assert fitted.features_ is not None
+    assert len(ledger.history) == 3
+    with pytest.raises(BudgetExceededError):
+        model(ledger=ledger).fit(X, y)
+    # Features are free: what is left for the training is that of the linear pipeline.
+    linear = PrivateLinearSVC(8.0, 1e-5, classes=[0, 1, 2]).fit(X, y)
+    assert sum(mu**2 for mu in fitted.mu_.values()) == pytest.approx(
+        sum(mu**2 for mu in linear.mu_.values()), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"n_components": 0}, InvalidParameterError),
+        ({"n_components": 1.5}, TypeError),
+        ({"gamma": 0.0}, InvalidParameterError),
+        ({"gamma": np.inf}, InvalidParameterError),
+        ({"gamma": -1.0}, InvalidParameterError),
+        ({"gamma": np.nan}, InvalidParameterError),
+        ({"gamma": "scale"}, TypeError),
+        ({"kernel": "poly"}, InvalidParameterError),
+        ({"kernel": None}, TypeError),
+        ({"kernel": "auto", "mechanism": "objective"}, InvalidParameterError),
+        ({"orthogonal": "yes"}, TypeError),
+        ({"bounds": (1.0, -1.0)}, InvalidParameterError),
+        ({"bounds": (0.0, 1.0), "normalize": False}, InvalidParameterError),
+        ({"whiten": True, "normalize": False, "bounds": None}, InvalidParameterError),
+        ({"data_norm": 2.0}, InvalidParameterError),
+        ({"data_norm": 0.0, "normalize": False, "bounds": None}, InvalidParameterError),
+        ({"data_norm": 1e200, "normalize": False, "bounds": None}, InvalidParameterError),
+        ({"normalize": 1}, TypeError),
+        ({"low_memory": "never"}, TypeError),
+        ({"delta": 0.0, "mechanism": "gradient"}, InvalidParameterError),
+    ],
+)
+def test_wrong_settings_are_named(changes: dict[str, Any], error: type) -> None:
+    ledger = PrivacyLedger(100.0, 0.5)
+    name = next(iter(changes))
+    with pytest.raises(error, match=f"^{name}"):
+        model(ledger=ledger, **changes).fit(*clusters())
+    assert not ledger.history
+
+
+def test_bounds_of_the_fit_serve_prediction() -> None:
+    X, y = clusters()
+    fitted = model(**LENGTHS).fit(X, y)
+    scores = fitted.decision_function(X)
+    fitted.set_params(data_norm=7.0, n_components=3, kernel="linear", gamma=1.0)
+    assert np.array_equal(fitted.decision_function(X), scores)
+
+
+def test_the_estimators_share_their_fit() -> None:
+    assert PrivateKernelSVC.fit is PrivateLinearSVC.fit is PrivatePipeline.fit
+
+
+def test_the_example_of_the_class_runs() -> None:
+    assert doctest.testmod(kernel).failed == 0

@@ -1,0 +1,304 @@
+"""PrivateStandardScaler and PublicScaler: what they release, spend, refuse and transform."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    NotPrivateWarning,
+    PrivacyLedger,
+    PrivateStandardScaler,
+    PublicScaler,
+    verify,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.preprocessing import _base, scaling
+
+ALPHA = 1e-6
+RNG = np.random.default_rng(0)
+D = 6
+X: NDArray[np.float64] = RNG.normal(size=(5000, D)) * np.geomspace(0.2, 2.0, D) + np.arange(D) / 2
+LOW, HIGH = np.full(D, -4.0), np.linspace(4.0, 9.0, D)
+BOUNDS = (LOW, HIGH)
+RELATIONS = ("add_remove", "replace_one")
+RELEASED = {"mean_", "scale_", "var_", "n_samples_seen_", "data_norm_", "bounds_"}
+
+
+def scaler(*budget: float, **options: Any) -> PrivateStandardScaler:
+    return PrivateStandardScaler(*budget, **{"bounds": BOUNDS} | options)
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("with_std", [True, False])
+@pytest.mark.parametrize(
+    ("delta", "noise_grid"), [(1e-5, "exact"), (1e-5, "float"), (0.0, "exact")]
+)
+def test_every_certificate_holds(
+    adjacency: str, with_std: bool, delta: float, noise_grid: str
+) -> None:
+    options = {"adjacency": adjacency, "with_std": with_std, "noise_grid": noise_grid}
+    statement = scaler(2.0, delta, **options).fit(X).privacy_
+    assert statement.private
+    assert verify(statement), str(verify(statement))
+    assert (statement.epsilon, statement.delta) == (2.0, delta)
+    (part,) = statement.parts
+    assert part.name == ("moments" if with_std else "means")
+    assert part.distribution == ("gaussian" if delta else "gamma")
+    for field, factor in (
+        ("sigma" if delta else "beta", 0.9 if delta else 1.1),
+        ("clip_norm", 0.9),
+    ):
+        record = statement.to_dict()
+        record["parts"][0][field] *= factor
+        assert not verify(record), field
+
+
+@pytest.mark.parametrize("field", ["shape", "relation_factor", "name"])
+def test_a_certificate_is_about_its_number_of_features(field: str) -> None:
+    """The bound of one record follows from the shape, and an exchange moves by more than one."""
+    record = scaler(adjacency="replace_one").fit(X).privacy_.to_dict()
+    part = record["parts"][0]
+    part[field] = {"shape": [14], "relation_factor": 1.5, "name": "means"}[field]
+    part["n_numbers"] = math.prod(part["shape"])
+    assert not verify(record)
+
+
+def test_what_is_published() -> None:
+    fitted = scaler().fit(X)
+    assert set(vars(fitted)) - set(fitted.get_params()) == RELEASED | {"n_features_in_", "privacy_"}
+    fitted.epsilon = -1.0
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        fitted.fit(X)
+    with pytest.raises(NotFittedError):
+        fitted.transform(X)
+    with pytest.raises(NotFittedError):
+        fitted.inverse_transform(X)
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_without_noise_to_speak_of_it_standardises(adjacency: str) -> None:
+    fitted = scaler(1e4, 0.1, adjacency=adjacency).fit(X)
+    rows = np.clip(X, LOW, HIGH)
+    assert np.allclose(fitted.mean_, rows.mean(axis=0), atol=1e-3)
+    assert np.allclose(fitted.scale_, rows.std(axis=0), rtol=1e-2)
+    assert np.allclose(fitted.var_, fitted.scale_**2)
+    assert fitted.n_samples_seen_ == pytest.approx(5000.0, abs=0.1)
+    out = fitted.transform(X)
+    assert np.allclose(out, (rows - fitted.mean_) / fitted.scale_)
+    assert np.allclose(fitted.inverse_transform(out), rows)
+
+
+def test_means_alone() -> None:
+    fitted = scaler(1e4, 0.1, with_std=False).fit(X)
+    assert fitted.scale_ is None
+    assert fitted.var_ is None
+    rows = np.clip(X, LOW, HIGH)
+    assert np.allclose(fitted.transform(X), rows - fitted.mean_)
+    assert np.allclose(fitted.inverse_transform(fitted.transform(X)), rows)
+    assert (np.linalg.norm(fitted.transform(X), axis=1) <= fitted.data_norm_).all()
+    # All of the budget is the means'.
+    both = scaler(1e4, 0.1).fit(X).privacy_.parts[0].sigma
+    assert fitted.privacy_.parts[0].sigma < both
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_a_public_number_bounds_every_row(adjacency: str) -> None:
+    fitted = scaler(0.5, adjacency=adjacency).fit(X)
+    corner = np.where(HIGH - fitted.mean_ > fitted.mean_ - LOW, HIGH, LOW)
+    rows = np.vstack([X * 100.0, corner, LOW, HIGH])
+    lengths = np.linalg.norm(fitted.transform(rows), axis=1)
+    assert (lengths <= fitted.data_norm_).all()
+    assert lengths.max() >= fitted.data_norm_ * (1.0 - 1e-12)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_the_noise_in_means_and_variances_has_the_stated_law(adjacency: str) -> None:
+    """Without the post-processing, squares over sigma^2 are chi-square; over less they are not."""
+    n, d, z = 400, 3000, 0.5
+    rows = np.full((n, d), z)
+    rows[::2] *= -1.0
+    fitted = PrivateStandardScaler(200.0, 1e-5, bounds=(-1, 1), adjacency=adjacency).fit(rows)
+    sigma, count = fitted.privacy_.parts[0].sigma, fitted.n_samples_seen_
+    kept = (1.0 / 3.0) / (1.0 / 3.0 + (sigma / count) ** 2)
+    assert np.abs(fitted.mean_).max() < 0.9
+    of_means = fitted.mean_ * count / kept
+    squares = fitted.var_ + fitted.mean_**2
+    assert fitted.var_.min() > 0.1
+    # The sum of 11/8 (z^2 - 49/64) is that of n records, told as one of the noisy count.
+    of_squares = (squares - 49.0 / 64.0) * count * 11.0 / 8.0 - n * (
+        z**2 - 49.0 / 64.0
+    ) * 11.0 / 8.0
+    low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], df=d)
+    for noise in (of_means, of_squares):
+        assert low <= float(((noise / sigma) ** 2).sum()) <= high
+        assert not low <= float(((noise / (0.85 * sigma)) ** 2).sum()) <= high
+
+
+def test_noise_never_blows_a_column_up() -> None:
+    """A constant column, one drowned by noise, and one record: scales stay public or larger."""
+    constant = np.column_stack([np.full(5000, 1.0), X[:, 5]])
+    fitted = PrivateStandardScaler(1.0, bounds=(-9, 9)).fit(constant)
+    told = 8.0 / 11.0 * fitted.privacy_.parts[0].sigma / fitted.n_samples_seen_
+    assert (fitted.scale_[0] / 9.0) ** 2 >= 2.0 * told
+    assert np.abs(fitted.transform(constant)[:, 0]).max() < 0.5
+    alone = PrivateStandardScaler(0.1, bounds=(-9, 9)).fit(constant[:1])
+    assert np.allclose(alone.scale_, 9.0 / math.sqrt(3.0))
+    tight = PrivateStandardScaler(1e4, 0.1, bounds=(0, 1)).fit(np.zeros((100000, 1)))
+    assert tight.scale_[0] >= 0.5 * 2.0**-10
+
+
+def test_rows_in_any_form_release_the_same() -> None:
+    given = np.where(RNG.random(X.shape) < 0.3, X, 0.0)
+    with pytest.warns(NotPrivateWarning):
+        dense = scaler(random_state=5, n_threads=1).fit(given)
+    for rows, n_threads in (
+        (sparse.csr_matrix(given), 2),
+        (sparse.csc_matrix(given), 1),
+        (np.asfortranarray(given), 3),
+    ):
+        with pytest.warns(NotPrivateWarning):
+            other = scaler(random_state=5, n_threads=n_threads).fit(rows)
+        assert np.array_equal(dense.mean_, other.mean_)
+        assert np.array_equal(dense.scale_, other.scale_)
+        assert np.array_equal(dense.transform(given), other.transform(rows))
+    single = given.astype(np.float32)
+    with pytest.warns(NotPrivateWarning):
+        narrow = scaler(random_state=5).fit(single)
+    with pytest.warns(NotPrivateWarning):
+        wide = scaler(random_state=5).fit(single.astype(np.float64))
+    assert np.array_equal(narrow.mean_, wide.mean_)
+
+
+def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    scaler(ledger=ledger).fit(X)
+    assert len(ledger.history) == 1
+    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    with pytest.raises(BudgetExceededError):
+        scaler(ledger=ledger).fit(X)
+    monkeypatch.undo()
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PrivateStandardScaler, "_facts", interrupted)
+    ledger, estimator = PrivacyLedger(1.0, 1e-6), scaler()
+    with pytest.raises(KeyboardInterrupt):
+        estimator.set_params(ledger=ledger).fit(X)
+    assert len(ledger.history) == 1
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+
+
+def test_invalid_data_cost_nothing() -> None:
+    ledger = PrivacyLedger(1.0, 1e-6)
+    for rows in (np.where(X > 1.0, np.nan, X), np.where(X > 1.0, -np.inf, X), X[:0], X[0], X + 0j):
+        with pytest.raises(ValueError):
+            scaler(ledger=ledger).fit(rows)
+    with pytest.raises(InvalidParameterError, match=r"^bounds: got 6"):
+        scaler(ledger=ledger).fit(X[:, :3])
+    assert not ledger.history
+
+
+WRONG_BOUNDS: list[tuple[Any, type[Exception]]] = [
+    (None, TypeError),
+    (1.0, TypeError),
+    ((0.0,), TypeError),
+    ((0.0, 1.0, 2.0), TypeError),
+    (("a", "b"), TypeError),
+    ((1.0, 0.0), InvalidParameterError),
+    ((1.0, 1.0), InvalidParameterError),
+    ((0.0, math.nan), InvalidParameterError),
+    ((math.nan, 1.0), InvalidParameterError),
+    ((0.0, math.inf), InvalidParameterError),
+    ((-1e308, 1e308), InvalidParameterError),
+    ((np.zeros(D), np.r_[np.ones(D - 1), 0.0]), InvalidParameterError),
+    ((np.zeros(D), np.ones(D - 1)), InvalidParameterError),
+    ((np.zeros((2, D)), np.ones((2, D))), InvalidParameterError),
+    ((np.zeros(D + 1), np.ones(D + 1)), InvalidParameterError),
+]
+
+
+@pytest.mark.parametrize("kind", [PublicScaler, lambda b: PrivateStandardScaler(bounds=b)])
+@pytest.mark.parametrize(("bounds", "error"), WRONG_BOUNDS, ids=lambda v: str(v)[:24])
+def test_wrong_bounds_are_named(kind: Any, bounds: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^bounds: "):
+        kind(bounds).fit(X)
+
+
+def test_bounds_are_asked_for() -> None:
+    for kind in (PublicScaler, PrivateStandardScaler):
+        with pytest.raises(TypeError, match="bounds"):
+            kind()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"adjacency": "none"}, "adjacency"),
+        ({"noise_grid": "coarse"}, "noise_grid"),
+        ({"n_threads": 0}, "n_threads"),
+    ],
+)
+def test_wrong_settings_are_named(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidParameterError, match=f"^{named}"):
+        scaler(**changes).fit(X)
+    with pytest.raises(TypeError, match=r"^with_std"):
+        scaler(with_std="yes").fit(X)
+
+
+def test_names_of_columns_and_clones() -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    for estimator in (scaler(), PublicScaler(BOUNDS)):
+        fitted = clone(estimator).fit(frame)
+        assert list(fitted.get_feature_names_out()) == list("abcdef")
+        shown = clone(estimator).set_output(transform="pandas").fit_transform(frame)
+        assert list(shown.columns) == list("abcdef")
+
+
+def test_a_public_scaler_maps_bounds_to_units() -> None:
+    public = PublicScaler(BOUNDS).fit(X)
+    out = public.transform(X)
+    assert np.allclose(out, np.clip((X - LOW) / (HIGH - LOW), 0.0, 1.0))
+    assert np.allclose(public.inverse_transform(out), np.clip(X, LOW, HIGH))
+    around = PublicScaler((-2.0, 2.0)).fit(X)
+    assert np.allclose(around.transform(X), np.clip(X / 2.0, -1.0, 1.0))
+    assert np.allclose(around.inverse_transform(around.transform(X)), np.clip(X, -2.0, 2.0))
+    # It learns nothing: any rows fit it alike, or none.
+    assert np.array_equal(PublicScaler(BOUNDS).fit(X[:1]).transform(X), out)
+    assert np.array_equal(PublicScaler(BOUNDS).transform(X), out)
+
+
+def test_sparse_rows_stay_sparse_where_zeros_stay_zeros() -> None:
+    given = sparse.csr_matrix(np.where(X > 0.5, X, 0.0))
+    for bounds in ((0.0, 3.0), (-3.0, 3.0)):
+        public = PublicScaler(bounds).fit(given)
+        out = public.transform(given)
+        assert sparse.issparse(out)
+        assert np.allclose(out.toarray(), public.transform(given.toarray()))
+        back = public.inverse_transform(out)
+        assert sparse.issparse(back)
+        assert np.allclose(back.toarray(), np.clip(given.toarray(), *bounds))
+    with pytest.raises(InvalidParameterError, match="sparse"):
+        PublicScaler((1.0, 3.0)).fit(given)
+    fitted = PublicScaler((1.0, 3.0)).fit(X)
+    for method in (fitted.transform, fitted.inverse_transform):
+        with pytest.raises(InvalidParameterError, match="sparse"):
+            method(given)
+
+
+def test_the_examples_run() -> None:
+    assert doctest.testmod(scaling).failed == 0

@@ -1,0 +1,322 @@
+"""total_privacy: the composition of a pipeline's steps, equal to the ledger's and verified."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    StandardScaler,
+)
+
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    NotPrivateWarning,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+    PublicScaler,
+    RandomFourierFeatures,
+    pipelines,
+    total_privacy,
+    verify,
+)
+from dpsvm_fast.accounting import PipelineStatement, composed_epsilon
+from dpsvm_fast.cli import main
+from dpsvm_fast.exceptions import InvalidParameterError
+
+RNG = np.random.default_rng(0)
+X: NDArray[np.float64] = RNG.normal(size=(300, 4))
+Y: NDArray[np.int64] = (X[:, 0] > 0).astype(np.int64)
+RELATIONS = ("add_remove", "replace_one")
+
+
+def svc(epsilon: float = 2.0, delta: float = 1e-6, **options: Any) -> Any:
+    return ObjectivePerturbationSVC(epsilon, delta, **{"classes": [0, 1]} | options)
+
+
+def private_steps(**shared: Any) -> tuple[Any, ...]:
+    return (
+        PublicScaler((-4.0, 4.0)),
+        PrivateStandardScaler(1.0, bounds=(-1.0, 1.0), **shared),
+        Normalizer(),
+        PrivateCenter(1.0, **shared),
+        svc(**shared),
+    )
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_it_is_what_one_ledger_has_recorded(adjacency: str) -> None:
+    ledger = PrivacyLedger(8.0, 1e-4, adjacency)
+    model = make_pipeline(*private_steps(adjacency=adjacency, ledger=ledger)).fit(X, Y)
+    total = total_privacy(model, delta=ledger.delta)
+    assert (total.epsilon, total.delta) == ledger.total()
+    assert total.events == tuple(record.event for record in ledger.history)
+    assert total.private
+    assert total.epsilon < 4.0
+    assert [step.name for step in total.steps] == [name for name, _ in model.steps]
+    assert [step.statement is None for step in total.steps] == [True, False, True, False, False]
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_a_ledger_for_reduced_rows_too(adjacency: str) -> None:
+    """The pipeline of scaling, projection and training that most data need."""
+    ledger = PrivacyLedger(8.0, 1e-4, adjacency)
+    shared: dict[str, Any] = {"adjacency": adjacency, "ledger": ledger}
+    model = make_pipeline(
+        PublicScaler((-4.0, 4.0)),
+        PrivatePCA(2, 1.0, 1e-6, data_norm=2.0, **shared),
+        svc(**shared),
+    ).fit(X, Y)
+    total = total_privacy(model, delta=ledger.delta)
+    assert (total.epsilon, total.delta) == ledger.total()
+    assert verify(total), str(verify(total))
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_the_certificate_holds_and_no_smaller_one(adjacency: str) -> None:
+    model = make_pipeline(*private_steps(adjacency=adjacency)).fit(X, Y)
+    total = total_privacy(model)
+    assert total.delta == pytest.approx(3e-6)
+    assert total.delta >= 3e-6
+    for form in (total, total.to_dict(), total.to_json()):
+        assert verify(form), str(verify(form))
+    assert PipelineStatement.from_json(total.to_json()) == total
+    for field, factor in (("epsilon", 0.97), ("delta", 0.8)):
+        record = total.to_dict()
+        record[field] *= factor
+        assert not verify(record), field
+    record = total.to_dict()
+    record["steps"][1]["statement"]["parts"][0]["sigma"] *= 0.9
+    assert any(problem.startswith("'privatestandardscaler'") for problem in verify(record).problems)
+    # A step without its statement is a smaller total: the claim then holds, of fewer steps.
+    record = total.to_dict()
+    record["steps"][3] |= {"statement": None, "learned": True}
+    assert not verify(record | {"private": False})
+
+
+COMPOSITIONS: dict[str, tuple[Any, ...]] = {
+    "pure and objective": (PrivateCenter(1.0, 0.0), svc(), PrivateWhitener(0.5)),
+    "pure": (
+        PrivateCenter(1.0, 0.0),
+        OutputPerturbationSVC(1.0, 0.0, noise="gamma", classes=[0, 1]),
+    ),
+    "pure objective": (PrivateCenter(1.0), svc(2.0, 0.0, noise="gamma")),
+    "sampled": (
+        PrivateCenter(1.0),
+        GradientPerturbationSVC(
+            2.0, classes=[0, 1], max_samples=1000, optimizer="sgd", sampling_rate=0.1, n_steps=20
+        ),
+    ),
+    "output and gradient": (
+        OutputPerturbationSVC(1.0, classes=[0, 1]),
+        GradientPerturbationSVC(1.0, classes=[0, 1]),
+        PrivateStandardScaler(1.0, 0.0, bounds=(-4.0, 4.0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", COMPOSITIONS)
+def test_lists_of_every_kind_of_noise_compose(kind: str) -> None:
+    fitted = [estimator.fit(X, Y) for estimator in COMPOSITIONS[kind]]
+    total = total_privacy(fitted)
+    assert verify(total), str(verify(total))
+    assert total.epsilon == composed_epsilon(total.events, total.delta)
+    assert total.epsilon <= sum(e.privacy_.epsilon for e in fitted) * (1.0 + 1e-9)
+    assert [step.name for step in total.steps] == [str(i) for i in range(len(fitted))]
+    larger = total_privacy(fitted, delta=max(1e-3, 2.0 * total.delta))
+    assert larger.epsilon <= total.epsilon
+    if kind == "pure":
+        assert (total.epsilon, total.delta) == (2.0, 0.0)
+    else:
+        with pytest.raises(InvalidParameterError, match=r"^delta: got 0\.0"):
+            total_privacy(fitted, delta=0.0)
+
+
+def test_two_noisy_objectives_are_composed_but_not_confirmed() -> None:
+    """The independent check knows one noisy objective; it says no rather than believing."""
+    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y)])
+    assert total.private
+    assert 2.0 < total.epsilon <= 4.0 + 1e-6
+    assert not verify(total)
+
+
+def test_branches_see_the_same_rows() -> None:
+    union = FeatureUnion([("a", PrivateCenter(1.0)), ("b", "passthrough"), ("c", Normalizer())])
+    columns = ColumnTransformer(
+        [("z", PrivateWhitener(0.5), [0, 1]), ("gone", "drop", [2])], remainder="passthrough"
+    )
+    inner = make_pipeline(PublicScaler((-4.0, 4.0)), union)
+    model = make_pipeline(inner, columns, "passthrough", svc()).fit(X, Y)
+    total = total_privacy(model)
+    assert total.private
+    assert verify(total)
+    names = [step.name for step in total.steps if step.statement is not None]
+    assert names == [
+        "pipeline__featureunion__a",
+        "columntransformer__z",
+        "objectiveperturbationsvc",
+    ]
+    for part, count in ((inner, 1), (union, 1), (columns, 1), (model[-1], 1)):
+        assert len(total_privacy(part).statements) == count
+
+
+LEAKS: dict[str, Any] = {
+    "StandardScaler": StandardScaler(),
+    "MinMaxScaler": MinMaxScaler(),
+    "PCA": PCA(3),
+    "SelectKBest": SelectKBest(k=2),
+    "SimpleImputer": SimpleImputer(),
+}
+
+
+@pytest.mark.parametrize("kind", LEAKS)
+def test_a_step_that_learned_makes_the_whole_not_private(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        model = make_pipeline(LEAKS[kind], PrivateCenter(1.0), svc()).fit(X, Y)
+    with pytest.warns(PrivacyLeakWarning, match=kind) as caught:
+        total = total_privacy(model)
+    assert caught[0].filename == __file__
+    assert not total.private
+    assert any(kind in reason for reason in total.not_private_reasons)
+    assert not verify(total)
+    assert PipelineStatement.from_json(total.to_json()) == total
+    assert "NOT PRIVATE" in str(total)
+
+
+def test_learning_after_the_private_steps_is_a_leak_too() -> None:
+    model = make_pipeline(PrivateCenter(1.0), StandardScaler(), LogisticRegression()).fit(X, Y)
+    with pytest.warns(PrivacyLeakWarning, match=r"StandardScaler.*LogisticRegression"):
+        assert not total_privacy(model).private
+    search = GridSearchCV(svc(), {"C": [1.0, 2.0]}, cv=2).fit(X, Y)
+    with pytest.warns(PrivacyLeakWarning, match="GridSearchCV"):
+        assert not total_privacy([PrivateCenter(1.0).fit(X), search]).private
+
+
+def test_what_learns_nothing_is_free() -> None:
+    free = (
+        Normalizer(),
+        Binarizer(),
+        PublicScaler((-4.0, 4.0)),
+        RandomFourierFeatures(5),
+        FunctionTransformer(np.tanh),
+        FunctionTransformer(),
+        "passthrough",
+    )
+    model = make_pipeline(*free, svc()).fit(X, Y)
+    total = total_privacy(model)
+    assert total.private
+    assert verify(total)
+    assert total.epsilon == composed_epsilon(model[-1].privacy_.events, 1e-6)
+    # A function cannot be looked into.
+    assert sum("maps every row by itself" in text for text in total.assumed_public) == 1
+
+
+def test_what_cannot_be_stated_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        total_privacy(make_pipeline(*private_steps()))
+    with pytest.raises(NotFittedError):
+        total_privacy([PrivateCenter(1.0).fit(X), StandardScaler()])
+    with pytest.raises(InvalidParameterError, match=r"^pipeline: .*differential privacy"):
+        total_privacy(make_pipeline(Normalizer(), PublicScaler((0, 1))).fit(X))
+    with pytest.raises(InvalidParameterError, match=r"^pipeline: "):
+        total_privacy(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y))
+    mixed = [PrivateCenter(1.0, adjacency=adjacency).fit(X) for adjacency in RELATIONS]
+    with pytest.raises(InvalidParameterError, match=r"'1' \(PrivateCenter\).*replace_one"):
+        total_privacy(mixed)
+    for wrong in (None, "model", 3.0, X, [X]):
+        with pytest.raises((TypeError, InvalidParameterError), match=r"^pipeline: "):
+            total_privacy(wrong)
+    fitted = PrivateCenter(1.0).fit(X)
+    for delta in (-0.1, 1.0, math.nan):
+        with pytest.raises(InvalidParameterError, match=r"^delta: "):
+            total_privacy(fitted, delta=delta)
+    with pytest.raises(TypeError, match=r"^delta: "):
+        total_privacy(fitted, delta="small")  # type: ignore[arg-type]
+
+
+def test_a_seed_makes_the_whole_not_private() -> None:
+    with pytest.warns(NotPrivateWarning):
+        seeded = PrivateCenter(1.0, random_state=1).fit(X)
+    total = total_privacy([seeded, svc().fit(X, Y)])
+    assert not total.private
+    assert any(reason.startswith("'0' (PrivateCenter): ") for reason in total.not_private_reasons)
+
+
+def test_prose_names_every_step_and_what_was_assumed() -> None:
+    total = total_privacy(make_pipeline(*private_steps()).fit(X, Y))
+    text = str(total)
+    assert "Privacy of a pipeline: PRIVATE" in text
+    for step in total.steps:
+        assert step.name in text
+    assert f"epsilon = {total.epsilon:g}" in text
+    assert "same private rows" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 88
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "dpsvm_fast.certificate"},
+        {"version": 2},
+        {"version": True},
+        {"private": False},
+        {"steps": []},
+        {"steps": {}},
+        {"steps": [1]},
+        {"adjacency": "replace_one"},
+        {"epsilon": -1.0},
+        {"epsilon": "1"},
+        {"delta": 1.0},
+        {"assumptions": "none"},
+        {"assumptions": [1]},
+        {"library_version": ""},
+        {"unheard_of": 1},
+    ],
+    ids=str,
+)
+def test_damaged_certificates_do_not_verify(changes: dict[str, Any]) -> None:
+    record = total_privacy(PrivateCenter(1.0).fit(X)).to_dict()
+    assert verify(record)
+    found = verify(json.dumps(record | changes))
+    assert not found
+    assert found.epsilon is None
+
+
+def test_the_command_line_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "certificate.json"
+    total = total_privacy(make_pipeline(*private_steps()).fit(X, Y))
+    path.write_text(total.to_json(), encoding="utf-8")
+    assert main(["verify", str(path)]) == 0
+    assert "a pipeline of 5 steps" in capsys.readouterr().out
+    path.write_text(total.to_json().replace('"delta": 1e-06', '"delta": 1e-07'), encoding="utf-8")
+    assert main(["verify", str(path)]) != 0
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(pipelines).failed == 0
