@@ -58,12 +58,15 @@ class Cell:
         Accuracy of the prototype at each epsilon; where it stayed linear, that of its linear model.
     draws : int
         Fits a split: the noise of one moves the mean of small sets by more than the tolerance.
+    same_rows : bool
+        Whether the prototype had the same rows, so that its figures are something to reach.
     """
 
     splits: int
     n_components: int
     table: Mapping[float, float]
     draws: int = 1
+    same_rows: bool = True
 
 
 def at_all(*accuracies: float) -> dict[float, float]:
@@ -82,14 +85,14 @@ CELLS: dict[str, Cell] = {
     "mnist, 10000 rows": Cell(2, 1000, at_all(0.894, 0.917, 0.930, 0.936), 2),
     "mnist": Cell(1, 1000, {1.0: 0.948, 8.0: 0.966}),
     "adult": Cell(1, 700, at_all(0.8441, 0.8457, 0.8464, 0.8446), 4),
-    "3 clusters a class": Cell(3, 500, at_all(0.647, 0.706, 0.738, 0.767)),
-    "2 clusters a class": Cell(4, 500, at_all(0.689, 0.704, 0.819, 0.853)),
+    "3 clusters a class": Cell(3, 500, at_all(0.647, 0.706, 0.738, 0.767), 1, same_rows=False),
+    "2 clusters a class": Cell(4, 500, at_all(0.689, 0.704, 0.819, 0.853), 1, same_rows=False),
 }
-# Samples, features, classes, clusters a class, and what the prototype's own synthetic sets do not
-# tell: informative features and separation, set so that logistic regression is as good as on those.
-CLUSTERS: dict[str, tuple[int, int, int, int, int, float]] = {
-    "3 clusters a class": (8000, 16, 8, 3, 12, 1.4),
-    "2 clusters a class": (3000, 30, 4, 2, 20, 1.2),
+# Samples, features, classes, clusters a class, and the separation, which the prototype's own
+# synthetic sets do not tell: it is set so that logistic regression is as good as on those.
+CLUSTERS: dict[str, tuple[int, int, int, int, float]] = {
+    "3 clusters a class": (8000, 16, 8, 3, 1.3),
+    "2 clusters a class": (3000, 30, 4, 2, 1.1),
 }
 
 
@@ -179,11 +182,11 @@ def _of_rows(data: DataSet, bounds: tuple[Any, Any] | None, number: int) -> Spli
 
 def _clusters(name: str, number: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """A set of its own for each split: clusters on corners of a cube, skewed."""
-    n, n_features, n_classes, n_clusters, n_informative, separation = CLUSTERS[name]
+    n, n_features, n_classes, n_clusters, separation = CLUSTERS[name]
     X, y = make_classification(
         n_samples=n,
         n_features=n_features,
-        n_informative=n_informative,
+        n_informative=n_features,
         n_redundant=0,
         n_classes=n_classes,
         n_clusters_per_class=n_clusters,
@@ -273,7 +276,9 @@ def _summary(
         ),
         "prototype": prototype,
         "difference": mean(found) - prototype,
-        "within_tolerance": mean(found) - prototype >= -TOLERANCE,
+        "within_tolerance": (
+            mean(found) - prototype >= -TOLERANCE if CELLS[name].same_rows else None
+        ),
         "holds": all(row["holds"] == "True" for row in members),
         "cpu_seconds": mean(float(row["cpu_seconds"]) for row in kernel),
     }
@@ -298,7 +303,8 @@ def failures(table: Sequence[Row]) -> list[str]:
         f"kernel: {row['data']} at {row['epsilon']}: {row['difference']}, "
         f"certificates {row['holds']}"
         for row in table
-        if float(row["difference"]) < -_allowed(row) or row["holds"] != "True"
+        if row["holds"] != "True"
+        or (row["within_tolerance"] and float(row["difference"]) < -_allowed(row))
     ]
 
 

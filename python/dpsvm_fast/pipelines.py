@@ -21,7 +21,10 @@ SAME_ROWS = (
     "all steps were fitted on the same private rows, each row made from one record by the steps "
     "before"
 )
-STEPS_PUBLIC = "the steps, their order and their parameters were chosen without looking at the rows"
+STEPS_PUBLIC = (
+    "the steps, their order and their parameters were chosen without looking at the rows, nor at "
+    "what other steps released"
+)
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:

@@ -56,11 +56,12 @@ def true_deltas(setting: Setting, epsilons: Array, n: int = 121) -> Array:
     sigma = 1.0 / setting.t
     if setting.pair.n_scores > 1 and setting.pair.kernel[0] in ("softplus", "huber"):
         return sum_deltas(score_pairs(setting.pair), sigma, epsilons)
-    for coarse in (n, 241):
-        # A jump of the curvature that a coarse grid of a plane does not resolve.
+    # Only a fine grid of a plane resolves jumps of the curvature, the finest where two meet.
+    *coarse, last = (n, 241, 401) if setting.pair.kernel[0] == "huber_ww" else (n, 241)
+    for size in coarse:
         with contextlib.suppress(ArithmeticError):
-            return gaussian_deltas(setting.pair, sigma, epsilons, coarse)
-    return gaussian_deltas(setting.pair, sigma, epsilons, 401)
+            return gaussian_deltas(setting.pair, sigma, epsilons, size)
+    return gaussian_deltas(setting.pair, sigma, epsilons, last)
 
 
 def ratios(setting: Setting) -> Array:

@@ -34,7 +34,8 @@ def noise_of(adjacency: str, noise_grid: str) -> tuple[Array, Array]:
     exact = public.records(ROWS, np.zeros(len(ROWS), dtype=np.int64), 2, 1).gram(1)
     on, above = [], []
     for _ in range(FITS):
-        fitted = PrivatePCA(epsilon=2.0, adjacency=adjacency, noise_grid=noise_grid).fit(ROWS)
+        fitted: Any = PrivatePCA(epsilon=2.0, adjacency=adjacency, noise_grid=noise_grid)
+        fitted.fit(ROWS)
         V = fitted.components_
         noise = (V.T * fitted.eigenvalues_) @ V - exact
         noise /= fitted.privacy_.parts[0].sigma

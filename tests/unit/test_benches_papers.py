@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches.papers import adult, auto, op, run  # noqa: E402
+from benches.papers import (  # noqa: E402
+    adult,
+    auto,
+    balls,
+    budget,
+    feddpdr,
+    feddpdr_timing,
+    kernel,
+    kernel_timing,
+    lmgc,
+    op,
+    run,
+)
 from benches.papers.data import bounds, load  # noqa: E402
+
+from dpsvm_fast import PrivateCenter  # noqa: E402
+from dpsvm_fast.accounting import GaussianEvent, composed_epsilon, gaussian_sigma  # noqa: E402
 
 
 def test_bounds_of_the_named_columns() -> None:
@@ -91,3 +107,217 @@ def test_errors_above_the_paper_are_named() -> None:
     assert float(table[0]["error"]) == pytest.approx(0.21)
     assert len(adult.failures(table)) == 1
     assert adult.failures([table[0] | {"error": "0.18"}]) == []
+
+
+def test_points_of_the_nested_balls() -> None:
+    X, y, chance = balls.points(40_000, np.random.default_rng(0))
+    radius = np.linalg.norm(X, axis=1)
+    assert ((radius < 0.1) == (chance == 1.0)).all()
+    assert ((radius > 0.2) == (chance == 0.0)).all()
+    assert (y[chance == 1.0] == 1).all()
+    assert (y[chance == 0.0] == 0).all()
+    assert radius.max() <= 0.5
+    # Volumes are uniform within a shell: their mean is known to about 0.002 of the range.
+    outer = (radius[radius > 0.2] ** 5 - 0.2**5) / (0.5**5 - 0.2**5)
+    assert outer.mean() == pytest.approx(0.5, abs=0.015)
+    assert np.mean(chance == 0.5) == pytest.approx(0.1, abs=0.01)
+    best = (radius < 0.15).astype(np.int64)
+    assert balls.expected_error(best, chance) == pytest.approx(balls.BAYES)
+    assert balls.expected_error(np.ones_like(y), chance) == pytest.approx(0.5)
+
+
+def test_nested_balls_are_judged() -> None:
+    rows = [
+        {"method": "pure, objective, automatic gamma", "n": "240000", "error": error}
+        | {"epsilon": "0.1", "delta": "0", "gamma": "1", "holds": holds, "cpu_seconds": "1"}
+        for error, holds in (("0.05", "True"), ("0.06", "True"))
+    ]
+    table = balls.analyse(rows)
+    assert float(table[0]["error"]) == pytest.approx(0.055)
+    assert balls.failures(table) == []
+    assert len(balls.failures([table[0] | {"error": "0.07"}])) == 1
+    assert len(balls.failures(balls.analyse([rows[0] | {"holds": "False"}]))) == 1
+
+
+def test_shares_of_a_budget_fill_it() -> None:
+    epsilons = [budget.share_of_budget(1.0, 1e-5, share) for share in (0.3, 0.7)]
+    events = [
+        GaussianEvent(gaussian_sigma(epsilon, 1e-5), 1.0, "add_remove") for epsilon in epsilons
+    ]
+    assert 0.9999 < composed_epsilon(events, 1e-5) <= 1.0
+
+
+def test_what_is_left_of_a_budget_fills_it() -> None:
+    def events(own: float) -> list[GaussianEvent]:
+        return [GaussianEvent(gaussian_sigma(own, 1e-5), 1.0, "add_remove")]
+
+    own = budget.epsilon_beside(1.0, 1e-5, events(0.5), events)
+    assert 0.98 < composed_epsilon([*events(0.5), *events(own)], 1e-5) <= 1.0
+
+
+def test_events_do_not_depend_on_rows(digits_like: tuple[Any, Any]) -> None:
+    X, y = digits_like
+    model = PrivateCenter(0.5, 1e-5)
+    assert budget.events_of(model, X.shape[1], 2) == model.fit(X, y).privacy_.events
+
+
+@pytest.fixture
+def digits_like() -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    y = np.arange(600) % 10
+    return np.abs(np.eye(10, 12)[y] * 200.0 + rng.integers(0, 50, (600, 12))), y
+
+
+def test_kernels_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 4, 240)
+    X = (np.eye(4, 18)[y] + 0.1 * rng.random((240, 18))) * 100.0 + 50.0
+    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    monkeypatch.setitem(kernel.CELLS, "vehicle", kernel.Cell(2, 20, {8.0: 0.6}, 1))
+    assert run.main(["kernel", "--data", "vehicle", "--out", str(tmp_path)]) == 0
+    table = run.tables.read(tmp_path / "papers_kernel.csv")[0]
+    assert len(table) == 1
+    assert float(table[0]["accuracy"]) > 0.6
+    assert float(table[0]["not_private"]) > 0.9
+    assert kernel.failures([table[0] | {"difference": "-0.5"}]) != []
+    assert kernel.failures([table[0] | {"holds": "False"}]) != []
+
+
+def test_kernels_of_one_split_and_model_are_one_figure() -> None:
+    common = {"data": "vehicle", "epsilon": "1", "kernel": "rbf", "gamma": "0.5", "holds": "True"}
+    rows = [
+        common | {"model": model, "split": split, "accuracy": accuracy, "cpu_seconds": "1"}
+        for model, split, accuracy in (
+            *(("kernel", "0", "0.5"), ("kernel", "0", "0.7"), ("kernel", "1", "0.8")),
+            *(("linear", "0", "0.5"), ("linear", "1", "0.6"), ("not private", "0", "0.9")),
+        )
+    ]
+    table = kernel.analyse(rows)
+    assert float(table[0]["accuracy"]) == pytest.approx(0.7)
+    assert float(table[0]["gain"]) == pytest.approx(0.15)
+    assert float(table[0]["not_private"]) == pytest.approx(0.9)
+
+
+def test_clusters_have_the_stated_shapes() -> None:
+    for name, (n, n_features, n_classes, *_) in kernel.CLUSTERS.items():
+        split = kernel.split_of(name, 0)
+        assert split is not None
+        assert split.X.shape == (n * 4 // 5, n_features)
+        assert split.n_classes == n_classes
+        assert set(split.y_test) == set(range(n_classes))
+
+
+def test_reduction_runs_and_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digits_like: tuple[Any, Any]
+) -> None:
+    X, y = digits_like
+    np.savez(tmp_path / "mnist.npz", X=X, y=y, is_train=np.arange(600) < 500)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    feddpdr._mnist.cache_clear()
+    monkeypatch.setattr(feddpdr, "EPSILONS", (1.0, 8.0))
+    monkeypatch.setattr(feddpdr, "DIMENSIONS", (2, 6))
+    monkeypatch.setattr(feddpdr, "SHOWN_DIMENSION", 6)
+    monkeypatch.setattr(feddpdr, "SHOWN_EPSILON", 8.0)
+    given = ["feddpdr", "--data", "0 or 1", "--repeats", "1", "--out", str(tmp_path)]
+    assert run.main(given) == 0
+    feddpdr._mnist.cache_clear()
+    assert (tmp_path / "papers_feddpdr.png").read_bytes().startswith(b"\x89PNG")
+    table = run.tables.read(tmp_path / "papers_feddpdr.csv")[0]
+    assert len(table) == 3 + 2 * (2 + 2 * 3)
+    # Halves add up to less than the whole, one ledger fills it.
+    spent = {row["method"]: float(row["spent"]) for row in table if row["spent"] != ""}
+    assert spent["halves"] < 7.99
+    assert 7.9 < spent["one ledger, objective"] <= 8.0
+    assert 7.99 < spent["one ledger, gradient"] <= 8.0
+    assert len(feddpdr.failures([table[-1] | {"epsilon": "1", "spent": "1.1"}])) == 1
+
+
+def test_curves_of_reduction() -> None:
+    rows = [
+        {"method": method, "k": k, "epsilon": epsilon, "accuracy": accuracy}
+        for method, k, epsilon, accuracy in (
+            *(("halves", "20", "0.1", "0.5"), ("halves", "20", "1", "0.6")),
+            *(("halves", "5", "0.1", "0.3"), ("not private", "20", "", "0.9")),
+        )
+    ]
+    assert dict(feddpdr.curves(rows, "epsilon", "20"))["halves"] == ([0.1, 1.0], [0.5, 0.6])
+    assert dict(feddpdr.curves(rows, "k", "0.1"))["halves"] == ([5, 20], [0.3, 0.5])
+    level = dict(feddpdr.curves(rows, "epsilon", "20"))["not private"]
+    assert level == (list(feddpdr.EPSILONS), [0.9] * len(feddpdr.EPSILONS))
+
+
+def test_tasks_of_reduction(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digits_like: tuple[Any, Any]
+) -> None:
+    X, y = digits_like
+    np.savez(tmp_path / "mnist.npz", X=X, y=y, is_train=np.arange(600) < 500)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    feddpdr._mnist.cache_clear()
+    pair, parity, ten = (feddpdr.task_of(n, 0) for n in ("3 or 8", "even or odd", "ten digits"))
+    feddpdr._mnist.cache_clear()
+    assert pair is not None
+    assert parity is not None
+    assert ten is not None
+    assert (pair.X.shape, pair.X_test.shape, pair.n_classes) == ((100, 12), (20, 12), 2)
+    assert (parity.X.shape, parity.n_classes, ten.n_classes) == ((500, 12), 2, 10)
+    np.testing.assert_allclose(np.linalg.norm(ten.X, axis=1), 1.0, rtol=1e-12)
+    # Rows of the pair keep their digit: 3 has its peak in column 3, 8 in column 8.
+    assert (pair.X.argmax(axis=1) == np.where(pair.y == 0, 3, 8)).all()
+
+
+def test_ellipsoids_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(lmgc, "N_ROWS", 1500)
+    monkeypatch.setattr(lmgc, "EPSILONS", (8.0,))
+    given = ["lmgc", "--data", lmgc.COVARIANCES, "--repeats", "2", "--out", str(tmp_path)]
+    assert run.main(given) == 0
+    (row,) = run.tables.read(tmp_path / "papers_lmgc.csv")[0]
+    # No plane separates classes of the same mean.
+    assert float(row["linear"]) < 0.55 < float(row["ellipsoids"])
+    assert float(row["not_private_linear"]) < 0.55 < float(row["not_private"])
+    assert len(lmgc.failures([row | {"gain": "-0.1"}])) == 1
+
+
+def test_gains_within_chance_are_even() -> None:
+    assert [lmgc._verdict(gain, 0.01) for gain in (0.015, 0.03, -0.03)] == ["even", "yes", "no"]
+    assert lmgc._verdict(0.5, None) == "even"
+
+
+def test_recipes_of_ellipsoids_fill_one_ledger() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.random((300, 18))
+    split = lmgc.Split(X, np.arange(300) % 2, X, np.arange(300) % 2, 2, (0.0, 1.0))
+    own = lmgc.own_epsilon("vehicle", 8.0, "softmax_margin", 18, 2)
+    model = lmgc.ellipsoids(lmgc.RECIPES["vehicle"], split, 8.0, "softmax_margin", own)
+    model.fit(split.X, split.y)
+    spent, _ = model[-1].ledger.total()
+    assert 7.8 < spent <= 8.0
+
+
+def test_times_are_medians() -> None:
+    rows = [
+        {"data": "3 or 8", "method": "halves", "seconds": seconds, "cpu_seconds": "0.1"}
+        for seconds in ("0.5", "0.7", "9")
+    ]
+    (row,) = feddpdr_timing.analyse(rows)
+    assert (float(row["seconds"]), row["goal_met"]) == (0.7, "True")
+    common = {"model": "kernel", "storage": "uint8", "low_memory": "auto", "cpu_seconds": "2"}
+    rows = [
+        common
+        | {"seconds": "50", "x_mb": "47", "features_mb": "480", "accuracy": accuracy}
+        | {"peak_beyond_x_mb": peak}
+        for accuracy, peak in (("0.93", "70"), ("0.95", "90"))
+    ]
+    (row,) = kernel_timing.analyse(rows)
+    assert (float(row["accuracy"]), float(row["peak_beyond_x_mb"])) == (0.94, 90.0)
+    assert kernel_timing.failures([row]) == []
+    assert len(kernel_timing.failures([row | {"accuracy": "0.93"}])) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [["balls", "--data", "usps"], ["op", "--timing"], ["lmgc", "--data", "wisdm"]],
+)
+def test_what_a_subject_has_not_is_refused(given: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.arguments(given)

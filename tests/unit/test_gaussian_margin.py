@@ -77,7 +77,7 @@ def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) ->
         (PrivateGaussianMarginClassifier, "_publish"),
     ):
         watched(monkeypatch, target, name, seen)
-    model(ledger=ledger, epsilon=1.0).fit(*rings(100))
+    model(ledger=ledger, epsilon=1.0, noise="gamma").fit(*rings(100))
     assert seen == [
         "check", "checked_training_set", "spend", "draw_linear", "solve_gaussian_margin",
         "release", "_publish",

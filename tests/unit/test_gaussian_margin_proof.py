@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from scipy.special import ndtr
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin
 
 Array = NDArray[np.float64]
 
@@ -353,3 +357,39 @@ def test_targets_of_one_class_cost_no_more_than_two_classes() -> None:
         same_class = n * middle + n * (n - 1) * near
         two_classes = far + 3 * (n - 1) * middle + (n - 1) * (n - 2) * near
         assert same_class <= two_classes * (1 + 1e-12)
+
+
+def test_traces_round_nothing_away_from_the_noise() -> None:
+    """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
+    settings: dict[str, Any] = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "adjacency": "add_remove",
+        "noise": "gaussian",
+        "noise_grid": "exact",
+        "loss": "softmax_margin",
+        "smoothing": 0.4,
+        "margin": 1.0,
+        "n_classes": 2,
+        "n_ellipsoids": 1,
+        "n_features": 3,
+        "data_norm": 1.0,
+        "C": None,
+        "extra_regularization": None,
+        "tol": 1e-8,
+    }
+    plain, traced = (GaussianMargin(trace_weight=weight, **settings) for weight in (0.0, 1 / 3))
+    noise, term = (m.draw_linear(_core.NoiseSource(5), n_threads=1) for m in (plain, traced))
+    grid = traced.solver.inside.grid
+    assert grid is not None
+    weight = round(1 / 3 / grid) * grid
+    assert 0.0 < abs(weight - 1 / 3) <= 0.5 * grid
+    moved = [0, 4, 7]
+    exact = [[Fraction(float(x)) + Fraction(weight) for x in row[moved]] for row in noise]
+    assert [[Fraction(float(x)) for x in row[moved]] for row in term] == exact
+    # Without the grid the low bits would be lost, another distance than the one declared.
+    plainly = [[Fraction(float(x) + 1 / 3) for x in row[moved]] for row in noise]
+    wanted = [[Fraction(float(x)) + Fraction(1 / 3) for x in row[moved]] for row in noise]
+    assert plainly != wanted
+    with pytest.raises(InvalidParameterError, match="trace_weight"):
+        GaussianMargin(trace_weight=1e9, **settings)

@@ -133,8 +133,10 @@ def test_what_is_published(kind: str) -> None:
     if kind == "pure, given":
         assert fitted.n_samples_ is None
     else:
-        assert fitted.n_samples_ != len(X)
         assert fitted.n_samples_ == pytest.approx(len(X), abs=300)
+        # Whole numbers may be hit by luck, with probability 1/10 by each fit.
+        fits = (fitted, *(model(**KINDS[kind]).fit(X, y) for _ in range(7)))
+        assert any(one.n_samples_ != len(X) for one in fits)
     for again in (pickle.loads(pickle.dumps(fitted)), clone(fitted).set_params(n_threads=2)):
         if hasattr(again, "coef_"):
             assert np.array_equal(again.decision_function(X), fitted.decision_function(X))

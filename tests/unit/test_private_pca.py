@@ -36,7 +36,13 @@ X: Array = RNG.normal(size=(600, 6)) * np.geomspace(1.0, 0.05, 6) + CENTRE
 
 def shortened(rows: Array, bound: float) -> Array:
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    return np.asarray(rows * np.minimum(1.0, bound / np.maximum(norms, 1e-300)))
+
+
+def sigma(fitted: PrivatePCA) -> float:
+    scale = fitted.privacy_.parts[0].sigma
+    assert scale is not None
+    return scale
 
 
 def seeded(**changes: Any) -> PrivatePCA:
@@ -54,7 +60,7 @@ def test_with_little_noise_components_are_those_of_numpy(bound: float) -> None:
     clipped = shortened(X - CENTRE, bound)
     moments = clipped.T @ clipped
     values, vectors = np.linalg.eigh(moments)
-    noise = bound**2 * fitted.privacy_.parts[0].sigma
+    noise = bound**2 * sigma(fitted)
     assert np.allclose(fitted.eigenvalues_, values[:-4:-1], atol=20 * noise)
     agreement = np.abs(np.sum(fitted.components_ * vectors[:, :-4:-1].T, axis=1))
     assert (agreement > 0.99).all()

@@ -39,11 +39,15 @@ def test_the_examples_run(capsys) -> None:
     assert statement.epsilon == 2.0
     assert statement.delta == 1e-5
     assert np.all(np.isfinite(namespace["clf"].coef_))
-    # The rest of its output: what verification found, a noise multiplier with its epsilon, a score.
-    multiplier, epsilon = map(float, printed.splitlines()[-2].split())
+    # The rest of its output: what verification found, a noise multiplier with its epsilon, a score,
+    # and epsilon and score of a pipeline.
+    multiplier, epsilon = map(float, printed.splitlines()[-3].split())
     assert multiplier > 1.0
     assert 0.99 < epsilon <= 1.0
-    assert 0.6 < float(printed.splitlines()[-1]) <= 1.0
+    assert 0.6 < float(printed.splitlines()[-2]) <= 1.0
+    total, score = map(float, printed.splitlines()[-1].split())
+    assert 0.9 < total <= 1.0
+    assert 0.7 < score <= 1.0
 
 
 def test_the_first_example_is_ten_lines() -> None:

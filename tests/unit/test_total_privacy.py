@@ -36,6 +36,8 @@ from dpsvm_fast import (
     PrivacyLeakWarning,
     PrivacyLedger,
     PrivateCenter,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
     PrivatePCA,
     PrivateStandardScaler,
     PrivateWhitener,
@@ -131,6 +133,11 @@ COMPOSITIONS: dict[str, tuple[Any, ...]] = {
         GradientPerturbationSVC(
             2.0, classes=[0, 1], max_samples=1000, optimizer="sgd", sampling_rate=0.1, n_steps=20
         ),
+    ),
+    "pipelines of their own": (
+        PrivateLinearSVC(1.0, classes=[0, 1]),
+        PrivateKernelSVC(1.0, n_components=20, classes=[0, 1]),
+        PrivatePCA(2, 1.0),
     ),
     "output and gradient": (
         OutputPerturbationSVC(1.0, classes=[0, 1]),

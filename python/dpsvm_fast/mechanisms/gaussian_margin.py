@@ -65,6 +65,8 @@ STEEPER = 1.25
 TRIALS = 12
 # Epsilon is looked for from this share of the whole upwards.
 LEAST_SHARE = 0.05
+# Steps of the noise's grid in the weight of the traces: with noise added they stay below 2**53.
+MOST_STEPS = 2.0**52
 
 THEOREM = (
     "Objective perturbation over positive semidefinite matrices (Pathak and Raj 2010, corrected in "
@@ -161,7 +163,13 @@ class GaussianMargin:
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
         # Building it refuses what it cannot do.
-        self._with_budget(self.epsilon, self.delta)
+        grid = self._with_budget(self.epsilon, self.delta).inside.grid
+        if grid is not None and self.trace_weight > MOST_STEPS * grid:
+            raise InvalidParameterError.of(
+                "trace_weight",
+                got=self.trace_weight,
+                accepted=f"at most {MOST_STEPS * grid:.3g} beside noise on a grid this fine",
+            )
 
     @property
     def pure(self) -> bool:
@@ -306,7 +314,11 @@ class GaussianMargin:
         rows, columns = np.triu_indices(side)
         traced = (rows == columns) & (rows < self.n_features)
         noise = self.solver.draw_linear(source, n_threads=n_threads)
-        return np.asarray(noise + self.trace_weight * traced)
+        grid, weight = self.solver.inside.grid, self.trace_weight
+        if grid is not None:
+            # To the noise's grid: then the sum is exact, and the noise in it the one of the proof.
+            weight = round(weight / grid) * grid
+        return np.asarray(noise + weight * traced)
 
 
 @lru_cache(maxsize=256)

@@ -213,6 +213,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     A variance below twice the standard deviation of its own noise is set to that, so that noise
     never blows a column up; where even the variance of the uniform law on the bounds is below it,
     that public variance is taken. Constant features thus come out near 0. Sparse rows become dense.
+    Sums saturate beyond 2**27 rows.
 
     Examples
     --------

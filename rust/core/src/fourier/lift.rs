@@ -238,8 +238,10 @@ impl<T: Phase> Features<'_, T> {
     /// Writes the row scaled to norm 1, up to rounding; zeros where all features are.
     #[inline(always)]
     pub fn unit(&self, out: &mut [T]) {
-        let factor = if self.square > 0.0 {
-            T::near(1.0 / self.square.sqrt())
+        // Shorter rows than 1 over the largest number of T count as zeros.
+        let inverse = T::near(1.0 / self.square.sqrt());
+        let factor = if inverse.wide().is_finite() {
+            inverse
         } else {
             T::default()
         };
