@@ -6,16 +6,22 @@ import argparse
 import math
 
 from dpsvm_fast import _validation as check
-from dpsvm_fast.estimators import PrivateLinearSVC
+from dpsvm_fast.estimators import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms.kernel_pipeline import (
+    COMPONENTS_A_FEATURE,
+    ROWS_A_FEATURE,
+    SMALLEST_SIGNAL,
+    PrivateKernel,
+)
 from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
 
 __all__ = ["describe_pipeline", "largest_lead", "planned_pipeline"]
 
 
 def planned_pipeline(arguments: argparse.Namespace) -> PrivateLinear:
-    """The releases of `PrivateLinearSVC` with these settings.
+    """The releases of `PrivateLinearSVC`, or of `PrivateKernelSVC`, with these settings.
 
     Raises
     ------
@@ -29,11 +35,12 @@ def planned_pipeline(arguments: argparse.Namespace) -> PrivateLinear:
             )
     n_classes = check.check_integer("classes", arguments.classes, 2)
     n_features = check.check_integer("features", arguments.features, 1)
-    estimator = PrivateLinearSVC(
-        arguments.epsilon,
-        arguments.delta,
-        adjacency=arguments.adjacency,
-        classes=range(n_classes),
+    shared = {"adjacency": arguments.adjacency, "classes": range(n_classes)}
+    budget = (arguments.epsilon, arguments.delta)
+    estimator = (
+        PrivateLinearSVC(*budget, **shared)
+        if arguments.kernel is None
+        else PrivateKernelSVC(*budget, kernel=arguments.kernel, **shared)
     )
     return estimator._mechanism(estimator._checked_parameters(), n_classes, n_features)
 
@@ -47,27 +54,62 @@ def describe_pipeline(mechanism: PrivateLinear, n_samples: int | None) -> list[s
     n_samples : int or None
         Expected number of training rows; what depends on it is left out with None.
     """
-    loss, columns = mechanism.loss, mechanism.n_features + mechanism.fit_intercept
+    kernel = isinstance(mechanism, PrivateKernel)
     budget = "" if mechanism.pure else f", mu = {mechanism.mu:.6g}"
     lines = [
-        f"Private pipeline (PrivateLinearSVC), loss {loss.name}, epsilon = {mechanism.epsilon:g}, "
+        f"Private pipeline ({'PrivateKernelSVC' if kernel else 'PrivateLinearSVC'}), "
+        f"loss {mechanism.loss.name}, epsilon = {mechanism.epsilon:g}, "
         f"delta = {mechanism.delta:g} ({mechanism.adjacency}){budget}",
-        f"  weights        {loss.n_scores} score{'s'[: loss.n_scores - 1]} x "
-        f"({mechanism.n_features} features + 1) = {loss.n_scores * columns}",
-        *_centre(mechanism, n_samples),
     ]
+    if not kernel:
+        lines.append(_weights(mechanism, mechanism.n_features))
+    lines += _centre(mechanism, n_samples)
     if n_samples is None:
         needed = _rows_for_whitening(mechanism)
         if needed is not None:
             lines.append(
                 f"  whitening      from {needed} rows on, {_share_of_whitening(mechanism)}"
             )
-        return [*lines, "  training       depends on the number of rows: give --samples"]
+        what = "kernel and training depend" if kernel else "training       depends"
+        return [*lines, f"  {what} on the number of rows: give --samples"]
     training = mechanism.training(float(n_samples))
     lines += _whitening(mechanism, training, n_samples)
+    if isinstance(mechanism, PrivateKernel):
+        lines += _kernel(mechanism, n_samples)
     if training.rule is not None:
         lines += _training(training.rule, mechanism)
     return lines
+
+
+def _weights(mechanism: PrivateLinear, n_columns: int) -> str:
+    """How many numbers are trained."""
+    n_scores = mechanism.loss.n_scores
+    return (
+        f"  weights        {n_scores} score{'s'[: n_scores - 1]} x ({n_columns} features + 1)"
+        f" = {n_scores * (n_columns + mechanism.fit_intercept)}"
+    )
+
+
+def _kernel(mechanism: PrivateKernel, n_samples: int) -> list[str]:
+    """What the rule chooses for so many rows; a fit asks it about the noisy number."""
+    choice = mechanism.choice(float(n_samples))
+    judged = f"q = {choice.signal:.4g}"
+    if choice.gamma is not None:
+        columns = 2 * mechanism.n_components
+        return [
+            f"  kernel         {choice.kernel}: {judged}, gamma = {choice.gamma:.4g}, "
+            f"{mechanism.n_components} frequencies, {columns} features",
+            _weights(mechanism, columns),
+        ]
+    lines = [f"  kernel         linear: {judged}"]
+    if mechanism.kernel == "auto":
+        lines[0] += (
+            f"; a kernel takes q >= {SMALLEST_SIGNAL:g}, and rows that are whitened or\n"
+            f"                 {ROWS_A_FEATURE:g} times as many as features"
+        )
+        if mechanism.pure:
+            lines[0] += f"; with delta = 0 also {COMPONENTS_A_FEATURE:g} frequencies a feature"
+    return [*lines, _weights(mechanism, mechanism.n_features)]
 
 
 def _centre(mechanism: PrivateLinear, n_samples: int | None) -> list[str]:

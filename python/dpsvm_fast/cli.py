@@ -27,6 +27,7 @@ from dpsvm_fast.mechanisms.output import OutputPerturbation
 
 __all__ = ["main"]
 
+KERNELS = ("auto", "rbf", "laplacian", "linear")
 HOLDS, DOES_NOT_HOLD, FAILED = 0, 1, 2
 INTERRUPTED = 130
 
@@ -108,6 +109,13 @@ def _parser() -> _Parser:
     plan.add_argument("--samples", type=int, help="number of training rows, if it is public")
     plan.add_argument("--C", type=float, help="factor of the losses; automatic when left out")
     plan.add_argument("--adjacency", default="add_remove", choices=check.ADJACENCIES)
+    plan.add_argument(
+        "--kernel",
+        nargs="?",
+        const="auto",
+        choices=KERNELS,
+        help="plan PrivateKernelSVC; alone: what its rule would choose",
+    )
     plan.add_argument("--data-norm", type=float, default=1.0, help="bound of the rows' L2 norm")
     plan.set_defaults(run=_plan)
     return parser
@@ -182,6 +190,10 @@ def _plan(arguments: argparse.Namespace) -> int:
     """Prints the noise that a fit with these settings will add."""
     if arguments.mechanism == PIPELINE:
         return _plan_pipeline(arguments)
+    if arguments.kernel is not None:
+        raise InvalidParameterError.of(
+            "kernel", got=arguments.kernel, accepted=f"none but with --mechanism {PIPELINE}"
+        )
     mechanism = _planned(arguments)
     inside = isinstance(mechanism, ObjectivePerturbation)
     loss = mechanism.score_loss

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast.cli import main
 
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
@@ -112,6 +112,66 @@ class TestPlanOfThePipeline:
     ) -> None:
         assert main([*PLAN, option]) == 2
         assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
+
+
+class TestPlanOfAKernel:
+    @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+    @pytest.mark.parametrize("kernel", ["auto", "rbf", "laplacian", "linear"])
+    @pytest.mark.parametrize(("n_samples", "curved"), [(120, False), (4000, True)])
+    def test_it_names_what_a_fit_then_chooses(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        adjacency: str,
+        kernel: str,
+        n_samples: int,
+        curved: bool,
+    ) -> None:
+        options = [f"--kernel={kernel}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
+        shown = planned(capsys, *options)
+        assert "(PrivateKernelSVC)" in shown
+        X = np.random.default_rng(0).normal(size=(n_samples, 4))
+        model = PrivateKernelSVC(
+            1.0, 1e-5, kernel=kernel, adjacency=adjacency, classes=range(3), n_threads=1
+        ).fit(X, np.arange(n_samples) % 3)
+        chosen = ("rbf" if curved else "linear") if kernel == "auto" else kernel
+        assert f"kernel         {chosen}: q = " in shown
+        assert model.kernel_ == chosen
+        # The fit sees the number of rows with noise of standard deviation 31 where it is private.
+        q = number(r"q = ([\d.e+]+)", shown) * model.n_samples_ / n_samples
+        assert q == pytest.approx(model.q_, rel=1e-3)
+        assert f" = {model.coef_.size + model.intercept_.size}\n" in shown
+        assert f"{model.n_steps_} steps over all rows" in shown
+        if chosen == "linear":
+            assert "gamma" not in shown
+            assert ("a kernel takes" in shown) == (kernel == "auto")
+        else:
+            gamma = number(r"gamma = ([\d.e-]+)", shown)
+            assert gamma == pytest.approx(model.gamma_, rel=0.03)
+            assert f"{model.n_components_} frequencies" in shown
+
+    def test_what_depends_on_the_number_of_rows_is_left_open(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shown = planned(capsys, "--kernel")
+        assert "kernel and training depend on the number of rows: give --samples" in shown
+        assert "q = " not in shown
+
+    def test_without_delta_frequencies_have_to_suffice(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = ["--kernel", "--delta=0", "--classes=2", "--samples=100000"]
+        assert "kernel         rbf: " in planned(capsys, *options, "--features=5")
+        shown = planned(capsys, *options, "--features=6")
+        assert "kernel         linear: " in shown
+        assert "20 frequencies a feature" in shown
+
+    @pytest.mark.parametrize("mechanism", ["objective", "output"])
+    def test_other_estimators_have_none(
+        self, capsys: pytest.CaptureFixture[str], mechanism: str
+    ) -> None:
+        assert main([*PLAN, "--kernel", f"--mechanism={mechanism}"]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("dpsvm-fast: kernel: got 'auto', expected ")
 
 
 def test_the_pipeline_is_shown_by_default(

@@ -121,9 +121,9 @@ def _orthogonal(d: int, rng: np.random.Generator) -> Array:
 
 def _signed_hadamard(d: int, rng: np.random.Generator) -> Array:
     """The first d columns of three rounds of random signs and Hadamard matrices."""
-    hadamard: Array = np.ones((1, 1))
+    hadamard = np.ones((1, 1))
     while len(hadamard) < d:
-        hadamard = np.kron(hadamard, [[1.0, 1.0], [1.0, -1.0]])
+        hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
     p = len(hadamard)
     product: Array = np.eye(p)
     for _ in range(3):
