@@ -19,11 +19,16 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 def checked_bounds(value: Any) -> Bounds:
     """Two arrays of at most one dimension that go together."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError("bounds: expected a tuple (low, high) of numbers or arrays, or None")
+        raise TypeError(
+            f"bounds: got {type(value).__name__}, expected a tuple (low, high) of numbers or arrays"
+        )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
     except (TypeError, ValueError):
-        raise TypeError("bounds: expected numbers or arrays of numbers") from None
+        raise TypeError(
+            "bounds: got something else than numbers, expected a tuple (low, high) of numbers or "
+            "arrays"
+        ) from None
     if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
         raise InvalidParameterError(
             f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
@@ -34,7 +39,12 @@ def checked_bounds(value: Any) -> Bounds:
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(width).all()):
         raise InvalidParameterError("bounds: expected finite numbers with a finite difference")
     if not (width > np.finfo(np.float64).tiny).all():
-        raise InvalidParameterError("bounds: expected low < high for every feature")
+        place = int(np.flatnonzero(~(np.atleast_1d(width) > np.finfo(np.float64).tiny))[0])
+        ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
+        raise InvalidParameterError(
+            f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
+            "low < high for every feature"
+        )
     return low, high
 
 

@@ -61,12 +61,19 @@ Table = dict[str, Callable[[Any], Any]]
 
 
 def or_word(word: str | None, test: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The test of a parameter that may also be the given word."""
-    return lambda value: (
-        value
-        if value is None and word is None
-        else (value if isinstance(value, str) and value == word else test(value))
-    )
+    """The test of a parameter that may also be the given word, which its errors then name too."""
+
+    def checked(value: Any) -> Any:
+        if (value is None and word is None) or (isinstance(value, str) and value == word):
+            return value
+        try:
+            return test(value)
+        except (TypeError, InvalidParameterError) as error:
+            got, expected, accepted = str(error).rpartition(", expected ")
+            sentence = f"{got}{expected}{word!r} or {accepted}" if expected else accepted
+            raise type(error)(sentence) from None
+
+    return checked
 
 
 def _within(name: str) -> Callable[[Any], float]:

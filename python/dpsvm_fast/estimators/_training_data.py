@@ -169,6 +169,8 @@ def _without_quotes(validate: Any) -> Any:
         kind, message = type(error), str(error)
     # Raised outside the handler: a chained exception would carry the quotation along.
     message = _QUOTES.sub(lambda m: f"{m['kept']}. {m['tail'] or ''}".strip(), message)
+    if message.startswith("could not convert"):
+        message = f"X: expected numbers; {message}"
     raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
 
 
