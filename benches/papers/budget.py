@@ -7,24 +7,21 @@ largest epsilon of its own at which everything together is within the budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from math import log
 from typing import Any
 
 import numpy as np
 
 from dpsvm_fast.accounting import (
     PrivacyEvent,
-    composed_delta,
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.mechanisms._composed_budget import largest_within
+from dpsvm_fast.mechanisms._composed_budget import epsilon_left
 
 # Own epsilons stay this much below what the exact parameters allow: roundings add up.
 ROUNDING = 1e-6
-# The search for an own epsilon begins at these shares of the whole.
-LEAST, MOST = 0.02, 1.0
+# An objective's noise composes a little better than Gaussian noise of the same budget.
+NEVER_MORE = 1.06
 
 
 def share_of_budget(epsilon: float, delta: float, share: float) -> float:
@@ -51,6 +48,7 @@ def events_of(model: Any, n_features: int, n_classes: int) -> tuple[PrivacyEvent
 def epsilon_beside(
     epsilon: float,
     delta: float,
+    share: float,
     before: Sequence[PrivacyEvent],
     events: Callable[[float], Sequence[PrivacyEvent]],
 ) -> float:
@@ -60,14 +58,12 @@ def epsilon_beside(
     ----------
     epsilon, delta : float
         Of everything together.
+    share : float in (0, 1)
+        Share of the squared Gaussian parameter that the rest gets: where the search begins.
     before : sequence of PrivacyEvent
-        What else is spent.
+        What the rest spends.
     events : callable
         From an own epsilon to what is spent with it.
     """
-
-    @cache
-    def log_excess(own: float) -> float:
-        return log(composed_delta([*before, *events(own)], epsilon) / delta)
-
-    return float(largest_within(log_excess, LEAST * epsilon, MOST * epsilon))
+    guess = NEVER_MORE * share_of_budget(epsilon, delta, 1.0 - share)
+    return float(epsilon_left(epsilon, delta, before, events, guess))

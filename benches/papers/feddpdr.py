@@ -138,7 +138,7 @@ def objective_budget(epsilon: float, n_classes: int) -> tuple[float, float]:
         model = ObjectivePerturbationSVC(own, DELTA, classes=range(n_classes))
         return events_of(model, n_features, n_classes)
 
-    return first, epsilon_beside(epsilon, DELTA, before, events)
+    return first, epsilon_beside(epsilon, DELTA, PCA_SHARE, before, events)
 
 
 REDUCED: dict[str, Callable[[Task, int, float], tuple[Any, ...]]] = {
