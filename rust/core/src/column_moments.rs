@@ -37,8 +37,8 @@ pub struct ColumnMoments {
 /// The sums over all `rows` of the entries under the map `(x - offset) * scale`, clipped.
 ///
 /// # Errors
-/// `offset` or `scale` of another length than a row or with numbers that are not finite; `2^32` or
-/// more rows; entries that are not finite; threads out of range; no memory; an interrupt.
+/// `offset` or `scale` of another length than a row or with numbers that are not finite, `scale` not
+/// positive; `2^32` or more rows; entries that are not finite; threads out of range; no memory; an interrupt.
 pub fn column_moments(
     rows: &Rows<'_>,
     offset: &[f64],
@@ -95,12 +95,16 @@ impl<'a> ColumnMap<'a> {
                 return Err(Error::invalid(name, "expected finite numbers"));
             }
         }
+        if !scale.iter().all(|s| *s > 0.0) {
+            return Err(Error::invalid("scale", "expected positive numbers"));
+        }
         Ok(Self { offset, scale })
     }
 
     /// The entry x of column j in units of the grid, an integer of at most 20 bits and a sign.
     ///
-    /// A difference that overflows is clipped, and `scale` is finite: there is no NaN.
+    /// A difference that overflows is clipped, and `scale` is finite and positive: there is no NaN,
+    /// which would wipe out the sum of a column.
     #[inline(always)]
     fn units(&self, j: usize, x: f64) -> f64 {
         let z = ((x - self.offset[j]) * self.scale[j]).clamp(-1.0, 1.0);

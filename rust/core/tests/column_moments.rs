@@ -112,7 +112,9 @@ fn what_cannot_be_summed_is_refused() -> Result<()> {
         column_moments(&rows, &OFFSET[..2], &SCALE, 1, &Never),
         "offset",
     );
-    let broken = [1.0, f64::NAN, 1.0];
-    named(column_moments(&rows, &OFFSET, &broken, 1, &Never), "scale");
+    for bad in [f64::NAN, 0.0, -1.0] {
+        let broken = [1.0, bad, 1.0];
+        named(column_moments(&rows, &OFFSET, &broken, 1, &Never), "scale");
+    }
     Ok(())
 }
