@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from benches import report, tables  # noqa: E402
+from benches import readme_tables, report, tables  # noqa: E402
 from benches.config import Plan, quick  # noqa: E402
 from benches.machine import description, require_release  # noqa: E402
 from benches.subjects import (  # noqa: E402
@@ -100,6 +100,7 @@ def update_step(out: Path, page: Path) -> None:
     memory_rows = tables.read(out / "descent_memory.csv")[0]
     fits = tables.read(out / "linear_fit.csv")[0]
     report.update(page, report.descent_markdown(table, memory_rows, fits, facts), report.DESCENT)
+    readme_tables.fill(page, out)
     print(f"updated {page.name}")
 
 

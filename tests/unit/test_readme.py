@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches import readme_tables  # noqa: E402
 
 
 def python_blocks(text: str) -> list[str]:
@@ -39,15 +43,22 @@ def test_the_examples_run(capsys) -> None:
     assert statement.epsilon == 2.0
     assert statement.delta == 1e-5
     assert np.all(np.isfinite(namespace["clf"].coef_))
-    # The rest of its output: what verification found, a noise multiplier with its epsilon, a score,
-    # and epsilon and score of a pipeline.
-    multiplier, epsilon = map(float, printed.splitlines()[-3].split())
+    # A kernel, 0.97 with a standard deviation of 0.01 over noise and features.
+    found = re.search(r"^rbf (\S+) (\S+)$", printed, flags=re.MULTILINE)
+    assert found is not None
+    assert 0.25 <= float(found[1]) <= 1.0
+    assert 0.9 < float(found[2]) <= 1.0
+    # The last lines: a noise multiplier with its epsilon, a score, epsilon and score of a pipeline,
+    # the score of ellipsoids.
+    *_, multiplier_line, score_line, pipeline_line, ellipsoid_line = printed.splitlines()
+    multiplier, epsilon = map(float, multiplier_line.split())
     assert multiplier > 1.0
     assert 0.99 < epsilon <= 1.0
-    assert 0.6 < float(printed.splitlines()[-2]) <= 1.0
-    total, score = map(float, printed.splitlines()[-1].split())
-    assert 0.9 < total <= 1.0
-    assert 0.7 < score <= 1.0
+    assert 0.6 < float(score_line) <= 1.0
+    total, score = map(float, pipeline_line.split())
+    assert 1.4 < total <= 2.0
+    assert 0.8 < score <= 1.0
+    assert 0.9 < float(ellipsoid_line) <= 1.0
 
 
 def test_the_first_example_is_ten_lines() -> None:
@@ -76,6 +87,33 @@ def test_accuracies_are_those_of_the_benchmark() -> None:
     assert len(adult) == 3
     for own, epsilon in adult:
         assert own == f"{float(stored['adult', epsilon]['accuracy']):.3f}"
+
+
+def between(text: str, name: str) -> str | None:
+    """What stands between the markers of a table; None where there are none."""
+    opening, closing = readme_tables.markers(name)
+    if opening not in text and closing not in text:
+        return None
+    assert text.count(opening) == text.count(closing) == 1
+    return text.partition(opening)[2].partition(closing)[0].strip()
+
+
+@pytest.mark.parametrize("name", readme_tables.TABLES)
+def test_tables_are_those_of_stored_summaries(name: str) -> None:
+    stored = readme_tables.contents(ROOT / "benches" / "results")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    # No summary, no table: figures that nobody can recompute have no place.
+    assert between(readme, name) == stored.get(name)
+
+
+def test_a_changed_figure_is_caught() -> None:
+    """Negative control: what stands in the README is compared digit by digit."""
+    stored = readme_tables.contents(ROOT / "benches" / "results")["balls-table"]
+    opening, closing = readme_tables.markers("balls-table")
+    shown = f"{opening}\n{stored}\n{closing}"
+    assert between(shown, "balls-table") == stored
+    assert between(shown.replace("0.1141", "0.1142"), "balls-table") != stored
+    assert between("", "balls-table") is None
 
 
 def test_the_summary_names_the_means_of_its_tables() -> None:

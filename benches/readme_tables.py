@@ -1,0 +1,247 @@
+"""Tables of the README beside those of ``report``: kernels, reduction, ellipsoids, transformers.
+
+Each is a function of stored summaries alone. A table whose summary is not stored has no place in
+the README either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from benches import report, tables
+from benches.tables import Row
+
+# Of FedDPDR's tasks and dimensions those that are shown.
+REDUCTION_TASKS, REDUCTION_DIMENSION = ("even or odd", "ten digits"), "20"
+REDUCTION_METHODS = {
+    "one ledger, gradient": "`PrivatePCA`, `PrivateLinearSVC`, one ledger",
+    "halves": "halves of ε, pure second step, as in the paper",
+    "without reduction, gradient": "`PrivateLinearSVC` alone",
+}
+# Methods on the nested balls, by what they are called.
+BALLS = {
+    "pure, objective, automatic gamma": "`PrivateKernelSVC`, δ = 0",
+    "pure, objective, the paper's gamma": "the same with the paper's `gamma`",
+    "gradient descent, automatic gamma": "`PrivateKernelSVC`, δ = 1e-5",
+    "pure, linear": "`PrivateLinearSVC`, δ = 0",
+    "not private, same features": "not private, same features",
+}
+TASKS = {
+    "features": "`RandomFourierFeatures`, 2000 features",
+    "components": "`PrivatePCA(20)`, noise and calibration included",
+    "scales": "`PrivateStandardScaler`, the same",
+}
+
+Summaries = Mapping[str, Sequence[Row]]
+
+
+def kernel(found: Summaries) -> str:
+    """Accuracy by data set and epsilon, and what kernels gain where the rule takes one."""
+    table = found["papers_kernel"]
+    cells = {(row["data"], row["epsilon"]): _kernel_cell(row) for row in table}
+    reference = {row["data"]: f"{float(row['not_private']):.3f}" for row in table}
+    epsilons = sorted({row["epsilon"] for row in table}, key=float)
+    lines = _grid(
+        ("", *(f"ε = {epsilon}" for epsilon in epsilons), "linear, not private"),
+        (
+            (data, *(cells.get((data, epsilon), "") for epsilon in epsilons), reference[data])
+            for data in reference
+        ),
+    )
+    gains = [float(row["gain"]) for row in table if row["kernel"] != "linear"]
+    lines += [
+        "",
+        f"Bold: the rule took a kernel in {len(gains)} of {len(table)} cells; in brackets the gain "
+        f"over `PrivateLinearSVC` on the same splits, from {min(gains):+.3f} to {max(gains):+.3f}. "
+        "The others stayed linear. [How it was measured](benches/README.md#accuracy-papers).",
+    ]
+    timed = [row for row in found["papers_kernel_timing"] if row["model"] == "kernel"]
+    return "\n".join([*lines, *(["", *_kernel_times(timed)] if timed else [])])
+
+
+def _kernel_cell(row: Row) -> str:
+    """Bold with its gain where a kernel was taken."""
+    accuracy = f"{float(row['accuracy']):.3f}"
+    if row["kernel"] == "linear":
+        return accuracy
+    return f"**{accuracy}** ({float(row['gain']):+.3f})"
+
+
+def _kernel_times(timed: Sequence[Row]) -> list[str]:
+    """Whole fits of MNIST."""
+    lines = _grid(
+        ("MNIST, 60,000 rows, ε = 1, 2 threads", "", "memory beyond X", "test accuracy"),
+        (
+            (
+                f"{row['storage']}, `low_memory={_value(row['low_memory'])}`",
+                f"{float(row['seconds']):.1f} s",
+                f"{float(row['peak_beyond_x_mb']):.0f} MB",
+                f"{float(row['accuracy']):.3f}",
+            )
+            for row in timed
+        ),
+    )
+    features = float(timed[0]["features_mb"])
+    return [*lines, "", f"All features of all rows take {features:.0f} MB."]
+
+
+def _value(text: str) -> str:
+    """A parameter as it is typed."""
+    return text if text in ("True", "False") else f'"{text}"'
+
+
+def balls(found: Summaries) -> str:
+    """Errors on the nested balls."""
+    table = found["papers_balls"]
+    errors = {(row["method"], row["n"]): f"{float(row['error']):.4f}" for row in table}
+    sizes = sorted({row["n"] for row in table}, key=int)
+    judged = next(row for row in table if row["paper"])
+    rows = [
+        (label, *(errors.get((method, n), "") for n in sizes)) for method, label in BALLS.items()
+    ]
+    printed = [judged["paper"] if n == judged["n"] else "" for n in sizes]
+    rows.append(("the paper's private kernel machine", *printed))
+    rows.append(
+        ("no classifier does better than", *(f"{float(judged['bayes']):.4f}" for _ in sizes))
+    )
+    return "\n".join(_grid(("error", *(f"{int(n):,} points" for n in sizes)), rows))
+
+
+def reduction(found: Summaries) -> str:
+    """Accuracy behind private components, by epsilon."""
+    table = found["papers_feddpdr"]
+    epsilons = sorted({row["epsilon"] for row in table if row["epsilon"]}, key=float)
+    rows = []
+    for task in REDUCTION_TASKS:
+        own = [row for row in table if row["data"] == task]
+        for method, label in REDUCTION_METHODS.items():
+            shown = {
+                row["epsilon"]: f"{float(row['accuracy']):.3f}"
+                for row in own
+                if row["method"] == method
+                and (row["k"] == REDUCTION_DIMENSION or method.startswith("without"))
+            }
+            rows.append((f"{task}: {label}", *(shown.get(epsilon, "") for epsilon in epsilons)))
+    lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons)), rows)
+    exact = {
+        row["data"]: float(row["accuracy"])
+        for row in table
+        if row["method"] == "not private" and row["k"] == REDUCTION_DIMENSION
+    }
+    reached = ", ".join(f"{task} {exact[task]:.3f}" for task in REDUCTION_TASKS)
+    note = f"Not private, with {REDUCTION_DIMENSION} components: {reached}."
+    timed = [row for row in found["papers_feddpdr_timing"] if row["method"] in REDUCTION_METHODS]
+    if timed:
+        slowest = max(float(row["slowest"]) for row in timed)
+        paper = max(float(row["paper_seconds"] or 0.0) for row in timed)
+        note += (
+            f" The slowest of these fits took {slowest:.2f} s; the paper's took {paper:.0f} s on "
+            "another machine."
+        )
+    return "\n".join([*lines, "", note])
+
+
+def ellipsoids(found: Summaries) -> str:
+    """Ellipsoids beside the linear model, bold where they help."""
+    table = found["papers_lmgc"]
+    epsilons = sorted({row["epsilon"] for row in table}, key=float)
+    cells = {(row["data"], row["epsilon"]): _ellipsoid_cell(row) for row in table}
+    rows = []
+    for data in dict.fromkeys(row["data"] for row in table):
+        first = next(row for row in table if row["data"] == data)
+        limits = " / ".join(
+            f"{float(first[name]):.3f}" for name in ("not_private", "not_private_linear")
+        )
+        rows.append((data, *(cells.get((data, epsilon), "") for epsilon in epsilons), limits))
+    lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons), "not private"), rows)
+    helped = sum(row["helps"] == "yes" for row in table)
+    harmed = sum(row["helps"] == "no" for row in table)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Ellipsoids / `PrivateLinearSVC` with the same budget on the same splits. Bold where "
+            f"ellipsoids are better by more than two standard errors, {helped} of {len(table)} "
+            f"cells; in {harmed} they are worse by as much. "
+            "[How it was measured](benches/README.md#accuracy-papers).",
+        ]
+    )
+
+
+def _ellipsoid_cell(row: Row) -> str:
+    """Both accuracies."""
+    own, linear = (f"{float(row[name]):.3f}" for name in ("ellipsoids", "linear"))
+    return f"**{own}** / {linear}" if row["helps"] == "yes" else f"{own} / {linear}"
+
+
+def transformers(found: Summaries) -> str:
+    """Times beside scikit-learn's."""
+    shapes: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in found["transformers"]:
+        place = tuple(row[name] for name in ("task", "n_samples", "n_features", "dtype"))
+        ours = row["library"] == "dpsvm_fast"
+        shapes.setdefault(place, {})[row["n_threads"] if ours else "theirs"] = row
+    lines = _grid(
+        ("", "rows", "1 thread", "2 threads", "scikit-learn, 1 thread"),
+        (
+            (
+                TASKS[task],
+                f"{int(n):,} x {d}, {dtype}",
+                *(_timed(own[threads]) for threads in ("1", "2")),
+                f"{float(own['theirs']['ms']):.3g} ms",
+            )
+            for (task, n, d, dtype), own in sorted(
+                shapes.items(),
+                key=lambda item: (list(TASKS).index(item[0][0]), int(item[0][2]), item[0][3]),
+            )
+        ),
+    )
+    return "\n".join(lines)
+
+
+def _timed(row: Row) -> str:
+    """How many times as fast, and the time."""
+    return f"**{float(row['faster']):.1f}\u00d7** ({float(row['ms']):.3g} ms)"
+
+
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    ruled = [f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (head, *rows)]
+    return [ruled[0], "|" + "---|" * len(head), *ruled[1:]]
+
+
+# Marker, summary without which there is no table, others that it shows where they are stored.
+TABLES: dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]] = {
+    "kernel-table": (kernel, "papers_kernel", ("papers_kernel_timing",)),
+    "balls-table": (balls, "papers_balls", ()),
+    "reduction-table": (reduction, "papers_feddpdr", ("papers_feddpdr_timing",)),
+    "ellipsoid-table": (ellipsoids, "papers_lmgc", ()),
+    "transformer-table": (transformers, "transformers", ()),
+}
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The table of each marker whose summary is stored in ``folder``."""
+    shown = {}
+    for name, (make, needed, others) in TABLES.items():
+        if (folder / f"{needed}.csv").is_file():
+            found = {one: _stored(folder / f"{one}.csv") for one in (needed, *others)}
+            shown[name] = make(found)
+    return shown
+
+
+def _stored(path: Path) -> list[Row]:
+    """Rows of a summary; none where it is not stored."""
+    return tables.read(path)[0] if path.is_file() else []
+
+
+def markers(name: str) -> tuple[str, str]:
+    """What a table stands between."""
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
+
+
+def fill(page: Path, folder: Path) -> None:
+    """Replace every table whose summary is stored."""
+    for name, content in contents(folder).items():
+        report.update(page, content, markers(name))

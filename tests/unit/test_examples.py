@@ -1,0 +1,67 @@
+"""The scripts in examples/ run and do what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def example(name: str) -> ModuleType:
+    """A script as a module."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / f"examples/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def number(pattern: str, text: str) -> float:
+    """The number where the group of ``pattern`` is."""
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
+
+
+def test_the_readme_names_every_example() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    scripts = sorted((ROOT / "examples").glob("*.py"))
+    assert [script.stem for script in scripts] == ["ellipsoids", "private_pipeline"]
+    for script in scripts:
+        assert f"(examples/{script.name})" in readme
+
+
+def test_private_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    script = example("private_pipeline")
+    script.main()
+    shown = capsys.readouterr().out
+    assert "NOT PRIVATE" not in shown
+    total = number(r"epsilon of the whole: (\S+)", shown)
+    # Less than the sum of both, more than the larger, and within the budget.
+    assert script.EPSILON_OF_SVM < total <= script.EPSILON
+    assert total < script.EPSILON_OF_PCA + script.EPSILON_OF_SVM
+    assert number(r"left at that delta: (\S+)", shown) >= 0.0
+    # 0.90 with a standard deviation of 0.01 over the noise.
+    assert number(r"rows left out: (\S+)", shown) > 0.8
+    assert "The certificate holds" in shown
+
+
+def test_ellipsoids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    file = tmp_path / "ellipsoids.png"
+    example("ellipsoids").main([str(file)])
+    shown = capsys.readouterr().out
+    own, linear = (number(rf"accuracy, {name}: (\S+)", shown) for name in ("ellipsoids", "linear"))
+    # 0.87 with a standard deviation of 0.01 over the noise, and the share of the largest class, 0.47.
+    assert own > 0.8
+    assert own > linear + 0.2
+    assert file.read_bytes().startswith(b"\x89PNG")
