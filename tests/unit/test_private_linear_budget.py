@@ -173,7 +173,7 @@ def test_released_sums_have_the_law_of_the_noise() -> None:
     sigma = math.sqrt(1.25) / 0.3
     assert in_bounds(float(((noisy / sigma) ** 2).sum()), 4001)
     assert not in_bounds(float(((noisy * 0.3) ** 2).sum()), 4001)
-    moments = moments_release(n_features=90)._noisy(np.zeros((90, 90)), source, 1)
+    moments = moments_release(n_features=90).noisy(np.zeros((90, 90)), source, 1)
     assert np.array_equal(moments, moments.T)
     # Isotropic: the Frobenius norm has as many degrees as the space of symmetric matrices.
     assert in_bounds(float(((moments * 0.3) ** 2).sum()), 90 * 91 // 2)

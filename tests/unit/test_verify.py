@@ -75,8 +75,14 @@ def test_changing_one_number_never_strengthens_the_promise(
     check_tampering(kind, path, factor)
 
 
-# Of noise in the objective, those kinds whose law has a formula: hundreds of recomputations.
-FORMULAS = [kind for kind in OBJECTIVE_KINDS if kind[2] == "gamma" or kind[1] == 2]
+# Of noise in the objective, those kinds whose law has a formula: hundreds of recomputations. Sums
+# over pairs of classes have none where records are exchanged; their recomputation has a slack.
+PAIRS_EXCHANGED = ("huber_ww", 2, "gaussian", "replace_one")
+FORMULAS = [
+    kind
+    for kind in OBJECTIVE_KINDS
+    if kind[2] == "gamma" or (kind[1] == 2 and kind != PAIRS_EXCHANGED)
+]
 
 
 @pytest.mark.parametrize("kind", FORMULAS, ids=str)
