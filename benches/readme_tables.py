@@ -29,7 +29,7 @@ BALLS = {
 }
 TASKS = {
     "features": "`RandomFourierFeatures`, 2000 features",
-    "components": "`PrivatePCA(20)`, noise and calibration included",
+    "components": "`PrivatePCA` of at most 20 components, noise and calibration included",
     "scales": "`PrivateStandardScaler`, the same",
 }
 

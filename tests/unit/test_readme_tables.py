@@ -1,0 +1,143 @@
+"""Tables of the README from summaries: which figure goes where."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches import readme_tables, tables  # noqa: E402
+
+
+def lines(name: str, **found: list[tables.Row]) -> list[str]:
+    """The table's lines for these summaries."""
+    make, needed, others = readme_tables.TABLES[name]
+    return make({one: found.get(one, []) for one in (needed, *others)}).splitlines()
+
+
+def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
+    named = ("data", "epsilon", "kernel", "accuracy", "gain")
+    shown = dict(zip(named, (data, epsilon, kernel, accuracy, gain), strict=True))
+    return shown | {"not_private": "0.95"}
+
+
+KERNEL_ROWS = [
+    kernel_row("usps", "1", "linear", "0.9214", "0.004"),
+    kernel_row("usps", "8", "rbf", "0.9536", "0.0131"),
+    kernel_row("mnist", "8", "linear, rbf", "0.9661", "-0.002"),
+]
+
+
+def test_kernels_are_bold_and_gaps_stay_empty() -> None:
+    shown = lines("kernel-table", papers_kernel=KERNEL_ROWS)
+    assert shown[0] == "| | ε = 1 | ε = 8 | linear, not private |"
+    assert shown[2] == "| usps | 0.921 | **0.954** (+0.013) | 0.950 |"
+    assert shown[3] == "| mnist | | **0.966** (-0.002) | 0.950 |"
+    assert "in 2 of 3 cells" in shown[-1]
+    assert "from -0.002 to +0.013" in shown[-1]
+
+
+def test_times_of_kernels_follow() -> None:
+    timed = {
+        "model": "kernel",
+        "storage": "float64",
+        "low_memory": "auto",
+        "seconds": "41.26",
+        "peak_beyond_x_mb": "431.7",
+        "features_mb": "480",
+        "accuracy": "0.9479",
+    }
+    linear = timed | {"model": "linear", "seconds": "2"}
+    shown = lines("kernel-table", papers_kernel=KERNEL_ROWS, papers_kernel_timing=[timed, linear])
+    assert shown[-3] == '| float64, `low_memory="auto"` | 41.3 s | 432 MB | 0.948 |'
+    assert shown[-1] == "All features of all rows take 480 MB."
+
+
+def reduced(data: str, method: str, k: str, epsilon: str, accuracy: str) -> tables.Row:
+    named = ("data", "method", "k", "epsilon", "accuracy")
+    return dict(zip(named, (data, method, k, epsilon, accuracy), strict=True))
+
+
+def test_reduction_shows_one_dimension() -> None:
+    table = []
+    for data in readme_tables.REDUCTION_TASKS:
+        table += [
+            reduced(data, "not private", "20", "", "0.9"),
+            reduced(data, "not private", "5", "", "0.1"),
+            reduced(data, "halves", "5", "0.1", "0.2"),
+            reduced(data, "halves", "20", "0.1", "0.7"),
+            reduced(data, "without reduction, gradient", "784", "0.1", "0.6"),
+        ]
+    timed = {"method": "halves", "slowest": "0.213", "paper_seconds": "111.7"}
+    other = {"method": "without reduction, pure", "slowest": "9", "paper_seconds": "7873"}
+    shown = lines("reduction-table", papers_feddpdr=table, papers_feddpdr_timing=[timed, other])
+    assert len(shown) == 2 + 6 + 2
+    assert [line.rsplit("| ", 1)[1] for line in shown[2:5]] == ["|", "0.700 |", "0.600 |"]
+    assert "even or odd 0.900, ten digits 0.900" in shown[-1]
+    assert "took 0.21 s; the paper's took 112 s" in shown[-1]
+
+
+def test_ellipsoids_are_bold_where_they_help() -> None:
+    named = ("data", "epsilon", "helps", "ellipsoids", "linear", "not_private")
+    rows = [
+        dict(zip(named, cell, strict=True)) | {"not_private_linear": "0.5"}
+        for cell in (
+            ("same means", "1", "yes", "0.81", "0.34", "0.9"),
+            ("same means", "2", "even", "0.85", "0.84", "0.9"),
+            ("usps", "1", "no", "0.71", "0.92", "0.93"),
+        )
+    ]
+    shown = lines("ellipsoid-table", papers_lmgc=rows)
+    assert shown[2] == "| same means | **0.810** / 0.340 | 0.850 / 0.840 | 0.900 / 0.500 |"
+    assert shown[3] == "| usps | 0.710 / 0.920 | | 0.930 / 0.500 |"
+    assert "1 of 3 cells; in 1 they are worse" in shown[-1]
+
+
+def test_transformers_beside_scikit_learn() -> None:
+    shape = {"task": "scales", "n_samples": "20000", "n_features": "784", "dtype": "float64"}
+    rows = [
+        shape | {"library": library, "n_threads": threads, "ms": ms, "faster": faster}
+        for library, threads, ms, faster in (
+            ("dpsvm_fast", "1", "12.34", "3.24"),
+            ("dpsvm_fast", "2", "7", "5.71"),
+            ("scikit-learn", "1", "40", "1"),
+        )
+    ]
+    small = [row | {"n_features": "64"} for row in rows]
+    features = [row | {"task": "features", "n_features": "1000"} for row in rows]
+    shown = lines("transformer-table", transformers=rows + small + features)
+    assert [line.split(" | ")[1].split(" x ")[1] for line in shown[2:]] == [
+        "1000, float64",
+        "64, float64",
+        "784, float64",
+    ]
+    times = "**3.2\u00d7** (12.3 ms) | **5.7\u00d7** (7 ms) | 40 ms |"
+    assert shown[-1].endswith(f"20,000 x 784, float64 | {times}")
+
+
+def test_nothing_is_shown_of_what_is_not_stored(tmp_path: Path) -> None:
+    assert readme_tables.contents(tmp_path) == {}
+    page = tmp_path / "page.md"
+    page.write_text("text\n", encoding="utf-8")
+    readme_tables.fill(page, tmp_path)
+    assert page.read_text(encoding="utf-8") == "text\n"
+
+
+def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
+    tables.write(tmp_path / "papers_kernel.csv", KERNEL_ROWS, {"cpu": "none"})
+    page = tmp_path / "page.md"
+    page.write_text("text\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="kernel-table"):
+        readme_tables.fill(page, tmp_path)
+    opening, closing = readme_tables.markers("kernel-table")
+    page.write_text(f"before\n{opening}\nold\n{closing}\nafter\n", encoding="utf-8")
+    readme_tables.fill(page, tmp_path)
+    text = page.read_text(encoding="utf-8")
+    assert "\nold\n" not in text
+    assert "**0.954** (+0.013)" in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
