@@ -106,6 +106,8 @@ def bounds(name: str, n_features: int, columns: list[str]) -> tuple[Array, Array
     low, high = np.zeros(n_features), np.ones(n_features)
     if name == "isolet":
         low[:] = -1.0
+    elif name == "mnist":
+        high[:] = 255.0
     elif name == "dermatology":
         # Attributes are graded 0 to 3; the last one is the age.
         high[:] = 3.0

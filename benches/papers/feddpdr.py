@@ -248,7 +248,9 @@ def plot(table: Sequence[Row], path: Path) -> None:
 
     names = list(dict.fromkeys(row["data"] for row in table))
     size = (3.2 * len(names) + 1.0, 6.8)
-    figure, axes = pyplot.subplots(2, len(names), figsize=size, squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(
+        2, len(names), figsize=size, squeeze=False, sharey="col", layout="constrained"
+    )
     fixed = (("epsilon", "k", str(SHOWN_DIMENSION)), ("k", "epsilon", f"{SHOWN_EPSILON:g}"))
     for column, name in enumerate(names):
         for row_of_axes, (along, other, value) in enumerate(fixed):
@@ -259,7 +261,6 @@ def plot(table: Sequence[Row], path: Path) -> None:
             own.set_xlabel(along)
             own.set_title(f"{name}, {other} = {value}", fontsize="medium")
             own.grid(visible=True, alpha=0.3)
-        axes[0][column].sharey(axes[1][column])
     for own in axes[:, 0]:
         own.set_ylabel("accuracy on the official test part")
     handles, labels = axes[0][0].get_legend_handles_labels()

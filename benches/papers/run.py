@@ -37,7 +37,7 @@ from benches.papers import (  # noqa: E402
 )
 from dpsvm_fast import _core  # noqa: E402
 
-RESULTS = ROOT / "benches" / "results"
+RESULTS, IMAGES = ROOT / "benches" / "results", ROOT / "docs" / "images"
 SUBJECTS: dict[str, Any] = {
     "auto": auto,
     "op": op,
@@ -93,7 +93,8 @@ def main(given: Sequence[str] | None = None) -> int:
     rows, facts = tables.read(path)
     table = subject.analyse(rows)
     if "plot" in options.step and hasattr(subject, "plot"):
-        subject.plot(table, options.out / f"{name}.png")
+        images = IMAGES if options.out == RESULTS else options.out
+        subject.plot(table, images / f"{name}.png")
     if "analyse" not in options.step:
         return 0
     tables.write(options.out / f"{name}.csv", table, facts)

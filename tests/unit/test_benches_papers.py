@@ -36,6 +36,7 @@ def test_bounds_of_the_named_columns() -> None:
     assert (low[0], high[0]) == (0.0, 1.0)
     assert high[list(adult_columns()).index("age") + 1] == 100.0
     assert bounds("wisdm", 43, [])[1][33] == 5000.0
+    assert (bounds("usps", 2, [])[1][0], bounds("mnist", 2, [])[1][0]) == (1.0, 255.0)
 
 
 def adult_columns() -> tuple[str, ...]:
