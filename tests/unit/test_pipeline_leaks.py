@@ -220,7 +220,24 @@ def test_a_transformed_row_does_not_depend_on_the_others(kind: str) -> None:
     rows = np.random.default_rng(1).normal(size=(67, 30))
     fitted = clone(ROWWISE[kind]).fit(rows)
     assert is_rowwise(fitted, rows)
+    # Frames come in this order; sums over a single row of them would go another way.
+    assert is_rowwise(fitted, np.asfortranarray(rows))
+    np.testing.assert_array_equal(fitted.transform(np.asfortranarray(rows)), fitted.transform(rows))
     assert is_rowwise(fitted, sparse.csr_matrix(np.where(rows > 0.3, rows, 0.0)))
+
+
+@pytest.mark.parametrize("kind", ROWWISE)
+def test_entries_given_in_parts_count_as_their_sum(kind: str) -> None:
+    """Sparse rows with repeated columns in any order, as the fit takes them."""
+    rows = np.random.default_rng(1).normal(size=(20, 6))
+    parts = np.repeat(rows[:, ::-1], 2, axis=1) * np.tile([0.25, 0.75], 6)
+    columns = np.tile(np.repeat(np.arange(6)[::-1], 2), 20)
+    given = sparse.csr_matrix((parts.ravel(), columns, np.arange(0, 241, 12)), shape=(20, 6))
+    fitted = clone(ROWWISE[kind]).fit(rows)
+    mapped = fitted.transform(given)
+    mapped = mapped.toarray() if sparse.issparse(mapped) else mapped
+    np.testing.assert_allclose(mapped, fitted.transform(rows), rtol=1e-9, atol=1e-12)
+    assert given.nnz == 240
 
 
 def test_a_step_that_looks_at_all_rows_is_told_apart() -> None:

@@ -72,10 +72,18 @@ def checked_training_rows(estimator: Any, X: Any) -> Any:
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:
-    """Validated ``X`` for prediction with a fitted ``estimator``."""
+    """Validated ``X`` for a fitted ``estimator``, in the same form as a training set.
+
+    Rows that are transformed may be trained on next: how they are rounded must not depend on the
+    order in memory, which for a single row is another one.
+    """
     _refuse_by_dtype(X)
-    return _without_quotes(
-        lambda: validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES)
+    return _canonical(
+        _without_quotes(
+            lambda: validate_data(
+                estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES, order="C"
+            )
+        )
     )
 
 
