@@ -59,3 +59,23 @@ def test_models_of_each_class_share_one_budget(namespace: dict[str, Any]) -> Non
     assert len(ledger.history) == 10
     assert ledger.total()[0] <= 4.0
     assert np.isfinite(namespace["grpua_by_class"].decision_function(namespace["X"])).all()
+
+
+# Two classes of digits; accuracies five standard deviations below the mean, shares of the larger
+# class 0.50. The ellipsoids see four pixels only.
+OTHERS = {"kernel_machine": (64, 0.85), "halves": (64, 0.8), "lmgc": (4, 0.55)}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_papers_learn_and_their_certificates_hold(
+    name: str, namespace: dict[str, Any]
+) -> None:
+    n_features, least = OTHERS[name]
+    model, X = namespace[name], namespace["X"]
+    rows = X if n_features == X.shape[1] else X[:, 20:24]
+    assert model.score(rows, namespace["even"]) > least
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    assert all(verify(step.privacy_).ok for step in steps)
+    # All three papers promise pure epsilon; principal components cannot, with Gaussian noise.
+    assert steps[-1].privacy_.delta == 0.0
+    assert sum(step.privacy_.epsilon for step in steps) == 4.0

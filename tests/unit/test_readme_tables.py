@@ -75,10 +75,10 @@ def test_reduction_shows_one_dimension() -> None:
     timed = {"method": "halves", "slowest": "0.213", "paper_seconds": "111.7"}
     other = {"method": "without reduction, pure", "slowest": "9", "paper_seconds": "7873"}
     shown = lines("reduction-table", papers_feddpdr=table, papers_feddpdr_timing=[timed, other])
-    assert len(shown) == 2 + 6 + 2
-    assert [line.rsplit("| ", 1)[1] for line in shown[2:5]] == ["|", "0.700 |", "0.600 |"]
+    assert len(shown) == 2 + 8 + 2
+    assert [line.rsplit("| ", 1)[1] for line in shown[2:6]] == ["|", "0.700 |", "|", "0.600 |"]
     assert "even or odd 0.900, ten digits 0.900" in shown[-1]
-    assert "took 0.21 s; the paper's took 112 s" in shown[-1]
+    assert "took 9.00 s; the paper's, with reduction, 112 s" in shown[-1]
 
 
 def test_ellipsoids_are_bold_where_they_help() -> None:
