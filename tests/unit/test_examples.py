@@ -61,7 +61,7 @@ def test_ellipsoids(
     example("ellipsoids").main([str(file)])
     shown = capsys.readouterr().out
     own, linear = (number(rf"accuracy, {name}: (\S+)", shown) for name in ("ellipsoids", "linear"))
-    # 0.87 with a standard deviation of 0.01 over the noise, and the share of the largest class, 0.47.
+    # 0.87 with a standard deviation of 0.01 over the noise, against the largest class's share 0.47.
     assert own > 0.8
     assert own > linear + 0.2
     assert file.read_bytes().startswith(b"\x89PNG")
