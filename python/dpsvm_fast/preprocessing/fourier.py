@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
+from dpsvm_fast.estimators._training import FEATURE_FACTS
 from dpsvm_fast.estimators._training_data import checked_rows, checked_training_rows
 from dpsvm_fast.mechanisms.fourier import (
     KERNELS,
@@ -146,7 +148,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         orthogonal = check.check_bool("orthogonal", self.orthogonal)
         seed = check.check_random_state(self.random_state)
         check.check_n_threads(self.n_threads)
-        X = checked_training_rows(self, X)
+        # Validation writes what it learns about X onto the copy: until the map is drawn this object
+        # stays as it is.
+        probe = copy.copy(self)
+        X = checked_training_rows(probe, X)
         features = FourierFeatures(
             n_features=X.shape[1],
             n_components=D,
@@ -158,8 +163,12 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         )
         # Memory that is lacking for the frequencies is lacking now.
         features.map()
-        self._features = features
-        self.seed_, self.structure_ = features.seed, features.structure
+        for name in FEATURE_FACTS:
+            self.__dict__.pop(name, None)
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        self.__dict__.update(
+            facts, _features=features, seed_=features.seed, structure_=features.structure
+        )
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
