@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._settings import LARGEST
 
-__all__ = ["Bounds", "broadcast_bounds", "checked_bounds", "public_map"]
+__all__ = ["Bounds", "broadcast_bounds", "check_extent", "checked_bounds", "public_map"]
 
 # Lower and upper ones, as numbers or one for each feature.
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -79,3 +80,13 @@ def public_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
             "other numbers; pass such bounds or dense rows"
         )
     return public
+
+
+def check_extent(public: PublicMap) -> None:
+    """Refuse bounds that the compiled records would refuse once the budget is spent."""
+    for numbers in (public.offset, public.scale):
+        if numbers is not None and not (np.abs(numbers) <= LARGEST).all():
+            raise InvalidParameterError(
+                f"bounds: expected low from {-LARGEST:g} to {LARGEST:g}, and high at least "
+                f"{1.0 / LARGEST:g} above it"
+            )

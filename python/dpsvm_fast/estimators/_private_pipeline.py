@@ -15,7 +15,7 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyStatement
-from dpsvm_fast.estimators._bounds import Bounds, broadcast_bounds, public_map
+from dpsvm_fast.estimators._bounds import Bounds, broadcast_bounds, check_extent, public_map
 from dpsvm_fast.estimators._linear_fit import LinearFit
 from dpsvm_fast.estimators._parameters import chosen_loss
 from dpsvm_fast.estimators._probabilities import Probabilities
@@ -129,7 +129,9 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
 
     def _public_map(self, bounds: Bounds | None, settings: SimpleNamespace) -> PublicMap:
         """The map of raw rows by public numbers."""
-        return public_map(bounds, sparse_rows=settings.sparse)
+        public = public_map(bounds, sparse_rows=settings.sparse)
+        check_extent(public)
+        return public
 
     def _complete(self, settings: SimpleNamespace) -> None:
         """What "auto" means."""

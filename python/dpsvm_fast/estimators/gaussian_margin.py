@@ -22,13 +22,15 @@ from dpsvm_fast.estimators._parameters import OBJECTIVE_PERTURBATION
 from dpsvm_fast.estimators._training import refused_certificate
 from dpsvm_fast.exceptions import CertificationError
 from dpsvm_fast.mechanisms._anchors import nearest_ellipsoids
-from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
 
 __all__ = ["PrivateGaussianMarginClassifier"]
 
 LOSSES = ("softmax_margin", "huber_ww")
 PSD = ("constraint", "project")
 MOST_ELLIPSOIDS = 1000
+# Numbers in all matrices together that the solver takes.
+MOST_ENTRIES = 1 << 24
 # smoothing="auto", and margin="auto" in units of it. The scores of lifted rows differ less than
 # those of a linear model: a smaller margin than there.
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
@@ -285,8 +287,15 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         return GaussianMargin(n_classes=n_classes, n_features=n_features, **shared)
 
     def _prepare(self, X: Any, mechanism: GaussianMargin, settings: SimpleNamespace) -> None:
-        """Refuse sparse rows; note what is public about this fit."""
+        """Refuse sparse rows and matrices too large; note what is public about this fit."""
         refuse_sparse(X)
+        entries = mechanism.n_matrices * n_coordinates(mechanism.n_features)
+        if entries > MOST_ENTRIES:
+            raise ValueError(
+                f"X: got {mechanism.n_features} features, expected so few that {entries} numbers, "
+                f"those of {mechanism.n_matrices} symmetric matrices, are at most {MOST_ENTRIES}; "
+                "reduce them first, by PrivatePCA"
+            )
         settings.kept = {"lambda_": mechanism.regularization, "data_norm_": mechanism.data_norm}
 
     def _released(

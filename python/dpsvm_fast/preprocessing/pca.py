@@ -20,6 +20,7 @@ from dpsvm_fast.estimators._training_data import checked_numbers, checked_rows
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
 from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._settings import LARGEST
 from dpsvm_fast.mechanisms.pca import NoisyComponents, Projection
 from dpsvm_fast.preprocessing._base import PrivateTransformer
 
@@ -37,6 +38,8 @@ def checked_centre(value: object) -> NDArray[np.float64] | None:
         raise TypeError(f"centre: got {type(value).__name__}, expected {accepted}") from None
     if point.ndim != 1 or not np.isfinite(point).all():
         raise InvalidParameterError(f"centre: expected {accepted}")
+    if not (np.abs(point) <= LARGEST).all():
+        raise InvalidParameterError(f"centre: expected numbers from {-LARGEST:g} to {LARGEST:g}")
     return point
 
 
