@@ -30,6 +30,9 @@ Array = NDArray[np.float64]
 class EllipsoidDisplay:
     """Regions and ellipses of the classes of two features, from the released matrices alone.
 
+    Regions follow from squared distances plus offsets, ellipses from distances alone: a region need
+    not look like the ellipse of its class.
+
     Parameters
     ----------
     model : PrivateGaussianMarginClassifier
