@@ -131,4 +131,3 @@ def quick(n_threads: int = 1) -> Plan:
         C_values=(0.005, 1.0),
         regularizations=(10.0,),
     )
-
