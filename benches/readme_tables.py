@@ -163,6 +163,7 @@ def ellipsoids(found: Summaries) -> str:
     lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons), "not private"), rows)
     helped = sum(row["helps"] == "yes" for row in table)
     harmed = sum(row["helps"] == "no" for row in table)
+    other = [float(row["ellipsoids_huber_ww"]) - float(row["ellipsoids"]) for row in table]
     return "\n".join(
         [
             *lines,
@@ -170,6 +171,7 @@ def ellipsoids(found: Summaries) -> str:
             f"Ellipsoids / `PrivateLinearSVC` with the same budget on the same splits. Bold where "
             f"ellipsoids are better by more than two standard errors, {helped} of {len(table)} "
             f"cells; in {harmed} they are worse by as much. "
+            f'With `loss="huber_ww"`: {min(other):+.3f} to {max(other):+.3f}. '
             "[How it was measured](benches/README.md#accuracy-papers).",
         ]
     )

@@ -84,7 +84,8 @@ def test_reduction_shows_one_dimension() -> None:
 def test_ellipsoids_are_bold_where_they_help() -> None:
     named = ("data", "epsilon", "helps", "ellipsoids", "linear", "not_private")
     rows = [
-        dict(zip(named, cell, strict=True)) | {"not_private_linear": "0.5"}
+        dict(zip(named, cell, strict=True))
+        | {"not_private_linear": "0.5", "ellipsoids_huber_ww": "0.8"}
         for cell in (
             ("same means", "1", "yes", "0.81", "0.34", "0.9"),
             ("same means", "2", "even", "0.85", "0.84", "0.9"),
@@ -95,6 +96,7 @@ def test_ellipsoids_are_bold_where_they_help() -> None:
     assert shown[2] == "| same means | **0.810** / 0.340 | 0.850 / 0.840 | 0.900 / 0.500 |"
     assert shown[3] == "| usps | 0.710 / 0.920 | | 0.930 / 0.500 |"
     assert "1 of 3 cells; in 1 they are worse" in shown[-1]
+    assert "-0.050 to +0.090" in shown[-1]
 
 
 def test_transformers_beside_scikit_learn() -> None:
