@@ -9,13 +9,14 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.estimators import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms._training_path import Training
 from dpsvm_fast.mechanisms.kernel_pipeline import (
     COMPONENTS_A_FEATURE,
     ROWS_A_FEATURE,
     SMALLEST_SIGNAL,
     PrivateKernel,
 )
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 
 __all__ = ["describe_pipeline", "largest_lead", "planned_pipeline"]
 

@@ -29,7 +29,8 @@ from dpsvm_fast.mechanisms import (
     whitening,
 )
 from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms._training_path import Training
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Draw, Source, coupled, use_slow_core
 

@@ -14,7 +14,8 @@ from dpsvm_fast import _core
 from dpsvm_fast.estimators._training import certified
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
 from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms._training_path import Training
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 

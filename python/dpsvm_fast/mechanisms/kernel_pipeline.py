@@ -35,9 +35,10 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import grid_below, rounding_distance
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum, share_of
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
+from dpsvm_fast.mechanisms._training_path import Training
 from dpsvm_fast.mechanisms.fourier import FourierFeatures, structure_of
 from dpsvm_fast.mechanisms.linear_pipeline import THEOREM as THEOREM_OF_SUMS
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 
 __all__ = ["KernelChoice", "NoisyCount", "PrivateKernel"]
 

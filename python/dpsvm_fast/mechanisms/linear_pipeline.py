@@ -41,12 +41,13 @@ from dpsvm_fast.mechanisms._noisy_sum import (
     scale_for,
     share_of,
 )
+from dpsvm_fast.mechanisms._training_path import Solver, Training
 from dpsvm_fast.mechanisms.centre import NoisyMean
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 from dpsvm_fast.mechanisms.whitening import NoisyMoments
 
-__all__ = ["TRAINERS", "PrivateLinear", "Training"]
+__all__ = ["TRAINERS", "PrivateLinear"]
 
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
@@ -54,45 +55,12 @@ CENTRE_SHARE, WHITENING_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10, 0.10
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 
-Solver = ObjectivePerturbation | OutputPerturbation
-
 THEOREM = (
     "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
     "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
     "Honkela 2023); sensitivities and paths in docs/proofs/auto_pipeline.md"
 )
 THEOREM_OF_SOLVERS = "noisy sums of docs/proofs/auto_pipeline.md, composed with: "
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What is done after the first release, as that decides.
-
-    Parameters
-    ----------
-    whitened : bool
-    rule : DescentRule or None
-        The private descent.
-    solver : ObjectivePerturbation, OutputPerturbation or None
-        The solver with its noise; exactly one of the two.
-    sums : tuple of NoisySum
-        All noisy sums of this path, in their order.
-    reserved : tuple of PrivacyEvent
-        Paid for though this path does not release it. A released number chose the path, so what
-        the fit costs is what its dearest path does.
-    """
-
-    whitened: bool
-    rule: DescentRule | None
-    solver: Solver | None
-    sums: tuple[NoisySum, ...]
-    reserved: tuple[PrivacyEvent, ...] = ()
-
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """Everything that is released on this path, and what is reserved."""
-        own = () if self.solver is None else self.solver.events
-        return tuple(part.event for part in self.sums) + own + self.reserved
 
 
 @dataclass(frozen=True, kw_only=True)
