@@ -106,6 +106,17 @@ def test_tables_are_those_of_stored_summaries(name: str) -> None:
     assert between(readme, name) == stored.get(name)
 
 
+def test_the_summary_names_the_accuracy_of_the_kernel() -> None:
+    lines = (ROOT / "benches" / "results" / "papers_kernel.csv").read_text("utf-8").splitlines()
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    mnist = next(row for row in rows if (row["data"], row["epsilon"]) == ("mnist", "1"))
+    summary = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    found = re.search(r"accuracy (\S+); linear and not\s+private: (0\.\d+)", summary)
+    assert found is not None
+    assert found[1] == f"{float(mnist['accuracy']):.3f}"
+    assert found[2] == f"{float(mnist['not_private']):.3f}"
+
+
 def test_a_changed_figure_is_caught() -> None:
     """Negative control: what stands in the README is compared digit by digit."""
     stored = readme_tables.contents(ROOT / "benches" / "results")["balls-table"]
