@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpsvm_fast import PrivateKernelSVC, PrivatePCA
 from dpsvm_fast.exceptions import CertificationError
 from oracles.odd_inputs import every_estimator, model
 
@@ -49,3 +50,28 @@ def test_errors_quote_no_data(estimator: str, name: str) -> None:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)  # type: ignore[assignment]
     for secret in ("0.1234", "987654321", "987_654_321", "s3cr3t"):
         assert secret not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"gamma": 0.0}, r"^gamma: got 0\.0, expected 'auto' or a finite number >= "),
+        ({"gamma": "scale"}, r"^gamma: got 'scale' of type str, expected 'auto' or a finite "),
+        ({"n_components": 0}, r"^n_components: got 0, expected 'auto' or an integer in 1\.\."),
+        ({"whiten": 1}, r"^whiten: got 1 of type int, expected 'auto' or True or False"),
+        ({"bounds": 3}, r"^bounds: got int, expected None or a tuple \(low, high\)"),
+        (
+            {"bounds": ([0, 4], [1, 2])},
+            r"^bounds: got low = 4 and high = 2 for feature 1, expected None or low < high",
+        ),
+    ],
+)
+def test_words_are_among_what_is_accepted(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=text):
+        PrivateKernelSVC(classes=[0, 1], **settings).fit(np.eye(2), [0, 1])
+
+
+@pytest.mark.parametrize("rows", [[["a", "b"]], np.array([["one"]], dtype=object)])
+def test_text_in_rows_is_said_to_be_in_X(rows: Any) -> None:
+    with pytest.raises(ValueError, match=r"^X: expected numbers"):
+        PrivatePCA(1).fit(rows)
