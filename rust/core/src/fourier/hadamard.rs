@@ -1,4 +1,7 @@
 //! The Hadamard transform, for lengths that are powers of two.
+//!
+//! Dropped: butterflies within 16 neighbours written out for the compiler, which made scalar code of
+//! them (three transforms of 1,024 numbers took 9 microseconds in place of 2).
 
 use crate::simd::{Real, Simd};
 
