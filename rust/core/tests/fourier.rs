@@ -83,8 +83,12 @@ fn features_are_the_formula() {
         let x = matrix(7, d);
         let rows = Rows::new(Values::F64(&x), Layout::Dense, (7, d), FREE).unwrap();
         let exact = plain(&map, &x);
-        let double = transform(&map, map.double().unwrap(), &rows, 1, &Never).unwrap();
-        let single = transform(&map, map.single().unwrap(), &rows, 1, &Never).unwrap();
+        let mut double = vec![0.0; 7 * map.outputs()];
+        transform(&map, map.double().unwrap(), &rows, &mut double, 1, &Never).unwrap();
+        let mut single = vec![0.0; 7 * map.outputs()];
+        transform(&map, map.single().unwrap(), &rows, &mut single, 1, &Never).unwrap();
+        let short = &mut single[1..];
+        assert!(transform(&map, map.single().unwrap(), &rows, short, 1, &Never).is_err());
         for ((exact, double), single) in exact.iter().zip(double).zip(single) {
             assert!((exact - double).abs() < 1e-12);
             assert!((exact - f64::from(single)).abs() < 1e-4);

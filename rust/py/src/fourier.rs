@@ -5,9 +5,10 @@ use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, Settings, Structure};
+use dpsvm_core::parallel::Interrupt;
 use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
 use dpsvm_core::{Error, Result};
-use numpy::{Ix1, Ix2, PyArray1, PyArrayMethods};
+use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -44,18 +45,36 @@ impl FourierMap {
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let shape = [rows.n_rows(), self.map.outputs()];
-        let map = &self.map;
+        let map = &*self.map;
         if single {
-            let values = gate::run(py, |interrupt| {
-                transform(map, map.single()?, rows, n_threads, interrupt)
-            })?;
-            return Ok(PyArray1::from_vec(py, values).reshape(shape)?.into_any());
+            let prepared = map.single().map_err(to_python)?;
+            return filled(py, shape, |out, interrupt| {
+                transform(map, prepared, rows, out, n_threads, interrupt)
+            });
         }
-        let values = gate::run(py, |interrupt| {
-            transform(map, map.double()?, rows, n_threads, interrupt)
-        })?;
-        Ok(PyArray1::from_vec(py, values).reshape(shape)?.into_any())
+        let prepared = map.double().map_err(to_python)?;
+        filled(py, shape, |out, interrupt| {
+            transform(map, prepared, rows, out, n_threads, interrupt)
+        })
     }
+}
+
+/// An array that `work` fills. numpy's memory comes in large pages, which are faster to touch; asked
+/// for through Python, a lack of it is an error and no panic.
+fn filled<T: numpy::Element + Send>(
+    py: Python<'_>,
+    shape: [usize; 2],
+    work: impl FnOnce(&mut [T], &dyn Interrupt) -> Result<()> + Send,
+) -> PyResult<Bound<'_, PyAny>> {
+    let made = py.import("numpy")?;
+    let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
+    let array = made.cast_into::<PyArray2<T>>()?;
+    {
+        let mut view = array.try_readwrite()?;
+        let out = view.as_slice_mut()?;
+        gate::run(py, |interrupt| work(out, interrupt))?;
+    }
+    Ok(array.into_any())
 }
 
 #[pymethods]
@@ -113,7 +132,7 @@ impl FourierMap {
     }
 
     /// The frequencies, one a row.
-    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, numpy::PyArray2<f64>>> {
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let weights = self.map.weights().map_err(to_python)?;
         matrix(py, weights, [self.n_components(), self.n_features()])
     }

@@ -4,7 +4,7 @@ use super::FourierMap;
 use super::circle::Phase;
 use super::lift::{Prepared, Scratch, TILE};
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, each_block, pool};
+use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::rows::{Columns, Rows, Values};
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -17,45 +17,43 @@ const PARALLEL_WORK: usize = 1 << 20;
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const WAVE_WORK: usize = 1 << 25;
 
-/// The features of every row, row after row, in the precision `T`; entries are finite.
+/// Writes the features of every row into `out`, row after row, in the precision `T`.
+///
+/// The caller brings the memory, and the threads touch it first: for many short rows that takes
+/// longer than the features.
 ///
 /// # Errors
-/// Rows of another length; values not finite; threads out of range; no memory; an interrupt.
+/// Rows of another length; room for another number of features; values not finite; threads out of
+/// range; an interrupt.
 pub fn transform<T: Phase>(
     map: &FourierMap,
     prepared: &Prepared<T>,
     rows: &Rows<'_>,
+    out: &mut [T],
     n_threads: usize,
     interrupt: &dyn Interrupt,
-) -> Result<Vec<T>> {
+) -> Result<()> {
     let (d, outputs) = (map.settings().features, map.outputs());
     if rows.n_columns() != d {
         let message = format!("got rows of {}, expected {d}", rows.n_columns());
         return Err(Error::invalid("X", message));
     }
-    let n = rows.n_rows();
+    if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
+        return Err(Error::invalid("out", "has room for another number of rows"));
+    }
+    check_threads(n_threads)?;
     let work = prepared.work().max(1);
-    let shared = n_threads > 1 && n.saturating_mul(work) >= PARALLEL_WORK;
+    let shared = n_threads > 1 && rows.n_rows().saturating_mul(work) >= PARALLEL_WORK;
     let pool = shared.then(|| pool(n_threads)).transpose()?;
     let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-    let mut value: Vec<T> = Vec::new();
-    let size = n.saturating_mul(outputs);
-    value
-        .try_reserve_exact(size)
-        .map_err(|_| Error::OutOfMemory {
-            bytes: size.saturating_mul(size_of::<T>()),
-        })?;
     let wave = (WAVE_WORK / work)
         .next_multiple_of(PART_ROWS)
         .max(PART_ROWS)
         * threads;
-    for first in (0..n).step_by(wave) {
-        let end = n.min(first + wave);
-        value.resize(end * outputs, T::default());
-        let parts = value[first * outputs..].chunks_mut(PART_ROWS * outputs);
-        let mut parts: Vec<_> = (first..)
-            .step_by(PART_ROWS)
-            .zip(parts)
+    for (wave_at, out) in out.chunks_mut(wave * outputs).enumerate() {
+        let firsts = (wave_at * wave..).step_by(PART_ROWS);
+        let mut parts: Vec<_> = firsts
+            .zip(out.chunks_mut(PART_ROWS * outputs))
             .map(|(first, out)| (first, out, Ok(())))
             .collect();
         each_block(pool.as_deref(), &mut parts, interrupt, |part| {
@@ -68,7 +66,7 @@ pub fn transform<T: Phase>(
         })?;
         parts.into_iter().try_for_each(|part| part.2)?;
     }
-    Ok(value)
+    Ok(())
 }
 
 /// Some consecutive rows.
