@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -71,10 +72,11 @@ def test_two_classes_pay_for_two_scores() -> None:
 
 
 def test_the_automatic_price_of_margins() -> None:
-    """lambda = 0.4 times the lambda at which lambda * smoothing = sigma."""
-    found = plan()
+    """A share, by the number of features, of the lambda at which lambda * smoothing = sigma."""
     whole = _core.objective_sigma("softmax", 4, 2.0, 1e-6, None, 1.0, None, False)
-    assert found.regularization == pytest.approx(0.4 * whole / 0.4, rel=1e-9)
+    for n_features, share in [(3, 0.4), (15, math.sqrt(0.5)), (30, 1.0), (90, 1.0)]:
+        found = plan(n_features=n_features).regularization
+        assert found == pytest.approx(share * whole / 0.4, rel=1e-9)
     assert plan(C=0.25).regularization == 4.0
 
 
