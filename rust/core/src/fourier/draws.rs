@@ -3,6 +3,8 @@
 //! Normal numbers come from the polar method with the logarithm of `libm`, not from the system's
 //! mathematical library, whose last bits differ.
 
+use super::room;
+use crate::error::Result;
 use crate::noise::Stream;
 use crate::noise::stream::Key;
 use rand::Rng;
@@ -72,14 +74,17 @@ impl Normals {
     }
 
     /// `n` independent signs, 1 or -1.
-    pub(super) fn signs(&mut self, n: usize) -> Vec<f64> {
-        let mut signs = Vec::with_capacity(n);
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn signs(&mut self, n: usize) -> Result<Vec<f64>> {
+        let mut signs = room(n)?;
         while signs.len() < n {
             let word = self.stream.next_u32();
             let some = (n - signs.len()).min(32);
             signs.extend((0..some).map(|bit| if word >> bit & 1 == 1 { -1.0 } else { 1.0 }));
         }
-        signs
+        Ok(signs)
     }
 }
 
@@ -159,7 +164,8 @@ mod tests {
         assert!((mean / n).abs() < 5.0 / n.sqrt());
         assert!((square / n - 1.0).abs() < 5.0 * (2.0 / n).sqrt());
         assert!((fourth / n - 3.0).abs() < 5.0 * (96.0 / n).sqrt());
-        let signs = normals.signs(100);
+        let signs = normals.signs(100).unwrap_or_default();
+        assert_eq!(signs.len(), 100);
         assert!(signs.iter().all(|s| s.abs() == 1.0));
         let inside = (0..1000).filter(|_| normals.cauchy().abs() < 1.0).count();
         assert!((inside as f64 - 500.0).abs() < 5.0 * 250.0_f64.sqrt());

@@ -2,7 +2,7 @@
 
 use super::circle::{Phase, circle};
 use super::hadamard::hadamard;
-use super::{FourierMap, Frequencies};
+use super::{FourierMap, Frequencies, SignBlock, room};
 use crate::error::Result;
 use crate::linear_algebra::packed::{Packed, TILE_ROWS};
 use crate::simd::{Real, Simd};
@@ -61,27 +61,32 @@ impl<T: Phase> Prepared<T> {
         let settings = map.settings();
         let (d, components) = (settings.features, settings.components);
         let turn = 0.5 / std::f64::consts::PI;
-        let near = |values: &[f64]| -> Vec<T> { values.iter().map(|x| T::near(*x)).collect() };
+        let near = |values: &[f64], factor: f64| -> Result<Vec<T>> {
+            let mut out = room(values.len())?;
+            out.extend(values.iter().map(|x| T::near(x * factor)));
+            Ok(out)
+        };
         let phases = match &map.frequencies {
             Frequencies::Dense(w) => {
                 let entry = |j: usize, column: usize| T::near(w[j * d + column] * turn);
                 Phases::Dense(Packed::new((components, d), &entry)?)
             }
-            Frequencies::Fast(blocks) => Phases::Fast(
-                blocks
-                    .iter()
-                    .map(|block| Signs {
-                        signs: std::array::from_fn(|i| near(&block.signs[i])),
-                        scale: block.scale.iter().map(|s| T::near(s * turn)).collect(),
+            Frequencies::Fast(blocks) => {
+                let one = |block: &SignBlock| -> Result<Signs<T>> {
+                    let [a, b, c] = &block.signs;
+                    Ok(Signs {
+                        signs: [near(a, 1.0)?, near(b, 1.0)?, near(c, 1.0)?],
+                        scale: near(&block.scale, turn)?,
                     })
-                    .collect(),
-            ),
+                };
+                Phases::Fast(blocks.iter().map(one).collect::<Result<_>>()?)
+            }
         };
         Ok(Self {
             columns: d,
             components,
             phases,
-            constants: near(&map.constants),
+            constants: near(&map.constants, 1.0)?,
         })
     }
 

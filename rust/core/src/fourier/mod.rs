@@ -145,7 +145,7 @@ impl FourierMap {
         let frequencies = match settings.structure {
             Structure::Independent => Frequencies::Dense(settings.independent()?),
             Structure::Orthogonal => Frequencies::Dense(settings.orthogonal()?),
-            Structure::Fast => Frequencies::Fast(settings.fast()),
+            Structure::Fast => Frequencies::Fast(settings.fast()?),
         };
         let mut map = Self {
             settings,
@@ -263,13 +263,19 @@ fn prepared<'m, T: Phase>(
     Ok(cell.get_or_init(|| made))
 }
 
-fn zeros(size: usize) -> Result<Vec<f64>> {
+/// An empty vector with room for `size` values.
+fn room<T>(size: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
     values
         .try_reserve_exact(size)
         .map_err(|_| Error::OutOfMemory {
-            bytes: size.saturating_mul(size_of::<f64>()),
+            bytes: size.saturating_mul(size_of::<T>()),
         })?;
+    Ok(values)
+}
+
+fn zeros(size: usize) -> Result<Vec<f64>> {
+    let mut values = room(size)?;
     values.resize(size, 0.0);
     Ok(values)
 }
@@ -350,7 +356,7 @@ impl Settings {
         Ok(weights)
     }
 
-    fn fast(&self) -> Vec<SignBlock> {
+    fn fast(&self) -> Result<Vec<SignBlock>> {
         let p = self.features.next_power_of_two();
         let mut lengths = self.lengths(p);
         let blocks = self.components.div_ceil(p);
@@ -359,10 +365,10 @@ impl Settings {
             .map(|block| {
                 let mut draws = Normals::new(self.seed, DIRECTIONS, block as u32);
                 let used = p.min(self.components - block * p);
-                SignBlock {
-                    signs: std::array::from_fn(|_| draws.signs(p)),
-                    scale: lengths.by_ref().take(used).map(|l| l * unit).collect(),
-                }
+                let mut scale = room(used)?;
+                scale.extend(lengths.by_ref().take(used).map(|l| l * unit));
+                let signs = [draws.signs(p)?, draws.signs(p)?, draws.signs(p)?];
+                Ok(SignBlock { signs, scale })
             })
             .collect()
     }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::rows::{Columns, Rows, Values};
 use crate::simd::{Kernel, Simd, dispatch};
+use rayon::ThreadPool;
 
 /// Rows treated by one thread at a time.
 const PART_ROWS: usize = 16;
@@ -50,23 +51,34 @@ pub fn transform<T: Phase>(
         .next_multiple_of(PART_ROWS)
         .max(PART_ROWS)
         * threads;
-    for (wave_at, out) in out.chunks_mut(wave * outputs).enumerate() {
-        let firsts = (wave_at * wave..).step_by(PART_ROWS);
-        let mut parts: Vec<_> = firsts
-            .zip(out.chunks_mut(PART_ROWS * outputs))
-            .map(|(first, out)| (first, out, Ok(())))
-            .collect();
-        each_block(pool.as_deref(), &mut parts, interrupt, |part| {
-            part.2 = dispatch(Part {
-                prepared,
-                rows,
-                first: part.0,
-                out: &mut *part.1,
-            });
-        })?;
-        parts.into_iter().try_for_each(|part| part.2)?;
+    for (at, out) in out.chunks_mut(wave * outputs).enumerate() {
+        transform_wave((prepared, rows), at * wave, out, pool.as_deref(), interrupt)?;
     }
     Ok(())
+}
+
+/// Rows from `first` on, as many as `out` has room for.
+fn transform_wave<T: Phase>(
+    (prepared, rows): (&Prepared<T>, &Rows<'_>),
+    first: usize,
+    out: &mut [T],
+    pool: Option<&ThreadPool>,
+    interrupt: &dyn Interrupt,
+) -> Result<()> {
+    let mut parts: Vec<_> = (first..)
+        .step_by(PART_ROWS)
+        .zip(out.chunks_mut(PART_ROWS * prepared.outputs()))
+        .map(|(first, out)| (first, out, Ok(())))
+        .collect();
+    each_block(pool, &mut parts, interrupt, |part| {
+        part.2 = dispatch(Part {
+            prepared,
+            rows,
+            first: part.0,
+            out: &mut *part.1,
+        });
+    })?;
+    parts.into_iter().try_for_each(|part| part.2)
 }
 
 /// Some consecutive rows.
