@@ -150,6 +150,10 @@ class PrivateKernelSVC(PrivatePipeline):
     The constants of the recipe were chosen on vehicle, wisdm, digits, usps, mnist, adult and
     synthetic data: expect a little less on others.
 
+    ``bounds`` of sparse rows must have low = 0, or low = -high. "objective" and "output" do not
+    centre sparse rows, as in `PrivateLinearSVC`, and make all features of all rows at once:
+    ``low_memory`` is for "gradient".
+
     References
     ----------
     .. [1] Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007.
