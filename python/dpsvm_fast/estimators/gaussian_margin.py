@@ -170,10 +170,11 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     ``C="auto"`` uses public numbers only. With Gaussian noise of standard deviation sigma, lambda
     is 0.6 times (1 times for ``huber_ww``) the solution of ``lambda * smoothing = sigma``: two
     features do better with a larger C, thirty with a smaller one. With Gamma noise lambda is that
-    of ``ObjectivePerturbationSVC`` for as many weights. The factors, the margin and the constant feature 1/2 were chosen by accuracy on
-    synthetic sets (rings, Gaussian classes in six dimensions), vehicle, dermatology and USPS at
-    epsilon 1 to 16, and so were ``psd="project"``, which was better than the constraint almost
-    everywhere, and ``trace_weight=0``: expect a little less on others.
+    of ``ObjectivePerturbationSVC`` for as many weights. The factors, the margin and the constant
+    feature 1/2 were chosen by accuracy on synthetic sets (rings, Gaussian classes in six
+    dimensions), vehicle, dermatology and USPS at epsilon 1 to 16, and so were ``psd="project"``,
+    which was better than the constraint almost everywhere, and ``trace_weight=0``: expect a little
+    less on others.
 
     References
     ----------
