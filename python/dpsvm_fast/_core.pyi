@@ -30,6 +30,7 @@ __all__ = [
     "row_products",
     "solve_crammer_singer_csr",
     "solve_crammer_singer_dense",
+    "solve_gaussian_margin",
     "solve_smooth_csr",
     "solve_smooth_dense",
     "subsampled_gaussian_delta",
