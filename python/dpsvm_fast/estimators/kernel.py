@@ -64,8 +64,8 @@ class PrivateKernelSVC(PrivatePipeline):
     gamma : float or "auto", default="auto"
         Scale of the kernel on the mapped rows, 1e-30 <= gamma <= 1e30.
     n_components : int or "auto", default="auto"
-        Number D of frequencies; features are twice as many. "auto" is 1000, or 100 with
-        ``delta=0``.
+        Number D of frequencies, at most 2**20; features are twice as many. "auto" is 1000, or 100
+        with ``delta=0``.
     orthogonal : bool, default=True
         Whether frequencies of "rbf" are orthogonal in blocks, which makes the features more
         accurate; those of "laplacian" never are.

@@ -28,7 +28,8 @@ __all__ = [
 KERNELS = ("rbf", "laplacian")
 # Beyond these, frequencies times rows leave the floats, or the kernel is constant.
 SMALLEST_GAMMA, LARGEST_GAMMA = 1e-30, 1e30
-MOST_COMPONENTS = 2**26
+# More would fill the memory after the budget is spent.
+MOST_COMPONENTS = 2**20
 # With more features than this, products of sign matrices replace orthogonal Gaussian ones: they
 # cost p log p operations a block of p frequencies instead of p d.
 MOST_ROTATED = 64

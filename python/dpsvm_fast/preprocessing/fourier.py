@@ -39,7 +39,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     Parameters
     ----------
     n_components : int, default=1000
-        Number D of frequencies, each of which gives a cosine and a sine: 2 D features.
+        Number D of frequencies, at most 2**20, each of which gives a cosine and a sine: 2 D
+        features.
     gamma : float, default=1.0
         Scale of the kernel, 1e-30 <= gamma <= 1e30.
     kernel : {"rbf", "laplacian"}, default="rbf"
