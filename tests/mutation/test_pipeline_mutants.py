@@ -22,6 +22,7 @@ from dpsvm_fast.estimators._linear_fit import fitted_weights
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import (
     _descent_rule,
+    _noise_grid,
     _noisy_moments,
     _noisy_sum,
     centre,
@@ -354,7 +355,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "shares: unspent share twice": (share_joined_twice, budget_is_kept, BOTH),
     "rounding: sums off the grid": (unrounded, sums_are_on_their_grid, BOTH),
     "rounding: not in the centre": (
-        returning(centre, "rounding_distance", 0.0), rounding_is_covered, BOTH,
+        returning(_noise_grid, "rounding_distance", 0.0), rounding_is_covered, BOTH,
     ),
     "rounding: not in the whitening": (
         returning(_noisy_moments, "mul_up", 0.0), rounding_is_covered, BOTH,

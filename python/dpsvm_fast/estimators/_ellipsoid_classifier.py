@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast.estimators._ellipsoids import block_rows, centres_of, quadratic_forms
+from dpsvm_fast.estimators._ellipsoids import centres_of, quadratic_forms
 from dpsvm_fast.estimators._training import PrivatelyTrained
 from dpsvm_fast.estimators._training_data import checked_rows
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._row_maps import PublicMap, row_blocks
 
 __all__ = ["EllipsoidClassifier", "refuse_sparse", "unit_rows"]
 
@@ -99,7 +99,7 @@ class EllipsoidClassifier(PrivatelyTrained):
         forms = np.empty((X.shape[0], n_classes))
         which = np.zeros((X.shape[0], n_classes), dtype=np.int64)
         public = _public_map(self.data_norm_)
-        for block in block_rows(X.shape[0], side + n_classes * n_ellipsoids):
+        for block in row_blocks(X, side + n_classes * n_ellipsoids):
             rows = public.apply(X[block]) * self.data_norm_
             values = quadratic_forms(rows, self.ellipsoids_)
             which[block] = values.argmin(axis=2)
@@ -122,7 +122,7 @@ def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
     """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
     rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
     public = _public_map(data_norm)
-    for block in block_rows(*X.shape):
+    for block in row_blocks(X):
         rows[block] = public.apply(X[block])
     return rows
 

@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT
 
 __all__ = [
-    "block_rows",
     "centres_of",
     "quadratic_forms",
     "released_ellipsoids",
     "symmetric_matrices",
 ]
 
-# Numbers in a block of rows.
-BLOCK_SIZE = 1 << 20
 # Eigenvalues below this share of the largest count as zero where a matrix is inverted.
 SINGULAR = 1e-10
 
@@ -103,9 +100,3 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
     for j, matrix in enumerate(flat):
         values[:, j] = ((lifted @ matrix) * lifted).sum(axis=1)
     return np.maximum(values, 0.0).reshape(len(rows), *ellipsoids.shape[:-2])
-
-
-def block_rows(n_rows: int, n_columns: int) -> list[slice]:
-    """Slices of rows whose copies stay small."""
-    step = max(1, BLOCK_SIZE // max(1, n_columns))
-    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

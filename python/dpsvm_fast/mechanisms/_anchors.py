@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import sqrt_up
-from dpsvm_fast.mechanisms._noise_grid import grid_below, rounding_distance
+from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
+from dpsvm_fast.mechanisms._row_maps import row_blocks
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
 __all__ = ["STEPS", "NoisyAnchors", "nearest_ellipsoids"]
@@ -38,8 +39,6 @@ COUNT_SCALE = 0.5
 LEAST_COUNT = 3.0
 # Distance of the first centres from the mean of their class.
 SPREAD = 0.25
-# Numbers in a block of rows.
-BLOCK_SIZE = 1 << 20
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -81,10 +80,11 @@ class NoisyAnchors:
         shape = (self.n_classes * self.n_ellipsoids, self.n_features + 1)
         clip_norm = sqrt_up(1.0 + COUNT_SCALE**2)
         factor = float(RELATION_FACTOR[self.adjacency])
-        grid = None
+        grid, rounding = None, 0.0
         if self.mu is not None and self.noise_grid == "exact":
-            grid = grid_below(ROW_GRID, 2.0 * factor * clip_norm / self.mu)
-        exact = grid is None or grid <= ROW_GRID
+            grid, rounding = grid_of_sums(
+                ROW_GRID, 2.0 * factor * clip_norm / self.mu, shape[0] * shape[1]
+            )
         return NoisySum(
             name="anchors",
             what="the sum of the rows and half their number, in each cell",
@@ -95,7 +95,7 @@ class NoisyAnchors:
             mu=self.mu,
             epsilon=self.epsilon,
             grid=grid,
-            rounding=0.0 if exact or grid is None else rounding_distance(grid, shape[0] * shape[1]),
+            rounding=rounding,
         )
 
     @property
@@ -130,7 +130,7 @@ class NoisyAnchors:
     def _total(self, rows: Array, codes: Labels, points: Array | None) -> Array:
         """Exact sums over the cells: integers, multiples of 2**-20."""
         total = np.zeros(self.sum.shape, dtype=np.int64)
-        for block in _blocks(rows):
+        for block in row_blocks(rows):
             steps = _row_steps(rows[block])
             cells = codes[block] * self.n_ellipsoids
             if points is not None:
@@ -169,7 +169,7 @@ def nearest_ellipsoids(rows: Array, codes: Labels, points: Array, n_ellipsoids: 
     """
     own = points.reshape(-1, n_ellipsoids, points.shape[1])
     cells = np.empty(len(codes), dtype=np.int64)
-    for block in _blocks(rows, n_ellipsoids):
+    for block in row_blocks(rows, n_ellipsoids * rows.shape[1]):
         gaps = _row_steps(rows[block])[:, None, :] * ROW_GRID - own[codes[block]]
         # Every sum over the features in the same order, whatever other records there are.
         cells[block] = (gaps * gaps).sum(axis=2).argmin(axis=1)
@@ -180,9 +180,3 @@ def _row_steps(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     """Rows in units of 2**-20, rounded towards zero: of norm at most 1 exactly."""
     scaled = rows.astype(np.float64) * (SHORTER / ROW_GRID)
     return np.asarray(np.trunc(scaled).astype(np.int64))
-
-
-def _blocks(rows: Array, copies: int = 1) -> list[slice]:
-    """Slices of rows of which that many copies stay small."""
-    step = max(1, BLOCK_SIZE // max(1, copies * rows.shape[1]))
-    return [slice(start, start + step) for start in range(0, len(rows), step)]

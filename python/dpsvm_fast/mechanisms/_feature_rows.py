@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast.mechanisms._row_maps import BLOCK_SIZE, PublicMap, ReleasedMap
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, row_blocks
 from dpsvm_fast.mechanisms.fourier import FourierFeatures
 
 __all__ = ["feature_rows", "feature_scores"]
@@ -25,7 +25,7 @@ def feature_rows(
     Each row is a function of the raw row and of public and released numbers alone, to the last bit.
     """
     rows = np.empty((X.shape[0], 2 * features.n_components), dtype=np.float32)
-    for block in _blocks(X, features):
+    for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
         mapped = _mapped(public, released, X[block], released.apply)
         rows[block] = _features(features, mapped, np.float32, n_threads)
     return rows
@@ -49,7 +49,7 @@ def feature_scores(
     intercept : ndarray of shape (n_scores,)
     """
     scores = np.empty((X.shape[0], coef.shape[0]))
-    for block in _blocks(X, features):
+    for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
         mapped = _mapped(public, released, X[block], released.mapped)
         phi = _features(features, mapped, np.float64, n_threads)
         scores[block] = phi @ coef.T + intercept
@@ -73,10 +73,3 @@ def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int)
         data = rows.data.astype(dtype)
         return drawn.transform_csr(data, rows.indices, rows.indptr, rows.shape[1], n_threads)
     return drawn.transform_dense(np.ascontiguousarray(rows, dtype=dtype), n_threads)
-
-
-def _blocks(X: Any, features: FourierFeatures) -> Iterator[slice]:
-    """Slices of rows whose copies and features stay small."""
-    step = max(1, BLOCK_SIZE // max(X.shape[1], 2 * features.n_components))
-    for start in range(0, X.shape[0], step):
-        yield slice(start, min(start + step, X.shape[0]))

@@ -15,7 +15,14 @@ from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import mul_up, sqrt_up
 from dpsvm_fast.exceptions import CertificationError
 
-__all__ = ["flat_weights", "grid_below", "nearest_on_grid", "release_on_grid", "rounding_distance"]
+__all__ = [
+    "flat_weights",
+    "grid_below",
+    "grid_of_sums",
+    "nearest_on_grid",
+    "release_on_grid",
+    "rounding_distance",
+]
 
 # A noise scale of at most this many grid steps: sums of steps stay far inside 2**53.
 LARGEST_NOISE_STEPS = 2.0**44
@@ -36,6 +43,22 @@ def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
     if largest_scale > 0.0:
         exponent = max(exponent, math.frexp(largest_scale / LARGEST_NOISE_STEPS)[1])
     return math.ldexp(1.0, exponent)
+
+
+def grid_of_sums(unit: float, largest_scale: float, size: int) -> tuple[float, float]:
+    """Grid for noise on exact sums, and how far rounding to it moves them.
+
+    Parameters
+    ----------
+    unit : float > 0
+        A power of two of which all sums are multiples: on a grid as fine, nothing is rounded.
+    largest_scale : float >= 0
+        Bound of the standard deviation of the noise.
+    size : int
+        Number of sums.
+    """
+    grid = grid_below(unit, largest_scale)
+    return grid, 0.0 if grid <= unit else rounding_distance(grid, size)
 
 
 def rounding_distance(grid: float, n_weights: int) -> float:

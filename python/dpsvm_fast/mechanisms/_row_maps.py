@@ -257,8 +257,15 @@ def mapped_rows(
     return rows
 
 
-def row_blocks(rows: Any) -> Iterator[slice]:
-    """Slices of rows whose copies stay small."""
-    step = max(1, BLOCK_SIZE // max(1, rows.shape[1]))
+def row_blocks(rows: Any, n_numbers: int | None = None) -> Iterator[slice]:
+    """Slices of rows whose copies stay small.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix of shape (n_samples, n_features)
+    n_numbers : int or None
+        What is held for each row at a time; None for the row itself.
+    """
+    step = max(1, BLOCK_SIZE // max(1, rows.shape[1] if n_numbers is None else n_numbers))
     for start in range(0, rows.shape[0], step):
         yield slice(start, min(start + step, rows.shape[0]))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
-from dpsvm_fast.mechanisms._noise_grid import grid_below, rounding_distance
+from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
@@ -88,10 +88,9 @@ class NoisyMean:
         size = self.n_features + self.counts
         clip_norm = sqrt_up(1.0 + COUNT_SCALE**2) if self.counts else 1.0
         factor = float(RELATION_FACTOR[self.adjacency])
-        grid = None
+        grid, rounding = None, 0.0
         if self.mu is not None and self.noise_grid == "exact":
-            grid = grid_below(ROW_GRID, 2.0 * factor * clip_norm / self.mu)
-        exact = grid is None or grid <= ROW_GRID
+            grid, rounding = grid_of_sums(ROW_GRID, 2.0 * factor * clip_norm / self.mu, size)
         return NoisySum(
             name="centre",
             what="the sum of the rows and half their number" if self.counts else "sum of the rows",
@@ -102,7 +101,7 @@ class NoisyMean:
             mu=self.mu,
             epsilon=self.epsilon,
             grid=grid,
-            rounding=0.0 if exact or grid is None else rounding_distance(grid, size),
+            rounding=rounding,
         )
 
     @property

@@ -32,7 +32,7 @@ import numpy as np
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._noise_grid import grid_below, rounding_distance
+from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum, share_of
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 from dpsvm_fast.mechanisms._training_path import Training
@@ -79,11 +79,9 @@ class NoisyCount:
     @cached_property
     def sum(self) -> NoisySum:
         """The noise and what it covers."""
-        grid = None
+        grid, rounding = None, 0.0
         if self.mu is not None and self.noise_grid == "exact":
-            grid = grid_below(1.0, 2.0 / self.mu)
-        # Whole numbers are on every grid of at most 1.
-        exact = grid is None or grid <= 1.0
+            grid, rounding = grid_of_sums(1.0, 2.0 / self.mu, 1)
         return NoisySum(
             name="count",
             what="the number of rows",
@@ -94,7 +92,7 @@ class NoisyCount:
             mu=self.mu,
             epsilon=self.epsilon,
             grid=grid,
-            rounding=0.0 if exact or grid is None else rounding_distance(grid, 1),
+            rounding=rounding,
         )
 
     @property

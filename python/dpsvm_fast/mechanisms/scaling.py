@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import div_up, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
-from dpsvm_fast.mechanisms._noise_grid import grid_below, rounding_distance
+from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 
 __all__ = ["NoisyColumnMoments", "ReleasedColumns"]
@@ -123,10 +123,9 @@ class NoisyColumnMoments:
         factor = 1.0
         if not counts:
             factor = div_up(2.0, float(PAIR_NORM)) if squares else 2.0
-        grid = None
+        grid, rounding = None, 0.0
         if self.mu is not None and self.noise_grid == "exact":
-            grid = grid_below(SUM_GRID, 2.0 * mul_up(factor, clip_norm) / self.mu)
-        exact = grid is None or grid <= SUM_GRID
+            grid, rounding = grid_of_sums(SUM_GRID, 2.0 * mul_up(factor, clip_norm) / self.mu, size)
         return NoisySum(
             name="moments" if squares else "means",
             what=_what(squares=squares, counts=counts),
@@ -137,7 +136,7 @@ class NoisyColumnMoments:
             mu=self.mu,
             epsilon=self.epsilon,
             grid=grid,
-            rounding=0.0 if exact or grid is None else rounding_distance(grid, size),
+            rounding=rounding,
         )
 
     @property
