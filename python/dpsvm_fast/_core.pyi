@@ -31,6 +31,8 @@ __all__ = [
     "solve_crammer_singer_csr",
     "solve_crammer_singer_dense",
     "solve_gaussian_margin",
+    "solve_gaussian_margin_batch",
+    "solve_smooth_batch_dense",
     "solve_smooth_csr",
     "solve_smooth_dense",
     "subsampled_gaussian_delta",
@@ -128,6 +130,14 @@ class NoiseSource:
     def gaussian(self, size: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
     def gamma_ball(self, size: int, beta: float, n_threads: int) -> NDArray[np.float64]: ...
     def symmetric_gaussian(self, d: int, sigma: float, n_threads: int) -> NDArray[np.float64]: ...
+    def exponential_choice(self, scores: NDArray[np.int64], rate: float) -> int: ...
+    def permute_and_flip(self, scores: NDArray[np.int64], rate: float) -> int: ...
+    def discrete_laplace(
+        self, size: int, scale_numerator: int, scale_denominator: int, n_threads: int = 1
+    ) -> NDArray[np.int64]: ...
+    def random_parts(
+        self, size: int, weights: NDArray[np.int64], n_threads: int
+    ) -> NDArray[np.int64]: ...
     def public_seed(self) -> int: ...
 
 @final
@@ -233,6 +243,9 @@ class Descent:
         state: dict[str, Any] | None = None,
     ) -> Descent: ...
     def run(self, records: Records, source: NoiseSource, n_steps: int, n_threads: int) -> None: ...
+    def run_batch(
+        self, records: Records, source: NoiseSource, n_fits: int, n_steps: int, n_threads: int
+    ) -> NDArray[np.float64]: ...
     def weights(self) -> NDArray[np.float64]: ...
     def state(self) -> dict[str, Any]: ...
 
@@ -316,6 +329,40 @@ def solve_gaussian_margin(
     max_iter: int | None,
     n_threads: int,
 ) -> tuple[NDArray[np.float64] | None, float]: ...
+def solve_gaussian_margin_batch(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    target: NDArray[np.int64],
+    *,
+    loss: str,
+    n_classes: int,
+    n_ellipsoids: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64],
+    data_norm: float,
+    psd: bool,
+    gradient_tol: float,
+    max_iter: int | None,
+    n_threads: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def solve_smooth_batch_dense(
+    X: NDArray[np.float64] | NDArray[np.float32],
+    y: NDArray[np.int64],
+    *,
+    loss: str,
+    n_scores: int,
+    smoothing: float,
+    margin: float,
+    regularization: float,
+    linear: NDArray[np.float64],
+    data_norm: float,
+    intercept_scaling: float,
+    gradient_tol: float,
+    max_iter: int | None,
+    shuffle_seed: int,
+    n_threads: int,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]: ...
 def solve_smooth_dense(
     X: NDArray[np.float64] | NDArray[np.float32],
     y: NDArray[np.int64],

@@ -6,6 +6,8 @@
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -171,4 +173,69 @@ pub fn each_block<T: Send>(
         }
     }
     Ok(())
+}
+
+/// How often a caller that waits for other threads looks at its interrupt.
+const WATCH_PERIOD: Duration = Duration::from_millis(10);
+
+/// The caller's interrupt as other threads see it.
+struct Relayed<'f>(&'f AtomicBool);
+
+impl Interrupt for Relayed<'_> {
+    fn stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// `work(i, item, interrupt)` on every item, each by one thread: for many independent tasks, long
+/// or short.
+///
+/// With several threads the calling one only watches the interrupt, and relays it to the others.
+/// The error returned is that of the first item that has one, whatever the number of threads.
+///
+/// # Errors
+/// [`Error::Interrupted`], threads out of range, the errors of `work`.
+pub fn each_task<T: Send>(
+    threads: usize,
+    items: &mut [T],
+    interrupt: &dyn Interrupt,
+    work: impl Fn(usize, &mut T, &dyn Interrupt) -> Result<()> + Sync,
+) -> Result<()> {
+    check_threads(threads)?;
+    if threads == 1 || items.len() < 2 {
+        for (i, item) in items.iter_mut().enumerate() {
+            interrupt.check()?;
+            work(i, item, interrupt)?;
+        }
+        return Ok(());
+    }
+    let pool = pool(threads)?;
+    let stopped = AtomicBool::new(false);
+    let (finished, wait) = channel::<()>();
+    let mut outcome = None;
+    pool.in_place_scope(|scope| {
+        let (outcome, stopped, work) = (&mut outcome, &stopped, &work);
+        scope.spawn(move |_| {
+            // Dropped when the work is done, or has panicked.
+            let _finished = finished;
+            let relayed = Relayed(stopped);
+            let tasks = items.par_iter_mut().enumerate();
+            *outcome = tasks
+                .filter_map(|(i, item)| {
+                    let result = relayed.check().and_then(|()| work(i, item, &relayed));
+                    result.err().map(|error| (i, error))
+                })
+                .min_by_key(|(i, _)| *i);
+        });
+        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+            if interrupt.stopped() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    match outcome {
+        _ if stopped.into_inner() => Err(Error::Interrupted),
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
 }

@@ -6,7 +6,11 @@ use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
 use crate::noise::{BLOCK, GridScale, Task};
-use crate::solver::noisy_descent::{NoiseKind, Randomness};
+use crate::parallel::{Interrupt, each_task};
+use crate::solver::noisy_descent::optimizer::State;
+use crate::solver::noisy_descent::{NoiseKind, Randomness, Settings};
+use crate::solver::records::Records;
+use crate::solver::store::reserve;
 use rand::Rng;
 
 /// Standard deviation of the noise and how it is drawn.
@@ -111,5 +115,55 @@ impl Randomness for DescentStreams<'_> {
             };
             fill_normal(&mut stream, part, sigma);
         }
+    }
+}
+
+/// Many independent runs of one descent.
+pub struct DescentBatch<'b> {
+    /// The descent.
+    pub settings: &'b Settings,
+    /// Where every run starts.
+    pub start: &'b State,
+    /// Probability with which a record joins a batch.
+    pub rate: f64,
+    /// Standard deviation of the noise, and its grid.
+    pub noise: (f64, Option<f64>),
+    /// Steps of one run.
+    pub steps: u32,
+}
+
+impl DescentBatch<'_> {
+    /// What each run releases, one run after the other; run i draws from `tasks[i]`.
+    ///
+    /// Every run goes the way of [`Settings::run`] on one thread.
+    ///
+    /// # Errors
+    /// As [`Settings::run`] and [`DescentStreams::new`]; no memory.
+    pub fn run(
+        &self,
+        records: &Records,
+        tasks: &[[Task<'_>; 3]],
+        threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<f64>> {
+        let size = self.settings.weights();
+        let mut released: Vec<f64> = Vec::new();
+        reserve(&mut released, size.saturating_mul(tasks.len()))?;
+        released.resize(size * tasks.len(), 0.0);
+        let mut runs: Vec<_> = tasks.iter().zip(released.chunks_mut(size.max(1))).collect();
+        each_task(
+            threads,
+            &mut runs,
+            interrupt,
+            |_, (tasks, released), stop| {
+                let numbers = (self.steps, size);
+                let streams = DescentStreams::new(**tasks, self.rate, self.noise, numbers)?;
+                let mut state = self.start.clone();
+                (self.settings).run(&mut state, records, &streams, self.steps, 1, stop)?;
+                released.copy_from_slice(&state.released());
+                Ok(())
+            },
+        )?;
+        Ok(released)
     }
 }

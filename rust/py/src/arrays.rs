@@ -99,12 +99,31 @@ pub fn integers<'py>(y: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyAr
         .map_err(|_| wrong(y, name, "a one-dimensional int64 array"))
 }
 
+/// The memory of an array, which must be C-contiguous.
+pub fn contiguous<'a, T: numpy::Element, D: numpy::ndarray::Dimension>(
+    array: &'a numpy::PyReadonlyArray<'_, T, D>,
+    name: &str,
+) -> PyResult<&'a [T]> {
+    let order = |_| PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
+    array.as_slice().map_err(order)
+}
+
 /// Weights as an array of `classes` rows.
 pub fn matrix(
     py: Python<'_>,
     values: Vec<f64>,
     shape: [usize; 2],
 ) -> PyResult<Bound<'_, numpy::PyArray2<f64>>> {
+    use numpy::PyArrayMethods;
+    numpy::PyArray1::from_vec(py, values).reshape(shape)
+}
+
+/// Weights of several fits, each an array of `classes` rows.
+pub fn matrices(
+    py: Python<'_>,
+    values: Vec<f64>,
+    shape: [usize; 3],
+) -> PyResult<Bound<'_, numpy::PyArray3<f64>>> {
     use numpy::PyArrayMethods;
     numpy::PyArray1::from_vec(py, values).reshape(shape)
 }

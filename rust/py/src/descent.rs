@@ -1,11 +1,11 @@
 //! Bindings of `dpsvm_core::solver::noisy_descent`.
 
-use crate::arrays::matrix;
+use crate::arrays::{matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
 use crate::records::Records;
-use dpsvm_core::private_descent::DescentStreams;
+use dpsvm_core::private_descent::{DescentBatch, DescentStreams};
 use dpsvm_core::solver::losses::SmoothLoss;
 use dpsvm_core::solver::noisy_descent::bounds::{
     Descended, check_clip, check_grid, clipped_sum_distance as distance,
@@ -15,7 +15,7 @@ use dpsvm_core::solver::noisy_descent::clipping::Clip;
 use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
 use dpsvm_core::{Error, Result};
-use numpy::{PyArray2, PyArrayMethods};
+use numpy::{PyArray2, PyArray3, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -228,6 +228,36 @@ impl Descent {
                 settings.run(state, records, &streams, n_steps, n_threads, interrupt)
             })
         })
+    }
+
+    /// What `n_fits` independent runs from the present state would release; the state stays.
+    ///
+    /// Run i has the bits that the i-th of as many single runs would have.
+    fn run_batch<'py>(
+        &self,
+        py: Python<'py>,
+        records: &Records,
+        source: &NoiseSource,
+        n_fits: u32,
+        n_steps: u32,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+        let tasks = source.new_task_triples(n_fits)?;
+        let start = self.locked()?.clone();
+        let batch = DescentBatch {
+            settings: &self.settings,
+            start: &start,
+            rate: self.rate,
+            noise: self.noise,
+            steps: n_steps,
+        };
+        let released = records.read(|records| {
+            gate::run(py, |interrupt| {
+                batch.run(records, &tasks, n_threads, interrupt)
+            })
+        })?;
+        let shape = [self.settings.loss.scores, self.settings.columns()];
+        matrices(py, released, [n_fits as usize, shape[0], shape[1]])
     }
 
     /// The average of the iterates, or the last one.

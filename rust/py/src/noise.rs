@@ -1,8 +1,12 @@
 //! Bindings of `dpsvm_core::noise`.
 
+use crate::arrays::{contiguous, integers};
 use crate::gate;
 use dpsvm_core::Result;
-use dpsvm_core::noise::{Key, Task, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian};
+use dpsvm_core::noise::{
+    Key, Task, discrete_laplace, exponential_choice, gamma_ball, gaussian, gaussian_on_grid,
+    permute_and_flip, random_parts, symmetric_gaussian,
+};
 use dpsvm_core::parallel::Interrupt;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -24,6 +28,20 @@ pub struct NoiseSource {
 impl NoiseSource {
     /// The streams of a new call.
     pub(crate) fn new_task(&self) -> PyResult<Task<'_>> {
+        self.new_tasks(1).map(|first| self.key.task(first))
+    }
+
+    /// Streams of `count` new calls each of which needs three of them, as one call after the other
+    /// would get.
+    pub(crate) fn new_task_triples(&self, count: u32) -> PyResult<Vec<[Task<'_>; 3]>> {
+        let all = count.checked_mul(3).ok_or_else(used_up)?;
+        let first = self.new_tasks(all)?;
+        let triple = |i| std::array::from_fn(|j| self.key.task(first + 3 * i + j as u32));
+        Ok((0..count).map(triple).collect())
+    }
+
+    /// Takes `count` numbers; returns the first.
+    fn new_tasks(&self, count: u32) -> PyResult<u32> {
         if std::process::id() != self.process {
             return Err(PyRuntimeError::new_err(
                 "this NoiseSource was made in another process (before a fork); using it here would \
@@ -31,13 +49,10 @@ impl NoiseSource {
             ));
         }
         self.next_task
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1))
-            .map(|number| self.key.task(number))
-            .map_err(|_| {
-                PyRuntimeError::new_err(
-                    "this NoiseSource has used all of its 2**32 streams; make a new NoiseSource",
-                )
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                n.checked_add(count)
             })
+            .map_err(|_| used_up())
     }
 
     /// Draws with a new task, without the GIL.
@@ -49,6 +64,12 @@ impl NoiseSource {
         let task = self.new_task()?;
         gate::run(py, |interrupt| sampler(task, interrupt))
     }
+}
+
+fn used_up() -> PyErr {
+    PyRuntimeError::new_err(
+        "this NoiseSource has used all of its 2**32 streams; make a new NoiseSource",
+    )
 }
 
 /// The refusal of copying and pickling.
@@ -137,6 +158,68 @@ impl NoiseSource {
             symmetric_gaussian(task, d, sigma, n_threads, interrupt)
         })?;
         values.into_pyarray(py).reshape([d, d])
+    }
+
+    /// An index with probability proportional to `exp(-rate * (scores[i] - min(scores)))`, exactly.
+    fn exponential_choice(
+        &self,
+        py: Python<'_>,
+        scores: &Bound<'_, PyAny>,
+        rate: f64,
+    ) -> PyResult<usize> {
+        let scores = integers(scores, "scores")?;
+        let scores = contiguous(&scores, "scores")?;
+        self.draw(py, |task, interrupt| {
+            exponential_choice(task, scores, rate, interrupt)
+        })
+    }
+
+    /// The first index taken in a uniformly random order of visits, index i with probability
+    /// `exp(-rate * (scores[i] - min(scores)))`, exactly.
+    fn permute_and_flip(
+        &self,
+        py: Python<'_>,
+        scores: &Bound<'_, PyAny>,
+        rate: f64,
+    ) -> PyResult<usize> {
+        let scores = integers(scores, "scores")?;
+        let scores = contiguous(&scores, "scores")?;
+        self.draw(py, |task, interrupt| {
+            permute_and_flip(task, scores, rate, interrupt)
+        })
+    }
+
+    /// Draws with `P(k)` proportional to `exp(-|k| * scale_denominator / scale_numerator)`, exactly.
+    #[pyo3(signature = (size, scale_numerator, scale_denominator, n_threads=1))]
+    fn discrete_laplace<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        scale_numerator: u64,
+        scale_denominator: u64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let scale = (scale_numerator, scale_denominator);
+        let values = self.draw(py, |task, interrupt| {
+            discrete_laplace(task, size, scale, n_threads, interrupt)
+        })?;
+        Ok(values.into_pyarray(py))
+    }
+
+    /// Independent part numbers, number j with probability `weights[j] / sum(weights)`, exactly.
+    fn random_parts<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        weights: &Bound<'py, PyAny>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let weights = integers(weights, "weights")?;
+        let weights = contiguous(&weights, "weights")?;
+        let parts = self.draw(py, |task, interrupt| {
+            random_parts(task, size, weights, n_threads, interrupt)
+        })?;
+        Ok(parts.into_pyarray(py))
     }
 
     /// 64 random bits for work that needs no secrecy, such as the order of a solver's passes.

@@ -1,15 +1,22 @@
 //! Bindings of `dpsvm_core::solver::smooth_erm`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::arrays::{IndexArrays, ValueArray, contiguous, dense_rows, labels, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
+use dpsvm_core::Error;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
 use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::smooth_erm::{SmoothSolution, solve};
+use dpsvm_core::solver::smooth_erm::{SmoothSolution, solve, solve_batch};
 use dpsvm_core::solver::smooth_problem::SmoothSettings;
-use numpy::{Ix1, Ix2, PyArray2, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{
+    Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
+    PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+/// Weights of every fit, 0 where not certified, and whether they are.
+type FittedBatch<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<bool>>);
 
 /// Weights (or None when they could not be certified) and facts for tests and benchmarks only.
 type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
@@ -87,6 +94,61 @@ fn solve_smooth_dense<'py>(
     fit(py, rows, &y, linear.as_ref(), &settings)
 }
 
+/// Certified minimisers for many linear terms over the same rows of a dense matrix.
+#[pyfunction]
+#[pyo3(signature = (X, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads))]
+// Arrays are extracted by value.
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::needless_pass_by_value
+)]
+fn solve_smooth_batch_dense<'py>(
+    py: Python<'py>,
+    X: &Bound<'py, PyAny>,
+    y: &Bound<'py, PyAny>,
+    loss: &str,
+    n_scores: usize,
+    smoothing: f64,
+    margin: f64,
+    regularization: f64,
+    linear: PyReadonlyArray3<'py, f64>,
+    data_norm: f64,
+    intercept_scaling: f64,
+    gradient_tol: f64,
+    max_iter: Option<u64>,
+    shuffle_seed: u64,
+    n_threads: usize,
+) -> PyResult<FittedBatch<'py>> {
+    let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+    let bounds = RowBounds {
+        data_norm,
+        intercept: intercept_scaling,
+    };
+    let rows = dense_rows(&x, bounds)?;
+    let settings = SmoothSettings {
+        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        regularization,
+        gradient_tol,
+        max_steps: max_iter,
+        seed: shuffle_seed,
+        threads: n_threads,
+        low_memory: false,
+    };
+    let shape = [linear.shape()[0], linear.shape()[1], linear.shape()[2]];
+    // The core sees one slice: here a transposed array would go unnoticed there.
+    if shape[1..] != [n_scores, rows.n_columns()] {
+        let message = "expected the shape (n_fits, n_scores, n_columns)";
+        return Err(to_python(Error::invalid("linear", message)));
+    }
+    let (y, b) = (y.as_slice()?, contiguous(&linear, "linear")?);
+    let found = gate::run(py, |interrupt| {
+        solve_batch(rows, y, b, &settings, interrupt)
+    })?;
+    let certified = PyArray1::from_vec(py, found.certified);
+    Ok((matrices(py, found.weights, shape)?, certified))
+}
+
 /// Certified minimiser of a smooth loss over the rows of a CSR matrix.
 #[pyfunction]
 #[pyo3(signature = (data, indices, indptr, n_features, y, *, loss, n_scores, smoothing, margin, regularization, linear, data_norm, intercept_scaling, gradient_tol, max_iter, shuffle_seed, n_threads, low_memory))]
@@ -136,6 +198,7 @@ fn solve_smooth_csr<'py>(
 /// Adds this file's functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(solve_smooth_dense, m)?)?;
+    m.add_function(wrap_pyfunction!(solve_smooth_batch_dense, m)?)?;
     m.add_function(wrap_pyfunction!(solve_smooth_csr, m)?)?;
     Ok(())
 }

@@ -5,6 +5,8 @@
 //! and the task alone, never on the number of threads.
 
 mod chacha;
+pub mod coins;
+pub mod discrete_laplace;
 pub mod gamma_ball;
 pub mod gaussian;
 pub mod grid_gaussian;
@@ -13,13 +15,18 @@ pub mod half_normal;
 mod karney;
 mod natural;
 pub mod poisson_batch;
+pub mod random_parts;
+pub mod selection;
 pub mod stream;
 pub mod symmetric;
 
+pub use discrete_laplace::discrete_laplace;
 pub use gamma_ball::gamma_ball;
 pub use gaussian::gaussian;
 pub use grid_gaussian::{GridScale, gaussian_on_grid};
 pub use poisson_batch::{Rate, poisson_batch};
+pub use random_parts::random_parts;
+pub use selection::{exponential_choice, permute_and_flip};
 pub use stream::{Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 

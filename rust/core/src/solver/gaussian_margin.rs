@@ -43,7 +43,7 @@ pub mod search;
 
 use super::losses::SmoothLoss;
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, check_threads, pool};
+use crate::parallel::{Interrupt, check_threads, each_task, pool};
 use crate::rows::{Layout, RowBounds, Rows, Values};
 use cone::Cone;
 use lifted::{Lifted, PARALLEL_WORK};
@@ -110,7 +110,8 @@ pub fn solve(
     settings: &EllipsoidSettings<'_>,
     interrupt: &dyn Interrupt,
 ) -> Result<EllipsoidSolution> {
-    let loss = check(shape, target, linear, settings)?;
+    let (loss, entries) = check(shape, target, settings)?;
+    check_linear(linear, linear.len() == entries)?;
     let bounds = RowBounds {
         data_norm: settings.data_norm,
         intercept: 1.0,
@@ -124,6 +125,61 @@ pub fn solve(
     let lifted = Lifted::new(&rows, count, threads, interrupt)?;
     let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
     minimise(lifted, targets, linear, settings, interrupt)
+}
+
+/// Certified matrices of many problems over the same records.
+#[derive(Debug, Clone)]
+pub struct EllipsoidBatch {
+    /// The matrices of [`EllipsoidSolution`], one problem after the other; 0 where nothing was
+    /// certified.
+    pub matrices: Vec<f64>,
+    /// Certified distance of each problem; infinite where nothing was certified.
+    pub distances: Vec<f64>,
+}
+
+/// [`solve`] for many linear terms, one after the other in `linear`, with the same bits.
+///
+/// Every problem is solved by one thread: this is for many small ones.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_batch(
+    x: Values<'_>,
+    shape: (usize, usize),
+    target: &[i64],
+    linear: &[f64],
+    settings: &EllipsoidSettings<'_>,
+    interrupt: &dyn Interrupt,
+) -> Result<EllipsoidBatch> {
+    let (loss, entries) = check(shape, target, settings)?;
+    check_linear(linear, linear.len().is_multiple_of(entries))?;
+    let bounds = RowBounds {
+        data_norm: settings.data_norm,
+        intercept: 1.0,
+    };
+    let rows = Rows::new(x, Layout::Dense, shape, bounds)?;
+    let count = settings.classes * settings.ellipsoids;
+    let lifted = Lifted::new(&rows, count, None, interrupt)?;
+    let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
+    let mut matrices: Vec<f64> = lifted::zeros(linear.len())?;
+    let mut distances: Vec<f64> = lifted::zeros(linear.len() / entries)?;
+    let mut tasks: Vec<_> = (linear.chunks_exact(entries))
+        .zip(matrices.chunks_exact_mut(entries))
+        .zip(&mut distances)
+        .collect();
+    each_task(settings.threads, &mut tasks, interrupt, |_, task, watch| {
+        let ((linear, matrices), distance) = task;
+        let found = minimise(lifted.clone(), targets.clone(), linear, settings, watch)?;
+        if let Some(found) = found.matrices {
+            matrices.copy_from_slice(&found);
+        }
+        **distance = found.distance;
+        Ok(())
+    })?;
+    Ok(EllipsoidBatch {
+        matrices,
+        distances,
+    })
 }
 
 fn minimise(
@@ -175,12 +231,12 @@ fn enough_passes(objective: &Objective<'_>) -> u64 {
     (1e4 + 100.0 * condition.sqrt() * digits) as u64
 }
 
+/// The loss, and how many numbers a linear term has.
 fn check(
     (records, features): (usize, usize),
     target: &[i64],
-    linear: &[f64],
     settings: &EllipsoidSettings<'_>,
-) -> Result<SmoothLoss> {
+) -> Result<(SmoothLoss, usize)> {
     check_threads(settings.threads)?;
     let (count, scores) = counts(settings)?;
     let loss = SmoothLoss::new(settings.loss, scores, settings.smoothing, settings.margin)?;
@@ -212,7 +268,11 @@ fn check(
         );
         return Err(Error::invalid("X", message));
     };
-    if linear.len() != entries {
+    Ok((loss, entries))
+}
+
+fn check_linear(linear: &[f64], complete: bool) -> Result<()> {
+    if !complete {
         let message = "expected one row of (d + 1)(d + 2)/2 numbers for each ellipsoid";
         return Err(Error::invalid("linear", message));
     }
@@ -220,7 +280,7 @@ fn check(
         let message = "expected finite numbers of at most 1e50";
         return Err(Error::invalid("linear", message));
     }
-    Ok(loss)
+    Ok(())
 }
 
 /// Number of ellipsoids, and of scores that a record's loss sees.

@@ -14,9 +14,9 @@ use super::newton_cg::Search;
 use super::newton_parts::Minimum;
 use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
 use super::sparse_design::{SparsePanels, SparseSingle};
-use super::store::Store;
+use super::store::{Store, reserve};
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, check_threads, pool};
+use crate::parallel::{Interrupt, check_threads, each_task, pool};
 use crate::rows::Rows;
 use rayon::ThreadPool;
 use std::sync::Arc;
@@ -55,14 +55,17 @@ pub fn solve(
     interrupt: &dyn Interrupt,
 ) -> Result<SmoothSolution> {
     let scaled = Scaled::new(&rows, settings)?;
-    check(&rows, labels, linear, settings)?;
     let (k, d) = (settings.loss.scores, rows.n_columns());
+    check(&rows, labels, settings)?;
+    if let Some(linear) = linear {
+        check_linear(linear, Some(k * d))?;
+    }
     check_threads(settings.threads)?;
     let large = rows.n_rows() * d >= PARALLEL_ENTRIES && settings.threads > 1;
     let pool = large.then(|| pool(settings.threads)).transpose()?;
     let (seed, low_memory) = (settings.seed, settings.low_memory);
     let stored = Store::new(rows, k, seed, low_memory, pool.as_deref(), interrupt)?;
-    let job = Job {
+    Job {
         stored,
         pool,
         labels,
@@ -71,24 +74,84 @@ pub fn solve(
         scaled,
         columns: d,
         interrupt,
-    };
-    if job.stored.0.is_dense() {
-        return job.run(DenseTiles::new(k, d));
     }
-    match k {
-        1 => job.run(SparseSingle::new(d)),
-        2..=4 => job.run(SparsePanels::<4>::new(k, d)),
-        5..=8 | 17..=24 => job.run(SparsePanels::<8>::new(k, d)),
-        _ => job.run(SparsePanels::<16>::new(k, d)),
-    }
+    .choose()
 }
 
-fn check(
-    rows: &Rows<'_>,
+/// Minimisers of many problems over the same rows.
+#[derive(Debug, Clone)]
+pub struct SmoothBatch {
+    /// The weights of [`SmoothSolution`], one problem after the other; 0 where not certified.
+    pub weights: Vec<f64>,
+    /// Whether each problem's weights are certified.
+    pub certified: Vec<bool>,
+}
+
+/// [`solve`] for many linear terms, one after the other in `linear`, with the same bits.
+///
+/// Every problem is solved by one thread: this is for many small ones.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_batch(
+    rows: Rows<'_>,
     labels: &[i64],
-    linear: Option<&[f64]>,
+    linear: &[f64],
     settings: &SmoothSettings,
-) -> Result<()> {
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothBatch> {
+    Scaled::new(&rows, settings)?;
+    let (k, d) = (settings.loss.scores, rows.n_columns());
+    check(&rows, labels, settings)?;
+    check_threads(settings.threads)?;
+    if d == 0 || !linear.len().is_multiple_of(k * d) {
+        let message = "expected one number for each weight of each problem";
+        return Err(Error::invalid("linear", message));
+    }
+    check_linear(linear, None)?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let (store, order) = Store::new(rows, k, seed, low_memory, None, interrupt)?;
+    let problems = linear.len() / (k * d);
+    let mut weights = zeros(linear.len(), 0.0)?;
+    let mut certified = zeros(problems, false)?;
+    let mut tasks: Vec<_> = (linear.chunks_exact(k * d))
+        .zip(weights.chunks_exact_mut(k * d))
+        .zip(&mut certified)
+        .collect();
+    let work = |_: usize, task: &mut Task<'_, '_>, interrupt: &dyn Interrupt| {
+        let ((linear, weights), certified) = task;
+        let job = Job {
+            stored: (store.clone(), order.clone()),
+            pool: None,
+            labels,
+            linear: Some(linear),
+            settings,
+            scaled: Scaled::new(&rows, settings)?,
+            columns: d,
+            interrupt,
+        };
+        if let Some(found) = job.choose()?.weights {
+            weights.copy_from_slice(&found);
+            **certified = true;
+        }
+        Ok(())
+    };
+    each_task(settings.threads, &mut tasks, interrupt, work)?;
+    Ok(SmoothBatch { weights, certified })
+}
+
+/// Linear term, where the weights go, and whether they are certified.
+type Task<'l, 'w> = ((&'l [f64], &'w mut [f64]), &'w mut bool);
+
+/// `len` times the same value, or an error where the system has no memory for them.
+fn zeros<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
+    let mut vec = Vec::new();
+    reserve(&mut vec, len)?;
+    vec.resize(len, value);
+    Ok(vec)
+}
+
+fn check(rows: &Rows<'_>, labels: &[i64], settings: &SmoothSettings) -> Result<()> {
     if labels.len() != rows.n_rows() {
         let message = "its length is not the number of rows of X";
         return Err(Error::invalid("y", message));
@@ -98,14 +161,16 @@ fn check(
     if !labels.iter().all(known) {
         return Err(Error::invalid("y", "a label is outside 0..n_classes"));
     }
-    if let Some(linear) = linear {
-        if linear.len() != settings.loss.scores * rows.n_columns() {
-            let message = "expected one number for each weight, the intercept included";
-            return Err(Error::invalid("linear", message));
-        }
-        if !linear.iter().all(|b| b.abs() <= 1e100) {
-            return Err(Error::invalid("linear", "expected finite numbers"));
-        }
+    Ok(())
+}
+
+fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
+    if length.is_some_and(|length| linear.len() != length) {
+        let message = "expected one number for each weight, the intercept included";
+        return Err(Error::invalid("linear", message));
+    }
+    if !linear.iter().all(|b| b.abs() <= 1e100) {
+        return Err(Error::invalid("linear", "expected finite numbers"));
     }
     Ok(())
 }
@@ -123,6 +188,20 @@ struct Job<'j, 'a> {
 }
 
 impl Job<'_, '_> {
+    /// Solves in the layout that suits the rows.
+    fn choose(self) -> Result<SmoothSolution> {
+        let (k, d) = (self.settings.loss.scores, self.columns);
+        if self.stored.0.is_dense() {
+            return self.run(DenseTiles::new(k, d));
+        }
+        match k {
+            1 => self.run(SparseSingle::new(d)),
+            2..=4 => self.run(SparsePanels::<4>::new(k, d)),
+            5..=8 | 17..=24 => self.run(SparsePanels::<8>::new(k, d)),
+            _ => self.run(SparsePanels::<16>::new(k, d)),
+        }
+    }
+
     fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
         let rest = (self.columns, self.settings);
         let problem = SmoothProblem::new(

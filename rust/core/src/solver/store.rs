@@ -14,6 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::ThreadPool;
 
 /// Rows in the solver's order.
+#[derive(Clone)]
 pub enum Store<'a> {
     /// All entries of every row, row after row.
     Dense {

@@ -37,6 +37,7 @@ const ROUND_WORK: usize = 1 << 20;
 pub const PARALLEL_WORK: usize = 1 << 20;
 
 /// The rows and how they are visited.
+#[derive(Clone)]
 pub struct Lifted {
     z: Vec<f32>,
     /// Length of `z_i`, the constant feature included.

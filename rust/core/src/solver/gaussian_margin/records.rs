@@ -8,6 +8,7 @@ use crate::simd::Simd;
 use crate::solver::losses::SmoothLoss;
 
 /// Targets of the records and what each target sees.
+#[derive(Clone)]
 pub struct Targets {
     /// The loss over the scores that a record sees, its own one first.
     pub loss: SmoothLoss,

@@ -1,0 +1,48 @@
+//! Random assignment of records to parts, each record independently, with exact probabilities.
+
+use super::coins::below;
+use super::{Task, fill_blocks, reserve};
+use crate::error::{Error, Result};
+use crate::parallel::Interrupt;
+
+/// `size` independent part numbers, number j with probability `weights[j] / sum of weights`.
+///
+/// # Errors
+/// Weights that are negative, all 0, or add up beyond 2^63; `n_threads` out of range; no memory;
+/// interrupted.
+pub fn random_parts(
+    task: Task<'_>,
+    size: usize,
+    weights: &[i64],
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<i64>> {
+    let ends = ends(weights)?;
+    let total = ends.last().copied().unwrap_or(0);
+    if total == 0 {
+        let message = "expected at least one positive weight";
+        return Err(Error::invalid("weights", message));
+    }
+    fill_blocks(task, 0, size, n_threads, interrupt, |stream, block| {
+        for part in block {
+            let at = below(stream, total);
+            *part = ends.partition_point(|end| *end <= at) as i64;
+        }
+    })
+}
+
+/// Sums of the weights up to each one.
+fn ends(weights: &[i64]) -> Result<Vec<u64>> {
+    let mut ends = reserve(weights.len())?;
+    let mut sum = 0_i64;
+    for weight in weights {
+        let next = sum.checked_add(*weight).filter(|_| *weight >= 0);
+        let Some(next) = next else {
+            let message = "expected integers of at least 0 whose sum is below 2**63";
+            return Err(Error::invalid("weights", message));
+        };
+        sum = next;
+        ends.push(sum as u64);
+    }
+    Ok(ends)
+}
