@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 __all__ = [
     "ADJACENCIES",
     "check_adjacency",
+    "check_arithmetic",
     "check_bool",
     "check_delta",
     "check_epsilon",
@@ -39,6 +41,10 @@ ADJACENCIES = ("add_remove", "replace_one")
 MAX_EPSILON = 1e4
 MAX_THREADS = 1024
 MAX_SEED = 2**64 - 1
+
+# Names, not literals: the compiler would compute with those, before anyone changed the rounding.
+_ONE, _TINY = 1.0, 2.0**-60
+_NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
 
 
 def check_real(
@@ -152,6 +158,32 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
             "cryptographic stream of this library, which takes no other generator"
         )
     return check_integer(name, value, 0, MAX_SEED)
+
+
+def check_arithmetic() -> None:
+    """Refuse a thread whose floating-point unit was set to compute otherwise than by default.
+
+    Bounds of roundings, and exact sums made of rounded ones, are proved for rounding to nearest
+    with subnormal numbers. Libraries compiled with ``-ffast-math``, and calls of ``fesetround``,
+    change that for the thread that loads or makes them.
+
+    Raises
+    ------
+    FloatingPointError
+        Numbers are not rounded to nearest, or subnormal numbers are taken for 0.
+    """
+    # One of the two is inexact and moves in each of the three directed roundings.
+    if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
+        changed = "does not round to nearest"
+    elif _NORMAL * 0.5 == 0.0 or _SUBNORMAL * 2.0 == 0.0:
+        changed = "takes subnormal numbers for 0"
+    else:
+        return
+    raise FloatingPointError(
+        f"the floating-point unit of this thread {changed}: something in this process changed it "
+        "(fesetround, or a library compiled with -ffast-math). No guarantee is proved for that; "
+        "nothing was read or spent. Another thread or process that did not load it will do"
+    )
 
 
 def _usable_cores() -> int:

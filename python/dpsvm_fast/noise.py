@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast._validation import (
+    check_arithmetic,
     check_integer,
     check_n_threads,
     check_positive,
@@ -236,7 +237,8 @@ def symmetric_gaussian(
 
 
 def _source(random_state: int | None) -> _core.NoiseSource:
-    """Make a source of noise for `random_state`."""
+    """Make a source of noise for `random_state`, in a thread that computes as the proofs assume."""
+    check_arithmetic()
     return _core.NoiseSource(check_random_state(random_state))
 
 

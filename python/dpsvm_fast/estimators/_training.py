@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast._validation import check_arithmetic
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.statement import (
     CLASSES_REASON,
@@ -181,6 +182,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
 
     def _checked_parameters(self) -> SimpleNamespace:
         """All parameters in their ranges and affordable; reads no data."""
+        check_arithmetic()
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 __all__ = [
     "checked_numbers",
+    "checked_outputs",
     "checked_rows",
     "checked_training_rows",
     "checked_training_set",
@@ -85,6 +86,22 @@ def checked_rows(estimator: Any, X: Any) -> Any:
             )
         )
     )
+
+
+def checked_outputs(estimator: Any, X: Any) -> Any:
+    """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
+
+    For what comes out of a transformer that changes entries one by one: an array, whatever the
+    rows were that the names of the features came from.
+    """
+    _refuse_by_dtype(X)
+    X = _without_quotes(
+        lambda: check_array(X, accept_sparse="csr", dtype=DTYPES, order="C", input_name="X")
+    )
+    expected = getattr(estimator, "n_features_in_", X.shape[1])
+    if X.shape[1] != expected:
+        raise ValueError(f"X: got {X.shape[1]} features, expected {expected}")
+    return _canonical(X)
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:

@@ -309,6 +309,20 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         source: _core.NoiseSource,
     ) -> Array:
         """Positive semidefinite matrices of (x, 1) in the units of X, from noisy ones."""
+        noisy = self._noisy_matrices(X, codes, mechanism, settings, source)
+        ellipsoids = released_ellipsoids(noisy, mechanism.data_norm, psd=settings.psd)
+        shape = (mechanism.n_classes, mechanism.n_ellipsoids, *ellipsoids.shape[1:])
+        return ellipsoids.reshape(shape)
+
+    def _noisy_matrices(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: GaussianMargin,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> Array:
+        """All releases of one fit; what follows them is post-processing."""
         n_threads = settings.n_threads
         rows, target = unit_rows(X, mechanism.data_norm), codes
         if mechanism.anchors is not None:
@@ -334,7 +348,5 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         )
         if matrices is None:
             raise CertificationError(refused_certificate(limited=settings.max_iter is not None))
-        noisy = mechanism.solver.release(matrices, source, n_threads=n_threads)
-        ellipsoids = released_ellipsoids(noisy, mechanism.data_norm, psd=settings.psd)
-        shape = (mechanism.n_classes, mechanism.n_ellipsoids, *ellipsoids.shape[1:])
-        return ellipsoids.reshape(shape)
+        noisy: Array = mechanism.solver.release(matrices, source, n_threads=n_threads)
+        return noisy

@@ -302,6 +302,18 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         source: _core.NoiseSource,
     ) -> NDArray[np.float64]:
         """Weights within ``mechanism.radius`` of the minimiser or the iterate, with noise."""
+        weights = self._solution(X, codes, mechanism, settings, source)
+        return mechanism.release(weights, source, n_threads=settings.n_threads)
+
+    def _solution(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        mechanism: OutputPerturbation,
+        settings: SimpleNamespace,
+        source: _core.NoiseSource,
+    ) -> NDArray[np.float64]:
+        """The weights before the noise: private, never to be kept. The source gives the order."""
         solvers, own = _solver(mechanism, settings)
         seed = "permutation_seed" if mechanism.sgd is not None else "shuffle_seed"
         options = own | {
@@ -310,8 +322,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
             seed: source.public_seed(),
             "low_memory": settings.low_memory,
         }
-        weights = certified(*solvers, X, codes, options)
-        return mechanism.release(weights, source, n_threads=settings.n_threads)
+        return certified(*solvers, X, codes, options)
 
 
 def _run(settings: SimpleNamespace) -> ProjectedSGD:

@@ -27,7 +27,7 @@ from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.mechanisms._noise_grid import grid_below, release_on_grid
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 
-__all__ = ["SecondMoments"]
+__all__ = ["MOST_FEATURES", "SecondMoments"]
 
 # Rounding to the grid costs at most this share of the sensitivity, unless the noise would then
 # have too many steps.
@@ -35,6 +35,9 @@ GRID_SHARE = 1e-6
 # Clamped to 2**51 grid steps, an exact entry and its rounded one are less than 5/8 of a step apart:
 # 1/8 for the sum's conversion to a float, 1/2 for the grid. Two of them, generously.
 ROUNDED_STEPS = 2.0
+# A matrix of 8 GB, of which several are needed: beyond, memory would surely be lacking, and only
+# once the budget is spent.
+MOST_FEATURES = 2**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,14 @@ class SecondMoments:
 
     # The part's name in a statement.
     part_name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Refuses matrices that no machine holds several of."""
+        if self.n_features > MOST_FEATURES:
+            raise ValueError(
+                f"X: got {self.n_features} features, expected at most {MOST_FEATURES} where a "
+                "matrix of second moments is released"
+            )
 
     @cached_property
     def sum(self) -> NoisySum:

@@ -133,11 +133,28 @@ class WeightNoise:
             ``weights`` are not finite numbers, so they cannot have been certified.
         """
         flat = flat_weights(weights, self.n_weights)
+        return self._noisy(flat, source, n_threads).reshape(weights.shape)
+
+    def release_many(
+        self, weights: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """``n`` independent releases of the same ``weights``, a leading axis of that length.
+
+        For audits: every one of them spends the budget.
+        """
+        flat = flat_weights(weights, self.n_weights)
+        if self.noise == "gamma":
+            noisy = [self._noisy(flat, source, n_threads) for _ in range(n)]
+            return np.reshape(noisy, (n, *weights.shape))
+        together = self._noisy(np.tile(flat, n), source, n_threads)
+        return together.reshape(n, *weights.shape)
+
+    def _noisy(
+        self, flat: NDArray[np.float64], source: NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Numbers with noise; Gamma noise is one draw for all of them."""
         if self.noise == "gaussian" and self.exact and self.grid is not None:
-            released = release_on_grid(flat, self.scale, self.grid, source, n_threads)
-        else:
-            draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
-            released = flat + draw(flat.size, self.scale, n_threads)
-            if self.grid is not None:
-                released = nearest_on_grid(released, self.grid)
-        return np.asarray(released.reshape(weights.shape))
+            return release_on_grid(flat, self.scale, self.grid, source, n_threads)
+        draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
+        released = flat + draw(flat.size, self.scale, n_threads)
+        return released if self.grid is None else nearest_on_grid(released, self.grid)

@@ -34,6 +34,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C
 from dpsvm_fast.mechanisms._composed_budget import budget_of, epsilon_left
 from dpsvm_fast.mechanisms._descent_rule import INTERCEPT, DescentRule
+from dpsvm_fast.mechanisms._noisy_moments import MOST_FEATURES
 from dpsvm_fast.mechanisms._noisy_sum import (
     NoisySum,
     gaussian_parameter,
@@ -146,6 +147,8 @@ class PrivateLinear:
     def whitening(self) -> NoisyMoments | None:
         """The second release, where it may happen."""
         if not self.centred or self.pure or self.whiten is False:
+            return None
+        if self.whiten == "auto" and self.n_features > MOST_FEATURES:
             return None
         return NoisyMoments(
             n_features=self.n_features,

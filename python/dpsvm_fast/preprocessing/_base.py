@@ -116,6 +116,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     def _checked_parameters(self) -> SimpleNamespace:
         """All parameters in their ranges and affordable; reads no data."""
+        check.check_arithmetic()
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -17,7 +18,12 @@ from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.estimators._bounds import broadcast_bounds, checked_bounds, public_map
-from dpsvm_fast.estimators._training_data import checked_rows, checked_training_rows
+from dpsvm_fast.estimators._training import FEATURE_FACTS
+from dpsvm_fast.estimators._training_data import (
+    checked_outputs,
+    checked_rows,
+    checked_training_rows,
+)
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
 from dpsvm_fast.mechanisms.scaling import NoisyColumnMoments
 from dpsvm_fast.preprocessing._base import PrivateTransformer
@@ -87,7 +93,13 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             X is invalid; the text does not quote it.
         """
         checked_bounds(self.bounds)
-        self._map(checked_training_rows(self, X))
+        # Validation writes what it learns about X onto the copy, whether or not X is refused.
+        probe = copy.copy(self)
+        self._map(checked_training_rows(probe, X))
+        for name in FEATURE_FACTS:
+            self.__dict__.pop(name, None)
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        self.__dict__.update(facts)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -116,7 +128,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray or CSR matrix of shape (n_samples, n_features)
         """
-        X = checked_rows(self, X)
+        X = checked_outputs(self, X)
         public = self._map(X)
         assert public.scale is not None
         if sparse.issparse(X):
@@ -345,7 +357,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        X = checked_rows(self, X)
+        X = checked_outputs(self, X)
         rows = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
         return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
 

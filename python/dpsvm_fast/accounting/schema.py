@@ -1,0 +1,71 @@
+"""JSON Schemas of certificates: their fields, types, ranges, units and meanings."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["FORMATS", "certificate_schema"]
+
+# Format of a certificate -> file of its schema, and which other files that one refers to.
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dpsvm_fast.certificate": ("certificate.v1", ("event.v1",)),
+    "dpsvm_fast.pipeline_certificate": (
+        "pipeline_certificate.v1",
+        ("certificate.v1", "event.v1"),
+    ),
+}
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def certificate_schema(format: str | None = None) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of certificates, complete in itself.
+
+    Parameters
+    ----------
+    format : {"dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate"} or None, default=None
+        Which kind; None for a schema that any kind of certificate satisfies.
+
+    Returns
+    -------
+    dict
+        A new copy. ``description`` and ``x-unit`` of every field are for people. Readers of this
+        library are stricter in what a schema cannot say: whole numbers are written without a
+        point, and fields have to fit each other; that is what ``verify`` is for.
+
+    Raises
+    ------
+    InvalidParameterError
+        An unknown format.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import certificate_schema
+    >>> schema = certificate_schema("dpsvm_fast.certificate")
+    >>> schema["properties"]["delta"]["x-unit"]
+    'probability'
+    """
+    if format is None:
+        inside = [*(name for name, _ in FORMATS.values()), "event.v1"]
+        kinds = [{"$ref": _read(name)["$id"]} for name in inside[:-1]]
+        whole: dict[str, Any] = {"$schema": DRAFT, "title": "A certificate", "oneOf": kinds}
+    elif format in FORMATS:
+        name, refers = FORMATS[format]
+        whole, inside = _read(name), list(refers)
+    else:
+        raise InvalidParameterError.of(
+            "format", got=format, accepted="one of " + ", ".join(map(repr, FORMATS)) + " or None"
+        )
+    # Found there by their own $id.
+    bundled = {name: _read(name) for name in inside}
+    return whole | {"$defs": whole.get("$defs", {}) | bundled}
+
+
+def _read(name: str) -> dict[str, Any]:
+    """One schema file of the package."""
+    path = files("dpsvm_fast.accounting") / "schemas" / f"{name}.json"
+    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return schema

@@ -1,0 +1,401 @@
+"""Faults that would cost privacy, as changes of this project's source, and the tests that see them.
+
+``test_catalogue`` applies every one of them to a copy of the sources and runs its killers there.
+Each is one of the ways in which private learning has gone wrong in public, or nearly: what it
+models is named. A fault that this design cannot have in one place is written as the nearest change
+that has the same effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CATALOGUE", "Edit", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One exact replacement; ``old`` occurs once in the file."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault with the named tests, each of which fails on it by a check of its own.
+
+    ``slow`` ones run with the nightly tests only; so do those of the compiled module.
+    """
+
+    name: str
+    models: str
+    edits: tuple[Edit, ...]
+    killers: tuple[str, ...]
+    slow: bool = False
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the compiled module has to be built."""
+        return any(edit.path.startswith("rust/") for edit in self.edits)
+
+
+PACKAGE = "python/dpsvm_fast/"
+CORE = "rust/core/src/"
+
+NOISE_SCALES = (
+    Mutant(
+        "sigma/2",
+        "half the noise that the statement promises is drawn",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_weight_noise.py",
+                "release_on_grid(flat, self.scale, self.grid, source, n_threads)",
+                "release_on_grid(flat, 0.5 * self.scale, self.grid, source, n_threads)",
+            ),
+        ),
+        (
+            "tests/unit/test_output_mechanism.py::test_gaussian_noise_has_the_stated_deviation",
+            "tests/unit/test_released_attributes.py::test_with_zero_rows_the_release_is_the_noise",
+        ),
+    ),
+    Mutant(
+        "sigma/sqrt2",
+        "the noise is calibrated to the square root of the variance twice, or to half of it",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_linear_noise.py",
+                "source.gaussian_on_grid(self.n_weights, self.scale, self.grid, n_threads)",
+                "source.gaussian_on_grid(self.n_weights, self.scale * 0.5**0.5, self.grid, "
+                "n_threads)",
+            ),
+        ),
+        (
+            "tests/unit/test_objective_mechanism.py::test_both_gaussian_noises_have_the_stated_deviation",
+        ),
+    ),
+    Mutant(
+        "Delta without the factor 2",
+        "dp-accounting #378: noise for a record more, a promise for a record exchanged",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_settings.py",
+                'RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}',
+                'RELATION_FACTOR = {"add_remove": 1, "replace_one": 1}',
+            ),
+        ),
+        (
+            "tests/property/test_output_sensitivity.py::test_constructed_neighbours_reach_the_sensitivity",
+            "tests/unit/test_gradient_mechanism.py::test_replacing_a_record_doubles_the_noise",
+            "tests/unit/test_output_mechanism.py::test_scale_from_first_principles",
+        ),
+    ),
+    Mutant(
+        "beta instead of beta/2",
+        "Gamma noise in the objective at the rate for a record more, where one is exchanged",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_linear_noise.py",
+                "return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)",
+                "return largest_rate(self.loss, self.epsilon, self.curvature_ratio, 1)",
+            ),
+        ),
+        ("tests/unit/test_objective_mechanism.py::test_statement_verifies",),
+    ),
+    Mutant(
+        "sqrt(T) forgotten",
+        "T noisy sums with the noise of one",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_gradient_noise.py",
+                "return mul_up(sqrt_up(float(self.n_steps)), self.factor * contribution)",
+                "return mul_up(sqrt_up(1.0), self.factor * contribution)",
+            ),
+        ),
+        ("tests/unit/test_gradient_mechanism.py::test_full_batches_are_one_gaussian_mechanism",),
+    ),
+    Mutant(
+        "budget not split over classes",
+        "K one-against-the-rest models with epsilon each, or the sensitivity of one of them",
+        (
+            Edit(
+                PACKAGE + "losses.py",
+                "return sqrt_up(2.0 if self.joint else float(self.n_scores))",
+                "return sqrt_up(2.0 if self.joint else 1.0)",
+            ),
+        ),
+        (
+            "tests/unit/test_output_losses.py::test_the_sensitivity_is_that_of_the_loss",
+            "tests/unit/test_output_losses.py::test_random_neighbours_never_exceed_the_sensitivity",
+        ),
+    ),
+)
+
+DRAWS = (
+    Mutant(
+        "per-coordinate Laplace",
+        "a Laplace variable for each coordinate, where the norm should be a Gamma variable",
+        (
+            Edit(
+                CORE + "noise/gamma_ball.rs",
+                "        while {\n            fill_normal(stream, block, 1.0);\n"
+                "            block.iter().all(|z| *z == 0.0)\n        } {}\n    })?;\n",
+                "        for z in block.iter_mut() {\n"
+                "            let u: f64 = stream.random();\n"
+                "            let sign = if stream.random() { 1.0 } else { -1.0 };\n"
+                "            *z = -sign * (1.0 - u).ln() / beta;\n        }\n    })?;\n"
+                "    let _ = (fill_normal, radius);\n    if size > 1 {\n"
+                "        return Ok(vector);\n    }\n",
+            ),
+        ),
+        (
+            "tests/statistical/test_noise_gamma_ball.py::test_gamma_ball_direction_is_uniform",
+            "tests/statistical/test_noise_gamma_ball.py::test_gamma_ball_radius_has_its_law",
+        ),
+    ),
+    Mutant(
+        "noise reused over classes",
+        "one draw of noise for the weights of every class",
+        (
+            Edit(
+                PACKAGE + "mechanisms/_weight_noise.py",
+                "return release_on_grid(flat, self.scale, self.grid, source, n_threads)",
+                "one = np.zeros(self.shape[1])\n"
+                "            one = release_on_grid(one, self.scale, self.grid, source, n_threads)\n"
+                "            return nearest_on_grid(flat, self.grid) + np.resize(one, flat.size)",
+            ),
+        ),
+        (
+            "tests/statistical/test_noise_of_classes.py::"
+            "test_the_noise_of_one_class_says_nothing_about_that_of_another",
+        ),
+    ),
+    Mutant(
+        "noise reused over steps",
+        "a generator made anew from one key in every step (jax #3646)",
+        (
+            Edit(
+                CORE + "private_descent.rs",
+                "    fn grid_noise(&self, step: u32, noise: &mut [i64]) {\n",
+                "    fn grid_noise(&self, _step: u32, noise: &mut [i64]) {\n"
+                "        let step = 0;\n",
+            ),
+        ),
+        (
+            "tests/statistical/test_descent_noise.py::test_steps_have_noise_of_their_own",
+            "tests/unit/test_gradient_noise.py::test_the_noise_of_a_step_is_not_that_of_the_one_before",
+        ),
+    ),
+    Mutant(
+        "seeded RNG",
+        "a generator with a fixed seed where the caller gave none",
+        (
+            Edit(
+                PACKAGE + "estimators/_training.py",
+                "source = _core.NoiseSource(settings.random_state)",
+                "source = _core.NoiseSource(settings.random_state or 0)",
+            ),
+        ),
+        ("tests/unit/test_output_estimator.py::test_noise_is_fresh_at_every_fit",),
+    ),
+)
+
+CONTRIBUTIONS = (
+    Mutant(
+        "no clipping",
+        "the clip norm is ignored (Opacus #664)",
+        (
+            Edit(
+                CORE + "solver/noisy_descent/clipping.rs",
+                "if length * (1.0 + MARGIN) <= self.bound {",
+                "if length.is_finite() {",
+            ),
+        ),
+        (
+            "tests/unit/test_descent_published_bugs.py::test_the_clip_norm_is_the_one_that_was_asked_for",
+        ),
+    ),
+    Mutant(
+        "clip after mean",
+        "the sum over a batch is clipped and not each record's share of it (Opacus micro-batches)",
+        (
+            Edit(
+                CORE + "solver/noisy_descent/clipping.rs",
+                "if length * (1.0 + MARGIN) <= self.bound {",
+                "if length.is_finite() {",
+            ),
+            Edit(
+                CORE + "solver/noisy_descent.rs",
+                "                .noisy(&self.workers[0].sum, noise, &mut self.noisy);\n",
+                "                .noisy(&self.workers[0].sum, released::Noise::None, "
+                "&mut self.noisy);\n"
+                "            let norm = self.noisy.iter().map(|g| g * g).sum::<f64>().sqrt();\n"
+                "            let factor = (settings.clip.bound / norm).min(1.0);\n"
+                "            for (at, g) in self.noisy.iter_mut().enumerate() {\n"
+                "                *g = *g * factor + match noise {\n"
+                "                    released::Noise::Grid(grid, steps) => "
+                "steps[at] as f64 * grid,\n"
+                "                    released::Noise::Float(values) => values[at],\n"
+                "                    released::Noise::None => 0.0,\n"
+                "                };\n            }\n",
+            ),
+        ),
+        ("tests/unit/test_descent_published_bugs.py::test_every_record_is_clipped_by_itself",),
+    ),
+    Mutant(
+        "divide by actual batch",
+        "Opacus #571: the noisy sum is divided by the number of records in the batch",
+        (
+            Edit(
+                CORE + "solver/noisy_descent.rs",
+                "        let inverse = 1.0 / settings.divisor;\n",
+                "        let members = self.batch.records(self.job.records).max(1);\n"
+                "        let inverse = 1.0 / members as f64;\n",
+            ),
+        ),
+        (
+            "tests/unit/test_descent_published_bugs.py::"
+            "test_the_contributions_are_divided_by_the_declared_number_and_by_nothing_else",
+        ),
+    ),
+    Mutant(
+        "fixed batch",
+        "batches of one size, accounted for as Poisson samples (Opacus #80)",
+        (
+            Edit(
+                CORE + "private_descent.rs",
+                "        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);\n",
+                "        let mut stream = self.batches.stream(step);\n"
+                "        let size = (self.rate.value() * n as f64).round().max(1.0) as usize;\n"
+                "        let mut all: Vec<u32> = (0..n as u32).collect();\n"
+                "        for at in 0..size.min(n) {\n"
+                "            let other = at + (stream.next_u64() % (n - at) as u64) as usize;\n"
+                "            all.swap(at, other);\n        }\n"
+                "        batch.extend(&all[..size.min(n)]);\n        batch.sort_unstable();\n"
+                "        let _ = poisson_batch::<crate::noise::Stream>;\n",
+            ),
+        ),
+        (
+            "tests/statistical/test_descent_sampling.py::test_batches_are_poisson_samples",
+            "tests/unit/test_descent_published_bugs.py::"
+            "test_shuffled_passes_are_not_what_is_accounted_as_poisson_sampling",
+        ),
+    ),
+    Mutant(
+        "bounds taken from data",
+        "the bound of the rows is the norm of the longest one (diffprivlib without data_norm)",
+        (
+            Edit(
+                PACKAGE + "estimators/_training.py",
+                "        mechanism = self._mechanism(settings, classes.size, X.shape[1])\n",
+                "        settings.data_norm = max(1e-9, float(abs(X).max())) * X.shape[1] ** 0.5\n"
+                "        mechanism = self._mechanism(settings, classes.size, X.shape[1])\n",
+            ),
+        ),
+        ("tests/unit/test_released_attributes.py::test_statement_does_not_depend_on_the_data",),
+    ),
+)
+
+OBJECTIVES = (
+    Mutant(
+        "Lambda scaled by n",
+        "diffprivlib #97: an objective of means is handed to a solver of sums",
+        (
+            Edit(
+                PACKAGE + "estimators/objective.py",
+                '"regularization": mechanism.regularization,',
+                '"regularization": mechanism.regularization / X.shape[0],',
+            ),
+        ),
+        (
+            "tests/unit/test_objective_estimator.py::"
+            "test_the_released_weights_are_stationary_but_for_the_noise_on_them",
+        ),
+    ),
+    Mutant(
+        "missing b/n",
+        "the random term divided by n in an objective that is a sum (diffprivlib #71)",
+        (
+            Edit(
+                PACKAGE + "estimators/objective.py",
+                '"linear": mechanism.draw_linear(source, n_threads=settings.n_threads),',
+                '"linear": mechanism.draw_linear(source, n_threads=settings.n_threads) '
+                "/ X.shape[0],",
+            ),
+        ),
+        (
+            "tests/unit/test_objective_estimator.py::"
+            "test_the_released_weights_are_stationary_but_for_the_noise_on_them",
+        ),
+    ),
+    Mutant(
+        "solver stopped at 1e-2",
+        "an approximate minimum with the guarantee of the exact one",
+        (
+            Edit(
+                PACKAGE + "estimators/objective.py",
+                '"gradient_tol": mechanism.gradient_tol,',
+                '"gradient_tol": max(mechanism.gradient_tol, 1e-2 * X.shape[0]),',
+            ),
+        ),
+        (
+            "tests/unit/test_objective_estimator.py::"
+            "test_the_released_weights_are_stationary_but_for_the_noise_on_them",
+        ),
+    ),
+    Mutant(
+        "intercept unregularised",
+        "the penalty leaves out the constant feature, so that the objective is not strongly convex",
+        (
+            Edit(
+                CORE + "solver/newton_cg.rs",
+                "        for ((g, w), b) in gradient.iter_mut().zip(&weights)"
+                ".zip(&problem.linear) {\n"
+                "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n",
+                "        for ((g, w), b) in gradient.iter_mut().zip(&weights)"
+                ".zip(&problem.linear) {\n"
+                "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n"
+                "        for score in 0..problem.loss.scores {\n"
+                "            let at = problem.design.position(score, problem.columns - 1);\n"
+                "            gradient[at] -= self.rows.share * problem.lambda * weights[at];\n"
+                "        }\n",
+            ),
+        ),
+        (
+            "tests/unit/test_objective_estimator.py::"
+            "test_the_released_weights_are_stationary_but_for_the_noise_on_them",
+        ),
+    ),
+)
+
+RELEASES = (
+    Mutant(
+        "class counts released",
+        "an attribute that holds the numbers of records of the classes, without noise",
+        (
+            Edit(
+                PACKAGE + "estimators/_training.py",
+                "            _fitted_loss=mechanism.score_loss,\n            **facts,\n",
+                "            _fitted_loss=mechanism.score_loss,\n"
+                "            class_count_=np.bincount(codes, minlength=classes.size),\n"
+                "            **facts,\n",
+            ),
+        ),
+        ("tests/unit/test_released_attributes.py::test_only_listed_attributes_are_set",),
+    ),
+    Mutant(
+        "RDP with wrong order",
+        "the divergence of order alpha - 1 taken for that of order alpha",
+        (
+            Edit(
+                PACKAGE + "accounting/_zcdp.py",
+                "        first, factor = (1.0 + a) * rho, _log_factor(a)\n",
+                "        first, factor = a * rho, _log_factor(a)\n",
+            ),
+        ),
+        ("tests/unit/test_mixed_composition.py::test_zcdp_alone",),
+    ),
+)
+
+CATALOGUE: tuple[Mutant, ...] = (*NOISE_SCALES, *DRAWS, *CONTRIBUTIONS, *OBJECTIVES, *RELEASES)

@@ -1,0 +1,186 @@
+"""Applies a mutant to a copy of the sources and runs the tests that are to kill it.
+
+The copy comes first on the import path and the run reports which package it imported: an editable
+installation of the real one must not win. A mutant of the compiled module is built in one folder
+that all of them share, so that only what changed is compiled; files are written there only where
+they differ, as the build looks at their times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from catalogue import Edit, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("python", "tests")
+LINKED = ("pyproject.toml", "docs", "benches", "examples", "README.md", "CHANGELOG.md", "rust")
+BUILT = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE*", "clippy.toml")
+# Seconds; a killer needs a few.
+LONGEST_RUN, LONGEST_BUILD = 600, 3000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    name: str
+    killed: bool
+    seconds: float
+    failed: tuple[str, ...]
+    problem: str = ""
+
+
+def judge(mutant: Mutant, root: Path = ROOT) -> Verdict:
+    """Runs the killers of a mutant on the changed sources."""
+    start = time.monotonic()
+    if mutant.compiled:
+        folder = build(mutant.edits, root)
+        found = run_tests(folder, mutant.killers)
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            copy_sources(root, folder)
+            for edit in mutant.edits:
+                apply(edit, folder)
+            found = run_tests(folder, mutant.killers)
+    problem = why_not_killed(mutant, found, folder)
+    failed = tuple(test["id"] for test in found["failed"])
+    return Verdict(mutant.name, not problem, time.monotonic() - start, failed, problem)
+
+
+def baseline(killers: Sequence[str], root: Path = ROOT) -> str:
+    """What is wrong with the killers on the sources as they are; nothing if they all pass."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        copy_sources(root, folder)
+        found = run_tests(folder, killers)
+        if not Path(found["package"]).resolve().is_relative_to(folder.resolve()):
+            return f"the copy was not imported but {found['package']}"
+        idle = [k for k in killers if not any(_belongs(test, k) for test in found["passed"])]
+        if found["code"] != 0 or idle:
+            return f"unmutated: failed {found['failed']}, did not run {idle}\n{found['output']}"
+        return ""
+
+
+def why_not_killed(mutant: Mutant, found: dict[str, Any], folder: Path) -> str:
+    """Why a run does not count as a kill; nothing if it does."""
+    if not found["package"] or not Path(found["package"]).resolve().is_relative_to(
+        folder.resolve()
+    ):
+        return f"the copy was not imported but {found['package']!r}\n{found['output']}"
+    for test in found["failed"]:
+        if test["phase"] != "call" or test["kind"] != "assertion":
+            return f"{test['id']} did not fail by a check: {test['kind']} in {test['phase']}"
+    alive = [k for k in mutant.killers if not any(_belongs(t["id"], k) for t in found["failed"])]
+    if alive:
+        return f"survives {', '.join(alive)}\n{found['output']}"
+    return "" if found["code"] == 1 else f"exit code {found['code']}\n{found['output']}"
+
+
+def _belongs(case: str, named: str) -> bool:
+    """Whether a test that ran is the named one, or one of its cases."""
+    return case == named or case.startswith(f"{named}[")
+
+
+def copy_sources(root: Path, folder: Path) -> None:
+    """The package with its compiled module, the tests, and links to what tests read besides."""
+    for name in COPIED:
+        shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns("*.tmp"))
+    for name in LINKED:
+        if (root / name).exists():
+            (folder / name).symlink_to(root / name)
+
+
+def apply(edit: Edit, folder: Path) -> None:
+    """Replaces the one place that a mutation is about."""
+    path = folder / edit.path
+    text = path.read_text(encoding="utf-8")
+    if text.count(edit.old) != 1:
+        raise LookupError(f"{edit.path}: {text.count(edit.old)} places for {edit.old!r}")
+    path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
+    for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        stale.unlink()
+
+
+def run_tests(folder: Path, tests: Sequence[str]) -> dict[str, Any]:
+    """Runs tests in a folder of sources; what the plugin reports, the exit code and the output."""
+    report = folder / "mutant-report.json"
+    report.unlink(missing_ok=True)
+    paths = [str(folder / "python"), str(folder / "tests" / "mutation")]
+    changes = {"PYTHONPATH": os.pathsep.join(paths), "MUTANT_REPORT": str(report)}
+    command = [sys.executable, "-m", "pytest", "-q", "-x" if not tests else "--tb=short"]
+    command += ["-p", "no:cacheprovider", "-p", "mutant_report", "--rootdir", str(folder), *tests]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | changes,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_RUN,
+        check=False,
+    )
+    found: dict[str, Any] = {"package": "", "failed": [], "passed": []}
+    if report.exists():
+        found = json.loads(report.read_text())
+    output = (done.stdout + done.stderr)[-4000:]
+    return found | {"code": done.returncode, "output": output}
+
+
+def build(edits: Sequence[Edit], root: Path = ROOT) -> Path:
+    """The folder with the changed sources and their compiled module."""
+    target = Path(os.environ.get("DPSVM_MUTANT_TARGET", root / "target" / "mutants")).resolve()
+    folder = target / "sources"
+    changed = {edit.path: edit for edit in edits}
+    texts: dict[str, str] = {}
+    for edit in edits:
+        text = texts.get(edit.path) or (root / edit.path).read_text(encoding="utf-8")
+        if text.count(edit.old) != 1:
+            raise LookupError(f"{edit.path}: {text.count(edit.old)} places for {edit.old!r}")
+        texts[edit.path] = text.replace(edit.old, edit.new)
+    wanted = {path.relative_to(root) for name in BUILT for path in root.glob(name)}
+    for name in ("rust", *COPIED):
+        wanted |= {p.relative_to(root) for p in (root / name).rglob("*") if p.is_file()}
+    wanted = {p for p in wanted if p.suffix not in (".so", ".pyc", ".tmp")}
+    for path in sorted(wanted):
+        text = texts.get(path.as_posix()) if path.as_posix() in changed else None
+        content = (root / path).read_bytes() if text is None else text.encode()
+        _write_if_other(folder / path, content)
+    _remove_others(folder, wanted)
+    for name in LINKED:
+        if (root / name).exists() and not (folder / name).exists():
+            (folder / name).symlink_to(root / name)
+    maturin = Path(sys.executable).parent / "maturin"
+    subprocess.run(
+        [str(maturin), "develop", "--quiet", "--release", "--locked", "--skip-install"],
+        cwd=folder,
+        env=os.environ | {"CARGO_TARGET_DIR": str(target), "VIRTUAL_ENV": sys.prefix},
+        timeout=LONGEST_BUILD,
+        check=True,
+    )
+    return folder
+
+
+def _write_if_other(path: Path, content: bytes) -> None:
+    """Writes a file unless it is the same already."""
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _remove_others(folder: Path, wanted: set[Path]) -> None:
+    """Removes sources that are there no longer."""
+    for name in ("rust", *COPIED):
+        for path in [p for p in (folder / name).rglob("*") if p.is_file()]:
+            if path.relative_to(folder) not in wanted and path.suffix != ".so":
+                path.unlink()

@@ -1,0 +1,141 @@
+"""The catalogue of mutants is up to date, and every mutant in it is killed by the tests it names.
+
+The ordinary suite runs the mutants of Python that take seconds; ``make nightly`` runs all of them,
+those of the compiled module included. By hand: ``python tools/mutants.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from catalogue import CATALOGUE, Edit, Mutant
+from mutant_runner import ROOT, Verdict, apply, baseline, judge, why_not_killed
+
+QUICK = [mutant for mutant in CATALOGUE if not (mutant.slow or mutant.compiled)]
+LONG = [mutant for mutant in CATALOGUE if mutant.slow or mutant.compiled]
+WANTED = """
+sigma/2, sigma/sqrt2, Delta without the factor 2, per-coordinate Laplace, no clipping,
+clip after mean, divide by actual batch, fixed batch, noise reused over steps,
+noise reused over classes, beta instead of beta/2, Lambda scaled by n, missing b/n,
+solver stopped at 1e-2, intercept unregularised, class counts released, seeded RNG,
+RDP with wrong order, sqrt(T) forgotten, budget not split over classes,
+bounds taken from data
+"""
+
+
+def named(mutant: Mutant) -> str:
+    return mutant.name
+
+
+@functools.cache
+def names_of_tests(path: Path) -> frozenset[str]:
+    """Names of the test functions of a file, by its text."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+
+
+def killers_of(mutants: list[Mutant]) -> list[str]:
+    return sorted({killer for mutant in mutants for killer in mutant.killers})
+
+
+def test_every_fault_that_was_asked_for_is_in_the_catalogue() -> None:
+    names = [mutant.name for mutant in CATALOGUE]
+    assert {name.strip() for name in WANTED.replace("\n", " ").split(",")} <= set(names)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("mutant", CATALOGUE, ids=named)
+def test_a_mutant_fits_the_sources(mutant: Mutant) -> None:
+    """What it replaces is there once, in the sources themselves, and its killers exist."""
+    assert mutant.models
+    assert mutant.edits
+    assert mutant.killers
+    for edit in mutant.edits:
+        assert edit.path.startswith(("python/", "rust/"))
+        assert (ROOT / edit.path).read_text(encoding="utf-8").count(edit.old) == 1
+        assert edit.old != edit.new
+    for killer in mutant.killers:
+        path, _, name = killer.partition("::")
+        assert not path.startswith("tests/mutation/")
+        assert name in names_of_tests(ROOT / path)
+
+
+@functools.cache
+def workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1))
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest) -> dict[str, Future[Verdict]]:
+    """Runs of the chosen quick mutants, two at a time."""
+    chosen = {item.name for item in request.session.items}
+    return {
+        mutant.name: workers().submit(judge, mutant)
+        for mutant in QUICK
+        if f"test_a_quick_mutant_is_killed[{mutant.name}]" in chosen
+    }
+
+
+@pytest.mark.parametrize("mutant", QUICK, ids=named)
+def test_a_quick_mutant_is_killed(mutant: Mutant, verdicts: dict[str, Future[Verdict]]) -> None:
+    verdict = verdicts[mutant.name].result()
+    assert verdict.killed, verdict.problem
+
+
+def test_the_killers_of_quick_mutants_pass_on_the_sources_as_they_are() -> None:
+    assert not baseline(killers_of(QUICK))
+
+
+def test_a_change_without_effect_is_not_killed() -> None:
+    """The runner does not count just anything as a kill."""
+    (mutant,) = (mutant for mutant in QUICK if mutant.name == "seeded RNG")
+    edit = Edit(mutant.edits[0].path, mutant.edits[0].old, mutant.edits[0].old + "  # the same")
+    verdict = judge(Mutant("none", "nothing", (edit,), mutant.killers))
+    assert not verdict.killed
+    assert "survives" in verdict.problem
+
+
+def test_an_error_or_another_package_is_not_a_kill(tmp_path: Path) -> None:
+    mutant = Mutant("m", "", (), ("a.py::test_b",))
+    package = str(tmp_path / "dpsvm_fast" / "__init__.py")
+
+    def verdict(**changes: object) -> str:
+        failed = [{"id": "a.py::test_b[1]", "phase": "call", "kind": "assertion"}]
+        found = {"package": package, "failed": failed, "passed": [], "code": 1, "output": ""}
+        return why_not_killed(mutant, found | changes, tmp_path)
+
+    assert not verdict()
+    assert verdict(package="")
+    assert verdict(package=str(ROOT / "python" / "dpsvm_fast" / "__init__.py"))
+    assert verdict(failed=[])
+    assert verdict(code=2)
+    for wrong in ({"phase": "setup"}, {"kind": "ImportError"}, {"id": "a.py::test_c"}):
+        test = {"id": "a.py::test_b[1]", "phase": "call", "kind": "assertion"} | wrong
+        assert verdict(failed=[test])
+
+
+def test_a_place_that_is_missing_or_ambiguous_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("x = 1\nx = 1\n")
+    for old in ("y", "x"):
+        with pytest.raises(LookupError):
+            apply(Edit("file.py", old, "z"), tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mutant", LONG, ids=named)
+def test_a_long_mutant_is_killed(mutant: Mutant) -> None:
+    if mutant.compiled and shutil.which("cargo") is None:
+        pytest.skip("mutants of the compiled module are built with cargo")
+    verdict = judge(mutant)
+    assert verdict.killed, verdict.problem
+
+
+@pytest.mark.nightly
+def test_the_killers_of_long_mutants_pass_on_the_sources_as_they_are() -> None:
+    assert not baseline(killers_of(LONG))

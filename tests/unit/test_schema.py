@@ -1,0 +1,319 @@
+"""JSON Schemas of certificates: statements satisfy them, and they say what the readers do."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import dpsvm_fast.accounting as accounting
+from dpsvm_fast.accounting import (
+    ApproximateEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    ParallelEvent,
+    PipelineStatement,
+    PrivacyEvent,
+    PrivacyStatement,
+    PureEvent,
+    RandomStoppingEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+    certificate_schema,
+)
+from dpsvm_fast.accounting import events as event_kinds
+from dpsvm_fast.accounting.pipeline import FIELDS as PIPELINE_FIELDS
+from dpsvm_fast.accounting.schema import FORMATS
+from dpsvm_fast.accounting.statement import OPTIONAL
+from dpsvm_fast.accounting.verify import MECHANISMS
+from dpsvm_fast.exceptions import InvalidParameterError
+from oracles.statements import MAKERS, statement_of
+
+# Validators are for many documents, schemas for people.
+ANY = Draft202012Validator(certificate_schema())
+READERS: dict[str, Any] = {
+    "dpsvm_fast.certificate": PrivacyStatement.from_dict,
+    "dpsvm_fast.pipeline_certificate": PipelineStatement.from_dict,
+}
+OF_FORMAT = {name: Draft202012Validator(certificate_schema(name)) for name in FORMATS}
+
+# Definition of a schema -> class that it describes, and what is written beside the class's fields.
+CERTIFICATE, PIPELINE = (
+    certificate_schema(next(iter(FORMATS))),
+    certificate_schema(list(FORMATS)[1]),
+)
+EVENT = CERTIFICATE["$defs"]["event.v1"]
+DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
+    "certificate": (CERTIFICATE, PrivacyStatement, {"format", "version", "private"}),
+    "sensitivity": (CERTIFICATE["$defs"]["sensitivity"], accounting.Sensitivity, set()),
+    "noise": (CERTIFICATE["$defs"]["noise"], accounting.Noise, {"n_weights"}),
+    "objective": (CERTIFICATE["$defs"]["objective_noise"], accounting.ObjectiveNoise, set()),
+    "descent": (CERTIFICATE["$defs"]["descent"], accounting.Descent, set()),
+    "last_iterate": (CERTIFICATE["$defs"]["last_iterate"], accounting.LastIterate, set()),
+    "part": (CERTIFICATE["$defs"]["release_part"], accounting.ReleasePart, {"n_numbers"}),
+    "pipeline": (PIPELINE, PipelineStatement, {"format", "version", "private"}),
+    "step": (PIPELINE["$defs"]["step"], accounting.PipelineStep, set()),
+}
+for kind in event_kinds.EVENT_KINDS.values():
+    DESCRIBED[f"event {kind.tag}"] = (EVENT["$defs"].get(kind.tag, {}), kind, {"type"})
+
+
+def test_the_schemas_are_schemas() -> None:
+    for name in (None, *FORMATS):
+        schema = certificate_schema(name)
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        # A copy each time.
+        schema.clear()
+        assert certificate_schema(name)
+    with pytest.raises(InvalidParameterError, match="format"):
+        certificate_schema("other")
+
+
+@pytest.mark.parametrize("kind", MAKERS, ids=str)
+def test_every_statement_satisfies_its_schema(kind: tuple[str, str]) -> None:
+    document = json.loads(statement_of(*kind).to_json())
+    OF_FORMAT[document["format"]].validate(document)
+    ANY.validate(document)
+    for name, validator in OF_FORMAT.items():
+        assert validator.is_valid(document) == (name == document["format"])
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_schema_and_class_have_the_same_fields(name: str) -> None:
+    schema, kind, beside = DESCRIBED[name]
+    assert schema, f"no schema of {name}"
+    assert schema["title"] == kind.__name__
+    assert set(schema["properties"]) == {f.name for f in fields(kind)} | beside  # type: ignore[arg-type]
+    assert schema["additionalProperties"] is False
+    optional = set(OPTIONAL) if kind is PrivacyStatement else set()
+    assert set(schema["required"]) == set(schema["properties"]) - optional
+
+
+def test_the_tables_of_events_and_mechanisms_are_those_of_the_library() -> None:
+    refers = {entry["then"]["$ref"].rpartition("/")[2] for entry in EVENT["allOf"]}
+    assert set(EVENT["$defs"]) == refers == set(EVENT["properties"]["type"]["enum"])
+    assert refers == set(event_kinds.EVENT_KINDS)
+    for tag, schema in EVENT["$defs"].items():
+        assert schema["properties"]["type"]["const"] == tag
+    assert set(CERTIFICATE["properties"]["mechanism"]["examples"]) == set(MECHANISMS)
+    assert {*PIPELINE["properties"]} == {*PIPELINE_FIELDS, "format", "version", "private"}
+
+
+def described_fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of every object of a schema."""
+    for name, field in schema.get("properties", {}).items():
+        if "title" in schema:
+            yield f"{path}.{name}", field
+    for name, definition in schema.get("$defs", {}).items():
+        yield from described_fields(definition, f"{path}.{name}")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_field_has_a_type_a_meaning_a_range_and_a_unit(name: str) -> None:
+    found = dict(described_fields(certificate_schema(name)))
+    assert len(found) > 30
+    for path, field in found.items():
+        if "$ref" in field:
+            continue  # what it refers to has them
+        assert field.keys() & {"type", "const", "anyOf"}, path
+        assert len(field["description"]) > 8, path
+        types = field.get("type", [])
+        numeric = {"number", "integer"} & set([types] if isinstance(types, str) else types)
+        if numeric and "const" not in field:
+            assert field["x-unit"], path
+            assert field.keys() & {"minimum", "exclusiveMinimum"}, path
+        if field.get("type") == "array" and field["items"].get("type") == "integer":
+            assert field["x-unit"], path
+
+
+# --- one document, many changes -------------------------------------------------------------------
+
+VALUES: tuple[Any, ...] = (
+    *(-1, 0, 1, 2, 3, 10**9, 10**9 + 1, 2.5, -0.0, 0.5, 5e-324, 1e4, 10000.5, 1e300, math.inf),
+    *(None, True, False, "", " ", "word", [], [1], [1, 1], [1, 1, 1], {}),
+    *("gaussian", "gamma", "exact_grid", "floating_point", "add_remove", "replace_one", "seed"),
+    *("operating_system", "joint", "last", "softmax", "weston_watkins", "poisson"),
+)
+# What only readers know: whole numbers have no point, and fields of two places fit each other.
+RELATED = {
+    *("n_weights", "n_numbers", "shape", "batch_size", "n_samples", "caveats", "sampler", "grid"),
+    *("delta", "extra_regularization", "regularization", "private", "not_private_reasons"),
+    *("unit", "adjacency", "exact", "sigma", "noise_multiplier", "sensitivity", "random_source"),
+    *("steps", "learned", "statement", "parts", "objective"),
+}
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of everything in a document."""
+    if path:
+        yield path
+    pairs = value.items() if isinstance(value, dict) else ()
+    for key, item in enumerate(value) if isinstance(value, list) else pairs:
+        yield from leaves(item, (*path, key))
+
+
+def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy with one value replaced; what is not on the way to it is shared."""
+    if not path:
+        return value
+    changed = copy.copy(document)
+    changed[path[0]] = with_value(document[path[0]], path[1:], value)
+    return changed
+
+
+def reads(document: Any) -> bool:
+    """Whether the library reads a document."""
+    try:
+        READERS[document["format"]](document)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def disagreements(kind: tuple[str, str]) -> Iterator[str]:
+    """Changes that one of schema and reader lets through, where both should agree."""
+    document = json.loads(statement_of(*kind).to_json())
+    validator = OF_FORMAT[document["format"]]
+    for path in leaves(document):
+        if path[0] == "format":
+            continue
+        name = next(key for key in reversed(path) if isinstance(key, str))
+        for value in VALUES:
+            changed = with_value(document, path, value)
+            read, valid = reads(changed), validator.is_valid(changed)
+            whole = isinstance(value, float) and value.is_integer()
+            if read and not valid:
+                yield f"{path} = {value!r} is read and not valid"
+            elif valid and not read and name not in RELATED and not whole:
+                yield f"{path} = {value!r} is valid and not read"
+
+
+# Between them these have every object of the schemas.
+FEW = [
+    ("output psgd", "replace_one"),
+    ("objective", "add_remove"),
+    ("objective gamma", "replace_one"),
+    ("gradient last", "add_remove"),
+    ("gradient sampled", "replace_one"),
+    ("linear pure", "add_remove"),
+    ("pipeline", "add_remove"),
+]
+QUICK = [FEW[0], FEW[3]]
+
+
+@pytest.mark.parametrize("kind", QUICK, ids=str)
+def test_schema_and_reader_let_the_same_values_through(kind: tuple[str, str]) -> None:
+    assert not list(disagreements(kind))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind not in QUICK], ids=str)
+def test_schema_and_reader_let_the_same_values_through_for_all(kind: tuple[str, str]) -> None:
+    assert not list(disagreements(kind))
+
+
+@pytest.mark.parametrize("kind", FEW, ids=str)
+def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
+    kind: tuple[str, str],
+) -> None:
+    document = json.loads(statement_of(*kind).to_json())
+    validator = OF_FORMAT[document["format"]]
+
+    def refused(changed: Any) -> bool:
+        return not reads(changed) and not validator.is_valid(changed)
+
+    objects = [(), *(p for p in leaves(document) if isinstance(at(document, p), dict))]
+    assert len(objects) >= 3
+    for path in objects:
+        whole = copy.deepcopy(document)
+        at(whole, path)["surplus"] = 1
+        assert refused(whole), path
+        for name in at(document, path):
+            less = copy.deepcopy(document)
+            del at(less, path)[name]
+            if (name in OPTIONAL and reads(less)) or name == "format":
+                continue
+            assert refused(less), (path, name)
+    for version in (0, 2, "1", None, True):
+        assert refused(document | {"version": version}), version
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    """What is at a path."""
+    for key in path:
+        document = document[key]
+    return document
+
+
+def test_the_comparison_finds_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a schema that is wider, and one that is narrower."""
+    for change, word in (({"maximum": 1e6}, "not read"), ({"maximum": 1.0}, "not valid")):
+        schema = certificate_schema("dpsvm_fast.certificate")
+        schema["properties"]["epsilon"] |= change
+        monkeypatch.setitem(
+            OF_FORMAT, schema["properties"]["format"]["const"], Draft202012Validator(schema)
+        )
+        assert any(word in line for line in disagreements(("output", "add_remove")))
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+PURE = PureEvent(0.5, "add_remove")
+EVENTS: list[PrivacyEvent] = [
+    GaussianEvent(2.0, 1.0, "add_remove"),
+    SubsampledGaussianEvent(1.1, 0.01, 100, "replace_one"),
+    PURE,
+    ApproximateEvent(0.5, 1e-6, "replace_one"),
+    ZCDPEvent(0.1, "add_remove"),
+    ObjectiveEvent("softmax", 3, 2.0, 0.5, None, "add_remove"),
+    ObjectiveEvent("huber", 1, 2.0, None, 0.5, "replace_one"),
+    ParallelEvent(((PURE, PURE), (GaussianEvent(2.0, 1.0, "add_remove"),)), "add_remove"),
+    RandomStoppingEvent(
+        (PURE, ParallelEvent(((PURE,),), "add_remove")), "geometric", 5.0, "add_remove"
+    ),
+    RandomStoppingEvent((PURE,), "poisson", 0.5, "add_remove"),
+]
+
+
+def test_every_kind_of_event_is_among_them() -> None:
+    assert {event.tag for event in EVENTS} == set(event_kinds.EVENT_KINDS)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=str)
+def test_schema_and_reader_of_events_let_the_same_through(event: PrivacyEvent) -> None:
+    validator = Draft202012Validator(EVENT)
+    document = json.loads(json.dumps(event.to_dict()))
+    validator.validate(document)
+    assert PrivacyEvent.from_dict(document) == event
+    for path in leaves(document):
+        changes = [with_value(document, path, value) for value in (*VALUES, document)]
+        for changed in changes:
+            value = at(changed, path)
+            whole = isinstance(value, float) and value.is_integer()
+            related = path[-1] in {"adjacency", "sigma", "noise_multiplier"}
+            if not (whole or related):
+                assert validator.is_valid(changed) == is_event(changed), (path, value)
+    for changed in (document | {"surplus": 1}, *(without(document, name) for name in document)):
+        assert not validator.is_valid(changed)
+        assert not is_event(changed)
+
+
+def is_event(document: Any) -> bool:
+    """Whether the library reads an event."""
+    try:
+        PrivacyEvent.from_dict(document)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """All fields but one."""
+    return {key: value for key, value in document.items() if key != name}
