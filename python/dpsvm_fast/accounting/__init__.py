@@ -2,7 +2,9 @@
 
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
+from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
+    ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -14,6 +16,7 @@ from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gau
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
 from dpsvm_fast.accounting.pipeline import PipelineStatement, PipelineStep
+from dpsvm_fast.accounting.schema import certificate_schema
 from dpsvm_fast.accounting.statement import (
     Descent,
     LastIterate,
@@ -31,24 +34,28 @@ from dpsvm_fast.accounting.subsampled import (
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
+    "ApproximateEvent",
     "Descent",
     "GaussianEvent",
     "LastIterate",
     "Noise",
     "ObjectiveEvent",
     "ObjectiveNoise",
+    "ParallelEvent",
     "PipelineStatement",
     "PipelineStep",
     "PrivacyEvent",
     "PrivacyLedger",
     "PrivacyStatement",
     "PureEvent",
+    "RandomStoppingEvent",
     "ReleasePart",
     "Sensitivity",
     "SpendRecord",
     "SubsampledGaussianEvent",
     "Verification",
     "ZCDPEvent",
+    "certificate_schema",
     "check_ledger",
     "composed_delta",
     "composed_epsilon",

@@ -1,24 +1,31 @@
-r"""Composition by loss distributions: wherever sampled Gaussian sums or zCDP are among the events.
+r"""Composition by loss distributions, for sampled sums, zCDP and random stopping among others.
 
 Every event goes in by a pair of laws that dominates it in both directions: the pairs of sampled
-steps, one Gaussian loss for all Gaussian mechanisms, randomised responses, and for zCDP and for
-objective perturbation the pair that belongs to an upper bound of the profile. The compiled
-accountant moves their losses to a grid from above and adds them up; docs/proofs/accountant.md,
-section "Mixed events". Where one closed bound covers everything it is taken instead; charging all
-pure events in full is tried beside it, and the smaller bound counts.
+steps, one Gaussian loss for all Gaussian mechanisms, randomised responses, and for zCDP, for
+objective perturbation and for random stopping the pair that belongs to an upper bound of the
+profile. The compiled accountant moves their losses to a grid from above and adds them up;
+docs/proofs/accountant.md, section "Mixed events". Where one closed bound covers everything it is
+taken instead; charging all pure events in full is tried beside it, and the smaller bound counts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_down, add_up, fraction_up, mul_up
 from dpsvm_fast.accounting._profile import profile_points
+from dpsvm_fast.accounting._stopping_curve import (
+    stopping_delta,
+    stopping_epsilon,
+    stopping_points,
+)
 from dpsvm_fast.accounting._totals import Totals
 from dpsvm_fast.accounting._zcdp import zcdp_delta, zcdp_epsilon
+from dpsvm_fast.accounting.compound import RandomStoppingEvent
 from dpsvm_fast.accounting.events import ObjectiveEvent
 from dpsvm_fast.accounting.subsampled import (
     HOPELESS,
@@ -28,10 +35,12 @@ from dpsvm_fast.accounting.subsampled import (
     sampled_epsilon,
 )
 
-__all__ = ["distribution_delta", "distribution_epsilon"]
+__all__ = ["distribution_curve", "distribution_delta", "distribution_epsilon"]
 
 # Where the first look for an unknown epsilon or delta is made.
 FIRST_EPSILON, FIRST_DELTA = 1.0, 1e-6
+# For which delta a whole curve is made.
+CURVE_DELTA = 1e-9
 # A first look that is off by this factor is followed by a second.
 NEAR = 4.0
 
@@ -48,6 +57,7 @@ class _Mixture(NamedTuple):
     pure: tuple[tuple[float, int], ...]
     rho: float
     objective: tuple[tuple[ObjectiveEvent, int], ...]
+    stopping: tuple[tuple[RandomStoppingEvent, int], ...]
     replace_one: bool
 
 
@@ -66,13 +76,27 @@ def distribution_epsilon(totals: Totals, delta: float) -> float:
     return min(bound, _epsilon(_mixture(totals), delta, bound)) if totals.pure else bound
 
 
+def distribution_curve(totals: Totals) -> Callable[[float], float]:
+    """Delta as a function of epsilon, for many questions: less sharp, and made once."""
+    told, mixture = _told_outright(_mixture(totals))
+    first = _distribution(mixture, FIRST_EPSILON, CURVE_DELTA)
+    if first is None:
+        return lambda _: 1.0
+    hint = first.epsilon(CURVE_DELTA)
+    near = _distribution(mixture, hint, CURVE_DELTA) if math.isfinite(hint) else None
+    law = first if near is None else near
+    return lambda epsilon: min(1.0, add_up(law.delta(epsilon), told))
+
+
 def _impure_delta(totals: Totals, epsilon: float) -> float:
     """Delta of all but the pure events."""
     if _is_one_sampled(totals):
         ((z, q), steps), *_ = totals.sampled.items()
         return _remembered_delta(z, q, steps, epsilon, replace_one=totals.replace_one)
     closed = zcdp_delta(_renyi_rate(totals), epsilon) if _is_concentrated(totals) else 1.0
-    if not (totals.sampled or totals.objective or totals.mu_squared):
+    if _is_one_stopping(totals):
+        return stopping_delta(next(iter(totals.stopping)), epsilon)
+    if _is_concentrated(totals) and not totals.mu_squared:
         return closed
     return min(closed, _delta(_mixture(totals, pure=False), epsilon))
 
@@ -83,20 +107,28 @@ def _impure_epsilon(totals: Totals, delta: float) -> float:
         ((z, q), steps), *_ = totals.sampled.items()
         return _remembered_epsilon(z, q, steps, delta, replace_one=totals.replace_one)
     closed = zcdp_epsilon(_renyi_rate(totals), delta) if _is_concentrated(totals) else math.inf
-    if not (totals.sampled or totals.objective or totals.mu_squared):
+    if _is_one_stopping(totals):
+        return stopping_epsilon(next(iter(totals.stopping)), delta)
+    if _is_concentrated(totals) and not totals.mu_squared:
         return closed
     return min(closed, _epsilon(_mixture(totals, pure=False), delta, closed))
 
 
 def _is_one_sampled(totals: Totals) -> bool:
     """Whether equal sampled steps are all there is beside pure events."""
-    others = totals.objective or totals.mu_squared or totals.rho
+    others = totals.objective or totals.mu_squared or totals.rho or totals.stopping
     return len(totals.sampled) == 1 and not others
+
+
+def _is_one_stopping(totals: Totals) -> bool:
+    """Whether the best of several runs is all there is beside pure events."""
+    others = totals.objective or totals.mu_squared or totals.rho or totals.sampled
+    return totals.stopping.total() == 1 and not others
 
 
 def _is_concentrated(totals: Totals) -> bool:
     """Whether all that is there beside pure events is zCDP."""
-    return not (totals.sampled or totals.objective)
+    return not (totals.sampled or totals.objective or totals.stopping)
 
 
 def _renyi_rate(totals: Totals) -> float:
@@ -112,6 +144,7 @@ def _mixture(totals: Totals, *, pure: bool = True) -> _Mixture:
         pure=tuple(sorted(totals.pure.items())) if pure else (),
         rho=fraction_up(totals.rho),
         objective=tuple(sorted(totals.objective.items(), key=repr)),
+        stopping=tuple(sorted(totals.stopping.items(), key=repr)),
         replace_one=totals.replace_one,
     )
 
@@ -167,6 +200,7 @@ def _distribution(mixture: _Mixture, epsilon: float, delta: float) -> _core.Loss
         if points is None:
             return None
         profiles.append((*points, count))
+    profiles += [(*stopping_points(event), count) for event, count in mixture.stopping]
     return _core.LossDistribution(
         subsampled=list(mixture.sampled),
         gaussian_mu=mixture.mu,

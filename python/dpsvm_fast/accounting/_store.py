@@ -81,15 +81,7 @@ class SpendRecord:
     process: int
 
     def __str__(self) -> str:
-        fields = self.event.to_dict()
-        kind = fields.pop("type")
-        fields.pop("adjacency")
-        facts = ", ".join(
-            f"{name} = {value if isinstance(value, str) else f'{value:.6g}'}"
-            for name, value in fields.items()
-            if value is not None
-        )
-        return f"{self.time[:19]}Z  {kind} ({facts})  {self.label}".rstrip()
+        return f"{self.time[:19]}Z  {_in_short(self.event.to_dict())}  {self.label}".rstrip()
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, for JSON."""
@@ -113,6 +105,20 @@ class SpendRecord:
         except (TypeError, ValueError) as error:
             raise LedgerError(f"a spend cannot be read: {error}") from error
         return cls(event, record["label"], record["time"], record["process"])
+
+
+def _in_short(value: Any) -> str:
+    """Return an event or a field of one on one line, to six digits."""
+    if isinstance(value, dict):
+        facts = [
+            f"{name} = {_in_short(inside)}"
+            for name, inside in value.items()
+            if name not in ("type", "adjacency") and inside is not None
+        ]
+        return f"{value['type']} ({', '.join(facts)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_short, value))}]"
+    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 class SpendStore:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
-from dpsvm_fast._rounding import div_up, fraction_up, sqrt_up
+from dpsvm_fast._rounding import div_up, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.accounting._profile import gaussian_mu
+from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
+    ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -24,7 +27,19 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["Totals"]
 
-KINDS = (GaussianEvent, SubsampledGaussianEvent, PureEvent, ZCDPEvent, ObjectiveEvent)
+KINDS = (
+    GaussianEvent,
+    SubsampledGaussianEvent,
+    PureEvent,
+    ApproximateEvent,
+    ZCDPEvent,
+    ObjectiveEvent,
+    ParallelEvent,
+    RandomStoppingEvent,
+)
+
+# More than the rounding of one logarithm or exponential.
+ERROR = 1e-15
 
 
 class Totals:
@@ -48,6 +63,12 @@ class Totals:
     rho : Fraction
         Exact sum of the rhos of all zCDP events.
     objective : Counter of ObjectiveEvent
+    certain : Counter of float
+        Number of events of each probability of an infinite loss; ``told`` is that of any of them.
+    stopping : Counter of RandomStoppingEvent
+    parallel : Counter of ParallelEvent
+        Resolved by ``_choices.py``, as are random-stopping events of pure runs; nothing else here
+        looks at them.
     """
 
     def __init__(self, adjacency: str | None = None) -> None:
@@ -58,6 +79,9 @@ class Totals:
         self.sampled: Counter[tuple[float, float]] = Counter()
         self.rho = Fraction(0)
         self.objective: Counter[ObjectiveEvent] = Counter()
+        self.certain: Counter[float] = Counter()
+        self.stopping: Counter[RandomStoppingEvent] = Counter()
+        self.parallel: Counter[ParallelEvent] = Counter()
 
     def copy(self) -> Totals:
         """Return independent totals of the same events."""
@@ -68,23 +92,31 @@ class Totals:
         other = Totals(self.adjacency)
         other.mu_squared = self.mu_squared * factor
         other.rho = self.rho * factor
-        other.pure = Counter({key: math.ceil(n * factor) for key, n in self.pure.items()})
+        other.pure = _times(self.pure, factor)
         other.pure_sum = self.pure_sum
         if factor != 1:
             other.pure_sum = sum((Fraction(e) * n for e, n in other.pure.items()), Fraction(0))
-        other.sampled = Counter({key: math.ceil(n * factor) for key, n in self.sampled.items()})
-        other.objective = Counter({key: math.ceil(n * factor) for key, n in self.objective.items()})
+        other.sampled = _times(self.sampled, factor)
+        other.objective = _times(self.objective, factor)
+        other.certain = _times(self.certain, factor)
+        other.stopping = _times(self.stopping, factor)
+        other.parallel = _times(self.parallel, factor)
         return other
 
     def within(self, other: Totals) -> bool:
-        """Whether ``other`` has at least as much of everything, and so the weaker guarantee."""
+        """Whether ``other`` has at least as much of everything, and so the weaker guarantee.
+
+        Infinite losses apart.
+        """
         return (
             self.adjacency in (None, other.adjacency)
             and self.mu_squared <= other.mu_squared
             and self.rho <= other.rho
-            and self.pure <= other.pure
+            and at_most(self.pure, other.pure)
             and self.sampled <= other.sampled
             and self.objective <= other.objective
+            and self.stopping <= other.stopping
+            and self.parallel <= other.parallel
         )
 
     def add(self, event: PrivacyEvent) -> None:
@@ -104,6 +136,14 @@ class Totals:
             self.pure_sum += Fraction(event.epsilon)
         elif isinstance(event, ZCDPEvent):
             self.rho += Fraction(event.rho)
+        elif isinstance(event, ApproximateEvent):
+            self.pure[event.epsilon] += 1
+            self.pure_sum += Fraction(event.epsilon)
+            self.certain[event.delta] += 1
+        elif isinstance(event, RandomStoppingEvent):
+            self.stopping[event] += 1
+        elif isinstance(event, ParallelEvent):
+            self.parallel[event] += 1
         elif isinstance(event, SubsampledGaussianEvent):
             self._add_sampled(event)
         else:
@@ -124,13 +164,14 @@ class Totals:
 
     @property
     def is_pure(self) -> bool:
-        """Whether there is a guarantee with delta = 0."""
-        return not (self.mu_squared or self.sampled or self.rho or self.objective)
+        """Whether there is a guarantee with delta = 0, infinite losses apart."""
+        losses = self.mu_squared or self.sampled or self.rho or self.objective
+        return not (losses or self.stopping)
 
     @property
     def has_formula(self) -> bool:
-        """Whether Gaussian, pure and objective events are all there is."""
-        return not (self.sampled or self.rho)
+        """Whether Gaussian, pure and objective events are all there is beside infinite losses."""
+        return not (self.sampled or self.rho or self.stopping)
 
     @property
     def replace_one(self) -> bool:
@@ -146,3 +187,29 @@ class Totals:
     def pure_epsilon(self) -> float:
         """Sum of the epsilons of all pure events, rounded up."""
         return fraction_up(self.pure_sum)
+
+    @property
+    def told(self) -> float:
+        """Probability of an infinite loss, rounded up: that of any of independent ones."""
+        if not self.certain:
+            return 0.0
+        logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
+        told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
+        return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+
+
+def at_most(one: Counter[float], other: Counter[float]) -> bool:
+    """Whether each size of ``one`` has a partner in ``other`` that is no smaller."""
+    if one <= other:
+        return True
+    return all(_at_least(one, size) <= _at_least(other, size) for size in one)
+
+
+def _at_least(sizes: Counter[float], size: float) -> int:
+    """Number of sizes from ``size`` on."""
+    return sum(n for each, n in sizes.items() if each >= size)
+
+
+def _times(counts: Counter[Any], factor: Fraction) -> Counter[Any]:
+    """At least ``factor`` times as many of everything."""
+    return Counter({key: math.ceil(n * factor) for key, n in counts.items()})

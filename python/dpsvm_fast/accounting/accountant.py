@@ -1,7 +1,9 @@
 r"""From events to (epsilon, delta).
 
-Gaussian, pure and objective events compose by formulas (``_formulas.py``); sampled Gaussian sums
-and zCDP, alone or among others, by loss distributions (``_distributions.py``). Both round upwards.
+Gaussian, pure and objective events compose by formulas (``_formulas.py``); sampled Gaussian sums,
+zCDP and random stopping, alone or among others, by loss distributions (``_distributions.py``).
+Infinite losses are set apart (``_composed.py``), parallel branches tried in turn (``_choices.py``).
+All round upwards.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from dpsvm_fast._validation import check_delta, check_real
+from dpsvm_fast.accounting._choices import choices
+from dpsvm_fast.accounting._composed import share_left, totals_delta, totals_epsilon
 from dpsvm_fast.accounting._distributions import distribution_delta, distribution_epsilon
-from dpsvm_fast.accounting._formulas import formula_delta, formula_epsilon, formula_fits
+from dpsvm_fast.accounting._formulas import formula_delta, formula_fits
 from dpsvm_fast.accounting._totals import Totals
 from dpsvm_fast.accounting.events import PrivacyEvent
 
@@ -117,19 +121,22 @@ class Composition:
 
     def delta(self, epsilon: float) -> float:
         """Upper bound of delta at ``epsilon >= 0``."""
-        if self._totals.has_formula:
-            return formula_delta(self._totals, epsilon)
-        return distribution_delta(self._totals, epsilon)
+        return totals_delta(self._totals, epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Upper bound of the smallest epsilon at ``delta``."""
-        if self._totals.has_formula:
-            return formula_epsilon(self._totals, delta)
-        return distribution_epsilon(self._totals, delta)
+        return totals_epsilon(self._totals, delta)
 
     def fits(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is shown; the cheapest bound that shows it is enough."""
-        totals = self._totals
+        return all(self._fits(choice, epsilon, delta) for choice in choices(self._totals))
+
+    def _fits(self, totals: Totals, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta) is shown for one choice of branches."""
+        if totals.certain:
+            delta = share_left(delta, totals.told)
+            if delta < 0.0:
+                return False
         if totals.has_formula:
             if formula_fits(totals, epsilon, delta):
                 return True

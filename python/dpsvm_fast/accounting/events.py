@@ -20,12 +20,15 @@ from dpsvm_fast._validation import (
     check_non_negative,
     check_option,
     check_positive,
+    check_real,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
+    "EVENT_KINDS",
     "MAX_STEPS",
     "OBJECTIVE_LAWS",
+    "ApproximateEvent",
     "GaussianEvent",
     "ObjectiveEvent",
     "PrivacyEvent",
@@ -81,10 +84,10 @@ class PrivacyEvent:
         if not isinstance(record, Mapping):
             raise TypeError(f"event: got {type(record).__name__}, expected a mapping")
         tag = record.get("type")
-        kind = _KINDS.get(tag) if isinstance(tag, str) else None
+        kind = EVENT_KINDS.get(tag) if isinstance(tag, str) else None
         if kind is None:
             raise InvalidParameterError.of(
-                "event type", got=tag, accepted="one of " + ", ".join(map(repr, _KINDS))
+                "event type", got=tag, accepted="one of " + ", ".join(map(repr, EVENT_KINDS))
             )
         names = {*kind.field_names, "type"}
         if set(record) != names:
@@ -93,7 +96,12 @@ class PrivacyEvent:
                 got=sorted(map(str, record)),
                 accepted=str(sorted(names)),
             )
-        return kind(**{name: record[name] for name in kind.field_names})
+        return kind._from_fields({name: record[name] for name in kind.field_names})
+
+    @classmethod
+    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
+        """Make the event from its fields; kinds with events inside read those first."""
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,38 @@ class PureEvent(PrivacyEvent):
         """Check every field."""
         super().__post_init__()
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+
+
+@dataclass(frozen=True)
+class ApproximateEvent(PrivacyEvent):
+    """A release of which nothing is known but that it is (epsilon, delta)-differentially private.
+
+    What is known to be a Gaussian mechanism should be a ``GaussianEvent``, which composes better.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath, ICML 2015, for the pair of laws that dominates every such release.
+    """
+
+    tag: ClassVar[str] = "approximate"
+    field_names: ClassVar[tuple[str, ...]] = ("epsilon", "delta", "adjacency")
+
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
+        object.__setattr__(self, "delta", delta)
 
 
 @dataclass(frozen=True)
@@ -312,7 +352,15 @@ class ObjectiveEvent(PrivacyEvent):
             object.__setattr__(self, "jacobian", check_non_negative("jacobian", self.jacobian))
 
 
-_KINDS: dict[str, type[PrivacyEvent]] = {
+# Every kind by its tag; ``compound.py`` adds those that have events inside.
+EVENT_KINDS: dict[str, type[PrivacyEvent]] = {
     kind.tag: kind
-    for kind in (GaussianEvent, SubsampledGaussianEvent, PureEvent, ZCDPEvent, ObjectiveEvent)
+    for kind in (
+        GaussianEvent,
+        SubsampledGaussianEvent,
+        PureEvent,
+        ApproximateEvent,
+        ZCDPEvent,
+        ObjectiveEvent,
+    )
 }

@@ -1,0 +1,253 @@
+r"""Privacy of the best of K runs, K random: from the profile of one run to that of the best one.
+
+Let Q and Q' be the laws of one run on two neighbours, :math:`\delta(\cdot)` an upper bound of their
+deltas in both directions, and :math:`f(x) = E[x^K]`. Ties are broken by a coin of each run, so
+that no output has any probability of its own. With :math:`u = Q(> y)`, the best run has density
+:math:`Q(y) a(u)` for :math:`a(u) = f'(1 - u)`, which falls in u.
+
+*What u can become.* From the profile alone, :math:`Q'(> y) \le B(u) = \inf_x (e^x u + \delta(x))`
+over all real x, where :math:`\delta(-x) = 1 - e^{-x} (1 - \delta(x))`.
+
+*Bound by the kernel.* With :math:`h(s) = \sup_u (a(u) - a(B(u)) s)_+`, convex and falling in s,
+
+.. math:: \delta_A(\epsilon) \le E_Q[h(e^\epsilon Q'/Q)] \le \sum_j w_j \delta(\epsilon - \log s_j)
+
+for every :math:`\sum_j w_j (1 - s / s_j)_+ \ge h(s)`; such a sum is what chords of h are.
+
+*Bound by the largest ratio.* With :math:`R = \sup_u a(u) / a(B(u))`, also :math:`\delta_A(\epsilon)
+\le 1 - f(1 - \delta(\epsilon - \log R))`; and if a run is pure with :math:`\epsilon_0`, the best
+one is pure with :math:`\epsilon_0 + \log R`.
+
+===========  ==========================  ==========================================
+law of K     a(u)                        1 - f(1 - u)
+===========  ==========================  ==========================================
+geometric    g / (g + (1-g) u)^2         u / (g + (1-g) u)
+logarithmic  (1-g) / l / (g + (1-g) u)   log(1 + u (1-g) / g) / l
+Poisson      m exp(-m u)                 1 - exp(-m u)
+===========  ==========================  ==========================================
+
+with g the parameter gamma, l = log(1/g), and m the mean. All rounding is outward.
+Proof: docs/proofs/private_selection.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast._rounding import add_up, mul_up, round_up
+
+__all__ = ["BaseCurve", "StoppingKernel", "StoppingLaw", "pure_stopping_epsilon"]
+
+Array = NDArray[np.float64]
+
+# More than the rounding of one formula here, relative to the numbers in it.
+ERROR = 1e-13
+# Of chords of several hundred nodes: proportional to their number, not to their distances.
+SUM_ERROR = 1e-11
+# Cells of u, and the least u but 0. Lines that bound B.
+CELLS, LEAST_U, MOST_LINES = 600, 1e-20, 400
+# A number of runs is never so skewed that a ratio beyond this says anything.
+LARGEST_LOG_RATIO = 600.0
+
+
+@dataclass(frozen=True)
+class StoppingLaw:
+    """The law of the number of runs.
+
+    Parameters
+    ----------
+    kind : {"geometric", "logarithmic", "poisson"}
+    gamma : float in (0, 1)
+        Of the first two.
+    mean : float
+        Of the last.
+    """
+
+    kind: str
+    gamma: float
+    mean: float
+
+    def weight(self, u: Array) -> Array:
+        """Density a(u) of the best run over that of one run, rounded up."""
+        if self.kind == "poisson":
+            return np.asarray(
+                self.mean * np.exp(-self.mean * u) * (1.0 + ERROR * (1.0 + self.mean * u))
+            )
+        rest = self.gamma + (1.0 - self.gamma) * u
+        if self.kind == "geometric":
+            return np.asarray(self.gamma / rest**2 * (1.0 + ERROR))
+        return np.asarray((1.0 - self.gamma) / -math.log(self.gamma) / rest * (1.0 + ERROR))
+
+    def log_ratio(self, u: Array, moved: Array) -> Array:
+        """Logarithm of a(u) over a(moved), rounded up; a moved u beyond 1 is harmless."""
+        if self.kind == "poisson":
+            return np.asarray(self.mean * (moved - u) + ERROR * self.mean * (moved + u))
+        g = self.gamma
+        power = 2.0 if self.kind == "geometric" else 1.0
+        ratio = np.log((g + (1.0 - g) * moved) / (g + (1.0 - g) * u))
+        return np.asarray(power * ratio + ERROR * (1.0 + np.abs(ratio)))
+
+    def upper_tail(self, u: float) -> float:
+        """Probability 1 - f(1 - u) that the best of K runs is among the top u, rounded up."""
+        if self.kind == "poisson":
+            tail = -math.expm1(-self.mean * u)
+        elif self.kind == "geometric":
+            tail = u / (self.gamma + (1.0 - self.gamma) * u)
+        else:
+            tail = math.log1p(u * ((1.0 - self.gamma) / self.gamma)) / -math.log(self.gamma)
+        return min(1.0, mul_up(tail, 1.0 + ERROR))
+
+
+def pure_stopping_epsilon(law: StoppingLaw, epsilon: float) -> float:
+    r"""Epsilon of the best run when one run is pure with ``epsilon``, rounded up.
+
+    B has its kink at u = 1/(1 + e^epsilon), where it is e^epsilon/(1 + e^epsilon) and where the
+    ratio is largest: :math:`\epsilon + (1 + \eta) \log \frac{\gamma + e^\epsilon}{1 + \gamma
+    e^\epsilon}` with :math:`\eta` = 1 for geometric and 0 for logarithmic K, which is less than
+    :math:`(2 + \eta) \epsilon`; and :math:`\epsilon + m \tanh(\epsilon/2)` for Poisson.
+    """
+    if law.kind == "poisson":
+        more = law.mean * math.tanh(0.5 * epsilon)
+    else:
+        small = math.exp(-epsilon)
+        power = 2.0 if law.kind == "geometric" else 1.0
+        # At most epsilon, which it nears as gamma goes to 0.
+        more = power * min(epsilon, math.log((law.gamma * small + 1.0) / (small + law.gamma)))
+    return add_up(epsilon, mul_up(more, 1.0 + ERROR), ERROR * min(1.0, epsilon))
+
+
+class BaseCurve:
+    r"""Upper bounds of the delta of one run, at every real epsilon.
+
+    Between two points, delta lies below the chord in :math:`e^\epsilon`; beyond the last one it
+    does not rise.
+
+    Parameters
+    ----------
+    epsilons : ndarray, increasing from 0
+    deltas : ndarray
+        Upper bounds there, in both directions of the relation.
+    """
+
+    def __init__(self, epsilons: Array, deltas: Array) -> None:
+        self.epsilons = epsilons
+        self.deltas = np.minimum(np.minimum.accumulate(deltas), 1.0)
+
+    def at(self, epsilon: Array) -> Array:
+        """Bounds at any real arguments, minus infinity included."""
+        size = np.abs(epsilon)
+        cell = np.searchsorted(self.epsilons, size, side="right") - 1
+        last = cell >= self.epsilons.size - 1
+        cell = np.minimum(cell, self.epsilons.size - 2)
+        low, high = self.epsilons[cell], self.epsilons[cell + 1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.expm1(size - low) / np.expm1(high - low) * (1.0 - 1e-12)
+        share = np.where(last, 1.0, np.clip(share - 1e-14, 0.0, 1.0))
+        bound = self.deltas[cell] * (1.0 - share) + self.deltas[cell + 1] * share
+        mirrored = -np.expm1(-size) + np.exp(-size) * bound
+        return np.minimum(np.where(epsilon < 0.0, mirrored, bound) * (1.0 + ERROR), 1.0)
+
+    def lines(self) -> tuple[Array, Array]:
+        """Slopes and intercepts of lines in u above B(u)."""
+        step = max(1, math.ceil(2 * self.epsilons.size / MOST_LINES))
+        x = np.unique(np.append(self.epsilons[::step], self.epsilons[-1]))
+        d = self.at(x)
+        slopes = np.concatenate([np.exp(x), np.exp(-x), [0.0]])
+        starts = np.concatenate([d, -np.expm1(-x) + np.exp(-x) * d, [1.0]])
+        return slopes * (1.0 + ERROR), starts * (1.0 + ERROR)
+
+
+class StoppingKernel:
+    """The profile of the best run.
+
+    Parameters
+    ----------
+    law : StoppingLaw
+    base : BaseCurve
+        Of one run.
+    """
+
+    def __init__(self, law: StoppingLaw, base: BaseCurve) -> None:
+        self._law, self._base = law, base
+        u = np.concatenate([[0.0], np.geomspace(LEAST_U, 1.0, CELLS)])
+        logs = _cell_log_ratios(law, base, u)
+        tops = law.weight(u[:-1])
+        # Cells where nothing is known count with all of their weight.
+        hopeless = logs > LARGEST_LOG_RATIO
+        self._lost = float(tops[hopeless].max(initial=0.0))
+        self.log_ratio = float(logs[~hopeless].max(initial=0.0))
+        self._shifts, self._masses = _chord_weights(tops[~hopeless], logs[~hopeless])
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound of delta at any real epsilon."""
+        if self._shifts.size:
+            parts = self._masses * self._base.at(epsilon - self._shifts)
+            bound = float(parts.sum()) * (1.0 + ERROR * (1.0 + self._shifts.size))
+        else:
+            bound = 0.0
+        bound = add_up(bound, self._lost)
+        if self._lost == 0.0:
+            top = self._base.at(np.array([epsilon - self.log_ratio - ERROR * (1.0 + abs(epsilon))]))
+            bound = min(bound, self._law.upper_tail(float(top[0])))
+        return min(1.0, round_up(bound))
+
+
+def _cell_log_ratios(law: StoppingLaw, base: BaseCurve, u: Array) -> Array:
+    """Upper bound of log(a(u) / a(B(u))) in each cell.
+
+    Along one line above B the ratio is monotone in u for each of the laws, so its ends suffice.
+    """
+    slopes, starts = base.lines()
+    moved = u[:, None] * slopes + starts
+    logs = law.log_ratio(u[:, None], moved)
+    return np.asarray(np.maximum(logs[:-1], logs[1:]).min(axis=1))
+
+
+def _chord_weights(tops: Array, logs: Array) -> tuple[Array, Array]:
+    """Logarithms of nodes s_j and weights w_j of a sum of hinges above h.
+
+    Each cell gives a line ``tops * (1 - s / ratio)``; h lies below the largest of them and 0.
+    """
+    if not tops.size:
+        return np.zeros(0), np.zeros(0)
+    fall = tops * np.exp(-logs)
+    nodes = _vertices(tops, fall)
+    heights = np.maximum((tops - fall * nodes[:, None]).max(axis=1), 0.0) * (1.0 + ERROR)
+    heights[-1] = 0.0
+    slopes = np.append(np.diff(heights) / np.diff(nodes), 0.0)
+    # The weight at a node is what the chord loses of its slope there, times the node.
+    masses = nodes[1:] * np.maximum(np.diff(slopes), 0.0) * (1.0 + SUM_ERROR)
+    return np.log(nodes[1:]) + ERROR, masses
+
+
+def _vertices(tops: Array, fall: Array) -> Array:
+    """0, the places where the largest of falling lines changes, and where it meets 0 for good."""
+    order = np.lexsort((tops, -fall))
+    kept: list[int] = []
+    ends: list[float] = []
+    for i in order:
+        while kept:
+            k = kept[-1]
+            if tops[i] >= tops[k]:
+                kept.pop()
+                if ends:
+                    ends.pop()
+                continue
+            place = (tops[k] - tops[i]) / (fall[k] - fall[i]) if fall[k] > fall[i] else math.inf
+            if ends and place <= ends[-1]:
+                kept.pop()
+                ends.pop()
+                continue
+            if math.isfinite(place):
+                ends.append(float(place))
+                kept.append(int(i))
+            break
+        else:
+            kept.append(int(i))
+    last = float(np.max(tops / fall)) * (1.0 + ERROR)
+    inner = [x for x in ends if 0.0 < x < last]
+    return np.unique(np.array([0.0, *inner, last]))

@@ -1,0 +1,94 @@
+"""Profiles of random-stopping events, from the profile of one run in points."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.accounting._choices import of_events, stopping_law
+from dpsvm_fast.accounting._random_stopping import BaseCurve, StoppingKernel
+from dpsvm_fast.accounting._totals import Totals
+from dpsvm_fast.accounting.compound import RandomStoppingEvent
+
+__all__ = ["stopping_delta", "stopping_epsilon", "stopping_points"]
+
+Array = NDArray[np.float64]
+
+# Most points of the profile of one run, and the least first step from one to the next.
+MOST_POINTS, SMALLEST_STEP = 2000, 1e-9
+# Points of the profile of the best run, where it is composed with other events.
+STOPPED_POINTS = 512
+# Below this a profile has ended, and beyond this epsilon nobody looks.
+NEGLIGIBLE, LARGEST_EPSILON = 1e-16, 256.0
+# The profile of the best run counts as ended where it is that close to its limit.
+CLOSE = 1.0 + 1e-6
+
+
+def stopping_delta(event: RandomStoppingEvent, epsilon: float) -> float:
+    """Upper bound of delta of the best run at any real epsilon."""
+    return _kernel(event).delta(epsilon)
+
+
+def stopping_epsilon(event: RandomStoppingEvent, delta: float) -> float:
+    """Upper bound of the smallest epsilon >= 0 at ``delta``."""
+    kernel = _kernel(event)
+    high = 1.0
+    while kernel.delta(high) > delta:
+        high *= 2.0
+        if high > 4.0 * LARGEST_EPSILON:
+            return math.inf
+    low = 0.0
+    if kernel.delta(0.0) <= delta:
+        return 0.0
+    while high - low > 1e-10 * high:
+        middle = 0.5 * (low + high)
+        if kernel.delta(middle) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@lru_cache(maxsize=64)
+def stopping_points(event: RandomStoppingEvent) -> tuple[Array, Array]:
+    """Increasing epsilons from 0 and bounds of delta there, for a loss distribution."""
+    kernel = _kernel(event)
+    limit = kernel.delta(4.0 * LARGEST_EPSILON)
+    enough = max(limit * CLOSE, 1e-17)
+    top = 1.0
+    while kernel.delta(top) > enough and top < 4.0 * LARGEST_EPSILON:
+        top *= 2.0
+    while top > 1e-9 and kernel.delta(0.8 * top) <= enough:
+        top *= 0.8
+    x = np.linspace(0.0, top, STOPPED_POINTS)
+    return x, np.array([kernel.delta(float(point)) for point in x])
+
+
+@lru_cache(maxsize=256)
+def _kernel(event: RandomStoppingEvent) -> StoppingKernel:
+    """Profile of the best run."""
+    return StoppingKernel(stopping_law(event), base_curve(of_events(event.base)))
+
+
+def base_curve(totals: Totals) -> BaseCurve:
+    """Profile of one run, in points between which log delta falls about evenly."""
+    # Imported here because a profile of totals may in turn be that of random stopping.
+    from dpsvm_fast.accounting._composed import totals_curve
+
+    delta, fall = totals_curve(totals)
+    limit = max(delta(LARGEST_EPSILON) * CLOSE, NEGLIGIBLE)
+    x, g = [0.0], [delta(0.0)]
+    step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
+    while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MOST_POINTS:
+        value = delta(x[-1] + step)
+        fell = math.log(g[-1] / max(value, 0.5 * limit))
+        if fell > 2.0 * fall and value > limit:
+            step *= 0.5
+            continue
+        x.append(x[-1] + step)
+        g.append(value)
+        step *= min(2.0, max(0.5, fall / max(fell, 1e-3 * fall)))
+    return BaseCurve(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
