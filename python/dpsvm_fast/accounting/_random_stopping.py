@@ -71,6 +71,11 @@ class StoppingLaw:
     gamma: float
     mean: float
 
+    @property
+    def expected(self) -> float:
+        """Mean of K, to nearest."""
+        return float(self.weight(np.zeros(1))[0])
+
     def weight(self, u: Array) -> Array:
         """Density a(u) of the best run over that of one run, rounded up."""
         if self.kind == "poisson":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting._choices import of_events, stopping_law
+from dpsvm_fast._rounding import fraction_up
+from dpsvm_fast.accounting._choices import choices, of_events, stopping_law
 from dpsvm_fast.accounting._random_stopping import BaseCurve, StoppingKernel
+from dpsvm_fast.accounting._stopped_zcdp import stopped_zcdp_delta
 from dpsvm_fast.accounting._totals import Totals
 from dpsvm_fast.accounting.compound import RandomStoppingEvent
 
@@ -29,23 +32,23 @@ CLOSE = 1.0 + 1e-6
 
 def stopping_delta(event: RandomStoppingEvent, epsilon: float) -> float:
     """Upper bound of delta of the best run at any real epsilon."""
-    return _kernel(event).delta(epsilon)
+    return _profile(event)(epsilon)
 
 
 def stopping_epsilon(event: RandomStoppingEvent, delta: float) -> float:
     """Upper bound of the smallest epsilon >= 0 at ``delta``."""
-    kernel = _kernel(event)
+    profile = _profile(event)
     high = 1.0
-    while kernel.delta(high) > delta:
+    while profile(high) > delta:
         high *= 2.0
         if high > 4.0 * LARGEST_EPSILON:
             return math.inf
     low = 0.0
-    if kernel.delta(0.0) <= delta:
+    if profile(0.0) <= delta:
         return 0.0
     while high - low > 1e-10 * high:
         middle = 0.5 * (low + high)
-        if kernel.delta(middle) <= delta:
+        if profile(middle) <= delta:
             high = middle
         else:
             low = middle
@@ -55,22 +58,38 @@ def stopping_epsilon(event: RandomStoppingEvent, delta: float) -> float:
 @lru_cache(maxsize=64)
 def stopping_points(event: RandomStoppingEvent) -> tuple[Array, Array]:
     """Increasing epsilons from 0 and bounds of delta there, for a loss distribution."""
-    kernel = _kernel(event)
-    limit = kernel.delta(4.0 * LARGEST_EPSILON)
+    profile = _profile(event)
+    limit = profile(4.0 * LARGEST_EPSILON)
     enough = max(limit * CLOSE, 1e-17)
     top = 1.0
-    while kernel.delta(top) > enough and top < 4.0 * LARGEST_EPSILON:
+    while profile(top) > enough and top < 4.0 * LARGEST_EPSILON:
         top *= 2.0
-    while top > 1e-9 and kernel.delta(0.8 * top) <= enough:
+    while top > 1e-9 and profile(0.8 * top) <= enough:
         top *= 0.8
     x = np.linspace(0.0, top, STOPPED_POINTS)
-    return x, np.array([kernel.delta(float(point)) for point in x])
+    return x, np.array([profile(float(point)) for point in x])
 
 
 @lru_cache(maxsize=256)
-def _kernel(event: RandomStoppingEvent) -> StoppingKernel:
-    """Profile of the best run."""
-    return StoppingKernel(stopping_law(event), base_curve(of_events(event.base)))
+def _profile(event: RandomStoppingEvent) -> Callable[[float], float]:
+    """Delta of the best run as a function of epsilon."""
+    law, totals = stopping_law(event), of_events(event.base)
+    kernel = StoppingKernel(law, base_curve(totals))
+    rho = _rho(totals)
+    if rho is None:
+        return kernel.delta
+    return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
+
+
+def _rho(totals: Totals) -> float | None:
+    """Return rho of one run where hardly more is known of it; None elsewhere."""
+    found = choices(totals)
+    if not any(choice.rho for choice in found):
+        return None
+    others = (c.pure or c.sampled or c.objective or c.certain or c.stopping for c in found)
+    if any(others):
+        return None
+    return fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
 
 
 def base_curve(totals: Totals) -> BaseCurve:

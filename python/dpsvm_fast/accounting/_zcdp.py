@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from scipy.optimize import minimize_scalar
 
-__all__ = ["zcdp_delta", "zcdp_epsilon"]
+__all__ = ["ERROR", "best_order", "log_factor", "zcdp_delta", "zcdp_epsilon"]
 
 # Logarithms of alpha - 1 between which the best order is sought.
 LOWEST, HIGHEST = -30.0, 30.0
@@ -33,10 +33,10 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     def log_delta(u: float) -> float:
         a = math.exp(float(u))
         first, second = a * (1.0 + a) * rho, a * epsilon
-        third = _log_factor(a) - u
+        third = log_factor(a) - u
         return first - second + third + ERROR * (1.0 + first + second + abs(third))
 
-    best = _least(log_delta)
+    best = best_order(log_delta)
     return math.exp(best) if best < 0.0 else 1.0
 
 
@@ -48,19 +48,19 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     def epsilon(u: float) -> float:
         a = math.exp(float(u))
-        first, factor = (1.0 + a) * rho, _log_factor(a)
+        first, factor = (1.0 + a) * rho, log_factor(a)
         value = first + (wanted + factor - u) / a
         return value + ERROR * (first + (abs(wanted) + abs(factor) + abs(u)) / a)
 
-    return max(0.0, _least(epsilon))
+    return max(0.0, best_order(epsilon))
 
 
-def _log_factor(a: float) -> float:
+def log_factor(a: float) -> float:
     """Logarithm of (1 - 1/alpha)^alpha at alpha = 1 + a."""
     return -(1.0 + a) * math.log1p(1.0 / a)
 
 
-def _least(f: Callable[[float], float]) -> float:
-    """About the least value of a function with one valley; a value of it in any case."""
+def best_order(f: Callable[[float], float]) -> float:
+    """About the least value of a function of log(alpha - 1) with one valley; a value anyway."""
     found = minimize_scalar(f, bounds=(LOWEST, HIGHEST), method="bounded", options={"xatol": 1e-9})
     return float(found.fun)
