@@ -29,6 +29,7 @@ from dpsvm_fast.accounting.statement import (
 )
 from dpsvm_fast.estimators._base import PrivateLinearClassifier
 from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
+from dpsvm_fast.estimators._enclosing_search import told_by_search
 from dpsvm_fast.estimators._training_data import (
     checked_training_set,
     classes_from_labels,
@@ -246,6 +247,8 @@ def warn_not_private(settings: SimpleNamespace) -> None:
     Steps of a Pipeline around it that learned from the rows are noted in ``settings``.
     """
     settings.learned_before = steps_learned_before()
+    if told_by_search():
+        return
     if settings.learned_before:
         warnings.warn(
             "the rows come from steps of the Pipeline that learned from them without privacy: "

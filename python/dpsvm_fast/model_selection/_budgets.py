@@ -1,0 +1,183 @@
+"""Who gets how much of a search's budget, before any data are seen.
+
+Everything here is a search for the largest epsilon of a candidate with which the whole still fits;
+what is found is accepted because the accountant says so, not because of how it was found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import clone
+
+from dpsvm_fast._rounding import mul_down, mul_up
+from dpsvm_fast.accounting import (
+    ApproximateEvent,
+    PrivacyEvent,
+    PureEvent,
+    gaussian_epsilon,
+)
+from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.accounting.ledger import SLACK
+from dpsvm_fast.estimators._planned_events import Planned, planned_events, private_steps
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
+from dpsvm_fast.model_selection._sub_ledger import largest
+
+__all__ = ["Allotment", "Budget", "allot", "fits", "largest_epsilon", "refit_events", "shares"]
+
+Events = tuple[PrivacyEvent, ...]
+
+# Bisection ends when the largest epsilon is known to this relative precision.
+PRECISION = 2.0**-9
+# Below this share of what is asked for, a budget is as good as none.
+SMALLEST_SHARE = 2.0**-30
+# By how much a bracket grows or shrinks at a time.
+STRIDE = 1.3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Epsilon and delta for one relation."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+
+
+@dataclass(frozen=True)
+class Allotment:
+    """One candidate with a budget.
+
+    Parameters
+    ----------
+    estimator : object
+        Copy of the candidate whose private steps have their epsilon and delta.
+    budget : Budget
+        Of all its steps together.
+    events : tuple of PrivacyEvent
+        What they will spend.
+    """
+
+    estimator: Any
+    budget: Budget
+    events: Events
+
+
+def fits(events: Events, budget: Budget) -> bool:
+    """Whether the accountant shows that events cost no more than a budget, as a ledger decides."""
+    epsilon, delta = mul_up(budget.epsilon, 1.0 + SLACK), mul_up(budget.delta, 1.0 + SLACK)
+    return Composition.of(events).fits(epsilon, delta)
+
+
+def shares(budget: Budget, share: float, delta: float) -> float:
+    """Epsilon, at a given delta, of a share of a budget.
+
+    Of epsilon where all is pure; of the squared parameter of Gaussian noise otherwise, which is
+    what adds up.
+    """
+    if budget.delta == 0.0:
+        return mul_down(share, budget.epsilon)
+    mu = math.sqrt(share) * gaussian_parameter(budget.epsilon, budget.delta)
+    return min(budget.epsilon, gaussian_epsilon(delta, 1.0 / mu))
+
+
+def allot(candidate: Any, budget: Budget, rows: Planned) -> Allotment:
+    """Give a candidate a budget.
+
+    One private step gets all of it. Several get epsilons in the proportions that they have, as
+    large as together fit, and equal parts of delta. A step whose delta is 0 keeps that: it is one
+    that should be pure.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A parameter of the candidate is outside its range.
+    """
+    estimator = clone(candidate)
+    steps = [step.estimator for step in private_steps(estimator)]
+    weights = [float(step.epsilon) for step in steps]
+
+    def planned(scale: float) -> Events:
+        for step, weight in zip(steps, weights, strict=True):
+            delta = 0.0 if getattr(step, "delta", 0.0) == 0.0 else budget.delta / len(steps)
+            own = min(budget.epsilon, mul_down(scale, weight))
+            step.set_params(epsilon=own, **({"delta": delta} if hasattr(step, "delta") else {}))
+        return planned_events(estimator, rows)
+
+    if len(steps) == 1:
+        weights = [1.0]
+        return Allotment(estimator, budget, planned(budget.epsilon))
+    total = budget.epsilon / sum(weights)
+    scale = largest_epsilon(
+        lambda scale: fits(planned(scale), budget), total, budget.epsilon / max(weights)
+    )
+    return Allotment(estimator, budget, planned(scale))
+
+
+def refit_events(candidates: list[Any], budget: Budget, rows: Planned) -> Events:
+    """What a fit of any of the candidates, chosen by what was released, costs at most."""
+    alternatives = tuple(
+        dict.fromkeys(allot(candidate, budget, rows).events for candidate in candidates)
+    )
+    common = largest(alternatives)
+    if common is not None:
+        return common
+    if budget.delta == 0.0:
+        return (PureEvent(budget.epsilon, budget.adjacency),)
+    if not all(fits(events, budget) for events in alternatives):
+        raise InvalidParameterError(
+            "estimator: candidates declare events beyond the budget that a refit has for them"
+        )
+    return (
+        ApproximateEvent(
+            mul_up(budget.epsilon, 1.0 + SLACK),
+            mul_up(budget.delta, 1.0 + SLACK),
+            budget.adjacency,
+        ),
+    )
+
+
+def largest_epsilon(allowed: Callable[[float], bool], guess: float, most: float) -> float:
+    """About the largest epsilon that is allowed, and surely one that is.
+
+    Parameters
+    ----------
+    allowed : callable
+        Of an epsilon; True below some number and False above.
+    guess : float
+        Where to begin.
+    most : float
+        Where to end.
+
+    Raises
+    ------
+    InvalidParameterError
+        Nothing above a tiny share of ``most`` is allowed.
+    """
+    low, high = min(guess, most), math.inf
+    if allowed(low):
+        while low < most and math.isinf(high):
+            trial = min(most, STRIDE * low)
+            low, high = (trial, high) if allowed(trial) else (low, trial)
+        if math.isinf(high):
+            return low
+    else:
+        high, step = low, STRIDE
+        while True:
+            low, step = high / step, step * step
+            if low < SMALLEST_SHARE * most:
+                raise InvalidParameterError(
+                    "epsilon: expected more of it, or of delta: with this budget no candidate can "
+                    "be paid for"
+                )
+            if allowed(low):
+                break
+            high = low
+    while high > low * (1.0 + PRECISION):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return low

@@ -1,0 +1,106 @@
+"""One fit of one candidate, in whatever thread or process it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import clone
+
+from dpsvm_fast import _core
+from dpsvm_fast.estimators._enclosing_search import within_search
+from dpsvm_fast.estimators._pipeline_steps import leaf_steps
+from dpsvm_fast.estimators._planned_events import private_steps
+from dpsvm_fast.model_selection._budgets import Allotment
+from dpsvm_fast.model_selection._scores import Scoring
+from dpsvm_fast.model_selection._sub_ledger import CandidateLedger
+
+__all__ = ["Fit", "fitted", "fitted_and_scored", "release_only", "seeds"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a candidate is to be fitted.
+
+    Parameters
+    ----------
+    allotment : Allotment
+        Its copy is not touched: runs of one candidate share it.
+    seed : int or None
+        None for entropy of the operating system.
+    n_threads : int or None
+        For estimators that leave it open; does not change the result.
+    """
+
+    allotment: Allotment
+    seed: int | None
+    n_threads: int | None
+
+
+def seeds(random_state: int | None, n: int) -> list[int | None]:
+    """Seeds of so many fits, different ones, or None for each."""
+    if random_state is None:
+        return [None] * n
+    source = _core.NoiseSource(random_state)
+    return [source.public_seed() for _ in range(n)]
+
+
+def fitted(how: Fit, X: Any, y: Any) -> Any:
+    """A fitted copy of the candidate, that can spend what the search has paid for and no more."""
+    estimator = clone(how.allotment.estimator)
+    with _prepared(estimator, how), within_search():
+        estimator.fit(X, y)
+    return estimator
+
+
+def fitted_and_scored(
+    how: Fit, X: Any, y: Any, X_scored: Any, y_scored: Any, scoring: Scoring
+) -> tuple[Any, int]:
+    """A fitted copy and its score on other rows. The score is private."""
+    estimator = fitted(how, X, y)
+    return estimator, scoring.score(estimator.predict(X_scored), y_scored)
+
+
+@contextmanager
+def _prepared(estimator: Any, how: Fit) -> Iterator[None]:
+    """Gives the steps inside ledger, seed and threads, and takes them away again."""
+    allotment, before = how.allotment, []
+    budget = allotment.budget
+    ledger = CandidateLedger(budget.epsilon, budget.delta, budget.adjacency, allotment.events)
+    spending = {id(step.estimator) for step in private_steps(estimator)}
+    leaves = [leaf.estimator for leaf in leaf_steps(estimator, "")]
+    for leaf, seed in zip(leaves, seeds(how.seed, len(leaves)), strict=True):
+        own = leaf.get_params(deep=False) if hasattr(leaf, "get_params") else {}
+        given: dict[str, Any] = {}
+        if id(leaf) in spending and "ledger" in own:
+            given["ledger"] = ledger
+        if "random_state" in own and own["random_state"] is None:
+            given["random_state"] = seed
+        if "n_threads" in own and own["n_threads"] is None:
+            given["n_threads"] = how.n_threads
+        # What a fit prints would tell how many there are.
+        if "verbose" in own:
+            given["verbose"] = 0
+        before.append((leaf, {name: own[name] for name in given}))
+        leaf.set_params(**given)
+    try:
+        yield
+    finally:
+        for leaf, parameters in before:
+            leaf.set_params(**parameters)
+
+
+def release_only(estimator: Any, statement: Any) -> Any:
+    """The fitted estimator with the promise of the search in place of that of its own fit.
+
+    Its own would be about one fit, and whoever reads it would leave out the search. What a fit
+    keeps to be continued from goes too: a continuation would account for that fit alone.
+    """
+    for leaf in leaf_steps(estimator, ""):
+        leaf.estimator.__dict__.pop("_continuation", None)
+    steps = private_steps(estimator)
+    if steps and "privacy_" in vars(steps[-1].estimator):
+        steps[-1].estimator.privacy_ = statement
+    return estimator

@@ -1,0 +1,99 @@
+"""The statement of one search."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.accounting.selection import SelectionStatement
+from dpsvm_fast.accounting.statement import (
+    FLOATING_POINT_CAVEAT,
+    MAX_ITER_CAVEAT,
+    PRECISION_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+)
+from dpsvm_fast.estimators._pipeline_steps import leaf_steps
+from dpsvm_fast.estimators._planned_events import private_steps
+from dpsvm_fast.estimators._training import promise_facts
+from dpsvm_fast.model_selection._declared import DeclaredTrainer
+from dpsvm_fast.model_selection._grid import described
+from dpsvm_fast.model_selection._plan import Plan
+
+__all__ = ["learned_in", "search_statement"]
+
+DECLARED = "what a DeclaredTrainer declares is what its training costs; nobody here can check that"
+RUNS_CAVEAT = (
+    "How long the search took tells about how many runs it made, which the promise needs to be "
+    "secret, and how long each took depends on the data. Do not let others time it."
+)
+PARTS_CAVEAT = (
+    "A search ends with an error when the rows are too few for its parts, or, with a probability "
+    "below 1e-17, when a part is empty. That it did tells about the number of rows and is not "
+    "covered."
+)
+
+
+def learned_in(candidates: list[Any]) -> tuple[str, ...]:
+    """Steps inside the candidates that learn from the rows without privacy."""
+    leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
+    private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
+    found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
+    return tuple(dict.fromkeys(found))
+
+
+def search_statement(settings: SimpleNamespace, plan: Plan) -> SelectionStatement:
+    """What the search promises.
+
+    Parameters
+    ----------
+    settings : SimpleNamespace
+        Checked parameters of the search.
+    plan : Plan
+    """
+    facts = promise_facts(settings, "param_grid")
+    public = facts.pop("assumed_public")
+    if settings.class_weight is not None:
+        public += ("the weights of the classes",)
+    leaves = [leaf for candidate in settings.candidates for leaf in leaf_steps(candidate, "")]
+    public += tuple(
+        dict.fromkeys(
+            f"the function of {leaf} maps every row by itself"
+            for leaf in leaves
+            if leaf.maps_by_function
+        )
+    )
+    steps = [leaf.estimator for leaf in leaves]
+    if any(isinstance(step, DeclaredTrainer) for step in steps):
+        public += (DECLARED,)
+    return SelectionStatement(
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        adjacency=settings.adjacency,
+        strategy=settings.strategy,
+        candidates=tuple(map(described, settings.parameters)),
+        branches=tuple(branch.events for branch in plan.branches),
+        selection=plan.selection,
+        stopping=plan.stopping,
+        refit=plan.refit,
+        assumed_public=public,
+        caveats=_caveats(settings, plan, steps),
+        **facts,
+    )
+
+
+def _caveats(settings: SimpleNamespace, plan: Plan, steps: list[Any]) -> tuple[str, ...]:
+    """What no candidate's promise covers, and what the search adds to that."""
+    partition = settings.strategy == "partition"
+    caveats = [RUNNING_TIME_CAVEAT if partition else RUNS_CAVEAT]
+    if partition:
+        caveats.append(PARTS_CAVEAT)
+    events = [event for branch in plan.branches for event in branch.events]
+    floating = any(getattr(step, "noise_grid", "exact") == "float" for step in steps)
+    if floating or any(isinstance(event, PureEvent) for event in events):
+        caveats.append(FLOATING_POINT_CAVEAT)
+    if any(hasattr(step, "max_iter") or hasattr(step, "mechanism") for step in steps):
+        caveats.append(PRECISION_CAVEAT)
+    if any(getattr(step, "max_iter", None) is not None for step in steps):
+        caveats.append(MAX_ITER_CAVEAT)
+    return tuple(caveats)
