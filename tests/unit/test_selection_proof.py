@@ -408,6 +408,44 @@ def test_a_pure_run_costs_the_stated_pure_epsilon_and_no_less(gamma: float, epsi
     assert 0.999 * total <= np.abs(loss).max() <= total + 1e-5
 
 
+def renyi(p: Array, q: Array, order: float) -> float:
+    """Renyi divergence, the larger of both directions."""
+    sums = [(a**order * b ** (1.0 - order)).sum() for a, b in ((p, q), (q, p))]
+    return math.log(max(sums)) / (order - 1.0)
+
+
+@pytest.mark.parametrize("stopping", [s for s in STOPPINGS if s.kind != "poisson"])
+@pytest.mark.parametrize("order", [1.2, 3.0, 20.0])
+def test_a_divergence_bounds_the_ratio_of_densities(stopping: Stopping, order: float) -> None:
+    rng, gamma = np.random.default_rng(6), stopping.parameter
+    worst = 0.0
+    for _ in range(200):
+        p, q = rng.dirichlet(np.full(4, 0.7), 2) + 1e-6
+        p, q = p / p.sum(), q / q.sum()
+        middle = (1.0 - 1.0 / order) * renyi(p, q, order) + math.log(1.0 / gamma) / order
+        below = np.cumsum(p), np.cumsum(q)
+        slopes = [stopping.slope(1.0 - np.minimum(part, 1.0)) for part in below]
+        loss = float(np.abs(np.log(slopes[0] / slopes[1])).max())
+        assert loss <= (1.0 + stopping.shape) * middle + 1e-9
+        worst = max(worst, loss / ((1.0 + stopping.shape) * middle))
+    assert worst > 0.1
+
+
+@pytest.mark.parametrize("order", [1.3, 3.0, 8.0])
+def test_a_divergence_bounds_poisson_runs(order: float) -> None:
+    rng, stopping = np.random.default_rng(7), STOPPINGS[5]
+    a, mean = order - 1.0, STOPPINGS[5].mean
+    factor = (1.0 + 1.0 / a) ** -a / (1.0 + a)
+    for _ in range(200):
+        p = rng.dirichlet(np.full(4, 0.7)) + 1e-6
+        q = p * np.exp(rng.normal(0.0, 0.3, 4))
+        p, q = p / p.sum(), q / q.sum()
+        moved = mean * float(profile_of(p, q)(np.array(math.log1p(1.0 / a))))
+        for epsilon in (0.0, 1.0, 3.0):
+            bound = mean * factor * math.exp(a * (renyi(p, q, order) + moved - epsilon))
+            assert true_delta(stopping, p, q, epsilon) <= bound
+
+
 def test_what_the_other_law_gives_to_a_set() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
