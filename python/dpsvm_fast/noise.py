@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast._rounding import fraction_down
 from dpsvm_fast._validation import (
     check_arithmetic,
+    check_bool,
+    check_epsilon,
     check_integer,
     check_n_threads,
     check_positive,
@@ -24,10 +28,21 @@ from dpsvm_fast._validation import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["gamma_ball", "gaussian", "gaussian_on_grid", "symmetric_gaussian"]
+__all__ = [
+    "discrete_laplace",
+    "exponential_mechanism",
+    "gamma_ball",
+    "gaussian",
+    "gaussian_on_grid",
+    "permute_and_flip",
+    "symmetric_gaussian",
+]
 
 _MIN_SIGMA, _MAX_SIGMA = 1e-290, 1e300
 _MAX_SIDE = 2**63 - 1
+
+# Of the rates of choices and scales of discrete noise.
+RATE_BITS = 20
 
 
 def gaussian(
@@ -234,6 +249,202 @@ def symmetric_gaussian(
     side = check_integer("d", d, 0, _MAX_SIDE)
     sigma = _check_sigma(sigma)
     return _source(random_state).symmetric_gaussian(side, sigma, check_n_threads(None))
+
+
+def exponential_mechanism(
+    scores: ArrayLike,
+    epsilon: float,
+    sensitivity: int = 1,
+    *,
+    monotonic: bool = False,
+    random_state: int | None = None,
+) -> int:
+    """Choose an index at random, a low score with more probability.
+
+    Parameters
+    ----------
+    scores : array-like of int, shape (n_candidates,)
+        Private numbers, low ones good, such as numbers of errors. Differences below 2**32.
+    epsilon : float in (0, 1e4]
+        What the choice may cost; it costs that much or up to one millionth less.
+    sensitivity : int >= 1
+        By how much one record changes a score at most.
+    monotonic : bool, default=False
+        Whether one record changes all scores in the same direction, as counts of errors do when a
+        record is added. The choice is then twice as sharp for the same epsilon.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    int
+        i with probability proportional to ``exp(-r scores[i])``, r the rate that epsilon allows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range; no message quotes a score.
+    OSError
+        The operating system gave no entropy.
+
+    See Also
+    --------
+    permute_and_flip : never worse at the same epsilon.
+
+    Guarantees
+    ----------
+    Epsilon-differential privacy with delta = 0. Probabilities are exact: the rate is rounded down
+    to 20 bits, so that its products with whole numbers are exact, and coins of probability exp(-x)
+    are tossed with whole numbers and random bits only.
+
+    References
+    ----------
+    McSherry and Talwar, FOCS 2007.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import exponential_mechanism
+    >>> exponential_mechanism([500, 20, 400], epsilon=1.0, monotonic=True)
+    1
+    """
+    rate = _selection_rate(epsilon, sensitivity, monotonic=monotonic)
+    return _source(random_state).exponential_choice(_check_scores(scores), rate)
+
+
+def permute_and_flip(
+    scores: ArrayLike,
+    epsilon: float,
+    sensitivity: int = 1,
+    *,
+    monotonic: bool = False,
+    random_state: int | None = None,
+) -> int:
+    """Choose an index at random, a low score with more probability, by permute-and-flip.
+
+    Candidates are visited in random order; candidate i is taken with probability
+    ``exp(-r (scores[i] - min(scores)))``, r the rate that epsilon allows.
+
+    Parameters
+    ----------
+    scores : array-like of int, shape (n_candidates,)
+        Private numbers, low ones good. Differences below 2**32.
+    epsilon : float in (0, 1e4]
+        What the choice may cost; it costs that much or up to one millionth less.
+    sensitivity : int >= 1
+        By how much one record changes a score at most.
+    monotonic : bool, default=False
+        Whether one record changes all scores in the same direction.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range; no message quotes a score.
+    OSError
+        The operating system gave no entropy.
+
+    Guarantees
+    ----------
+    Epsilon-differential privacy with delta = 0, with exact probabilities as
+    `exponential_mechanism`. Its expected score is never larger than that one's. It is not known to
+    have the smaller Renyi divergences of the exponential mechanism.
+
+    References
+    ----------
+    McKenna and Sheldon, NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import permute_and_flip
+    >>> permute_and_flip([500, 20, 400], epsilon=1.0, monotonic=True)
+    1
+    """
+    rate = _selection_rate(epsilon, sensitivity, monotonic=monotonic)
+    return _source(random_state).permute_and_flip(_check_scores(scores), rate)
+
+
+def discrete_laplace(
+    shape: int | Sequence[int], scale: float, random_state: int | None = None
+) -> NDArray[np.int64]:
+    """Discrete Laplace noise, sampled exactly, ndarray of shape `shape`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    scale : float from 2**-20 to 2**30
+        b of ``P(k)`` proportional to ``exp(-|k| / b)``; rounded up to 20 bits. Added to a whole
+        number of sensitivity s, it costs epsilon = s / b.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape `shape`, int64
+        Independent whole numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Guarantees
+    ----------
+    The law is exact: whole numbers and random bits only. The time of a draw depends on the value
+    drawn, never on any data.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, NeurIPS 2020, Algorithm 2.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import discrete_laplace
+    >>> discrete_laplace((2, 3), scale=4.0).shape
+    (2, 3)
+    """
+    dims = _check_shape(shape)
+    number = check_real("scale", scale, low=2.0**-20, high=2.0**30)
+    numerator, denominator = (-few_bits_down(-Fraction(number))).as_integer_ratio()
+    source, threads = _source(random_state), check_n_threads(None)
+    drawn = source.discrete_laplace(math.prod(dims), numerator, denominator, threads)
+    return np.asarray(drawn).reshape(dims)
+
+
+def few_bits_down(x: Fraction) -> float:
+    """Largest number of at most 20 bits that is at most x, not 0.
+
+    A rate of so few bits times a difference of scores is exact in double precision.
+    """
+    size = abs(x)
+    # The size is below two to the power of this, and not below a quarter of it.
+    exponent = size.numerator.bit_length() - size.denominator.bit_length() + 1
+    unit = Fraction(2) ** (exponent - RATE_BITS)
+    return fraction_down(math.floor(x / unit) * unit)
+
+
+def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> float:
+    """Rate of a choice for what it may cost."""
+    factor = 1 if check_bool("monotonic", monotonic) else 2
+    moved = factor * check_integer("sensitivity", sensitivity, 1, 2**31)
+    return few_bits_down(Fraction(check_epsilon(epsilon)) / moved)
+
+
+def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
+    """Return scores as an array of int64; private, so that nothing is said about them."""
+    array = np.asarray(scores)
+    if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
+        raise TypeError("scores: expected whole numbers, one for each of one or more candidates")
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _source(random_state: int | None) -> _core.NoiseSource:

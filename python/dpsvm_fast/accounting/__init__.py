@@ -17,6 +17,7 @@ from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledge
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
 from dpsvm_fast.accounting.pipeline import PipelineStatement, PipelineStep
 from dpsvm_fast.accounting.schema import certificate_schema
+from dpsvm_fast.accounting.selection import SelectionNoise, SelectionStatement, Stopping
 from dpsvm_fast.accounting.statement import (
     Descent,
     LastIterate,
@@ -50,8 +51,11 @@ __all__ = [
     "PureEvent",
     "RandomStoppingEvent",
     "ReleasePart",
+    "SelectionNoise",
+    "SelectionStatement",
     "Sensitivity",
     "SpendRecord",
+    "Stopping",
     "SubsampledGaussianEvent",
     "Verification",
     "ZCDPEvent",

@@ -11,6 +11,8 @@ from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, che
 from dpsvm_fast.accounting._parts import check_text, store
 from dpsvm_fast.accounting._prose import WIDTH, bullets, paragraphs
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
+from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import PrivacyStatement, exactly, read_json
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -34,7 +36,7 @@ class PipelineStep:
         Names of the steps down to it, joined by two underscores.
     estimator : str
         Name of its class.
-    statement : PrivacyStatement or None
+    statement : PrivacyStatement, SelectionStatement or None
         What its fit promised; None where it spent nothing.
     learned : bool, default=False
         Whether it learned from the rows without a promise.
@@ -42,7 +44,7 @@ class PipelineStep:
 
     name: str
     estimator: str
-    statement: PrivacyStatement | None = None
+    statement: PrivacyStatement | SelectionStatement | None = None
     learned: bool = False
 
     def __post_init__(self) -> None:
@@ -50,7 +52,8 @@ class PipelineStep:
         check_text("name", self.name)
         check_text("estimator", self.estimator)
         check_bool("learned", self.learned)
-        if self.statement is not None and not isinstance(self.statement, PrivacyStatement):
+        kinds = (PrivacyStatement, SelectionStatement)
+        if self.statement is not None and not isinstance(self.statement, kinds):
             kind = type(self.statement).__name__
             raise TypeError(f"statement: got {kind}, expected a PrivacyStatement or None")
         if self.learned and self.statement is not None:
@@ -80,7 +83,7 @@ class PipelineStep:
         """Read what ``to_dict`` wrote."""
         values = exactly("step", record, {"name", "estimator", "statement", "learned"})
         if values["statement"] is not None:
-            values["statement"] = PrivacyStatement.from_dict(values["statement"])
+            values["statement"] = _statement_from(values["statement"])
         return cls(**values)
 
 
@@ -144,7 +147,7 @@ class PipelineStatement:
             raise InvalidParameterError("steps: expected one unit of privacy for all of them")
 
     @property
-    def statements(self) -> tuple[PrivacyStatement, ...]:
+    def statements(self) -> tuple[PrivacyStatement | SelectionStatement, ...]:
         """The promises of the steps that made one."""
         return tuple(step.statement for step in self.steps if step.statement is not None)
 
@@ -251,3 +254,10 @@ class PipelineStatement:
             "No privacy is promised for the whole. The noise of its private steps has the size "
             f"that would give {bound}."
         )
+
+
+def _statement_from(record: Any) -> PrivacyStatement | SelectionStatement:
+    """Read the statement of one step, of either format."""
+    if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
+        return SelectionStatement.from_dict(record)
+    return PrivacyStatement.from_dict(record)

@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from dpsvm_fast.accounting import PrivacyStatement
+from dpsvm_fast.accounting import PrivacyStatement, SelectionStatement
 
 __all__ = ["Step", "leaf_steps", "learned_steps"]
 
@@ -40,10 +40,10 @@ class Step:
     estimator: Any
 
     @property
-    def statement(self) -> PrivacyStatement | None:
+    def statement(self) -> PrivacyStatement | SelectionStatement | None:
         """What its fit promised."""
         found = getattr(self.estimator, "privacy_", None)
-        return found if isinstance(found, PrivacyStatement) else None
+        return found if isinstance(found, (PrivacyStatement, SelectionStatement)) else None
 
     @property
     def role(self) -> str:

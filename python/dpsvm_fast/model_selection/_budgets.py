@@ -25,7 +25,7 @@ from dpsvm_fast.accounting.ledger import SLACK
 from dpsvm_fast.estimators._planned_events import Planned, planned_events, private_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
-from dpsvm_fast.model_selection._sub_ledger import largest
+from dpsvm_fast.model_selection._purse import dominating
 
 __all__ = ["Allotment", "Budget", "allot", "fits", "largest_epsilon", "refit_events", "shares"]
 
@@ -123,7 +123,7 @@ def refit_events(candidates: list[Any], budget: Budget, rows: Planned) -> Events
     alternatives = tuple(
         dict.fromkeys(allot(candidate, budget, rows).events for candidate in candidates)
     )
-    common = largest(alternatives)
+    common = dominating(alternatives)
     if common is not None:
         return common
     if budget.delta == 0.0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from dpsvm_fast._rounding import add_down, div_up, fraction_down, mul_down
+from dpsvm_fast._rounding import add_down, div_up, mul_down
 from dpsvm_fast.accounting import PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.selection import SelectionNoise, Stopping, selection_events
 from dpsvm_fast.estimators._planned_events import Planned
@@ -23,11 +23,12 @@ from dpsvm_fast.model_selection._budgets import (
     refit_events,
     shares,
 )
+from dpsvm_fast.noise import few_bits_down
 
-__all__ = ["Plan", "Shape", "dyadic", "partition_plan", "stopping_plan"]
+__all__ = ["Plan", "Shape", "partition_plan", "stopping_plan"]
 
-# Bits of the rates of the samplers: products with differences of scores are then exact.
-RATE_BITS = 20
+# Of discrete Laplace noise: the least that is a ratio of numbers of the sampler's range.
+SMALLEST_RATE = 2.0**-30
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def partition_plan(
         mechanism=mechanism,
         sensitivity=sensitivity,
         relation_factor=factor,
-        rate=dyadic(Fraction(chosen) / (factor * sensitivity)),
+        rate=few_bits_down(Fraction(chosen) / (factor * sensitivity)),
     )
     return Plan(branches(spent), selection, None, refit_budget, refit)
 
@@ -184,7 +185,12 @@ def _score_noise(
 ) -> SelectionNoise:
     """Noise for the score of a run with this epsilon (that of the fit where delta is not 0)."""
     if delta == 0.0:
-        rate = dyadic(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
+        rate = few_bits_down(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
+        if rate < SMALLEST_RATE:
+            raise InvalidParameterError(
+                "epsilon: expected more of it: with this budget the noise of a score would be "
+                "beyond the range of the sampler"
+            )
         return SelectionNoise(
             mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
         )
@@ -227,11 +233,3 @@ def _largest(allowed: Callable[[float], bool], left: float, budget: Budget) -> f
             )
         return left
     return largest_epsilon(allowed, left, budget.epsilon)
-
-
-def dyadic(x: Fraction) -> float:
-    """Largest number of at most 20 bits that is at most x > 0."""
-    # x is below two to the power of this, and not below a quarter of it.
-    exponent = x.numerator.bit_length() - x.denominator.bit_length() + 1
-    unit = Fraction(2) ** (exponent - RATE_BITS)
-    return fraction_down(math.floor(x / unit) * unit)

@@ -14,8 +14,8 @@ from dpsvm_fast.estimators._enclosing_search import within_search
 from dpsvm_fast.estimators._pipeline_steps import leaf_steps
 from dpsvm_fast.estimators._planned_events import private_steps
 from dpsvm_fast.model_selection._budgets import Allotment
+from dpsvm_fast.model_selection._purse import CandidateLedger
 from dpsvm_fast.model_selection._scores import Scoring
-from dpsvm_fast.model_selection._sub_ledger import CandidateLedger
 
 __all__ = ["Fit", "fitted", "fitted_and_scored", "release_only", "seeds"]
 

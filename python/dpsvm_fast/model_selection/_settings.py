@@ -101,8 +101,8 @@ def _checked_runs(value: Any, n_candidates: int) -> float:
 
 def _may_be_constant(settings: SimpleNamespace) -> bool:
     """Whether a model that nobody's data went into may be released."""
-    runs = settings.strategy == "random_stopping" and settings.stopping == "poisson"
-    return runs and settings.refit_fraction == 0.0
+    runs = (settings.strategy, settings.stopping) == ("random_stopping", "poisson")
+    return runs and bool(settings.refit_fraction == 0.0)
 
 
 def _set_labels(settings: SimpleNamespace) -> None:
