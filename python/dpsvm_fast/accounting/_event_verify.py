@@ -1,0 +1,343 @@
+r"""Epsilon and delta of a list of events, recomputed for verification.
+
+Shares no numerical code with the accountant: a record's choices of branches are gone through one
+by one, and whatever has no closed form goes in as a curve, a table of log delta that is smooth
+between its points. Besides Gaussian loss T and randomised responses, one curve g gives
+:math:`E[g(\epsilon - T)]`; a second one becomes a law of many small atoms first. All is rounded to
+nearest where the promise rounded up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln
+
+from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
+from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+from dpsvm_fast.accounting._objective_check import objective_delta
+from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
+from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.events import (
+    ApproximateEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+
+__all__ = ["recomputed_events"]
+
+Array = NDArray[np.float64]
+
+# The recomputation rounds to nearest and the promise outward: how far delta may be off.
+EXACT_SLACK, SUM_SLACK, CURVE_SLACK = 1e-9, 3e-4, 2e-3
+# Of sums of epsilons.
+EPSILON_SLACK = 1e-12
+# Choices of branches that are gone through, and outcomes of randomised responses.
+MOST_CHOICES, MOST_OUTCOMES = 4096, 20_000
+# Logarithm of the smallest delta of a curve each point of which takes long.
+DEAR_DEPTH = -34.0
+# Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
+SPACING, SIDE = 0.5, 20
+
+
+@dataclass
+class _Choice:
+    """Events of one record, once its branches are known."""
+
+    replace_one: bool
+    squares: list[float] = field(default_factory=list)
+    pure: list[float] = field(default_factory=list)
+    stays: list[float] = field(default_factory=list)
+    sampled: list[tuple[float, float, int]] = field(default_factory=list)
+    rho: list[float] = field(default_factory=list)
+    curved: list[ObjectiveEvent | RandomStoppingEvent] = field(default_factory=list)
+
+    @property
+    def told(self) -> float:
+        """Probability of an infinite loss."""
+        return -math.expm1(math.fsum(map(math.log1p, self.stays)))
+
+    @property
+    def mu(self) -> float:
+        """Parameter of the Gaussian loss."""
+        return math.sqrt(math.fsum(self.squares))
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether there are randomised responses alone."""
+        return not (self.squares or self.stays or self.sampled or self.rho or self.curved)
+
+
+def recomputed_events(
+    events: tuple[PrivacyEvent, ...], epsilon: float, delta: float
+) -> tuple[float, float, bool]:
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+
+    Parameters
+    ----------
+    events : tuple of PrivacyEvent
+        Of one neighbouring relation, on the same records together.
+    epsilon, delta : float
+        The claim.
+    """
+    choices = _choices(events)
+    if choices is None:
+        return math.inf, 1.0, False
+    if all(choice.is_pure for choice in choices):
+        total = max(math.fsum(choice.pure) for choice in choices)
+        if total <= epsilon * (1.0 + EPSILON_SLACK):
+            return total, 0.0, True
+    found = max(_delta(choice, epsilon) for choice in choices)
+    holds = found <= delta * (1.0 + max(map(_slack, choices)))
+    return _epsilon(choices, delta, epsilon), found, holds
+
+
+def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
+    """Epsilon at ``delta``, to four digits."""
+    if delta == 0.0:
+        pure = all(choice.is_pure for choice in choices)
+        return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
+
+    def excess(epsilon: float) -> float:
+        return max(math.log(max(_delta(c, epsilon), 1e-320) / delta) for c in choices)
+
+    low, high = 0.0, near
+    while excess(high) > 0.0:
+        low, high = high, 1.5 * high
+        if high > 1e4:
+            return math.inf
+    if excess(low) <= 0.0:
+        return low
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-4))
+
+
+def _slack(choice: _Choice) -> float:
+    """By how much delta may be off."""
+    if choice.curved or choice.rho:
+        return CURVE_SLACK
+    return SUM_SLACK if choice.sampled or choice.pure else EXACT_SLACK
+
+
+def _choices(events: tuple[PrivacyEvent, ...]) -> list[_Choice] | None:
+    """What a record can meet; None where there is too much of it."""
+    counts = Counter(events)
+    ways = 1
+    options: list[list[tuple[PrivacyEvent, ...]]] = []
+    for event, count in counts.items():
+        if not isinstance(event, ParallelEvent):
+            options.append([(event,) * count])
+            continue
+        ways *= math.comb(count + len(event.branches) - 1, count)
+        if ways > MOST_CHOICES:
+            return None
+        meetings = itertools.combinations_with_replacement(event.branches, count)
+        options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
+    found = {
+        tuple(sorted(itertools.chain(*each), key=repr)) for each in itertools.product(*options)
+    }
+    return [_choice(each) for each in found]
+
+
+def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
+    """Sort events by what is known of them."""
+    choice = _Choice(replace_one=events[0].adjacency == "replace_one")
+    for event in events:
+        if isinstance(event, GaussianEvent):
+            choice.squares.append((event.sensitivity / event.sigma) ** 2)
+        elif isinstance(event, PureEvent):
+            choice.pure.append(event.epsilon)
+        elif isinstance(event, ApproximateEvent):
+            choice.pure.append(event.epsilon)
+            choice.stays.append(-event.delta)
+        elif isinstance(event, SubsampledGaussianEvent):
+            _add_sampled(choice, event)
+        elif isinstance(event, ZCDPEvent):
+            choice.rho.append(event.rho)
+        elif isinstance(event, RandomStoppingEvent):
+            _add_stopping(choice, event)
+        elif isinstance(event, ObjectiveEvent):
+            choice.curved.append(event)
+        else:
+            raise TypeError(f"event: got {type(event).__name__}, which nothing is known about")
+    return choice
+
+
+def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
+    """Sampled sums, which are Gaussian mechanisms where everyone is in each."""
+    if event.sampling_rate < 1.0:
+        steps = (event.noise_multiplier, event.sampling_rate, event.n_steps)
+        choice.sampled.append(steps)
+    else:
+        moved = 2.0 if choice.replace_one else 1.0
+        choice.squares.append(event.n_steps * (moved / event.noise_multiplier) ** 2)
+
+
+def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
+    """Best of several runs, which is pure where a run is."""
+    bases = _choices(event.base)
+    if bases is None or not all(base.is_pure for base in bases):
+        choice.curved.append(event)
+        return
+    epsilon = max(math.fsum(base.pure) for base in bases)
+    # The largest ratio of densities is at the kink of what u can become.
+    low, high = 1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))
+    if event.stopping == "poisson":
+        choice.pure.append(epsilon + event.mean * (high - low))
+        return
+    rest = 1.0 - event.gamma
+    power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
+    ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
+    choice.pure.append(epsilon + power * ratio)
+
+
+def _delta(choice: _Choice, epsilon: float) -> float:
+    """Delta of one choice."""
+    told = choice.told
+    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon))
+
+
+def _rest(choice: _Choice, epsilon: float) -> float:
+    """Delta of one choice without infinite losses."""
+    curves = _curves(choice)
+    if choice.sampled and not curves:
+        return _tilted(choice, epsilon)
+    if not curves:
+        outcomes = _responses(choice.pure)
+        return math.fsum(
+            mass * _plain(choice.mu, epsilon - loss) for loss, mass in zip(*outcomes, strict=True)
+        )
+    bounds = [1.0]
+    if choice.rho and not (choice.sampled or choice.curved):
+        closed = zcdp_curve(math.fsum(choice.rho) + 0.5 * choice.mu**2)
+        bounds.append(float(closed.at(np.array([epsilon - math.fsum(choice.pure)]))[0]))
+    if choice.sampled:
+        # All but the curves as one more curve.
+        curves.append(Curve.of(lambda x: _tilted(choice, x), fall=0.4, depth=DEAR_DEPTH))
+        bounds.append(_of_curves(curves, 0.0, [], epsilon))
+    else:
+        bounds.append(_of_curves(curves, choice.mu, choice.pure, epsilon))
+    return min(bounds)
+
+
+def _tilted(choice: _Choice, epsilon: float) -> float:
+    """Delta of Gaussian, sampled and pure losses."""
+    counts = tuple(Counter(choice.pure).items())
+    losses = Losses(
+        mu=choice.mu,
+        sampled=tuple(choice.sampled),
+        pure=counts,
+        replace_one=choice.replace_one,
+    )
+    return composed_delta(epsilon, losses)
+
+
+def _curves(choice: _Choice) -> list[Curve]:
+    """Curves of one choice; more than two cannot be composed here."""
+    curves = [zcdp_curve(math.fsum(choice.rho))] if choice.rho else []
+    return curves + [_curve(event) for event in choice.curved]
+
+
+_known: dict[PrivacyEvent, Curve] = {}
+
+
+def _curve(event: ObjectiveEvent | RandomStoppingEvent) -> Curve:
+    """Curve of one event; the last few are remembered."""
+    if event not in _known:
+        if len(_known) >= 32:
+            _known.clear()
+        _known[event] = _made_curve(event)
+    return _known[event]
+
+
+def _made_curve(event: ObjectiveEvent | RandomStoppingEvent) -> Curve:
+    """Curve of one event."""
+    if isinstance(event, RandomStoppingEvent):
+        bases = _choices(event.base)
+        if bases is None:
+            return Curve.hopeless()
+        dear = any(base.sampled for base in bases)
+        kind = {"fall": 0.4, "depth": DEAR_DEPTH} if dear else {"fall": 0.1}
+        base = Curve.of(_largest(bases), **kind)
+        rho = None
+        if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
+            rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
+        return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
+
+    def delta(epsilon: float) -> float:
+        return objective_delta(
+            event.law,
+            event.n_scores,
+            epsilon,
+            event.sigma,
+            kappa=event.kappa,
+            jacobian=event.jacobian,
+            replace_one=event.adjacency == "replace_one",
+        )
+
+    return Curve.of(delta, fall=0.4, depth=DEAR_DEPTH)
+
+
+def _largest(choices: list[_Choice]) -> Callable[[float], float]:
+    """Delta of the worst of several choices."""
+    return lambda epsilon: max(_delta(choice, epsilon) for choice in choices)
+
+
+def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float) -> float:
+    """Delta of one or two curves beside a Gaussian loss and randomised responses."""
+    if len(curves) > 2:
+        return 1.0
+    g = curves[0]
+    losses, masses = _responses(pure)
+    lost = 0.0
+    if len(curves) == 2:
+        more, their_masses, lost = atoms_of(curves[1])
+        losses = np.add.outer(losses, more).ravel()
+        masses = np.multiply.outer(masses, their_masses).ravel()
+    total = 0.0
+    for node, weight in _gaussian_nodes(mu):
+        total += weight * float(masses @ g.at(epsilon - mu * (0.5 * mu + node) - losses))
+    return total + lost
+
+
+def _gaussian_nodes(mu: float) -> Iterator[tuple[float, float]]:
+    """Nodes and weights of the trapezoidal rule for a standard normal mean."""
+    if mu == 0.0:
+        yield 0.0, 1.0
+        return
+    for k in range(-SIDE, SIDE + 1):
+        node = SPACING * k
+        yield node, SPACING * math.exp(-0.5 * node * node) / math.sqrt(2.0 * math.pi)
+
+
+def _responses(pure: list[float]) -> tuple[Array, Array]:
+    """Losses and masses of randomised responses; of too many outcomes, the largest loss alone."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for size, count in Counter(pure).items():
+        minus = np.arange(count + 1.0)
+        logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
+        logs -= minus * size + count * math.log1p(math.exp(-size))
+        if losses.size * minus.size > MOST_OUTCOMES:
+            return np.array([math.fsum(pure)]), np.ones(1)
+        losses = np.add.outer(losses, (count - 2.0 * minus) * size).ravel()
+        masses = np.multiply.outer(masses, np.exp(logs)).ravel()
+    return losses, masses
+
+
+def _plain(mu: float, epsilon: float) -> float:
+    """Delta of a Gaussian loss, or of none."""
+    if mu == 0.0:
+        return max(0.0, -math.expm1(min(epsilon, 0.0)))
+    if epsilon >= 0.0:
+        return gaussian_delta(epsilon, mu)
+    return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(-epsilon, mu))
