@@ -28,7 +28,7 @@ def summed(plan: NoisyColumnMoments, Z: Array) -> Array:
     d = plan.n_features
     how: dict[str, Any] = {"offset": np.zeros(d), "scale": np.ones(d), "n_threads": 1}
     first, second = _core.column_moments_dense(np.ascontiguousarray(Z), **how)
-    return plan._weighted(first, second, Z.shape[0])
+    return plan.exact(first, second, Z.shape[0])
 
 
 def moved(plan: NoisyColumnMoments, Z: Array, last: Array | None) -> float:

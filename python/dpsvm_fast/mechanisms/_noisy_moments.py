@@ -122,17 +122,28 @@ class SecondMoments:
         ndarray of shape (n_features, n_features)
             Exactly symmetric.
         """
-        above = np.triu_indices(self.n_features, 1)
+        return self.noisy_many(moments, 1, source, n_threads)[0]
+
+    def noisy_many(
+        self, moments: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """``n`` independent noisy matrices, shape (n, n_features, n_features).
+
+        More than one for audits: every one of them spends the budget.
+        """
+        d = self.n_features
+        rows, columns = np.triu_indices(d, 1)
         # Upwards: a little more noise than isotropic.
         off_scale = self.sum.scale / sqrt_down(2.0)
         off_scale = math.nextafter(off_scale, math.inf)
-        flat = np.ascontiguousarray(moments[above])
+        flat = np.tile(moments[rows, columns], n)
         if self.sum.grid is None:
             off = flat + source.gaussian(flat.size, off_scale, n_threads)
         else:
             off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
         diagonal = np.ascontiguousarray(np.diagonal(moments))
-        noisy = np.diag(self.sum.release(diagonal, source, n_threads))
-        noisy[above] = off
-        noisy[above[::-1]] = off
+        noisy = np.zeros((n, d, d))
+        noisy[:, np.arange(d), np.arange(d)] = self.sum.release_many(diagonal, n, source, n_threads)
+        noisy[:, rows, columns] = off.reshape(n, -1)
+        noisy[:, columns, rows] = off.reshape(n, -1)
         return noisy

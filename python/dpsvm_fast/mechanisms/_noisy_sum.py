@@ -33,10 +33,14 @@ from dpsvm_fast.accounting import (
     ReleasePart,
     gaussian_sigma,
 )
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import release_on_grid
 from dpsvm_fast.mechanisms._settings import check_range
 
 __all__ = ["NoisySum", "gaussian_parameter", "joined_parameter", "scale_for", "share_of"]
+
+# A standard deviation of more grid steps is refused by the exact sampler.
+MOST_NOISE_STEPS = 2.0**46
 
 
 def gaussian_parameter(epsilon: float, delta: float) -> float:
@@ -102,6 +106,17 @@ class NoisySum:
     grid: float | None = None
     rounding: float = 0.0
     n_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuses budgets so small that the grid, however coarse, is too fine for the noise."""
+        if self.mu is None or self.grid is None:
+            return
+        if self.scale > MOST_NOISE_STEPS * self.grid:
+            raise InvalidParameterError(
+                f"epsilon: the Gaussian parameter of the noise in {self.what} is {self.mu!r}, "
+                "expected a budget whose noise can be drawn on a grid finer than what one record "
+                "contributes; use larger values of epsilon and delta, or noise_grid='float'"
+            )
 
     @property
     def size(self) -> int:
@@ -173,3 +188,15 @@ class NoisySum:
         if self.grid is None:
             return np.asarray(total + source.gaussian(total.size, self.scale, n_threads))
         return release_on_grid(total, self.scale, self.grid, source, n_threads)
+
+    def release_many(
+        self, total: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
+
+        For audits: every one of them spends the budget.
+        """
+        if self.mu is None:
+            # One draw of Gamma noise belongs to all components together.
+            return np.array([self.release(total, source, n_threads) for _ in range(n)])
+        return self.release(np.tile(total, n), source, n_threads).reshape(n, total.size)

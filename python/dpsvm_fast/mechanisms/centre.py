@@ -113,10 +113,17 @@ class NoisyMean:
         self, total: NDArray[np.float64], n_rows: int, source: NoiseSource, n_threads: int
     ) -> ReleasedMean:
         """Noisy mean of ``n_rows`` rows with the exact sum ``total``."""
+        exact = self.exact(total, n_rows)
+        return self.finished(self.sum.release(exact, source, n_threads), n_rows)
+
+    def exact(self, total: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
+        """What noise is added to: the sum and, where it is private, half the number of rows."""
+        return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
+
+    def finished(self, noisy: NDArray[np.float64], n_rows: int) -> ReleasedMean:
+        """Post-processing; the number of rows is used only where it is public."""
         if not self.counts:
-            return self._mean(self.sum.release(total, source, n_threads), float(n_rows))
-        together = np.append(total, COUNT_SCALE * n_rows)
-        noisy = self.sum.release(together, source, n_threads)
+            return self._mean(noisy, float(n_rows))
         return self._mean(noisy[:-1], max(1.0, float(noisy[-1]) / COUNT_SCALE))
 
     def _mean(self, total: NDArray[np.float64], count: float) -> ReleasedMean:

@@ -164,9 +164,12 @@ class NoisyColumnMoments:
         n_threads : int
             Does not change the result.
         """
+        exact = self.exact(first, second, n_rows)
+        return self.finished(self.sum.release(exact, source, n_threads), n_rows)
+
+    def finished(self, noisy: NDArray[np.float64], n_rows: int) -> ReleasedColumns:
+        """Post-processing; the number of rows is used only where it is public."""
         d = self.n_features
-        total = self._weighted(first, second, n_rows)
-        noisy = self.sum.release(total, source, n_threads)
         count = float(n_rows)
         if self.counts:
             count = max(1.0, float(noisy[-1]) / float(self.count_weight))
@@ -180,7 +183,7 @@ class NoisyColumnMoments:
         squares = float(SQUARE_OFFSET) + noisy[d : 2 * d] / (count * float(SQUARE_WEIGHT))
         return ReleasedColumns(count, mean, self._variance(mean, np.clip(squares, 0.0, 1.0), noise))
 
-    def _weighted(
+    def exact(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: int
     ) -> NDArray[np.float64]:
         """The sum of all contributions: multiples of 2**-23, clamped to those a float holds."""

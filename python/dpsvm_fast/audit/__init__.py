@@ -1,0 +1,7 @@
+"""Audits: certified lower bounds of epsilon, beside what is claimed."""
+
+from dpsvm_fast.audit._pair_audit import audit
+from dpsvm_fast.audit._pairs import Pair
+from dpsvm_fast.audit._report import AuditReport
+
+__all__ = ["AuditReport", "Pair", "audit"]

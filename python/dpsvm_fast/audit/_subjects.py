@@ -1,0 +1,222 @@
+"""What is audited: two worlds of one mechanism, and what it claims."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.audit._claims import Claim
+from dpsvm_fast.audit._pairs import (
+    Pair,
+    centre_pair,
+    columns_pair,
+    margin_pair,
+    moments_pair,
+)
+from dpsvm_fast.audit._worlds import CalledWorld, PartWorld, World, world_of
+from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
+from dpsvm_fast.estimators._training import PrivatelyTrained
+from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.pipelines import total_privacy
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+)
+
+__all__ = ["Subject", "subject_of"]
+
+# Releases of a pipeline that may be audited alone.
+PARTS = ("centre", "whitening", "training")
+# Arguments that have nothing to do with the guarantee, and what they are for a run.
+RUNNING: dict[str, Any] = {"ledger": None, "random_state": None, "n_threads": 1, "verbose": 0}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is audited.
+
+    Parameters
+    ----------
+    name : str
+    worlds : tuple of two World
+    claim : Claim
+    """
+
+    name: str
+    worlds: tuple[World, World]
+    claim: Claim
+
+
+def subject_of(
+    estimator: Any,
+    *,
+    adjacency: str | None = None,
+    pair: Pair | None = None,
+    claim: tuple[float, float] | None = None,
+    part: str | None = None,
+) -> Subject:
+    """Both worlds of ``estimator`` and its claim; parameters as of ``audit``."""
+    if part is not None and part not in PARTS:
+        raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
+    if not hasattr(estimator, "fit"):
+        return _called(estimator, adjacency, pair, claim)
+    estimator = prepared(estimator)
+    adjacency = _adjacency(estimator, adjacency, pair)
+    pair = default_pair(estimator, adjacency, part) if pair is None else pair
+    if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
+        labels = np.unique(np.concatenate([np.asarray(y) for _, y in (pair.first, pair.second)]))
+        estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
+    found = claim_of(estimator, adjacency, pair, claim, part)
+    name = type(estimator).__name__
+    worlds: list[World] = []
+    for data in (pair.first, pair.second):
+        whole = part is None
+        world = world_of(estimator, *data) if whole else PartWorld(estimator, *data, str(part))
+        worlds.append(world)
+    return Subject(name if part is None else f"{name}, {part}", (worlds[0], worlds[1]), found)
+
+
+def _called(
+    function: Any, adjacency: str | None, pair: Pair | None, claim: tuple[float, float] | None
+) -> Subject:
+    """A function of (X, y): everything about it has to be said."""
+    if not callable(function):
+        raise TypeError(
+            f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
+        )
+    if pair is None or claim is None:
+        raise InvalidParameterError.of(
+            "pair" if pair is None else "claim",
+            got=None,
+            accepted="neighbouring data sets and (epsilon, delta) for a callable",
+        )
+    relation = pair.adjacency if adjacency is None else adjacency
+    worlds = CalledWorld(function, *pair.first), CalledWorld(function, *pair.second)
+    return Subject(getattr(function, "__name__", "callable"), worlds, Claim(*claim, relation))
+
+
+def prepared(estimator: Any) -> Any:
+    """A copy whose runs cost no budget, repeat no noise and share the cores among themselves."""
+    estimator = clone(estimator)
+    changes = {}
+    for name in estimator.get_params(deep=True):
+        last = name.rsplit("__", 1)[-1]
+        # Public random choices of other steps, such as frequencies, stay.
+        if last in RUNNING and (last != "random_state" or _is_private(estimator, name)):
+            changes[name] = RUNNING[last]
+    return estimator.set_params(**changes)
+
+
+def _is_private(estimator: Any, parameter: str) -> bool:
+    """Whether the object with this parameter spends a budget."""
+    path = parameter.rsplit("__", 1)
+    owner = estimator if len(path) == 1 else estimator.get_params(deep=True).get(path[0])
+    return hasattr(owner, "epsilon")
+
+
+def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
+    """The relation of the claim."""
+    if adjacency is None:
+        own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
+        adjacency = "add_remove" if own is None else str(own)
+    if adjacency not in ("add_remove", "replace_one"):
+        raise InvalidParameterError.of(
+            "adjacency", got=adjacency, accepted="'add_remove' or 'replace_one'"
+        )
+    return adjacency
+
+
+def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
+    """The pair on which this mechanism is known to spend most.
+
+    Raises
+    ------
+    InvalidParameterError
+        Nothing is known about it.
+    """
+    norm = float(getattr(estimator, "data_norm", 1.0))
+    if isinstance(estimator, PrivatePipeline):
+        if part == "training":
+            return _trained_pair(estimator, adjacency, 1.0)
+        pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
+        return _relabelled(pair, estimator)
+    if isinstance(estimator, PrivatelyTrained):
+        return _trained_pair(estimator, adjacency, norm)
+    if isinstance(estimator, PrivateCenter):
+        return centre_pair(adjacency, norm)
+    if isinstance(estimator, (PrivatePCA, PrivateWhitener)):
+        return moments_pair(adjacency, norm)
+    if isinstance(estimator, PrivateStandardScaler):
+        low, high = (float(np.ravel(bound)[0]) for bound in estimator.bounds)
+        return columns_pair(adjacency, low, high)
+    raise InvalidParameterError.of(
+        "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
+    )
+
+
+def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
+    """One record far from its margin."""
+    given = getattr(estimator, "classes", None)
+    labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
+    scaling = 0.0
+    if getattr(estimator, "fit_intercept", False):
+        settings = copy.copy(estimator).set_params(classes=labels)._checked_parameters()
+        scaling = float(getattr(settings, "intercept_scaling", 0.0))
+    return margin_pair(adjacency, labels, data_norm=norm, intercept_scaling=scaling)
+
+
+def _relabelled(pair: Pair, estimator: Any) -> Pair:
+    """The pair with labels that the estimator takes."""
+    if estimator.classes is None:
+        return pair
+    first = np.sort(np.asarray(list(estimator.classes)))[0]
+    sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
+    return Pair(sets[0], sets[1], pair.adjacency)
+
+
+def claim_of(
+    estimator: Any,
+    adjacency: str,
+    pair: Pair,
+    given: tuple[float, float] | None,
+    part: str | None,
+) -> Claim:
+    """What the statement of one fit promises, or what the caller says."""
+    if given is not None:
+        return Claim(float(given[0]), float(given[1]), adjacency)
+    fitted = clone(estimator).fit(*pair.first)
+    statement = getattr(fitted, "privacy_", None)
+    if statement is None and hasattr(fitted, "steps"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            statement = total_privacy(fitted)
+    if statement is None:
+        raise InvalidParameterError.of(
+            "claim", got=None, accepted="(epsilon, delta) for an estimator without privacy_"
+        )
+    events = tuple(getattr(statement, "events", ()))
+    if part is not None:
+        return _claim_of_part(statement, adjacency, part)
+    return Claim(float(statement.epsilon), float(statement.delta), adjacency, events)
+
+
+def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
+    """The share of the budget that one release has; the training has all that is not a sum's."""
+    sums = {p.name: e for p, e in zip(statement.parts, statement.events, strict=False)}
+    events = (sums[part],) if part in sums else ()
+    if part == "training" and not events:
+        events = tuple(statement.events[len(sums) :])
+    if not events:
+        raise InvalidParameterError.of(
+            "part", got=part, accepted=f"one of {sorted({*sums} & {*PARTS} | {'training'})}"
+        )
+    delta = float(statement.delta)
+    return Claim(composed_epsilon(events, delta), delta, adjacency, events)
