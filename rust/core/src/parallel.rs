@@ -60,10 +60,34 @@ pub fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
     Ok(pool)
 }
 
+/// Sets the rounding of this thread to that of every program: to nearest, with subnormal numbers.
+///
+/// A new thread inherits the mode of the one that starts it, and a library in that one may have
+/// changed it. Bounds of rounding errors would not hold, and results depend on who started a pool.
+fn usual_arithmetic() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const USUAL: u32 = 0x1f80;
+        let state = USUAL;
+        // SAFETY: loads the control register that Rust itself assumes.
+        unsafe {
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const state, options(nostack, readonly));
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: loads the control register that Rust itself assumes.
+        unsafe {
+            std::arch::asm!("msr fpcr, {}", in(reg) 0_u64, options(nostack, nomem));
+        }
+    }
+}
+
 fn start(threads: usize) -> Result<Arc<ThreadPool>> {
     ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|i| format!("dpsvm-{i}"))
+        .start_handler(|_| usual_arithmetic())
         .build()
         .map(Arc::new)
         .map_err(|e| Error::invalid("n_threads", format!("cannot start {threads} threads: {e}")))

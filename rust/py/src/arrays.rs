@@ -39,10 +39,9 @@ impl<'py, D: numpy::ndarray::Dimension> ValueArray<'py, D> {
 
     /// The memory, which must be C-contiguous.
     pub fn values(&self, name: &str) -> PyResult<Values<'_>> {
-        let order = |_| PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
         match self {
-            Self::F64(array) => array.as_slice().map(Values::F64).map_err(order),
-            Self::F32(array) => array.as_slice().map(Values::F32).map_err(order),
+            Self::F64(array) => contiguous(array, name).map(Values::F64),
+            Self::F32(array) => contiguous(array, name).map(Values::F32),
         }
     }
 }
@@ -104,8 +103,12 @@ pub fn contiguous<'a, T: numpy::Element, D: numpy::ndarray::Dimension>(
     array: &'a numpy::PyReadonlyArray<'_, T, D>,
     name: &str,
 ) -> PyResult<&'a [T]> {
-    let order = |_| PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
-    array.as_slice().map_err(order)
+    let order = || PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
+    // A slice would be had of Fortran order too, with the entries in other places.
+    if !array.is_c_contiguous() {
+        return Err(order());
+    }
+    array.as_slice().map_err(|_| order())
 }
 
 /// Weights as an array of `classes` rows.

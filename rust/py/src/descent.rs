@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::solver::noisy_descent`.
 
-use crate::arrays::{matrices, matrix};
+use crate::arrays::{contiguous, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
@@ -99,7 +99,7 @@ fn read_state(record: &Bound<'_, PyDict>, empty: &State) -> PyResult<State> {
     let values = |name: &str, like: &[f64]| -> PyResult<Vec<f64>> {
         let item = item(name)?;
         let array = item.cast::<PyArray2<f64>>()?.readonly();
-        let values = array.as_slice()?.to_vec();
+        let values = contiguous(&array, "state")?.to_vec();
         if values.len() != like.len() || !values.iter().all(|v| v.is_finite()) {
             let message = format!("{name}: expected {} finite numbers", like.len());
             return Err(to_python(Error::invalid("state", message)));

@@ -3,8 +3,10 @@
 use crate::errors::to_python;
 use dpsvm_core::parallel::Interrupt;
 use dpsvm_core::{Error, Result};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// How long a signal may wait. Well below the 200 ms that a user is promised, long enough that
@@ -42,7 +44,8 @@ impl Interrupt for Signals {
 /// Runs `work` without the GIL. `work` must poll the interrupt it is given.
 ///
 /// A signal handler's exception (for example `KeyboardInterrupt`) wins over the core's own
-/// "interrupted"; a panic in `work` becomes Python's `PanicException` at the call's boundary.
+/// "interrupted". A panic in `work`, of which another thread that writes to the input can be the
+/// cause, becomes a `RuntimeError` that does not repeat its message: an index may be data.
 pub fn run<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send,
@@ -52,11 +55,15 @@ pub fn run<T: Send>(
             last: Cell::new(Instant::now()),
             raised: RefCell::new(None),
         };
-        let result = work(&signals);
+        // What `work` was changing is its caller's business: see `records.rs`.
+        let result = catch_unwind(AssertUnwindSafe(|| work(&signals)));
         (result, signals.raised.into_inner())
     });
     match outcome {
-        (Err(Error::Interrupted), Some(raised)) => Err(raised),
-        (result, _) => result.map_err(to_python),
+        (Ok(Err(Error::Interrupted)), Some(raised)) => Err(raised),
+        (Ok(result), _) => result.map_err(to_python),
+        (Err(_), _) => Err(PyRuntimeError::new_err(
+            "internal error: the computation was abandoned and nothing is returned",
+        )),
     }
 }

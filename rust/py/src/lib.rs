@@ -39,9 +39,19 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(info)
 }
 
+/// Says where a panic was and not what its message is: that may hold an index, which may be data.
+fn keep_messages_to_ourselves() {
+    std::panic::set_hook(Box::new(|panic| {
+        if let Some(place) = panic.location() {
+            eprintln!("dpsvm_fast: internal error at {place}");
+        }
+    }));
+}
+
 /// Compiled core of `dpsvm_fast`. Private: use the Python package.
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    keep_messages_to_ourselves();
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
     column_moments::register(m)?;

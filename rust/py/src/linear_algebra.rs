@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::linear_algebra`.
 
-use crate::arrays::matrix as array;
+use crate::arrays::{contiguous, matrix as array};
 use crate::gate;
 use dpsvm_core::linear_algebra as core;
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -23,6 +23,7 @@ fn symmetric_eigen<'py>(
         let message = format!("matrix: got {rows} rows and {columns} columns, expected a square");
         return Err(PyValueError::new_err(message));
     }
+    // A symmetric matrix is the same in either order.
     let entries = matrix.as_slice()?;
     let (values, vectors) = gate::run(py, |_| core::symmetric_eigen(entries, rows, n_components))?;
     let vectors = array(py, vectors, [n_components, rows])?;
@@ -44,7 +45,7 @@ fn row_products<'py>(
         let message = format!("matrix: got {got} rows, expected {inner}");
         return Err(PyValueError::new_err(message));
     }
-    let (left, right) = (rows.as_slice()?, matrix.as_slice()?);
+    let (left, right) = (contiguous(&rows, "rows")?, contiguous(&matrix, "matrix")?);
     let product = gate::run(py, |interrupt| {
         core::row_products(left, right, inner, n_threads, interrupt)
     })?;

@@ -1,13 +1,14 @@
 //! Bindings of `dpsvm_core::solver::records`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::arrays::{IndexArrays, ValueArray, contiguous, dense_rows, labels, matrix};
 use crate::errors::to_python;
 use crate::fourier::FourierMap;
 use crate::gate;
-use dpsvm_core::Error;
+use dpsvm_core::parallel::Interrupt;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
 use dpsvm_core::solver::records::{Records as Store, Storage};
 use dpsvm_core::solver::records_map::RowMap;
+use dpsvm_core::{Error, Result};
 use numpy::PyUntypedArrayMethods;
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -28,6 +29,28 @@ struct State {
     stage: Stage,
 }
 
+impl State {
+    /// Changes the rows. They are lost where `work` says, or shows by a panic, that some of them
+    /// are changed and others not.
+    fn change(
+        &mut self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Store, &dyn Interrupt) -> (Result<()>, bool) + Send,
+    ) -> PyResult<()> {
+        let store = self.store.as_mut().ok_or_else(lost)?;
+        let mut half_done = true;
+        let outcome = gate::run(py, |interrupt| {
+            let outcome;
+            (outcome, half_done) = work(store, interrupt);
+            outcome
+        });
+        if half_done {
+            self.store = None;
+        }
+        outcome
+    }
+}
+
 /// Private records: rows of norm at most 1 in a compact copy.
 ///
 /// It can be neither copied nor pickled, and only its sums leave it: a caller adds noise to them.
@@ -44,7 +67,9 @@ fn in_use<T>(_: TryLockError<T>) -> PyErr {
 }
 
 fn lost() -> PyErr {
-    PyRuntimeError::new_err("these records were lost when centring was interrupted; make new ones")
+    PyRuntimeError::new_err(
+        "these records were lost when a change of them was interrupted; make new ones",
+    )
 }
 
 fn not_copyable() -> PyErr {
@@ -202,17 +227,11 @@ impl Records {
         let mut state = self.state.try_write().map_err(in_use)?;
         Self::require_mapped(&state, "centre")?;
         let point = point.as_slice()?;
-        let store = state.store.as_mut().ok_or_else(lost)?;
-        let mut half_done = false;
-        let outcome = gate::run(py, |interrupt| {
+        state.change(py, |store, interrupt| {
             let outcome = store.centre(point, n_threads, interrupt);
-            half_done = matches!(outcome, Err(Error::Interrupted));
-            outcome
-        });
-        if half_done {
-            state.store = None;
-        }
-        outcome?;
+            let half_done = matches!(outcome, Err(Error::Interrupted));
+            (outcome, half_done)
+        })?;
         state.stage = Stage::Centred;
         Ok(())
     }
@@ -235,16 +254,17 @@ impl Records {
         n_threads: usize,
     ) -> PyResult<()> {
         let mut state = self.state.try_write().map_err(in_use)?;
-        let store = state.store.as_mut().ok_or_else(lost)?;
+        let expected = state.store.as_ref().ok_or_else(lost)?.columns;
         let shape = matrix.shape();
-        if shape[1] != store.columns {
-            let (got, expected) = (shape[1], store.columns);
+        if shape[1] != expected {
+            let got = shape[1];
             let message = format!("matrix: got {got} columns, expected {expected}");
             return Err(PyValueError::new_err(message));
         }
-        let (entries, outputs) = (matrix.as_slice()?, shape[0]);
-        gate::run(py, |interrupt| {
-            store.transform(entries, outputs, n_threads, interrupt)
+        let (entries, outputs) = (contiguous(&matrix, "matrix")?, shape[0]);
+        state.change(py, |store, interrupt| {
+            let outcome = store.transform(entries, outputs, n_threads, interrupt);
+            (outcome, false)
         })?;
         state.stage = Stage::Transformed;
         Ok(())
@@ -259,9 +279,9 @@ impl Records {
         n_threads: usize,
     ) -> PyResult<()> {
         let mut state = self.state.try_write().map_err(in_use)?;
-        let store = state.store.as_mut().ok_or_else(lost)?;
-        gate::run(py, |interrupt| {
-            store.lift(&map.map, stored, n_threads, interrupt)
+        state.change(py, |store, interrupt| {
+            let outcome = store.lift(&map.map, stored, n_threads, interrupt);
+            (outcome, false)
         })?;
         state.stage = Stage::Transformed;
         Ok(())

@@ -44,7 +44,7 @@ fn fit<'py>(
     settings: &SmoothSettings,
 ) -> PyResult<Fitted<'py>> {
     let y = y.as_slice()?;
-    let linear = linear.map(|b| b.as_slice()).transpose()?;
+    let linear = linear.map(|b| contiguous(b, "linear")).transpose()?;
     let solution = gate::run(py, |interrupt| solve(rows, y, linear, settings, interrupt))?;
     wrap(py, rows.n_columns(), solution)
 }

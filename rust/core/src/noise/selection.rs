@@ -3,10 +3,10 @@
 //! Both mechanisms look at the differences `z_i - min z` alone and decide with exact coins, so that
 //! the law is the stated one bit for bit:
 //!
-//! - [`exponential_choice`]: `P(i)` proportional to `exp(-rate (z_i - min z))`. McSherry and
+//! - [`exponential_choice`]: `P(i)` proportional to `exp(-rate (z_i - min z))`. `McSherry` and
 //!   Talwar, FOCS 2007; by rejection from the uniform law.
 //! - [`permute_and_flip`]: candidates are visited in a uniformly random order, and candidate i is
-//!   taken with probability `exp(-rate (z_i - min z))`. McKenna and Sheldon, `NeurIPS` 2020.
+//!   taken with probability `exp(-rate (z_i - min z))`. `McKenna` and Sheldon, `NeurIPS` 2020.
 //!
 //! The argument is the project's page `docs/proofs/private_selection.md`.
 
