@@ -2,7 +2,11 @@
 
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.compound import (
+    AlternativesEvent,
+    ParallelEvent,
+    RandomStoppingEvent,
+)
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
     GaussianEvent,
@@ -35,6 +39,7 @@ from dpsvm_fast.accounting.subsampled import (
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
+    "AlternativesEvent",
     "ApproximateEvent",
     "Descent",
     "GaussianEvent",
