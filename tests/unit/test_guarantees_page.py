@@ -99,3 +99,16 @@ def test_what_does_not_exist_is_found() -> None:
     assert broken_links(page, "[x](proofs/no_such_page.md)")
     assert missing_tests("`tests/unit/test_events.py::test_no_such_test`")
     assert not broken_links(page, "[x](proofs/output_perturbation.md#sensitivity)")
+
+
+def test_every_pitfall_is_graded_and_answered() -> None:
+    text = PAGES["pitfalls.md"].read_text(encoding="utf-8")
+    tables = text.split("\n## ")[1:]
+    assert len(tables) > 7
+    for table in tables[:-1]:
+        heading = table.splitlines()[0]
+        for row in rows(text, heading):
+            cells = row.strip("| ").split(" | ")
+            assert len(cells) == 4, row
+            assert re.match(r"\*\*(void|weaker|intact)\*\*", cells[1]), row
+            assert all(cells), row
