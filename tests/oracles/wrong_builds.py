@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dpsvm_fast._rounding import div_down
 from dpsvm_fast.mechanisms import (
     _gradient_noise,
     _last_iterate,
@@ -17,6 +18,7 @@ from dpsvm_fast.mechanisms import (
     _weight_noise,
     scaling,
 )
+from dpsvm_fast.mechanisms._gaussian_objective import noise_multiplier
 from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 
@@ -52,16 +54,16 @@ def noise_too_small_by_sqrt_2(patch: Patch, name: str) -> None:
         patch.setattr(module, function, wrong)
     if "Gamma" in name and name.startswith("Private"):
         # Of Gaussian sums it has another use.
-        patch.setattr(_noisy_sum, "div_down", _scaled(_noisy_sum.div_down, ROOT))
+        patch.setattr(_noisy_sum, "div_down", _scaled(div_down, ROOT))
 
 
 def replacement_counted_once(patch: Patch, name: str) -> None:
     """An exchange is taken to move a sum as one record more does."""
     patch.setitem(RELATION_FACTOR, "replace_one", 1)
-    multiplier, sampled = _linear_noise.noise_multiplier, _gradient_noise._noise_multiplier
+    sampled = _gradient_noise._noise_multiplier
 
     def of_one_more(loss: Any, epsilon: float, delta: float, adjacency: str, kappa: float) -> Any:
-        return multiplier(loss, epsilon, delta, "add_remove", kappa)
+        return noise_multiplier(loss, epsilon, delta, "add_remove", kappa)
 
     def sampled_of_one_more(*arguments: Any) -> Any:
         return sampled(*arguments[:-1], "add_remove")
