@@ -29,7 +29,7 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
     ----------
     format : str or None, default=None
         Which kind: "dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate" or
-        "dpsvm_fast.selection_certificate"; None for a schema that any kind of certificate satisfies.
+        "dpsvm_fast.selection_certificate"; None for a schema that certificates of any kind satisfy.
 
     Returns
     -------
