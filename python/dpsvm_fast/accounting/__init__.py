@@ -16,6 +16,7 @@ from dpsvm_fast.accounting.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from dpsvm_fast.accounting.export import dp_accounting_event, dp_accounting_tree
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
@@ -68,6 +69,8 @@ __all__ = [
     "check_ledger",
     "composed_delta",
     "composed_epsilon",
+    "dp_accounting_event",
+    "dp_accounting_tree",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",

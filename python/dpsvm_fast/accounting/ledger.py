@@ -33,6 +33,7 @@ from dpsvm_fast.accounting._store import (
 )
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 
 __all__ = ["PrivacyLedger", "SpendRecord", "check_ledger"]
@@ -248,6 +249,18 @@ class PrivacyLedger:
         for record in self.history:
             composed.add(record.event)
         return composed.odometer(check_delta(delta), tuned)
+
+    def to_dp_accounting(self) -> Any:
+        """All spends as one event of the ``dp-accounting`` library, to check with its accountants.
+
+        As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`.
+
+        Raises
+        ------
+        ImportError
+            The library is not installed.
+        """
+        return dp_accounting_event(record.event for record in self.history)
 
     @property
     def history(self) -> tuple[SpendRecord, ...]:
