@@ -1,4 +1,4 @@
-"""Tables of the README beside those of ``report``: kernels, reduction, ellipsoids, transformers.
+"""Tables of the README beside those of ``report``, and the audits of docs/guarantees.md.
 
 Each is a function of stored summaries alone. A table whose summary is not stored has no place in
 the README either.
@@ -32,6 +32,17 @@ TASKS = {
     "features": "`RandomFourierFeatures`, 2000 features",
     "components": "`PrivatePCA` of at most 20 components, noise and calibration included",
     "scales": "`PrivateStandardScaler`, the same",
+}
+
+# The build that is released, in the audits' summary.
+AS_IT_IS = "as it is"
+# How an audit came to its bound: a letter, and what it stands for.
+METHODS = {
+    "gaussian": ("g", "counts read by a Gaussian trade-off curve"),
+    "profile": ("p", "counts read by the claimed law with less noise"),
+    "clopper_pearson": ("c", "counts alone"),
+    "one_run": ("1", "one run with many canaries"),
+    "density": ("d", "exact densities"),
 }
 
 Summaries = Mapping[str, Sequence[Row]]
@@ -213,6 +224,52 @@ def _timed(row: Row) -> str:
     return f"**{float(row['faster']):.1f}\u00d7** ({float(row['ms']):.3g} ms)"
 
 
+def audits(found: Summaries) -> str:
+    """Claims and certified lower bounds, one line for each mechanism, relation and build."""
+    table = found["audit"]
+    epsilons = sorted({row["epsilon"] for row in table}, key=float)
+    places = dict.fromkeys((row["mechanism"], row["adjacency"], row["build"]) for row in table)
+    cells = {
+        (row["mechanism"], row["adjacency"], row["build"], row["epsilon"]): _audit_cell(row)
+        for row in table
+    }
+    lines = _grid(
+        ("Mechanism", "relation", "build", *(f"claim {float(one):g}" for one in epsilons)),
+        ((*place, *(cells.get((*place, one), "") for one in epsilons)) for place in places),
+    )
+    sound = [row for row in table if row["build"] == AS_IT_IS]
+    above = sum(float(row["certified"]) > float(row["epsilon"]) for row in sound)
+    broken = [row for row in table if row["build"] != AS_IT_IS]
+    caught = sum(float(row["certified"]) > float(row["epsilon"]) for row in broken)
+    longest = max(float(row["seconds"]) for row in table)
+    chances = sorted(
+        {1.0 - float(row["confidence"]) for row in table if row["method"] != "density"}
+    )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Certified ε, and in brackets how: {_methods(table)}. Bold: above the claim, so the "
+            f"build is refuted. Of {len(sound)} audits of the library as it is {above} are above "
+            f"the claim; of {len(broken)} of broken builds {caught} are. At most {longest:.0f} "
+            f"seconds each; a bound is wrong with a probability of at most {max(chances):.1g}.",
+        ]
+    )
+
+
+def _audit_cell(row: Row) -> str:
+    """A bound and the method behind it."""
+    bound = f"{float(row['certified']):.3f}"
+    bound = f"**{bound}**" if float(row["certified"]) > float(row["epsilon"]) else bound
+    return f"{bound} ({METHODS[row['method']][0]})"
+
+
+def _methods(table: Sequence[Row]) -> str:
+    """The letters of the methods that occur."""
+    used = {row["method"] for row in table}
+    return ", ".join(f"{letter} {text}" for name, (letter, text) in METHODS.items() if name in used)
+
+
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A Markdown table."""
     ruled = ["|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in (head, *rows)]
@@ -220,7 +277,8 @@ def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 # Marker, summary without which there is no table, others that it shows where they are stored.
-TABLES: dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]] = {
+Tables = dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]]
+TABLES: Tables = {
     "kernel-table": (kernel, "papers_kernel", ("papers_kernel_timing",)),
     "balls-table": (balls, "papers_balls", ()),
     "reduction-table": (reduction, "papers_feddpdr", ("papers_feddpdr_timing",)),
@@ -229,10 +287,14 @@ TABLES: dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]] = {
 }
 
 
-def contents(folder: Path) -> dict[str, str]:
+# The same for docs/guarantees.md.
+GUARANTEES: Tables = {"audit-table": (audits, "audit", ())}
+
+
+def contents(folder: Path, wanted: Tables = TABLES) -> dict[str, str]:
     """The table of each marker whose summary is stored in ``folder``."""
     shown = {}
-    for name, (make, needed, others) in TABLES.items():
+    for name, (make, needed, others) in wanted.items():
         if (folder / f"{needed}.csv").is_file():
             found = {one: _stored(folder / f"{one}.csv") for one in (needed, *others)}
             shown[name] = make(found)
@@ -249,7 +311,7 @@ def markers(name: str) -> tuple[str, str]:
     return f"<!-- {name} -->", f"<!-- /{name} -->"
 
 
-def fill(page: Path, folder: Path) -> None:
+def fill(page: Path, folder: Path, wanted: Tables = TABLES) -> None:
     """Replace every table whose summary is stored."""
-    for name, content in contents(folder).items():
+    for name, content in contents(folder, wanted).items():
         report.update(page, content, markers(name))

@@ -102,6 +102,8 @@ def update_step(out: Path, page: Path) -> None:
     report.update(page, report.descent_markdown(table, memory_rows, fits, facts), report.DESCENT)
     readme_tables.fill(page, out)
     print(f"updated {page.name}")
+    guarantees = page.parent / "docs" / "guarantees.md"
+    readme_tables.fill(guarantees, out, readme_tables.GUARANTEES)
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

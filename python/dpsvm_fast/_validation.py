@@ -84,8 +84,14 @@ def check_epsilon(value: object, name: str = "epsilon") -> float:
 
 
 def check_delta(value: object, name: str = "delta") -> float:
-    """Accept a privacy parameter delta: 0 <= delta < 1; 0 stands for pure differential privacy."""
-    return check_real(name, value, low=0.0, high=1.0, open_high=True)
+    """Accept a privacy parameter delta: 0 <= delta < 1; 0 stands for pure differential privacy.
+
+    Subnormal numbers are refused: no calibration is exact there.
+    """
+    delta = check_real(name, value, low=0.0, high=1.0, open_high=True)
+    if 0.0 < delta < _NORMAL:
+        raise InvalidParameterError.of(name, got=delta, accepted=f"0 or a number >= {_NORMAL:.3g}")
+    return delta
 
 
 def check_positive(name: str, value: object) -> float:

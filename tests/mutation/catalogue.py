@@ -145,7 +145,7 @@ DRAWS = (
                 "            let u: f64 = stream.random();\n"
                 "            let sign = if stream.random() { 1.0 } else { -1.0 };\n"
                 "            *z = -sign * (1.0 - u).ln() / beta;\n        }\n    })?;\n"
-                "    let _ = (fill_normal, radius);\n    if size > 1 {\n"
+                "    if size > 1 {\n"
                 "        return Ok(vector);\n    }\n",
             ),
         ),
@@ -272,8 +272,7 @@ CONTRIBUTIONS = (
                 "        for at in 0..size.min(n) {\n"
                 "            let other = at + (stream.next_u64() % (n - at) as u64) as usize;\n"
                 "            all.swap(at, other);\n        }\n"
-                "        batch.extend(&all[..size.min(n)]);\n        batch.sort_unstable();\n"
-                "        let _ = poisson_batch::<crate::noise::Stream>;\n",
+                "        batch.extend(&all[..size.min(n)]);\n        batch.sort_unstable();\n",
             ),
         ),
         (
@@ -385,13 +384,27 @@ RELEASES = (
         ("tests/unit/test_released_attributes.py::test_only_listed_attributes_are_set",),
     ),
     Mutant(
+        "tuning charged as one run",
+        "the best of a random number of runs accounted for as if there had been one",
+        (
+            Edit(
+                PACKAGE + "accounting/_choices.py",
+                "        simple = _without_curve(curved)\n",
+                "        simple = _without_curve(curved)\n"
+                "        if isinstance(curved, RandomStoppingEvent):\n"
+                "            simple = choices(of_events(curved.base))[0]\n",
+            ),
+        ),
+        ("tests/unit/test_private_search.py::test_random_stopping_costs_more_than_one_run",),
+    ),
+    Mutant(
         "RDP with wrong order",
         "the divergence of order alpha - 1 taken for that of order alpha",
         (
             Edit(
                 PACKAGE + "accounting/_zcdp.py",
-                "        first, factor = (1.0 + a) * rho, _log_factor(a)\n",
-                "        first, factor = a * rho, _log_factor(a)\n",
+                "        first, factor = (1.0 + a) * rho, log_factor(a)\n",
+                "        first, factor = a * rho, log_factor(a)\n",
             ),
         ),
         ("tests/unit/test_mixed_composition.py::test_zcdp_alone",),

@@ -22,10 +22,19 @@ from typing import Any
 
 from catalogue import Edit, Mutant
 
+from dpsvm_fast import _core
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("python", "tests")
-LINKED = ("pyproject.toml", "docs", "benches", "examples", "README.md", "CHANGELOG.md", "rust")
-BUILT = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE*", "clippy.toml")
+BUILT = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE*")
+MATURIN = ["develop", "--quiet", "--release", "--locked", "--skip-install"]
+# Optimised code without what takes long whenever a file changes.
+QUICK_BUILD = {
+    "CARGO_PROFILE_RELEASE_LTO": "off",
+    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+    "CARGO_PROFILE_RELEASE_INCREMENTAL": "true",
+    "CARGO_PROFILE_RELEASE_DEBUG": "0",
+}
 # Seconds; a killer needs a few.
 LONGEST_RUN, LONGEST_BUILD = 600, 3000
 
@@ -94,23 +103,35 @@ def _belongs(case: str, named: str) -> bool:
 
 
 def copy_sources(root: Path, folder: Path) -> None:
-    """The package with its compiled module, the tests, and links to what tests read besides."""
+    """The package with its compiled module, which may be installed elsewhere, and the tests."""
     for name in COPIED:
-        shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns("*.tmp"))
-    for name in LINKED:
-        if (root / name).exists():
-            (folder / name).symlink_to(root / name)
+        shutil.copytree(root / name, folder / name)
+    shutil.copy2(root / "pyproject.toml", folder)
+    package, compiled = folder / "python" / "dpsvm_fast", Path(_core.__file__)
+    if not (package / compiled.name).exists():
+        shutil.copy2(compiled, package)
 
 
 def apply(edit: Edit, folder: Path) -> None:
     """Replaces the one place that a mutation is about."""
     path = folder / edit.path
-    text = path.read_text(encoding="utf-8")
-    if text.count(edit.old) != 1:
-        raise LookupError(f"{edit.path}: {text.count(edit.old)} places for {edit.old!r}")
-    path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
+    text = replaced(path.read_text(encoding="utf-8"), edit)
+    path.write_text(text, encoding="utf-8")
     for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         stale.unlink()
+
+
+def replaced(text: str, edit: Edit) -> str:
+    """The text with the one place replaced.
+
+    Raises
+    ------
+    LookupError
+        There is no such place, or more than one.
+    """
+    if text.count(edit.old) != 1:
+        raise LookupError(f"{edit.path}: {text.count(edit.old)} places for {edit.old!r}")
+    return text.replace(edit.old, edit.new)
 
 
 def run_tests(folder: Path, tests: Sequence[str]) -> dict[str, Any]:
@@ -119,7 +140,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> dict[str, Any]:
     report.unlink(missing_ok=True)
     paths = [str(folder / "python"), str(folder / "tests" / "mutation")]
     changes = {"PYTHONPATH": os.pathsep.join(paths), "MUTANT_REPORT": str(report)}
-    command = [sys.executable, "-m", "pytest", "-q", "-x" if not tests else "--tb=short"]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=short"]
     command += ["-p", "no:cacheprovider", "-p", "mutant_report", "--rootdir", str(folder), *tests]
     done = subprocess.run(
         command,
@@ -141,30 +162,23 @@ def build(edits: Sequence[Edit], root: Path = ROOT) -> Path:
     """The folder with the changed sources and their compiled module."""
     target = Path(os.environ.get("DPSVM_MUTANT_TARGET", root / "target" / "mutants")).resolve()
     folder = target / "sources"
-    changed = {edit.path: edit for edit in edits}
-    texts: dict[str, str] = {}
+    changed: dict[str, str] = {}
     for edit in edits:
-        text = texts.get(edit.path) or (root / edit.path).read_text(encoding="utf-8")
-        if text.count(edit.old) != 1:
-            raise LookupError(f"{edit.path}: {text.count(edit.old)} places for {edit.old!r}")
-        texts[edit.path] = text.replace(edit.old, edit.new)
+        text = changed.get(edit.path) or (root / edit.path).read_text(encoding="utf-8")
+        changed[edit.path] = replaced(text, edit)
     wanted = {path.relative_to(root) for name in BUILT for path in root.glob(name)}
     for name in ("rust", *COPIED):
-        wanted |= {p.relative_to(root) for p in (root / name).rglob("*") if p.is_file()}
-    wanted = {p for p in wanted if p.suffix not in (".so", ".pyc", ".tmp")}
+        wanted |= {path.relative_to(root) for path in (root / name).rglob("*") if path.is_file()}
+    wanted = {path for path in wanted if path.suffix not in (".so", ".pyd", ".pyc")}
     for path in sorted(wanted):
-        text = texts.get(path.as_posix()) if path.as_posix() in changed else None
-        content = (root / path).read_bytes() if text is None else text.encode()
-        _write_if_other(folder / path, content)
+        text = changed.get(path.as_posix(), "")
+        _write_if_other(folder / path, text.encode() if text else (root / path).read_bytes())
     _remove_others(folder, wanted)
-    for name in LINKED:
-        if (root / name).exists() and not (folder / name).exists():
-            (folder / name).symlink_to(root / name)
     maturin = Path(sys.executable).parent / "maturin"
     subprocess.run(
-        [str(maturin), "develop", "--quiet", "--release", "--locked", "--skip-install"],
+        [str(maturin), *MATURIN],
         cwd=folder,
-        env=os.environ | {"CARGO_TARGET_DIR": str(target), "VIRTUAL_ENV": sys.prefix},
+        env=os.environ | QUICK_BUILD | {"CARGO_TARGET_DIR": str(target), "VIRTUAL_ENV": sys.prefix},
         timeout=LONGEST_BUILD,
         check=True,
     )
@@ -182,5 +196,5 @@ def _remove_others(folder: Path, wanted: set[Path]) -> None:
     """Removes sources that are there no longer."""
     for name in ("rust", *COPIED):
         for path in [p for p in (folder / name).rglob("*") if p.is_file()]:
-            if path.relative_to(folder) not in wanted and path.suffix != ".so":
+            if path.relative_to(folder) not in wanted and path.suffix not in (".so", ".pyd"):
                 path.unlink()

@@ -24,7 +24,7 @@ sigma/2, sigma/sqrt2, Delta without the factor 2, per-coordinate Laplace, no cli
 clip after mean, divide by actual batch, fixed batch, noise reused over steps,
 noise reused over classes, beta instead of beta/2, Lambda scaled by n, missing b/n,
 solver stopped at 1e-2, intercept unregularised, class counts released, seeded RNG,
-RDP with wrong order, sqrt(T) forgotten, budget not split over classes,
+RDP with wrong order, sqrt(T) forgotten, budget not split over classes, tuning charged as one run,
 bounds taken from data
 """
 

@@ -56,11 +56,11 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "output float": (OUTPUT, THREE | {"noise_grid": "float"}),
     "output gamma": (OUTPUT, THREE | PURE),
     "output huber": (OUTPUT, TWO | {"loss": "huber"}),
-    "output psgd": (OUTPUT, THREE | {"loss": "logistic", "solver": "psgd", "batch_size": 10}),
+    "output psgd": (OUTPUT, THREE | {"loss": "logistic", "solver": "psgd", "batch_size": 7}),
     "output psgd weighted": (
         OUTPUT,
         THREE
-        | {"loss": "m3", "solver": "psgd", "average": "weighted", "projection": "per_class"}
+        | {"loss": "m3", "solver": "psgd", "average": "weighted", "batch_size": 7}
         | {"noise": "gamma", "delta": 0.0},
     ),
     "objective": (OBJECTIVE, THREE),

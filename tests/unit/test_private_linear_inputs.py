@@ -1,7 +1,6 @@
-"""Bad and odd parameters and training sets of PrivateLinearSVC and the private transformers.
+"""Bad and odd inputs of PrivateLinearSVC alone: budgets of its recipes, threads, error texts.
 
-A typed error that names the argument, or the documented result; never numbers that are not finite,
-never a release without noise, and no budget spent where no fit took place.
+What it shares with all others: `test_bad_inputs`, `test_bad_parameters`, `test_input_forms`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpsvm_fast import PrivacyLedger, PrivateCenter, PrivateLinearSVC, PrivateWhitener
+from dpsvm_fast import PrivacyLedger, PrivateLinearSVC
 from dpsvm_fast.exceptions import BudgetExceededError
-from oracles.odd_inputs import X, Y, csr, duplicated_entries, fitted_names
-from unit.test_bad_inputs import ACCEPTED, REFUSED
-from unit.test_bad_parameters import BAD_PARAMETERS, Unread
-from unit.test_input_forms import FORMS, SPARSE_FORMS
+from oracles.odd_inputs import X, Y, duplicated_entries
+from oracles.odd_parameters import Unread
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
@@ -28,75 +25,12 @@ def model(**settings: Any) -> Any:
     return PrivateLinearSVC(**({"classes": range(3), "n_threads": 1, "ledger": ledger} | settings))
 
 
-# delta = 0 is the pure recipe here.
-SHARED = [
-    (name, value)
-    for name, value in BAD_PARAMETERS
-    if name in PrivateLinearSVC().get_params() and (name, value) != ("delta", 0.0)
-]
-OWN: list[tuple[str, Any]] = [
-    *(("bounds", v) for v in (1.0, "01", (0.0,), (1.0, 0.0), (0.0, np.nan), ("a", "b"), True)),
-    *(("mechanism", v) for v in ("sgd", None, 1)),
-    *(("whiten", v) for v in ("yes", 1, None)),
-    *(("margin", v) for v in (-1.0, np.inf, np.nan, "wide", None, True)),
-]
-
-
-@pytest.mark.parametrize(("name", "value"), [*SHARED, *OWN], ids=lambda v: str(v)[:30])
-def test_bad_parameters_are_refused_before_data_are_read(name: str, value: Any) -> None:
-    fitted = model(**{name: value})
-    ledger = fitted.ledger
-    with pytest.raises((TypeError, ValueError), match=name) as caught:
-        fitted.fit(Unread(), Unread())
-    assert len(str(caught.value)) < 500
-    if isinstance(ledger, PrivacyLedger):
-        assert ledger.history == ()
-
-
-@pytest.mark.parametrize("kind", [PrivateCenter, PrivateWhitener])
-def test_bad_parameters_of_transformers(kind: Any) -> None:
-    for name, value in BAD_PARAMETERS:
-        if name not in kind().get_params() or (name, value) == ("delta", 0.0):
-            continue
-        with pytest.raises((TypeError, ValueError), match=name):
-            kind(**{name: value}).fit(Unread())
-
-
 @pytest.mark.parametrize("mechanism", ["gradient", "output"])
 def test_a_budget_smaller_than_the_cost_is_refused_before_data_are_read(mechanism: str) -> None:
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
     with pytest.raises(BudgetExceededError):
         model(epsilon=2.0, ledger=ledger, mechanism=mechanism).fit(Unread(), Unread())
     assert ledger.history == ()
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_data_cost_nothing(name: str) -> None:
-    rows, labels, words = REFUSED[name]
-    fitted = model()
-    with pytest.raises((ValueError, TypeError, RuntimeError), match=words):
-        fitted.fit(rows, labels)
-    assert fitted.ledger.history == ()
-    assert fitted_names(fitted) == []
-
-
-@pytest.mark.parametrize("name", ACCEPTED)
-@pytest.mark.parametrize("whiten", ["auto", True])
-def test_accepted_data_give_a_noisy_model(name: str, whiten: Any) -> None:
-    rows, labels, settings = ACCEPTED[name]
-    known = {key: value for key, value in settings.items() if key in model().get_params()}
-    if getattr(rows, "shape", (0, 0))[1] > 1000:
-        # The square of so many columns is more than this test should ask for.
-        whiten = "auto"
-    fitted = model(whiten=whiten, **known)
-    first = fitted.fit(rows, labels).coef_.copy()
-    second = fitted.fit(rows, labels).coef_
-    assert np.isfinite(first).all()
-    assert np.isfinite(fitted.intercept_).all()
-    assert (first != second).mean() > 0.9
-    assert len(fitted.ledger.history) == 6
-    assert np.isfinite(fitted.decision_function(rows)).all()
-    assert set(fitted.predict(rows)) <= set(fitted.classes_)
 
 
 @pytest.mark.parametrize("epsilon", [1e-320, 1e-12, 1e-6])
@@ -113,25 +47,6 @@ def test_tiny_budgets_are_refused_or_drown_the_model(
     else:
         assert np.isfinite(fitted.coef_).all()
         assert np.isfinite(fitted.decision_function(X)).all()
-
-
-@seeded
-@pytest.mark.parametrize("name", FORMS)
-def test_the_form_of_the_rows_does_not_change_the_model(name: str, tmp_path: Any) -> None:
-    expected = model(random_state=1).fit(X, Y).coef_
-    found = model(random_state=1).fit(FORMS[name](tmp_path), Y).coef_
-    np.testing.assert_array_equal(found, expected)
-
-
-@seeded
-@pytest.mark.parametrize("name", SPARSE_FORMS)
-def test_the_sparse_form_does_not_change_the_model(name: str) -> None:
-    given = csr()
-    before = given.copy()
-    expected = model(random_state=1).fit(given, Y).coef_
-    found = model(random_state=1).fit(SPARSE_FORMS[name](given), Y).coef_
-    np.testing.assert_allclose(found, expected, atol=1e-3 * np.abs(expected).max())
-    np.testing.assert_array_equal(given.toarray(), before.toarray())
 
 
 @seeded

@@ -121,6 +121,46 @@ def test_transformers_beside_scikit_learn() -> None:
     assert shown[-1].endswith(f"20,000 x 784, float64 | {times}")
 
 
+def audit(mechanism: str, build: str, epsilon: str, certified: str, method: str) -> tables.Row:
+    named = ("mechanism", "build", "epsilon", "certified", "method")
+    shown = dict(zip(named, (mechanism, build, epsilon, certified, method), strict=True))
+    return shown | {"adjacency": "add_remove", "seconds": "41.4", "confidence": "0.999999"}
+
+
+def test_audits_say_which_builds_are_refuted() -> None:
+    sound = readme_tables.AS_IT_IS
+    rows = [
+        audit("OutputPerturbationSVC", sound, "1", "0.8421", "gaussian"),
+        audit("OutputPerturbationSVC", sound, "4", "3.8", "gaussian"),
+        audit("OutputPerturbationSVC", "noise / sqrt 2", "4", "5.1", "gaussian"),
+        audit("ObjectivePerturbationSVC", sound, "1", "0.7", "density"),
+    ]
+    shown = readme_tables.audits({"audit": rows}).splitlines()
+    assert shown[0] == "| Mechanism | relation | build | claim 1 | claim 4 |"
+    assert shown[2] == ("| OutputPerturbationSVC | add_remove | as it is | 0.842 (g) | 3.800 (g) |")
+    assert shown[3] == "| OutputPerturbationSVC | add_remove | noise / sqrt 2 | | **5.100** (g) |"
+    assert shown[4].endswith("| 0.700 (d) | |")
+    assert "Of 3 audits of the library as it is 0 are above" in shown[-1]
+    assert "of 1 of broken builds 1 are" in shown[-1]
+    assert "At most 41 seconds each" in shown[-1]
+    assert "at most 1e-06" in shown[-1]
+    assert "canaries" not in shown[-1]
+
+
+def test_audits_have_their_own_page(tmp_path: Path) -> None:
+    row = audit("PrivatePCA", readme_tables.AS_IT_IS, "1", "0.9", "gaussian")
+    tables.write(tmp_path / "audit.csv", [row], {"cpu": "none"})
+    assert "audit-table" not in readme_tables.contents(tmp_path)
+    page = tmp_path / "page.md"
+    opening, closing = readme_tables.markers("audit-table")
+    page.write_text(f"{opening}\nold\n{closing}\n", encoding="utf-8")
+    readme_tables.fill(page, tmp_path, readme_tables.GUARANTEES)
+    assert "| PrivatePCA | add_remove | as it is | 0.900 (g) |" in page.read_text(encoding="utf-8")
+    guarantees = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    assert opening in guarantees
+    assert closing in guarantees
+
+
 def test_nothing_is_shown_of_what_is_not_stored(tmp_path: Path) -> None:
     assert readme_tables.contents(tmp_path) == {}
     page = tmp_path / "page.md"

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 import dpsvm_fast.accounting as accounting
 from dpsvm_fast.accounting import (
+    AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
@@ -30,6 +31,7 @@ from dpsvm_fast.accounting import (
 from dpsvm_fast.accounting import events as event_kinds
 from dpsvm_fast.accounting.pipeline import FIELDS as PIPELINE_FIELDS
 from dpsvm_fast.accounting.schema import FORMATS
+from dpsvm_fast.accounting.selection import SelectionNoise, SelectionStatement, Stopping
 from dpsvm_fast.accounting.statement import OPTIONAL
 from dpsvm_fast.accounting.verify import MECHANISMS
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -40,6 +42,7 @@ ANY = Draft202012Validator(certificate_schema())
 READERS: dict[str, Any] = {
     "dpsvm_fast.certificate": PrivacyStatement.from_dict,
     "dpsvm_fast.pipeline_certificate": PipelineStatement.from_dict,
+    "dpsvm_fast.selection_certificate": SelectionStatement.from_dict,
 }
 OF_FORMAT = {name: Draft202012Validator(certificate_schema(name)) for name in FORMATS}
 
@@ -48,6 +51,7 @@ CERTIFICATE, PIPELINE = (
     certificate_schema(next(iter(FORMATS))),
     certificate_schema(list(FORMATS)[1]),
 )
+SELECTION = certificate_schema("dpsvm_fast.selection_certificate")
 EVENT = CERTIFICATE["$defs"]["event.v1"]
 DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
     "certificate": (CERTIFICATE, PrivacyStatement, {"format", "version", "private"}),
@@ -58,6 +62,9 @@ DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
     "last_iterate": (CERTIFICATE["$defs"]["last_iterate"], accounting.LastIterate, set()),
     "part": (CERTIFICATE["$defs"]["release_part"], accounting.ReleasePart, {"n_numbers"}),
     "pipeline": (PIPELINE, PipelineStatement, {"format", "version", "private"}),
+    "selection": (SELECTION, SelectionStatement, {"format", "version", "private"}),
+    "choice": (SELECTION["$defs"]["selection_noise"], SelectionNoise, set()),
+    "stopping": (SELECTION["$defs"]["stopping"], Stopping, set()),
     "step": (PIPELINE["$defs"]["step"], accounting.PipelineStep, set()),
 }
 for kind in event_kinds.EVENT_KINDS.values():
@@ -278,6 +285,7 @@ EVENTS: list[PrivacyEvent] = [
     RandomStoppingEvent(
         (PURE, ParallelEvent(((PURE,),), "add_remove")), "geometric", 5.0, "add_remove"
     ),
+    AlternativesEvent(((PURE,), (GaussianEvent(2.0, 1.0, "add_remove"),)), "add_remove"),
     RandomStoppingEvent((PURE,), "poisson", 0.5, "add_remove"),
 ]
 

@@ -2,7 +2,11 @@
 
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.compound import (
+    AlternativesEvent,
+    ParallelEvent,
+    RandomStoppingEvent,
+)
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
     GaussianEvent,
@@ -12,6 +16,7 @@ from dpsvm_fast.accounting.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from dpsvm_fast.accounting.export import dp_accounting_event, dp_accounting_tree
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
@@ -35,6 +40,7 @@ from dpsvm_fast.accounting.subsampled import (
 from dpsvm_fast.accounting.verify import Verification, verify
 
 __all__ = [
+    "AlternativesEvent",
     "ApproximateEvent",
     "Descent",
     "GaussianEvent",
@@ -63,6 +69,8 @@ __all__ = [
     "check_ledger",
     "composed_delta",
     "composed_epsilon",
+    "dp_accounting_event",
+    "dp_accounting_tree",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpsvm_fast.accounting._random_stopping import StoppingLaw, pure_stopping_epsilon
-from dpsvm_fast.accounting._totals import Totals
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting._totals import CurvedEvent, Totals
+from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import PrivacyEvent
 
 __all__ = ["choices", "of_events", "stopping_law"]
@@ -41,18 +41,17 @@ def stopping_law(event: RandomStoppingEvent) -> StoppingLaw:
 
 def choices(totals: Totals) -> list[Totals]:
     """Totals without parallel events, one of which is at least as bad as ``totals``."""
-    if not (totals.parallel or totals.stopping):
+    if not (totals.parallel or totals.curved):
         return [totals]
     plain = totals.copy()
     plain.parallel = Counter()
-    plain.stopping = Counter()
-    for best, count in totals.stopping.items():
-        epsilon = _pure_epsilon(best)
-        if epsilon is None:
-            plain.stopping[best] += count
+    plain.curved = Counter()
+    for curved, count in totals.curved.items():
+        simple = _without_curve(curved)
+        if simple is None:
+            plain.curved[curved] += count
         else:
-            plain.pure[epsilon] += count
-            plain.pure_sum += count * Fraction(epsilon)
+            plain = _sum(plain, simple.enlarged(Fraction(count)))
     found = [plain]
     for event, count in sorted(totals.parallel.items(), key=repr):
         branches = _branches(event)
@@ -67,12 +66,26 @@ def choices(totals: Totals) -> list[Totals]:
 
 
 @lru_cache(maxsize=1024)
-def _pure_epsilon(event: RandomStoppingEvent) -> float | None:
-    """Epsilon of the best run where every run is pure; None elsewhere."""
-    bases = choices(of_events(event.base))
+def _without_curve(event: CurvedEvent) -> Totals | None:
+    """Totals of an event that needs no curve; None for one that does; nobody may change them.
+
+    Alternatives of which one covers all others are that one, and the best of pure runs is pure.
+    """
+    if isinstance(event, AlternativesEvent):
+        bases = list(_branches(event))
+        if len(bases) == 1:
+            return bases[0]
+    else:
+        bases = choices(of_events(event.base))
     if not all(base.is_pure and not base.certain for base in bases):
         return None
-    return pure_stopping_epsilon(stopping_law(event), max(base.pure_epsilon for base in bases))
+    epsilon = max(base.pure_epsilon for base in bases)
+    if isinstance(event, RandomStoppingEvent):
+        epsilon = pure_stopping_epsilon(stopping_law(event), epsilon)
+    simple = Totals(event.adjacency)
+    simple.pure[epsilon] = 1
+    simple.pure_sum = Fraction(epsilon)
+    return simple
 
 
 @lru_cache(maxsize=1024)
@@ -104,7 +117,7 @@ def _sum(*parts: Totals) -> Totals:
         whole.mu_squared += part.mu_squared
         whole.pure_sum += part.pure_sum
         whole.rho += part.rho
-        for name in ("pure", "sampled", "objective", "certain", "stopping"):
+        for name in ("pure", "sampled", "objective", "certain", "curved"):
             getattr(whole, name).update(getattr(part, name))
     return whole
 
@@ -119,7 +132,7 @@ def _join(branches: tuple[Totals, ...]) -> Totals:
         # The union of counters has the larger count of each key.
         whole.sampled |= branch.sampled
         whole.objective |= branch.objective
-        whole.stopping |= branch.stopping
+        whole.curved |= branch.curved
     whole.pure = _paired([branch.pure for branch in branches])
     whole.pure_sum = sum((Fraction(e) * n for e, n in whole.pure.items()), Fraction(0))
     return whole

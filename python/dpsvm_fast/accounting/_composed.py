@@ -67,7 +67,7 @@ def _rest_curve(choice: Totals) -> Callable[[float], float]:
 
 def _is_cheap(choice: Totals) -> bool:
     """Whether there is a closed form for everything but infinite losses."""
-    return not (choice.pure or choice.sampled or choice.objective or choice.stopping) and (
+    return not (choice.pure or choice.sampled or choice.objective or choice.curved) and (
         not choice.rho or not choice.mu_squared
     )
 
@@ -84,7 +84,9 @@ def share_left(delta: float, told: float) -> float:
 
 def _delta(choice: Totals, epsilon: float) -> float:
     """Delta of one choice."""
-    return _joined(rest_delta(choice, epsilon), choice.told)
+    found = _joined(rest_delta(choice, epsilon), choice.told)
+    # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
+    return found if choice.is_pure else max(found, math.ulp(0.0))
 
 
 def _epsilon(choice: Totals, delta: float) -> float:

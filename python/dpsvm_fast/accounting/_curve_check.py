@@ -52,7 +52,7 @@ class Curve:
         while g[-1] > enough and x[-1] < LARGEST and len(x) < MOST_POINTS:
             value = max(delta(x[-1] + step), 1e-300)
             fell = math.log(g[-1] / value)
-            if fell > 2.0 * fall and step > 1e-9 and value > enough:
+            if fell > 2.0 * fall and step > 1e-9 * (1.0 + x[-1]) and value > enough:
                 step *= 0.5
                 continue
             x.append(x[-1] + step)

@@ -1,8 +1,8 @@
-r"""Composition by loss distributions, for sampled sums, zCDP and random stopping among others.
+r"""Composition by loss distributions, for sampled sums, zCDP and what has a curve.
 
 Every event goes in by a pair of laws that dominates it in both directions: the pairs of sampled
-steps, one Gaussian loss for all Gaussian mechanisms, randomised responses, and for zCDP, for
-objective perturbation and for random stopping the pair that belongs to an upper bound of the
+steps, one Gaussian loss for all Gaussian mechanisms, randomised responses, and for zCDP, objective
+perturbation, random stopping and alternatives the pair that belongs to an upper bound of the
 profile. The compiled accountant moves their losses to a grid from above and adds them up;
 docs/proofs/accountant.md, section "Mixed events". Where one closed bound covers everything it is
 taken instead; charging all pure events in full is tried beside it, and the smaller bound counts.
@@ -19,13 +19,12 @@ from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_down, add_up, fraction_up, mul_up
 from dpsvm_fast.accounting._profile import profile_points
 from dpsvm_fast.accounting._stopping_curve import (
-    stopping_delta,
-    stopping_epsilon,
-    stopping_points,
+    curved_delta,
+    curved_epsilon,
+    curved_points,
 )
-from dpsvm_fast.accounting._totals import Totals
+from dpsvm_fast.accounting._totals import CurvedEvent, Totals
 from dpsvm_fast.accounting._zcdp import zcdp_delta, zcdp_epsilon
-from dpsvm_fast.accounting.compound import RandomStoppingEvent
 from dpsvm_fast.accounting.events import ObjectiveEvent
 from dpsvm_fast.accounting.subsampled import (
     HOPELESS,
@@ -57,7 +56,7 @@ class _Mixture(NamedTuple):
     pure: tuple[tuple[float, int], ...]
     rho: float
     objective: tuple[tuple[ObjectiveEvent, int], ...]
-    stopping: tuple[tuple[RandomStoppingEvent, int], ...]
+    curved: tuple[tuple[CurvedEvent, int], ...]
     replace_one: bool
 
 
@@ -94,8 +93,8 @@ def _impure_delta(totals: Totals, epsilon: float) -> float:
         ((z, q), steps), *_ = totals.sampled.items()
         return _remembered_delta(z, q, steps, epsilon, replace_one=totals.replace_one)
     closed = zcdp_delta(_renyi_rate(totals), epsilon) if _is_concentrated(totals) else 1.0
-    if _is_one_stopping(totals):
-        return stopping_delta(next(iter(totals.stopping)), epsilon)
+    if _is_one_curve(totals):
+        return curved_delta(next(iter(totals.curved)), epsilon)
     if _is_concentrated(totals) and not totals.mu_squared:
         return closed
     return min(closed, _delta(_mixture(totals, pure=False), epsilon))
@@ -107,8 +106,8 @@ def _impure_epsilon(totals: Totals, delta: float) -> float:
         ((z, q), steps), *_ = totals.sampled.items()
         return _remembered_epsilon(z, q, steps, delta, replace_one=totals.replace_one)
     closed = zcdp_epsilon(_renyi_rate(totals), delta) if _is_concentrated(totals) else math.inf
-    if _is_one_stopping(totals):
-        return stopping_epsilon(next(iter(totals.stopping)), delta)
+    if _is_one_curve(totals):
+        return curved_epsilon(next(iter(totals.curved)), delta)
     if _is_concentrated(totals) and not totals.mu_squared:
         return closed
     return min(closed, _epsilon(_mixture(totals, pure=False), delta, closed))
@@ -116,19 +115,19 @@ def _impure_epsilon(totals: Totals, delta: float) -> float:
 
 def _is_one_sampled(totals: Totals) -> bool:
     """Whether equal sampled steps are all there is beside pure events."""
-    others = totals.objective or totals.mu_squared or totals.rho or totals.stopping
+    others = totals.objective or totals.mu_squared or totals.rho or totals.curved
     return len(totals.sampled) == 1 and not others
 
 
-def _is_one_stopping(totals: Totals) -> bool:
-    """Whether the best of several runs is all there is beside pure events."""
+def _is_one_curve(totals: Totals) -> bool:
+    """Whether one event with a curve is all there is beside pure events."""
     others = totals.objective or totals.mu_squared or totals.rho or totals.sampled
-    return totals.stopping.total() == 1 and not others
+    return totals.curved.total() == 1 and not others
 
 
 def _is_concentrated(totals: Totals) -> bool:
     """Whether all that is there beside pure events is zCDP."""
-    return not (totals.sampled or totals.objective or totals.stopping)
+    return not (totals.sampled or totals.objective or totals.curved)
 
 
 def _renyi_rate(totals: Totals) -> float:
@@ -144,7 +143,7 @@ def _mixture(totals: Totals, *, pure: bool = True) -> _Mixture:
         pure=tuple(sorted(totals.pure.items())) if pure else (),
         rho=fraction_up(totals.rho),
         objective=tuple(sorted(totals.objective.items(), key=repr)),
-        stopping=tuple(sorted(totals.stopping.items(), key=repr)),
+        curved=tuple(sorted(totals.curved.items(), key=repr)),
         replace_one=totals.replace_one,
     )
 
@@ -200,7 +199,7 @@ def _distribution(mixture: _Mixture, epsilon: float, delta: float) -> _core.Loss
         if points is None:
             return None
         profiles.append((*points, count))
-    profiles += [(*stopping_points(event), count) for event, count in mixture.stopping]
+    profiles += [(*curved_points(event), count) for event, count in mixture.curved]
     return _core.LossDistribution(
         subsampled=list(mixture.sampled),
         gaussian_mu=mixture.mu,

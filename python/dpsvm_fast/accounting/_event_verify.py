@@ -24,7 +24,7 @@ from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, z
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
     GaussianEvent,
@@ -51,6 +51,9 @@ DEAR_DEPTH = -34.0
 SPACING, SIDE = 0.5, 20
 
 
+CurvedEvent = ObjectiveEvent | AlternativesEvent | RandomStoppingEvent
+
+
 @dataclass
 class _Choice:
     """Events of one record, once its branches are known."""
@@ -61,7 +64,7 @@ class _Choice:
     stays: list[float] = field(default_factory=list)
     sampled: list[tuple[float, float, int]] = field(default_factory=list)
     rho: list[float] = field(default_factory=list)
-    curved: list[ObjectiveEvent | RandomStoppingEvent] = field(default_factory=list)
+    curved: list[CurvedEvent] = field(default_factory=list)
 
     @property
     def told(self) -> float:
@@ -135,7 +138,7 @@ def _choices(events: tuple[PrivacyEvent, ...]) -> list[_Choice] | None:
     ways = 1
     options: list[list[tuple[PrivacyEvent, ...]]] = []
     for event, count in counts.items():
-        if not isinstance(event, ParallelEvent):
+        if not isinstance(event, ParallelEvent) or isinstance(event, AlternativesEvent):
             options.append([(event,) * count])
             continue
         ways *= math.comb(count + len(event.branches) - 1, count)
@@ -166,6 +169,8 @@ def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
             choice.rho.append(event.rho)
         elif isinstance(event, RandomStoppingEvent):
             _add_stopping(choice, event)
+        elif isinstance(event, AlternativesEvent):
+            _add_alternatives(choice, event)
         elif isinstance(event, ObjectiveEvent):
             choice.curved.append(event)
         else:
@@ -181,6 +186,18 @@ def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
     else:
         moved = 2.0 if choice.replace_one else 1.0
         choice.squares.append(event.n_steps * (moved / event.noise_multiplier) ** 2)
+
+
+def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
+    """One of several mechanisms: pure where all are, Gaussian where all are, or with a curve."""
+    branches = [_choice(branch) for branch in event.branches]
+    lone = all(not (b.pure or b.stays or b.sampled or b.rho or b.curved) for b in branches)
+    if all(branch.is_pure for branch in branches):
+        choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
+    elif lone:
+        choice.squares.append(max(branch.mu for branch in branches) ** 2)
+    else:
+        choice.curved.append(event)
 
 
 def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
@@ -251,7 +268,7 @@ def _curves(choice: _Choice) -> list[Curve]:
 _known: dict[PrivacyEvent, Curve] = {}
 
 
-def _curve(event: ObjectiveEvent | RandomStoppingEvent) -> Curve:
+def _curve(event: CurvedEvent) -> Curve:
     """Curve of one event; the last few are remembered."""
     if event not in _known:
         if len(_known) >= 32:
@@ -260,15 +277,20 @@ def _curve(event: ObjectiveEvent | RandomStoppingEvent) -> Curve:
     return _known[event]
 
 
-def _made_curve(event: ObjectiveEvent | RandomStoppingEvent) -> Curve:
+def _made_curve(event: CurvedEvent) -> Curve:
     """Curve of one event."""
-    if isinstance(event, RandomStoppingEvent):
-        bases = _choices(event.base)
+    if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
+        if isinstance(event, RandomStoppingEvent):
+            bases = _choices(event.base)
+        else:
+            bases = [_choice(branch) for branch in event.branches]
         if bases is None:
             return Curve.hopeless()
         dear = any(base.sampled for base in bases)
         kind = {"fall": 0.4, "depth": DEAR_DEPTH} if dear else {"fall": 0.1}
         base = Curve.of(_largest(bases), **kind)
+        if isinstance(event, AlternativesEvent):
+            return base
         rho = None
         if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)

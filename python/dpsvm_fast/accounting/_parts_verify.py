@@ -20,7 +20,7 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, ReleasePart
 
-__all__ = ["PARTS", "check_parts", "reserved_events", "steps_of"]
+__all__ = ["PARTS", "check_parts", "reserved_events", "reserved_problems", "steps_of"]
 
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
@@ -33,6 +33,18 @@ PARTS = {
     "private_standard_scaler": ("means", "moments"),
     "gaussian_margin": ("anchors",),
 }
+# Of these sums every release of a mechanism has at least one.
+NEEDED = {
+    "gradient_perturbation": {"training"},
+    "private_linear": {"centre"},
+    "private_kernel": {"count", "centre"},
+    "private_center": {"centre"},
+    "private_whitener": {"whitening"},
+    "private_pca": {"components"},
+    "private_standard_scaler": {"means", "moments"},
+}
+# Sums that are vectors, and those that are square matrices. A count is one number.
+VECTORS, SQUARES = ("count", "centre", "means", "moments"), ("whitening", "components")
 # By how many contributions sums can differ when a record is exchanged.
 EXCHANGED = {
     "count": 2.0,
@@ -54,6 +66,8 @@ FREE_GRIDS = {
     "means": COLUMN_GRID,
     "moments": COLUMN_GRID,
 }
+# More than rounding adds to the contribution of a row to a matrix.
+RESERVED_ROUNDING = 0.01
 # Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
 COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
 
@@ -69,6 +83,8 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     names = [part.name for part in parts]
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
+    if known and not NEEDED.get(statement.mechanism, set(names)) & set(names):
+        problems.append(f"{statement.mechanism!r} without the noisy sum that it is made of")
     # Training may be taken up again; what comes before it may not.
     if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
         problems.append("the noisy sums are not in their order")
@@ -98,6 +114,15 @@ def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
     return tuple(event for event in behind if isinstance(event, GaussianEvent))
 
 
+def reserved_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether what was reserved for the whitening has the sensitivity of one of unit rows."""
+    factor = EXCHANGED["whitening"] if statement.adjacency == "replace_one" else 1.0
+    low, high = factor * (1.0 - ROUNDING_SLACK), factor * (1.0 + RESERVED_ROUNDING)
+    if all(low <= event.sensitivity <= high for event in reserved_events(statement)):
+        return []
+    return ["the event of the whitening that was skipped is not one of a whitening"]
+
+
 def steps_of(part: ReleasePart) -> float:
     """As how many full sums the part counts."""
     last = part.last_iterate
@@ -106,7 +131,7 @@ def steps_of(part: ReleasePart) -> float:
 
 def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     """Numbers of one part by themselves."""
-    problems = []
+    problems = _check_shape(part)
     exact = Fraction(part.clip_norm) + Fraction(part.rounding)
     below = math.nextafter(part.contribution, 0.0)
     if not Fraction(below) < exact <= Fraction(part.contribution):
@@ -126,6 +151,16 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     if part.last_iterate is not None:
         problems += _check_last_iterate(statement, part, part.last_iterate)
     return problems
+
+
+def _check_shape(part: ReleasePart) -> list[str]:
+    """Whether such a sum has numbers in such an arrangement."""
+    fits = len(part.shape) == (1 if part.name in VECTORS else 2)
+    if part.name in SQUARES:
+        fits = fits and part.shape[0] == part.shape[1]
+    if part.name == "count":
+        fits = fits and part.shape[0] == 1
+    return [] if fits else ["shape is not that of such a sum"]
 
 
 def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:

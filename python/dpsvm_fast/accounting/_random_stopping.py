@@ -52,6 +52,8 @@ SUM_ERROR = 1e-11
 CELLS, LEAST_U, MOST_LINES = 600, 1e-20, 400
 # A number of runs is never so skewed that a ratio beyond this says anything.
 LARGEST_LOG_RATIO = 600.0
+# Weights that fall more slowly than this do not end for any purpose.
+LEAST_FALL = 1e-280
 
 
 @dataclass(frozen=True)
@@ -182,13 +184,18 @@ class StoppingKernel:
         logs = _cell_log_ratios(law, base, u)
         tops = law.weight(u[:-1])
         # Cells where nothing is known count with all of their weight.
-        hopeless = logs > LARGEST_LOG_RATIO
+        hopeless = (logs > LARGEST_LOG_RATIO) | (
+            tops * np.exp(-np.minimum(logs, LARGEST_LOG_RATIO)) < LEAST_FALL
+        )
         self._lost = float(tops[hopeless].max(initial=0.0))
         self.log_ratio = float(logs[~hopeless].max(initial=0.0))
         self._shifts, self._masses = _chord_weights(tops[~hopeless], logs[~hopeless])
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound of delta at any real epsilon."""
+        """Upper bound of delta at ``epsilon >= 0``.
+
+        Not below: a Poisson K of 0 releases the same for all data, which counts there.
+        """
         if self._shifts.size:
             parts = self._masses * self._base.at(epsilon - self._shifts)
             bound = float(parts.sum()) * (1.0 + ERROR * (1.0 + self._shifts.size))

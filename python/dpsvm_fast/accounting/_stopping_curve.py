@@ -1,4 +1,4 @@
-"""Profiles of random-stopping events, from the profile of one run in points."""
+"""Profiles of events known by a curve, from the profile of one run or of alternatives."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from dpsvm_fast._rounding import fraction_up
 from dpsvm_fast.accounting._choices import choices, of_events, stopping_law
 from dpsvm_fast.accounting._random_stopping import BaseCurve, StoppingKernel
 from dpsvm_fast.accounting._stopped_zcdp import stopped_zcdp_delta
-from dpsvm_fast.accounting._totals import Totals
-from dpsvm_fast.accounting.compound import RandomStoppingEvent
+from dpsvm_fast.accounting._totals import CurvedEvent, Totals
+from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent
 
-__all__ = ["stopping_delta", "stopping_epsilon", "stopping_points"]
+__all__ = ["curved_delta", "curved_epsilon", "curved_points"]
 
 Array = NDArray[np.float64]
 
 # Most points of the profile of one run, and the least first step from one to the next.
 MOST_POINTS, SMALLEST_STEP = 2000, 1e-9
-# Points of the profile of the best run, where it is composed with other events.
-STOPPED_POINTS = 512
+# Points of a profile that is composed with other events.
+COMPOSED_POINTS = 512
 # Below this a profile has ended, and beyond this epsilon nobody looks.
 NEGLIGIBLE, LARGEST_EPSILON = 1e-16, 256.0
-# The profile of the best run counts as ended where it is that close to its limit.
+# A profile counts as ended where it is that close to its limit.
 CLOSE = 1.0 + 1e-6
 
 
-def stopping_delta(event: RandomStoppingEvent, epsilon: float) -> float:
-    """Upper bound of delta of the best run at any real epsilon."""
+def curved_delta(event: CurvedEvent, epsilon: float) -> float:
+    """Upper bound of delta at any epsilon >= 0."""
     return _profile(event)(epsilon)
 
 
-def stopping_epsilon(event: RandomStoppingEvent, delta: float) -> float:
+def curved_epsilon(event: CurvedEvent, delta: float) -> float:
     """Upper bound of the smallest epsilon >= 0 at ``delta``."""
     profile = _profile(event)
     high = 1.0
@@ -56,7 +56,7 @@ def stopping_epsilon(event: RandomStoppingEvent, delta: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def stopping_points(event: RandomStoppingEvent) -> tuple[Array, Array]:
+def curved_points(event: CurvedEvent) -> tuple[Array, Array]:
     """Increasing epsilons from 0 and bounds of delta there, for a loss distribution."""
     profile = _profile(event)
     limit = profile(4.0 * LARGEST_EPSILON)
@@ -66,13 +66,16 @@ def stopping_points(event: RandomStoppingEvent) -> tuple[Array, Array]:
         top *= 2.0
     while top > 1e-9 and profile(0.8 * top) <= enough:
         top *= 0.8
-    x = np.linspace(0.0, top, STOPPED_POINTS)
+    x = np.linspace(0.0, top, COMPOSED_POINTS)
     return x, np.array([profile(float(point)) for point in x])
 
 
 @lru_cache(maxsize=256)
-def _profile(event: RandomStoppingEvent) -> Callable[[float], float]:
-    """Delta of the best run as a function of epsilon."""
+def _profile(event: CurvedEvent) -> Callable[[float], float]:
+    """Delta as a function of epsilon."""
+    if isinstance(event, AlternativesEvent):
+        curve = base_curve(of_events([ParallelEvent(event.branches, event.adjacency)]))
+        return lambda epsilon: float(curve.at(np.array([epsilon]))[0])
     law, totals = stopping_law(event), of_events(event.base)
     kernel = StoppingKernel(law, base_curve(totals))
     rho = _rho(totals)
@@ -86,7 +89,7 @@ def _rho(totals: Totals) -> float | None:
     found = choices(totals)
     if not any(choice.rho for choice in found):
         return None
-    others = (c.pure or c.sampled or c.objective or c.certain or c.stopping for c in found)
+    others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
     if any(others):
         return None
     return fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
@@ -104,7 +107,7 @@ def base_curve(totals: Totals) -> BaseCurve:
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MOST_POINTS:
         value = delta(x[-1] + step)
         fell = math.log(g[-1] / max(value, 0.5 * limit))
-        if fell > 2.0 * fall and value > limit:
+        if fell > 2.0 * fall and value > limit and step > SMALLEST_STEP * (1.0 + x[-1]):
             step *= 0.5
             continue
         x.append(x[-1] + step)

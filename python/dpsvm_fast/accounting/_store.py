@@ -17,7 +17,7 @@ import sqlite3
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 FORMAT = "dpsvm_fast.ledger"
-VERSION = 1
+# Of a ledger with adaptive=True: the second; of all others: the first, as ever.
+VERSION, ADAPTIVE_VERSION = 1, 2
 
 # Seconds to wait for the other processes; a transaction takes about a millisecond.
 BUSY_TIMEOUT = 120.0
@@ -50,14 +51,40 @@ _SCHEMA = (
 
 @dataclass(frozen=True)
 class Budget:
-    """What a ledger may spend: (epsilon, delta) for one neighbouring relation."""
+    """What a ledger may spend: (epsilon, delta) for one relation, and by which rule."""
 
     epsilon: float
     delta: float
     adjacency: str
+    adaptive: bool = False
 
     def __str__(self) -> str:
-        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}"
+        rule = ", adaptive" if self.adaptive else ""
+        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{rule}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values with the version of the format that can say them."""
+        fields = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
+        if self.adaptive:
+            return {"version": ADAPTIVE_VERSION} | fields | {"adaptive": True}
+        return {"version": VERSION} | fields
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], where: str) -> Budget:
+        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
+        version = record.get("version")
+        names = {"version", "epsilon", "delta", "adjacency"}
+        if type(version) is not int or version not in (VERSION, ADAPTIVE_VERSION):
+            raise LedgerError(
+                f"{where} has version {version!r}, not {VERSION} or {ADAPTIVE_VERSION}"
+            )
+        if version == ADAPTIVE_VERSION:
+            names |= {"adaptive"}
+        if set(record) != names or record.get("adaptive", True) is not True:
+            raise LedgerError(f"{where} has unknown or missing fields")
+        return cls(
+            record["epsilon"], record["delta"], record["adjacency"], version == ADAPTIVE_VERSION
+        )
 
 
 @dataclass(frozen=True)
@@ -204,14 +231,7 @@ class Session:
 
     def initialise(self, identity: str, budget: Budget) -> None:
         """Make the tables of an empty file."""
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "identity": identity,
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "adjacency": budget.adjacency,
-        }
+        header = {"format": FORMAT, "identity": identity} | budget.to_dict()
         for statement in _SCHEMA:
             self._connection.execute(statement)
         self._connection.execute("INSERT INTO ledger VALUES (1, ?)", (json.dumps(header),))
@@ -222,10 +242,11 @@ class Session:
         header = _json(row[0]) if row else None
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise LedgerError("the file is no ledger")
-        if header.get("version") != VERSION:
-            raise LedgerError(f"the ledger has version {header.get('version')!r}, not {VERSION}")
-        budget = Budget(header["epsilon"], header["delta"], header["adjacency"])
-        return header["identity"], budget
+        identity = header.pop("identity", None)
+        del header["format"]
+        if not isinstance(identity, str):
+            raise LedgerError("the ledger has no identity")
+        return identity, Budget.from_dict(header, "the ledger")
 
     def read_after(self, count: int) -> list[SpendRecord]:
         """Spends beyond the first ``count``, in their order; fewer than ``count`` is an error."""
@@ -257,10 +278,7 @@ def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -
     """Write budget and spends as JSON; a reader sees the old file or the new one, never half."""
     document = {
         "format": FORMAT,
-        "version": VERSION,
-        "epsilon": budget.epsilon,
-        "delta": budget.delta,
-        "adjacency": budget.adjacency,
+        **budget.to_dict(),
         "spends": [record.to_dict() for record in records],
     }
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -287,15 +305,14 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
         raise LedgerError(
             f"{path} is not JSON; a ledger made with path= is opened with path="
         ) from error
-    names = {"format", "version", "epsilon", "delta", "adjacency", "spends"}
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise LedgerError(f"{path} is no ledger")
-    if document.get("version") != VERSION or set(document) != names:
-        raise LedgerError(f"{path} is a ledger of an unknown version")
-    if not isinstance(document["spends"], list):
+    del document["format"]
+    spends = document.pop("spends", None)
+    if not isinstance(spends, list):
         raise LedgerError(f"{path}: the spends are no list")
-    records = [SpendRecord.from_dict(record) for record in document["spends"]]
-    return Budget(document["epsilon"], document["delta"], document["adjacency"]), records
+    budget = Budget.from_dict(document, str(path))
+    return budget, [SpendRecord.from_dict(record) for record in spends]
 
 
 _directory: tuple[int, Path] | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpsvm_fast._rounding import div_up, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.accounting._profile import gaussian_mu
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
     GaussianEvent,
@@ -25,7 +25,7 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Totals"]
+__all__ = ["CurvedEvent", "Totals", "at_most"]
 
 KINDS = (
     GaussianEvent,
@@ -35,8 +35,11 @@ KINDS = (
     ZCDPEvent,
     ObjectiveEvent,
     ParallelEvent,
+    AlternativesEvent,
     RandomStoppingEvent,
 )
+
+CurvedEvent = RandomStoppingEvent | AlternativesEvent
 
 # More than the rounding of one logarithm or exponential.
 ERROR = 1e-15
@@ -65,9 +68,10 @@ class Totals:
     objective : Counter of ObjectiveEvent
     certain : Counter of float
         Number of events of each probability of an infinite loss; ``told`` is that of any of them.
-    stopping : Counter of RandomStoppingEvent
+    curved : Counter of RandomStoppingEvent or AlternativesEvent
+        Those known by a curve, ``_stopping_curve.py``.
     parallel : Counter of ParallelEvent
-        Resolved by ``_choices.py``, as are random-stopping events of pure runs; nothing else here
+        Resolved by ``_choices.py``, as are those curved ones that need no curve; nothing else here
         looks at them.
     """
 
@@ -80,7 +84,7 @@ class Totals:
         self.rho = Fraction(0)
         self.objective: Counter[ObjectiveEvent] = Counter()
         self.certain: Counter[float] = Counter()
-        self.stopping: Counter[RandomStoppingEvent] = Counter()
+        self.curved: Counter[CurvedEvent] = Counter()
         self.parallel: Counter[ParallelEvent] = Counter()
 
     def copy(self) -> Totals:
@@ -99,7 +103,7 @@ class Totals:
         other.sampled = _times(self.sampled, factor)
         other.objective = _times(self.objective, factor)
         other.certain = _times(self.certain, factor)
-        other.stopping = _times(self.stopping, factor)
+        other.curved = _times(self.curved, factor)
         other.parallel = _times(self.parallel, factor)
         return other
 
@@ -115,7 +119,7 @@ class Totals:
             and at_most(self.pure, other.pure)
             and self.sampled <= other.sampled
             and self.objective <= other.objective
-            and self.stopping <= other.stopping
+            and self.curved <= other.curved
             and self.parallel <= other.parallel
         )
 
@@ -140,8 +144,8 @@ class Totals:
             self.pure[event.epsilon] += 1
             self.pure_sum += Fraction(event.epsilon)
             self.certain[event.delta] += 1
-        elif isinstance(event, RandomStoppingEvent):
-            self.stopping[event] += 1
+        elif isinstance(event, (RandomStoppingEvent, AlternativesEvent)):
+            self.curved[event] += 1
         elif isinstance(event, ParallelEvent):
             self.parallel[event] += 1
         elif isinstance(event, SubsampledGaussianEvent):
@@ -166,12 +170,12 @@ class Totals:
     def is_pure(self) -> bool:
         """Whether there is a guarantee with delta = 0, infinite losses apart."""
         losses = self.mu_squared or self.sampled or self.rho or self.objective
-        return not (losses or self.stopping)
+        return not (losses or self.curved)
 
     @property
     def has_formula(self) -> bool:
         """Whether Gaussian, pure and objective events are all there is beside infinite losses."""
-        return not (self.sampled or self.rho or self.stopping)
+        return not (self.sampled or self.rho or self.curved)
 
     @property
     def replace_one(self) -> bool:

@@ -15,7 +15,13 @@ from dpsvm_fast._validation import check_adjacency, check_option, check_real
 from dpsvm_fast.accounting.events import EVENT_KINDS, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["STOPPING_LAWS", "ParallelEvent", "RandomStoppingEvent"]
+__all__ = [
+    "STOPPING_LAWS",
+    "AlternativesEvent",
+    "ParallelEvent",
+    "RandomStoppingEvent",
+    "logarithmic_mean",
+]
 
 # Laws of the number of runs, each with the number that its mean has to exceed.
 STOPPING_LAWS = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 0.0}
@@ -63,7 +69,7 @@ class ParallelEvent(PrivacyEvent):
         if not isinstance(self.branches, tuple) or not self.branches:
             raise InvalidParameterError("branches: expected a tuple of at least one branch")
         for branch in self.branches:
-            _check_events("branches", branch, self.adjacency, (ParallelEvent, RandomStoppingEvent))
+            _check_events("branches", branch, self.adjacency, _nested())
         object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
 
     def to_dict(self) -> dict[str, object]:
@@ -77,9 +83,39 @@ class ParallelEvent(PrivacyEvent):
         branches = fields["branches"]
         if not isinstance(branches, (list, tuple)):
             raise TypeError(f"branches: got {type(branches).__name__}, expected a list of lists")
-        outer = (cls.tag, RandomStoppingEvent.tag)
+        outer = (ParallelEvent.tag, AlternativesEvent.tag, RandomStoppingEvent.tag)
         read = tuple(_events_from("branches", branch, outer) for branch in branches)
         return cls(read, check_adjacency(fields["adjacency"]))
+
+
+@dataclass(frozen=True)
+class AlternativesEvent(ParallelEvent):
+    r"""One of several mechanisms on all records, chosen by looking at what was released before.
+
+    Parameters
+    ----------
+    branches : tuple of tuple of PrivacyEvent
+        What each of the mechanisms charges; equal ones are kept once. Neither parallel,
+        alternative nor random-stopping events are among them.
+    adjacency : {"add_remove", "replace_one"}
+        Also that of every event inside.
+
+    Notes
+    -----
+    Guarantees: the mechanism that is run is dominated by one law whose :math:`\delta(\epsilon)` is
+    the largest of the branches' at every epsilon, whatever the choice; docs/proofs/
+    private_selection.md, section "Refit". The largest over branches of what each composes to with
+    other events would not be enough: the choice may depend on how those turned out.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import AlternativesEvent, PureEvent, composed_epsilon
+    >>> small, large = PureEvent(0.5, "add_remove"), PureEvent(2.0, "add_remove")
+    >>> composed_epsilon([AlternativesEvent(((small,), (large,)), "add_remove")], 0.0)
+    2.0
+    """
+
+    tag: ClassVar[str] = "alternatives"
 
 
 @dataclass(frozen=True)
@@ -90,7 +126,7 @@ class RandomStoppingEvent(PrivacyEvent):
     ----------
     base : tuple of PrivacyEvent
         What one run charges, its noisy score included. A run that draws its candidate charges a
-        ``ParallelEvent`` of the candidates. No random-stopping events.
+        ``ParallelEvent`` of the candidates. Neither alternatives nor random-stopping events.
     stopping : {"geometric", "logarithmic", "poisson"}
         Law of the number K of runs, drawn beforehand and independently of everything. Geometric:
         :math:`P(K = k) = \gamma (1 - \gamma)^{k - 1}`; logarithmic: :math:`P(K = k) =
@@ -131,7 +167,7 @@ class RandomStoppingEvent(PrivacyEvent):
     def __post_init__(self) -> None:
         """Check every field."""
         super().__post_init__()
-        _check_events("base", self.base, self.adjacency, (RandomStoppingEvent,))
+        _check_events("base", self.base, self.adjacency, (AlternativesEvent, RandomStoppingEvent))
         check_option("stopping", self.stopping, tuple(STOPPING_LAWS))
         least = STOPPING_LAWS[self.stopping]
         mean = check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
@@ -151,8 +187,13 @@ class RandomStoppingEvent(PrivacyEvent):
     @classmethod
     def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
         """Read the base."""
-        base = _events_from("base", fields["base"], (cls.tag,))
+        base = _events_from("base", fields["base"], (AlternativesEvent.tag, cls.tag))
         return cls(base, fields["stopping"], fields["mean"], fields["adjacency"])  # type: ignore[arg-type]
+
+
+def _nested() -> tuple[type[PrivacyEvent], ...]:
+    """Kinds that no branch may have inside."""
+    return ParallelEvent, RandomStoppingEvent
 
 
 def _check_events(
@@ -209,4 +250,5 @@ def logarithmic_mean(gamma: float) -> float:
     return (1.0 - gamma) / gamma / -math.log(gamma)
 
 
-EVENT_KINDS.update({kind.tag: kind for kind in (ParallelEvent, RandomStoppingEvent)})
+KINDS = (ParallelEvent, AlternativesEvent, RandomStoppingEvent)
+EVENT_KINDS.update({kind.tag: kind for kind in KINDS})

@@ -12,15 +12,16 @@ import math
 import os
 import threading
 import uuid
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from dpsvm_fast._rounding import add_down, mul_up
-from dpsvm_fast._validation import check_adjacency, check_delta, check_epsilon
+from dpsvm_fast._rounding import add_down, mul_down, mul_up
+from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, check_epsilon
+from dpsvm_fast.accounting._adaptive import AdaptiveComposition
+from dpsvm_fast.accounting._sharing import remember, remembered
 from dpsvm_fast.accounting._store import (
     Budget,
     Session,
@@ -32,6 +33,7 @@ from dpsvm_fast.accounting._store import (
 )
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 
 __all__ = ["PrivacyLedger", "SpendRecord", "check_ledger"]
@@ -56,6 +58,14 @@ class PrivacyLedger:
         File in which the ledger lives across processes and runs. An existing ledger there is
         continued if its budget is the same. None: in memory, and in a temporary file from the
         moment it is shared with another process until the process that made it exits.
+    adaptive : bool, default=False
+        Whether sizes of events may be chosen by looking at the results of earlier ones. Then
+        events are admitted as long as their squared Gaussian parameters stay within a limit that
+        is fixed now, pure events counting as the smallest Gaussian one that can simulate them;
+        or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
+        which (epsilon, delta) is all that counts: approximate ones with their own delta, and
+        objective, zCDP, random-stopping, alternative and (where that is less) sampled Gaussian
+        ones with a 16th of that tenth each.
 
     Raises
     ------
@@ -69,9 +79,10 @@ class PrivacyLedger:
     Guarantees: whatever threads and processes do, the composition of all admitted events is
     (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
     event describes its release truthfully and is spent before its noise is drawn. Sizes of events
-    must not depend on earlier results, except of Gaussian ones, and of pure ones that add up to
-    epsilon. A machine that crashes can lose a temporary ledger, never make it
-    a new one. SQLite needs file locks, which some network file systems do not provide.
+    must not depend on earlier results unless ``adaptive``, except of Gaussian ones, and of pure
+    ones that add up to epsilon; docs/proofs/adaptive_composition.md. A machine that crashes can
+    lose a temporary ledger, never make it a new one. SQLite needs file locks, which some network
+    file systems do not provide.
 
     Examples
     --------
@@ -89,8 +100,14 @@ class PrivacyLedger:
         adjacency: str = "add_remove",
         *,
         path: str | os.PathLike[str] | None = None,
+        adaptive: bool = False,
     ) -> None:
-        budget = Budget(check_epsilon(epsilon), check_delta(delta), check_adjacency(adjacency))
+        budget = Budget(
+            check_epsilon(epsilon),
+            check_delta(delta),
+            check_adjacency(adjacency),
+            check_bool("adaptive", adaptive),
+        )
         identity, store = uuid.uuid4().hex, None
         if path is not None:
             store, identity = SpendStore.create(
@@ -108,11 +125,12 @@ class PrivacyLedger:
         # All spends when in memory, those already seen when in a file. Appending is the one step
         # that spends; what follows from the list is caught up with the list afterwards.
         self._records: list[SpendRecord] = []
-        self._composed = (Composition(budget.adjacency), 0)
+        self._composed: tuple[Composition | AdaptiveComposition, int] = (
+            _composition_for(budget),
+            0,
+        )
         self._spent = (0, 0.0)
-        with _fork_lock:
-            _live[identity] = self
-            _all.add(self)
+        remember(identity, self)
 
     @property
     def epsilon(self) -> float:
@@ -128,6 +146,11 @@ class PrivacyLedger:
     def adjacency(self) -> str:
         """Neighbouring relation of the budget."""
         return self._budget.adjacency
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether sizes of events may be chosen by looking at earlier results."""
+        return self._budget.adaptive
 
     def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
@@ -167,13 +190,77 @@ class PrivacyLedger:
             self._admitted(event)
 
     def total(self) -> tuple[float, float]:
-        """Return the smallest known epsilon at the budget's delta, and that delta."""
+        """Return the smallest known epsilon at the budget's delta, and that delta.
+
+        Of events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
+        was spent at a moment that is chosen by looking at results, ``odometer`` tells.
+        """
         with self._up_to_date():
             return self._spent_epsilon(), self.delta
 
     def remaining(self) -> float:
         """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
+        with self._up_to_date():
+            composed = self._composition()
+            if isinstance(composed, AdaptiveComposition):
+                return max(0.0, composed.remaining())
         return max(0.0, add_down(self.epsilon, -self.total()[0]))
+
+    def odometer(
+        self, delta: float | None = None, *, tuned_to: float | None = None
+    ) -> tuple[float, float]:
+        """What has been spent so far, valid at any moment and for any ledger.
+
+        Also where sizes of events, and the moment of asking, were chosen by looking at results.
+
+        Parameters
+        ----------
+        delta : float in [0, 1), optional
+            Of the boundary; fixed beforehand. None: nine tenths of the budget's.
+        tuned_to : float > 0, optional
+            Epsilon near which the boundary is tight; fixed beforehand. None: the budget's.
+
+        Returns
+        -------
+        epsilon : float >= 0
+        delta : float
+            That of the boundary and of approximate events together.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            An argument of another type or outside its range, or a spend of which no epsilon is
+            known at the small delta that the odometer gives it.
+
+        Notes
+        -----
+        Guarantees: docs/proofs/adaptive_composition.md, section "The odometer". Two odometers with
+        different arguments do not share one delta.
+
+        References
+        ----------
+        Robbins, Annals of Mathematical Statistics 1970, for the mixture; Rogers, Roth, Ullman and
+        Vadhan, NeurIPS 2016, for odometers; Whitehouse, Ramdas, Rogers and Wu, ICML 2023.
+        """
+        tuned = self.epsilon if tuned_to is None else check_epsilon(tuned_to, "tuned_to")
+        if delta is None:
+            delta = mul_down(self.delta, 0.9)
+        composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
+        for record in self.history:
+            composed.add(record.event)
+        return composed.odometer(check_delta(delta), tuned)
+
+    def to_dp_accounting(self) -> Any:
+        """All spends as one event of the ``dp-accounting`` library, to check with its accountants.
+
+        As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`.
+
+        Raises
+        ------
+        ImportError
+            The library is not installed.
+        """
+        return dp_accounting_event(record.event for record in self.history)
 
     @property
     def history(self) -> tuple[SpendRecord, ...]:
@@ -199,7 +286,7 @@ class PrivacyLedger:
         """
         budget, records = read_snapshot(Path(path))
         try:
-            ledger = cls(budget.epsilon, budget.delta, budget.adjacency)
+            ledger = cls(budget.epsilon, budget.delta, budget.adjacency, adaptive=budget.adaptive)
         except (TypeError, ValueError) as error:
             raise LedgerError(f"{path}: {error}") from error
         if any(record.event.adjacency != ledger.adjacency for record in records):
@@ -221,15 +308,16 @@ class PrivacyLedger:
             self._identity,
             os.fspath(store.path),
             store.lasting,
-            (budget.epsilon, budget.delta, budget.adjacency),
+            (budget.epsilon, budget.delta, budget.adjacency, budget.adaptive),
         )
 
     def __repr__(self) -> str:
         # Never opens the file: a repr must not fail.
         number = len(self._records)
+        rule = ", adaptive=True" if self.adaptive else ""
         return (
             f"PrivacyLedger(epsilon={self.epsilon!r}, delta={self.delta!r}, "
-            f"adjacency={self.adjacency!r}; {number} event{'' if number == 1 else 's'} seen)"
+            f"adjacency={self.adjacency!r}{rule}; {number} event{'' if number == 1 else 's'} seen)"
         )
 
     def __str__(self) -> str:
@@ -262,7 +350,7 @@ class PrivacyLedger:
                 self._records.extend(session.read_after(len(self._records)))
                 yield session
 
-    def _composition(self) -> Composition:
+    def _composition(self) -> Composition | AdaptiveComposition:
         """Composition of all of ``_records``."""
         composition, count = self._composed
         if count < len(self._records):
@@ -272,14 +360,19 @@ class PrivacyLedger:
             self._composed = (composition, len(self._records))
         return composition
 
-    def _admitted(self, event: Any) -> tuple[tuple[PrivacyEvent, ...], Composition]:
+    def _admitted(
+        self, event: Any
+    ) -> tuple[tuple[PrivacyEvent, ...], Composition | AdaptiveComposition]:
         """Return the events and history with them; raises when the budget does not allow it."""
         events = event if isinstance(event, tuple) else (event,)
         composed = self._composition().copy()
         for part in events:
             composed.add(part)
-        epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
-        if composed.fits(epsilon, delta):
+        if isinstance(composed, AdaptiveComposition):
+            fits = composed.fits()
+        else:
+            fits = composed.fits(mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK))
+        if fits:
             return events, composed
         raise BudgetExceededError(self._refusal(events))
 
@@ -287,9 +380,17 @@ class PrivacyLedger:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
         text += f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
-        asked = Composition.of(events).epsilon(self.delta)
+        alone = _composition_for(self._budget)
+        for event in events:
+            alone.add(event)
+        asked = alone.epsilon(self.delta)
         if math.isinf(asked) and self.delta == 0.0:
             return text + "a budget with delta=0 admits pure events only, and this one is not"
+        if math.isinf(asked) and self.adaptive:
+            return text + (
+                "nothing is known of this release at the small delta that an adaptive ledger has "
+                "for it, so it cannot be charged. Nothing was recorded"
+            )
         return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
 
     def _spent_epsilon(self) -> float:
@@ -310,6 +411,13 @@ class PrivacyLedger:
                     session.append(1, self._records)
                 self._store = store
         return self._store
+
+
+def _composition_for(budget: Budget) -> Composition | AdaptiveComposition:
+    """Return an empty composition by the rule of the budget."""
+    if budget.adaptive:
+        return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)
+    return Composition(budget.adjacency)
 
 
 def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
@@ -337,11 +445,10 @@ def _reopened(
     identity: str,
     path: str,
     lasting: bool,  # noqa: FBT001 - pickle passes by position
-    budget: tuple[float, float, str],
+    budget: tuple[float, float, str, bool],
 ) -> PrivacyLedger:
     """Unpickle: the ledger of that identity in this process, or another handle on its file."""
-    with _fork_lock:
-        ledger = _live.get(identity)
+    ledger = remembered(identity)
     if ledger is not None:
         return ledger
     store = SpendStore(Path(path), lasting=lasting)
@@ -352,47 +459,3 @@ def _reopened(
     ledger = object.__new__(PrivacyLedger)
     ledger._begin(identity, found_budget, store)
     return ledger
-
-
-# Ledgers of this process: by identity for unpickling, and all of them for forks (two may have
-# been opened on one file).
-_all: weakref.WeakSet[PrivacyLedger] = weakref.WeakSet()
-_live: weakref.WeakValueDictionary[str, PrivacyLedger] = weakref.WeakValueDictionary()
-_fork_lock = threading.RLock()
-_held: list[PrivacyLedger] = []
-
-
-def _before_fork() -> None:
-    """Hold every ledger and move it to a file, so that parent and child share one budget."""
-    _fork_lock.acquire()
-    for ledger in list(_all):
-        ledger._lock.acquire()
-        _held.append(ledger)
-        try:
-            ledger._in_file()
-        except (LedgerError, OSError):
-            # Stays in memory here; the child notices and refuses to spend.
-            continue
-
-
-def _after_fork_in_parent() -> None:
-    """Let go of what ``_before_fork`` holds."""
-    while _held:
-        _held.pop()._lock.release()
-    _fork_lock.release()
-
-
-def _after_fork_in_child() -> None:
-    """Make new locks: the owners of the old ones do not exist here."""
-    global _fork_lock
-    while _held:
-        _held.pop()._lock = threading.RLock()
-    _fork_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )

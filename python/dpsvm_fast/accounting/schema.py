@@ -15,8 +15,9 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dpsvm_fast.certificate": ("certificate.v1", ("event.v1",)),
     "dpsvm_fast.pipeline_certificate": (
         "pipeline_certificate.v1",
-        ("certificate.v1", "event.v1"),
+        ("certificate.v1", "selection_certificate.v1", "event.v1"),
     ),
+    "dpsvm_fast.selection_certificate": ("selection_certificate.v1", ("event.v1",)),
 }
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,8 +27,9 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
 
     Parameters
     ----------
-    format : {"dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate"} or None, default=None
-        Which kind; None for a schema that any kind of certificate satisfies.
+    format : str or None, default=None
+        Which kind: "dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate" or
+        "dpsvm_fast.selection_certificate"; None for a schema that certificates of any kind satisfy.
 
     Returns
     -------

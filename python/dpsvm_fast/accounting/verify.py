@@ -22,7 +22,12 @@ from dpsvm_fast.accounting._objective_verify import (
     objective_share,
     scores_of,
 )
-from dpsvm_fast.accounting._parts_verify import PARTS, check_parts, reserved_events
+from dpsvm_fast.accounting._parts_verify import (
+    PARTS,
+    check_parts,
+    reserved_events,
+    reserved_problems,
+)
 from dpsvm_fast.accounting._total_verify import recomputed_composition, recomputed_total
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
@@ -132,12 +137,13 @@ def verify(
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:
     """One release."""
-    problems = [*_standing(statement), *check_parts(statement)]
+    problems = [*_standing(statement), *_loss_problems(statement), *check_parts(statement)]
     s, noise = statement.sensitivity, statement.noise
     if s is not None and noise is not None:
         problems += _sensitivity_problems(statement, s, noise)
         problems += check_objective(statement, s, noise)
         problems += _event_problems(statement, s, noise)
+        problems += reserved_problems(statement)
     elif len(statement.events) > len(statement.parts):
         problems.append("there are more events than noisy sums")
     return _outcome(statement, problems, *_recomputed(statement))
@@ -204,6 +210,15 @@ def _standing(statement: PrivacyStatement) -> list[str]:
     elif (statement.mechanism in PARTS) != (statement.noise is None):
         problems.append(f"noise on the weights does not belong to {statement.mechanism}")
     return problems
+
+
+def _loss_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether there is a loss where something was trained, and none where nothing was."""
+    trained = statement.noise is not None or any(p.name == "training" for p in statement.parts)
+    known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
+    if known and trained == (statement.loss != "none"):
+        return []
+    return [f"loss {statement.loss!r} of what was {'' if trained else 'not '}trained"]
 
 
 def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:

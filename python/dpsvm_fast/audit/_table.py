@@ -60,7 +60,7 @@ class Row:
 
 def _estimator(kind: Any, *leading: Any, **settings: Any) -> Callable[[float, str], Any]:
     def make(epsilon: float, adjacency: str) -> Any:
-        return kind(*leading, epsilon, DELTA, adjacency=adjacency, **settings)
+        return kind(*leading, epsilon, **({"delta": DELTA} | settings), adjacency=adjacency)
 
     return make
 
@@ -86,10 +86,18 @@ GRADIENT: dict[str, dict[str, Any]] = {
         "optimizer": "adam",
         "n_steps": 3,
         "sampling_rate": 1.0,
+        # Steps in proportion to the noisy gradients, and the same weight for each.
         "stabilizer": 1e6,
+        "betas": (0.0, 0.999),
     },
 }
-LAST: dict[str, Any] = {"accountant": "last_iterate", "n_steps": 20, "C": 0.5, "max_grad_norm": 1.0}
+LAST: dict[str, Any] = {
+    "accountant": "last_iterate",
+    "loss": "huber",
+    "n_steps": 20,
+    "C": 0.1,
+    "max_grad_norm": 1.0,
+}
 MAPPED: dict[str, Any] = {"bounds": (-1.0, 1.0), "classes": [0, 1]}
 ROWS: dict[str, Row] = {
     **{
@@ -115,9 +123,12 @@ ROWS: dict[str, Row] = {
         _estimator(PrivateGaussianMarginClassifier, classes=[0, 1], C=0.001)
     ),
     "ellipsoids, Gamma": Row(
-        _estimator(PrivateGaussianMarginClassifier, classes=[0, 1], C=0.001, noise="gamma")
+        _estimator(
+            PrivateGaussianMarginClassifier, classes=[0, 1], C=0.001, loss="huber_ww", noise="gamma"
+        )
     ),
     "PrivateCenter": Row(_estimator(PrivateCenter)),
+    "PrivateCenter, Gamma": Row(_estimator(PrivateCenter, delta=0.0)),
     "PrivateWhitener": Row(_estimator(PrivateWhitener)),
     "PrivatePCA": Row(_estimator(PrivatePCA, None)),
     "PrivateStandardScaler": Row(_estimator(PrivateStandardScaler, bounds=(-1.0, 1.0))),

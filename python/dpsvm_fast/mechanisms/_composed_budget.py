@@ -23,6 +23,7 @@ SHARE_UNUSED = 0.01
 # The search begins between this share of a guess and the guess.
 NEAR = 0.93
 STEPS = 20
+LEAST_DELTA = 5e-324
 
 
 def epsilon_left(
@@ -54,7 +55,9 @@ def epsilon_left(
 
     @cache
     def log_excess(own: float) -> float:
-        return math.log(composed_delta([*spent, *events(own)], epsilon) / delta)
+        # A delta below the floats is none the less.
+        found = max(composed_delta([*spent, *events(own)], epsilon), LEAST_DELTA)
+        return math.log(found) - math.log(delta)
 
     low, high = NEAR * guess, guess
     if not 0.5 * epsilon < low < high < epsilon or log_excess(low) > 0.0:

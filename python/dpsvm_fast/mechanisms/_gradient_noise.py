@@ -26,7 +26,7 @@ from dpsvm_fast.accounting import (
 from dpsvm_fast.accounting.subsampled import subsampled_gaussian_noise_multiplier
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import grid_below
-from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
+from dpsvm_fast.mechanisms._settings import LARGEST, RELATION_FACTOR
 
 __all__ = ["ClippedSums", "sum_grid", "training_part"]
 
@@ -84,7 +84,8 @@ class ClippedSums:
 
     def __post_init__(self) -> None:
         """Refuses a budget so small that its noise cannot be drawn on a useful grid."""
-        if self.contribution > 2.0 * self.clip:
+        too_coarse = self.grid is not None and self.grid > LARGEST
+        if too_coarse or self.contribution > 2.0 * self.clip:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
                 "noise can be drawn on a grid finer than the clipped gradients; use larger values "

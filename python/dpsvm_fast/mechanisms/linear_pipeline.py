@@ -30,6 +30,7 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
 )
 from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C
 from dpsvm_fast.mechanisms._composed_budget import budget_of, epsilon_left
@@ -55,6 +56,8 @@ TRAINERS = ("gradient", "objective", "output")
 CENTRE_SHARE, WHITENING_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10, 0.10
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
+# Below, noise on a grid would have more steps than the sampler draws, once the budget is spent.
+SMALLEST_EXACT_MU = 1e-9
 
 THEOREM = (
     "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
@@ -107,8 +110,15 @@ class PrivateLinear:
 
     def __post_init__(self) -> None:
         """Refuses budgets whose noise would not be a positive finite number."""
-        if not self.pure:
-            assert self._rest.mu > 0.0
+        if self.pure:
+            return
+        if self.noise_grid == "exact" and self.mu < SMALLEST_EXACT_MU:
+            raise InvalidParameterError(
+                f"epsilon: the Gaussian parameter of the budget is {self.mu!r}, expected at least "
+                f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
+                "noise_grid='float'"
+            )
+        assert self._rest.mu > 0.0
 
     @property
     def pure(self) -> bool:

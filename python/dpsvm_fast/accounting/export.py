@@ -1,0 +1,165 @@
+r"""Events in the vocabulary of the ``dp-accounting`` library, for checking with its accountants.
+
+What is exported is right in each of that library's accountants when they are made for its relation
+``ADD_OR_REMOVE_ONE``, also for events of ``replace_one``: a Gaussian event is exported with its
+sigma over the distance of neighbours under *its own* relation. (With bare noise multipliers and
+``REPLACE_ONE``, two accountants of that library differ by a factor of two; google/
+differential-privacy #378.) What the vocabulary cannot say becomes an ``UnsupportedDpEvent``, which
+every accountant refuses.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpsvm_fast._rounding import div_down, mul_up
+from dpsvm_fast.accounting._choices import choices, of_events
+from dpsvm_fast.accounting._profile import gaussian_mu
+from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.events import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+
+__all__ = ["dp_accounting_event", "dp_accounting_tree"]
+
+SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
+UNSUPPORTED = {"type": "UnsupportedDpEvent"}
+
+
+def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
+    r"""Events as plain dictionaries: names and fields of the ``dp-accounting`` library.
+
+    Parameters
+    ----------
+    events : iterable of PrivacyEvent
+        Of one neighbouring relation.
+
+    Returns
+    -------
+    dict
+        ``"type"`` is the name of a class in ``dp_accounting``, the rest are its arguments. To be
+        evaluated for that library's relation ``ADD_OR_REMOVE_ONE``, whatever the events' own is.
+
+    Notes
+    -----
+    A pure event becomes zCDP with :math:`\rho = \epsilon^2 / 2`, because Laplace noise, the only
+    pure event that is known for all relations there, loses less than others do. Sampled sums under
+    ``replace_one``, approximate and most objective events, parallel branches and alternatives of
+    which none covers all others become ``UnsupportedDpEvent``. Random stopping is known to the RDP
+    accountant only, and so is zCDP.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import GaussianEvent, dp_accounting_tree
+    >>> dp_accounting_tree([GaussianEvent(8.0, 2.0, "replace_one")])
+    {'type': 'GaussianDpEvent', 'noise_multiplier': 4.0}
+    """
+    counts = Counter(events)
+    if len({event.adjacency for event in counts}) > 1:
+        # Raises what any composition of two relations raises.
+        of_events(counts)
+    trees = [_times(_tree(event), count) for event, count in counts.items()]
+    if not trees:
+        return {"type": "NoOpDpEvent"}
+    return trees[0] if len(trees) == 1 else {"type": "ComposedDpEvent", "events": trees}
+
+
+def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
+    """Return the same as an event of the ``dp-accounting`` library, which has to be installed.
+
+    Raises
+    ------
+    ImportError
+        The library is not there.
+    """
+    tree = dp_accounting_tree(events)
+    try:
+        library = importlib.import_module("dp_accounting")
+    except ImportError as error:
+        raise ImportError(
+            "this needs the library dp-accounting, which dpsvm_fast does not depend on: "
+            "pip install dp-accounting"
+        ) from error
+    return _made(library, tree)
+
+
+def _made(library: Any, tree: Mapping[str, Any]) -> Any:
+    """Make an event of the other library."""
+    fields = {name: value for name, value in tree.items() if name != "type"}
+    if "event" in fields:
+        fields["event"] = _made(library, fields["event"])
+    if "events" in fields:
+        fields["events"] = [_made(library, inner) for inner in fields["events"]]
+    return getattr(library, tree["type"])(**fields)
+
+
+def _times(tree: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the event ``count`` times."""
+    return tree if count == 1 else {"type": "SelfComposedDpEvent", "event": tree, "count": count}
+
+
+def _tree(event: PrivacyEvent) -> dict[str, Any]:
+    """Return one event as a tree."""
+    if isinstance(event, GaussianEvent):
+        return _gaussian(event.mu)
+    if isinstance(event, ZCDPEvent):
+        return _concentrated(event.rho)
+    if isinstance(event, PureEvent):
+        return _concentrated(mul_up(mul_up(event.epsilon, event.epsilon), 0.5))
+    if isinstance(event, SubsampledGaussianEvent):
+        return _sampled(event)
+    if isinstance(event, RandomStoppingEvent):
+        base = dp_accounting_tree(event.base)
+        shape = SHAPES[event.stopping]
+        return {"type": "RepeatAndSelectDpEvent", "event": base, "mean": event.mean, "shape": shape}
+    if isinstance(event, ObjectiveEvent):
+        mu = gaussian_mu(event)
+        return dict(UNSUPPORTED) if mu is None else _gaussian(mu)
+    if isinstance(event, ParallelEvent):
+        return _of_branches(event)
+    return dict(UNSUPPORTED)
+
+
+def _gaussian(mu: float) -> dict[str, Any]:
+    """Return a Gaussian mechanism."""
+    return {"type": "GaussianDpEvent", "noise_multiplier": div_down(1.0, mu)}
+
+
+def _concentrated(rho: float) -> dict[str, Any]:
+    """Return a zCDP event."""
+    return {"type": "ZCDpEvent", "rho": rho, "xi": 0.0}
+
+
+def _sampled(event: SubsampledGaussianEvent) -> dict[str, Any]:
+    """Return sampled sums, which under ``replace_one`` only a few accountants there know."""
+    moved = 1.0
+    if event.adjacency == "replace_one":
+        moved = 2.0
+        if event.sampling_rate < 1.0:
+            return dict(UNSUPPORTED)
+    noise = {"type": "GaussianDpEvent", "noise_multiplier": event.noise_multiplier / moved}
+    if event.sampling_rate < 1.0:
+        rate = event.sampling_rate
+        noise = {"type": "PoissonSampledDpEvent", "sampling_probability": rate, "event": noise}
+    return _times(noise, event.n_steps)
+
+
+def _of_branches(event: ParallelEvent) -> dict[str, Any]:
+    """Return the branch that covers all others, if there is one."""
+    whole = choices(of_events([event]))
+    for branch in event.branches:
+        if len(whole) == 1 and all(
+            other.within(of_events(branch)) and other.told <= of_events(branch).told
+            for other in whole
+        ):
+            return dp_accounting_tree(branch)
+    return dict(UNSUPPORTED)

@@ -1,0 +1,369 @@
+r"""Exact epsilons of mechanisms whose output density is known: no sampling and no false alarms.
+
+Objective perturbation releases the minimiser W of an objective with a random linear term B, so W
+determines :math:`B = -(\lambda W + g(W))`, g the sum of the gradients, and has the density
+:math:`\nu(B(W)) \det H(W)`, H the Hessian of the objective. Both worlds' densities are compared at
+the same W. Nodes are points b of the second world's noise: there its density is that of b, and the
+first world's is :math:`\nu(B_1(W)) \det H_1(W) / \det H_2(W)` per unit of b.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import gaussian_epsilon
+from dpsvm_fast.audit._pairs import Pair
+from dpsvm_fast.audit._report import AuditReport
+from dpsvm_fast.audit._subjects import subject_of
+from dpsvm_fast.audit._worlds import OutputWorld, TrainedWorld, TransformerWorld
+from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
+
+__all__ = ["audit_density", "hockey_stick_epsilon", "selection_epsilon", "selection_probabilities"]
+
+Array = NDArray[np.float64]
+
+# The noise is looked at over so many deviations: 1e-15 of its mass lies outside.
+DEVIATIONS = 8.0
+NODES = {1: 40_001, 2: 301}
+# What the first world's density may integrate to, but for 1.
+MASS_TOL = {1: 1e-6, 2: 2e-3}
+LARGEST_EPSILON = 1e4
+
+
+def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
+    """The epsilon that a pair of neighbours has, at the claim's delta, from exact densities.
+
+    Parameters
+    ----------
+    estimator : estimator or transformer
+        ``OutputPerturbationSVC``; ``ObjectivePerturbationSVC`` with one score (two classes, not
+        "m3" or "huber_ww") and at most two weights; ``GradientPerturbationSVC`` with one step and a
+        gradient that is clipped in both worlds; a transformer of this library.
+    pair : Pair or None, default=None
+        As of ``audit``.
+
+    Returns
+    -------
+    AuditReport
+        With ``confidence`` 1 and no trials. ``certified`` is exact for this pair up to quadrature
+        (about 1e-6 of it; 1e-3 for two weights), and a lower bound over all pairs.
+
+    Raises
+    ------
+    InvalidParameterError
+        No closed form is known for these settings.
+
+    Notes
+    -----
+    Of objective perturbation the exact minimiser is looked at; the small noise that hides the
+    solver's tolerance comes on top, and can only lower epsilon. Of output perturbation the
+    distance of the two solutions is measured, and the noise is taken at its stated scale: that it
+    has this law is for the tests of the samplers.
+    """
+    started = time.monotonic()
+    subject = subject_of(estimator, pair=pair)
+    found = _exact_epsilon(subject.worlds, subject.claim.delta)
+    return AuditReport(
+        mechanism=subject.name,
+        adjacency=subject.claim.adjacency,
+        epsilon=subject.claim.epsilon,
+        delta=subject.claim.delta,
+        certified=found,
+        method="density",
+        confidence=1.0,
+        n_trials=0,
+        seconds=time.monotonic() - started,
+        statistic="the ratio of the densities",
+    )
+
+
+def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
+    """By the kind of the worlds."""
+    first, second = worlds
+    if isinstance(first, OutputWorld):
+        solutions = [
+            w.estimator._solution(w.X, w.codes, w.mechanism, w.settings, _core.NoiseSource(0))
+            for w in worlds
+        ]
+        noise = first.mechanism.weight_noise
+        distance = float(np.linalg.norm(solutions[0] - solutions[1]))
+        return _of_distance(distance, noise.scale, delta, gamma=noise.noise == "gamma")
+    if isinstance(first, TransformerWorld):
+        return _of_sums(first, second, delta)
+    estimator = getattr(first, "estimator", None)
+    if isinstance(first, TrainedWorld) and isinstance(estimator, ObjectivePerturbationSVC):
+        return _of_objective(first, second, delta)
+    if isinstance(first, TrainedWorld) and isinstance(estimator, GradientPerturbationSVC):
+        return _of_step(first.mechanism, delta)
+    raise InvalidParameterError(
+        f"estimator: got {type(estimator).__name__}, for which no closed form is known"
+    )
+
+
+def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) -> float:
+    """Gaussian noise of deviation ``scale``, or Gamma noise of rate ``scale``."""
+    if distance == 0.0:
+        return 0.0
+    return distance * scale if gamma else gaussian_epsilon(delta, scale / distance)
+
+
+def _of_sums(first: TransformerWorld, second: TransformerWorld, delta: float) -> float:
+    """Noisy sums at a known distance."""
+    mechanism = first.mechanism
+    if isinstance(mechanism, SecondMoments):
+        sums = [world.records.gram(1) for world in (first, second)]
+    else:
+        sums = [world._exact() for world in (first, second)]
+    distance = float(np.linalg.norm(sums[0] - sums[1]))
+    return _of_distance(distance, mechanism.sum.scale, delta, gamma=mechanism.sum.mu is None)
+
+
+def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
+    """Smallest epsilon with a delta of at most ``delta``, by bisection."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while delta_at(high) > delta:
+        low, high = high, 2.0 * high
+        if high > LARGEST_EPSILON:
+            return math.inf
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
+    return low
+
+
+def _of_step(mechanism: Any, delta: float) -> float:
+    r"""One step on a Poisson sample: mixtures of two normals, by their tails.
+
+    :math:`(1-q) N(0, z^2) + q N(1, z^2)` against :math:`N(0, z^2)`, both ways, or against the
+    mixture with -1 instead of 1. Their ratio rises with x, so the best event is a half line, whose
+    end is where the ratio is :math:`e^\epsilon`.
+    """
+    if mechanism.steps != 1:
+        raise InvalidParameterError.of("n_steps", got=mechanism.steps, accepted="1")
+    q, z = mechanism.rate, mechanism.noise.sigma / mechanism.noise.clip
+    means = (-1.0, 1.0) if mechanism.adjacency == "replace_one" else (0.0, 1.0)
+
+    def tail(x: float, mean: float) -> float:
+        mixed = q * stats.norm.sf((x - mean) / z) if mean != 0.0 else 0.0
+        return float((1.0 - q * (mean != 0.0)) * stats.norm.sf(x / z) + mixed)
+
+    def log_ratio(x: float) -> float:
+        logs = [_log_tilt(x, mean, q, z) for mean in means]
+        return logs[1] - logs[0]
+
+    def delta_at(epsilon: float) -> float:
+        right, left = (_root(log_ratio, level, 50.0 * z + 2.0) for level in (epsilon, -epsilon))
+        grown = math.exp(epsilon)
+        over = tail(right, means[1]) - grown * tail(right, means[0])
+        under = (1.0 - tail(left, means[0])) - grown * (1.0 - tail(left, means[1]))
+        return max(over, under)
+
+    return hockey_stick_epsilon(delta_at, delta)
+
+
+def _log_tilt(x: float, mean: float, q: float, z: float) -> float:
+    """Log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2) at x."""
+    if mean == 0.0:
+        return 0.0
+    stays = math.log1p(-q) if q < 1.0 else -math.inf
+    return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
+
+
+def _root(rising: Callable[[float], float], level: float, reach: float) -> float:
+    """Where a rising function passes a level; an end of the range where it does not."""
+    low, high = -reach, reach
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if rising(middle) < level else (low, middle)
+    return low
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A smooth objective of one score: the records of one world.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Clipped, with the constant feature.
+    signs : ndarray of shape (n,)
+        1 or -1.
+    kernel : (name, smoothing, margin)
+        "softplus" or "huber".
+    regularization : float > 0
+    """
+
+    rows: Array
+    signs: Array
+    kernel: tuple[str, float, float]
+    regularization: float
+
+    def _slopes(self, W: Array) -> tuple[Array, Array]:
+        """First and second derivative of the loss in its argument, each (G, n)."""
+        name, tau, margin = self.kernel
+        z = margin - (W @ self.rows.T) * self.signs
+        if name == "huber":
+            return np.clip((z + tau) / (2.0 * tau), 0.0, 1.0), (np.abs(z) < tau) / (2.0 * tau)
+        u = 0.5 * (1.0 + np.tanh(0.5 * z / tau))
+        return u, u * (1.0 - u) / tau
+
+    def noise(self, W: Array) -> Array:
+        """The B that makes W the minimiser, (G, d)."""
+        slope = self._slopes(W)[0]
+        return np.asarray((slope * self.signs) @ self.rows - self.regularization * W)
+
+    def hessian(self, W: Array) -> Array:
+        """Second derivatives of the objective, (G, d, d)."""
+        curved = self._slopes(W)[1]
+        d = self.rows.shape[1]
+        outer = self.rows[:, :, None] * self.rows[:, None, :]
+        return np.asarray(np.einsum("gn,nij->gij", curved, outer) + self.regularization * np.eye(d))
+
+    def minimiser(self, B: Array) -> Array:
+        """W for every B: Newton's method with halved steps, all at once."""
+        W = B / self.regularization * -1.0
+        for _ in range(200):
+            residual = B - self.noise(W)
+            norm = np.linalg.norm(residual, axis=1)
+            if (norm <= 1e-11 * (1.0 + np.linalg.norm(B, axis=1))).all():
+                return W
+            step = -np.linalg.solve(self.hessian(W), residual[..., None])[..., 0]
+            size = np.ones(len(W))
+            for _ in range(30):
+                worse = np.linalg.norm(B - self.noise(W + size[:, None] * step), axis=1) > norm
+                if not worse.any():
+                    break
+                size[worse] *= 0.5
+            W = W + size[:, None] * step
+        raise ArithmeticError("no minimiser found")
+
+
+def _objective_of(world: TrainedWorld) -> Objective:
+    """The records of one world as the solver sees them."""
+    mechanism = world.mechanism
+    kernel = mechanism.loss.kernel
+    if mechanism.loss.n_scores != 1 or mechanism.n_weights > 2:
+        raise InvalidParameterError(
+            "estimator: expected one score and at most two weights: two classes, not 'm3' or "
+            "'huber_ww', and one feature with an intercept or two without"
+        )
+    X = np.asarray(world.X, dtype=np.float64)
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    X = X * np.minimum(1.0, mechanism.data_norm / np.maximum(norms, 1e-300))
+    if mechanism.intercept_scaling > 0.0:
+        X = np.hstack([X, np.full((len(X), 1), mechanism.intercept_scaling)])
+    signs = np.where(world.codes == 1, 1.0, -1.0)
+    return Objective(X, signs, kernel, mechanism.regularization)
+
+
+def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> float:
+    """Objective perturbation, Gaussian or Gamma noise in one or two weights."""
+    worlds = _objective_of(first), _objective_of(second)
+    inside = first.mechanism.inside
+    size = inside.n_weights
+    # What a record adds to B at most, in both worlds together.
+    reach = sum(float(np.linalg.norm(world.rows, axis=1).sum()) for world in worlds)
+    if inside.noise == "gamma":
+        return _largest_log_ratio(worlds, inside.scale, size, reach)
+    sigma = inside.scale
+    side = np.linspace(-1.0, 1.0, NODES[size]) * (DEVIATIONS * sigma + reach)
+    B = _turned(np.stack(np.meshgrid(*[side] * size, indexing="ij"), axis=-1).reshape(-1, size))
+    W = worlds[1].minimiser(B)
+    determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
+    squares = [(noise**2).sum(axis=1) for noise in (worlds[0].noise(W), B)]
+    loss = 0.5 * (squares[1] - squares[0]) / sigma**2 + determinants[0] - determinants[1]
+    cell = (side[1] - side[0]) ** size / (2.0 * math.pi * sigma**2) ** (0.5 * size)
+    rare = np.exp(-0.5 * squares[1] / sigma**2) * cell
+    likely = rare * np.exp(loss)
+    if abs(float(likely.sum()) - 1.0) > MASS_TOL[size]:
+        raise ArithmeticError(f"the density's mass is {likely.sum():.6g}")
+
+    def delta_at(epsilon: float) -> float:
+        over = likely @ -np.expm1(np.minimum(epsilon - loss, 0.0))
+        under = rare @ -np.expm1(np.minimum(epsilon + loss, 0.0))
+        return float(max(over, under))
+
+    return hockey_stick_epsilon(delta_at, delta)
+
+
+def _turned(B: Array) -> Array:
+    """Two coordinates, turned: a kink along a line of the grid would be met everywhere alike."""
+    if B.shape[1] == 1:
+        return B
+    c, s = math.cos(0.58), math.sin(0.58)
+    return np.asarray(B @ np.array([[c, -s], [s, c]]))
+
+
+def _largest_log_ratio(
+    worlds: tuple[Objective, Objective], rate: float, size: int, reach: float
+) -> float:
+    """Pure noise: the largest log-ratio on lines through 0 in all directions."""
+    far = 50.0 * (reach + 1.0 / rate)
+    radii = np.concatenate([np.linspace(0.0, 2.0 * reach, 4001), np.geomspace(1e-6, far, 4001)])
+    turns = np.array([[1.0], [-1.0]])
+    if size == 2:
+        radii = radii[::10]
+        angles = np.linspace(0.0, 2.0 * math.pi, 721)[:-1]
+        turns = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    best = 0.0
+    for turn in turns:
+        B = radii[:, None] * turn
+        W = worlds[1].minimiser(B)
+        determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
+        longer = np.linalg.norm(B, axis=1) - np.linalg.norm(worlds[0].noise(W), axis=1)
+        loss = rate * longer + determinants[0] - determinants[1]
+        best = max(best, float(np.abs(loss).max()))
+    return best
+
+
+def selection_probabilities(scores: Any, rate: float, law: str) -> Array:
+    r"""Exact probabilities of a choice by integer scores, the lowest of which is best.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_candidates,)
+    rate : float > 0
+        Factor of the scores in the exponent.
+    law : {"exponential", "permute_and_flip"}
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+
+    Notes
+    -----
+    Permute-and-flip visits the candidates in a random order and takes i with probability
+    :math:`p_i = e^{-r (z_i - \min z)}`: with times of visit uniform on [0, 1], i is taken with the
+    probability :math:`p_i \int_0^1 \prod_{j \ne i} (1 - t p_j) dt`, the integral of a polynomial.
+    """
+    z = np.asarray(scores, dtype=np.float64)
+    p = np.exp(-rate * (z - z.min()))
+    if law == "exponential":
+        return np.asarray(p / p.sum())
+    if law != "permute_and_flip":
+        raise InvalidParameterError.of(
+            "law", got=law, accepted="'exponential' or 'permute_and_flip'"
+        )
+    nodes, weights = np.polynomial.legendre.leggauss(p.size // 2 + 1)
+    rejected = 1.0 - np.outer(0.5 * (nodes + 1.0), p)
+    found = [np.delete(rejected, i, axis=1).prod(axis=1) @ weights * 0.5 for i in range(p.size)]
+    return np.asarray(p * found)
+
+
+def selection_epsilon(first: Any, second: Any, rate: float, law: str) -> float:
+    """Largest log-ratio of the probabilities of any candidate under two vectors of scores."""
+    p, q = (selection_probabilities(scores, rate, law) for scores in (first, second))
+    return float(np.abs(np.log(p) - np.log(q)).max())
