@@ -1,7 +1,7 @@
-"""The command ``dpsvm-fast``: a demonstration, noise planned ahead, certificates checked.
+"""The command ``dpsvm-fast``: a demonstration, noise planned ahead, certificates, audits.
 
-Exit codes: 0 success; 1 a certificate that does not hold; 2 anything that could not be done, with
-one sentence on standard error.
+Exit codes: 0 success; 1 a certificate that does not hold or a claim that an audit refutes; 2
+anything that could not be done, with one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dpsvm_fast import InvalidParameterError, __version__, verify
 from dpsvm_fast import _validation as check
 from dpsvm_fast._demo import DEMO_PLOT, MECHANISMS, PIPELINE, demonstrate
 from dpsvm_fast._linear_plan import describe_pipeline, largest_lead, planned_pipeline
+from dpsvm_fast.audit import _command as audit_command
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
@@ -118,6 +119,9 @@ def _parser() -> _Parser:
     )
     plan.add_argument("--data-norm", type=float, default=1.0, help="bound of the rows' L2 norm")
     plan.set_defaults(run=_plan)
+
+    auditor = commands.add_parser("audit", help="try to refute what every mechanism claims")
+    audit_command.add_arguments(auditor)
     return parser
 
 

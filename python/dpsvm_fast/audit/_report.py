@@ -116,10 +116,10 @@ def _shown(confidence: float) -> str:
 def histogram_of(
     first: NDArray[np.float64], second: NDArray[np.float64], n_bins: int = 80
 ) -> dict[str, list[float]]:
-    """Counts in bins that both worlds share; the outermost hold what lies beyond."""
+    """Counts in bins that both worlds share; two in a thousand runs lie beyond them."""
     low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
     if not low < high:
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, n_bins + 1)
-    counts = [np.histogram(np.clip(v, low, high), edges)[0].tolist() for v in (first, second)]
+    counts = [np.histogram(v, edges)[0].tolist() for v in (first, second)]
     return {"edges": edges.tolist(), "first": counts[0], "second": counts[1]}
