@@ -106,7 +106,7 @@ def fitted(kind: str, adjacency: str, **changes: Any) -> Any:
     """A fitted estimator or transformer of a kind."""
     make, parameters = ESTIMATORS[kind]
     settings = {"epsilon": 2.0} | parameters | {"adjacency": adjacency} | changes
-    labels = Y if "classes" not in settings else Y % len(settings["classes"])
+    labels = Y % len(settings.get("classes") or range(3))
     return make(**settings).fit(X, labels)
 
 

@@ -48,6 +48,10 @@ __all__ = [
     "warn_not_private",
 ]
 
+# Parameters that change nothing in what is promised, and the label set, which has its own line.
+WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
+FEATURES = "the number and names of the features, and whether the rows came dense or sparse"
+
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
@@ -187,6 +191,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
+        settings.parameters = tuple(self._parameters)
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         # Known once data are, and then only where it is public.
         settings.n_samples = None
@@ -292,7 +297,8 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
         The public parameter on which the sensitivity rests.
     """
     reasons = []
-    public = [f"{parameter} and every other parameter", "the number and names of the features"]
+    others = (name for name in settings.parameters if name not in (parameter, *WITHOUT_WEIGHT))
+    public = [f"{parameter} and every other parameter ({', '.join(others)})", FEATURES]
     if settings.adjacency == "replace_one":
         public.append("the number of rows")
     if "classes" in vars(settings):

@@ -120,6 +120,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
+        settings.parameters = tuple(self._parameters)
         if "data_norm" in self._parameters:
             check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
