@@ -31,6 +31,7 @@ from dpsvm_fast.estimators._base import PrivateLinearClassifier
 from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
 from dpsvm_fast.estimators._enclosing_search import told_by_search
 from dpsvm_fast.estimators._training_data import (
+    check_room,
     checked_training_set,
     classes_from_labels,
     encoded_labels,
@@ -165,6 +166,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         codes = encoded_labels(y, classes)
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
+        check_room(classes.size * (X.shape[1] + 1))
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
         self._prepare(X, mechanism, settings)
         statement = _statement(mechanism, settings)
@@ -297,8 +299,10 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
         The public parameter on which the sensitivity rests.
     """
     reasons = []
-    others = (name for name in settings.parameters if name not in (parameter, *WITHOUT_WEIGHT))
-    public = [f"{parameter} and every other parameter ({', '.join(others)})", FEATURES]
+    named = getattr(settings, "parameters", ())
+    others = ", ".join(name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
+    listed = f" ({others})" if others else ""
+    public = [f"{parameter} and every other parameter{listed}", FEATURES]
     if settings.adjacency == "replace_one":
         public.append("the number of rows")
     if "classes" in vars(settings):
