@@ -193,7 +193,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
-        settings.parameters = tuple(self._parameters)
+        settings.parameter_names = tuple(self._parameters)
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         # Known once data are, and then only where it is public.
         settings.n_samples = None
@@ -299,7 +299,7 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
         The public parameter on which the sensitivity rests.
     """
     reasons = []
-    named = getattr(settings, "parameters", ())
+    named = getattr(settings, "parameter_names", ())
     others = ", ".join(name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
     listed = f" ({others})" if others else ""
     public = [f"{parameter} and every other parameter{listed}", FEATURES]
