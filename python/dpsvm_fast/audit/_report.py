@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AuditReport", "histogram_of"]
+from dpsvm_fast._validation import check_fraction
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["AuditReport", "alpha_of", "histogram_of"]
 
 FORMAT, VERSION = "dpsvm_fast.audit_report", 1
 METHOD_NAMES = {
@@ -111,6 +114,20 @@ class AuditReport:
 def _shown(confidence: float) -> str:
     """A confidence without nines lost to rounding."""
     return "1" if confidence == 1.0 else f"1 - {1.0 - confidence:.2g}"
+
+
+def alpha_of(confidence: float) -> float:
+    """What is left of 1: the probability that a bound is wrong.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A confidence outside (0, 1).
+    """
+    alpha = 1.0 - check_fraction("confidence", confidence)
+    if alpha <= 0.0:
+        raise InvalidParameterError.of("confidence", got=confidence, accepted="a number below 1")
+    return alpha
 
 
 def histogram_of(
