@@ -142,14 +142,15 @@ def test_a_system_without_entropy_makes_no_noise(errno: int) -> None:
     script = (
         SECCOMP
         + f"""
-prepared = {subject: made(subject).fit(X, Y) for subject in PRIVATE}
-before = {subject: spent(fitting) for subject, fitting in prepared.items()}
+prepared = dict(zip(PRIVATE, [made(name).fit(X, Y) for name in PRIVATE]))
+before = dict(zip(PRIVATE, map(spent, prepared.values())))
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 if not without_getrandom({errno}):
     say("no-filter")
 else:
-    for subject in PRIVATE:
-        fit(subject)
+    for name, fitting in prepared.items():
+        how = ended(lambda: fitting.fit(X, Y))
+        say(name.replace(" ", "_"), how, spent(fitting) - before[name], len(fitted_names(fitting)))
 """
     )
     lines = run(script)
