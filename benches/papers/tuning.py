@@ -34,7 +34,7 @@ SPLITS = 5
 TEST_SHARE = 0.2
 N_COMPONENTS = 300
 # What somebody would try who does not know which of the library's trainings suits the data.
-LINEAR_GRID = {"mechanism": ["gradient", "output"], "margin": ["auto", 1.0]}
+LINEAR_GRID = [{"mechanism": ["output"]}, {"mechanism": ["gradient"], "margin": ["auto", 1.0, 3.0]}]
 KERNEL_GRID = [{"kernel": ["linear"]}, {"kernel": ["rbf"], "gamma": [0.5, 2.0]}]
 # Of the search that is not private.
 C_GRID = {"logisticregression__C": [0.01, 0.1, 1.0, 10.0]}
