@@ -170,13 +170,20 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
         elif step.statement is not None:
             found = _verify_statement(step.statement).problems
             problems += [f"{step.title}: {problem}" for problem in found]
-    single = [s for s in whole.statements if isinstance(s, PrivacyStatement)]
-    if len(single) < len(whole.statements):
+    single = tuple(s for s in whole.statements if isinstance(s, PrivacyStatement))
+    if len(single) == len(whole.statements) and _is_simple(single):
+        recomputed = recomputed_composition(single, whole.epsilon, whole.delta)
+    else:
         # Of a search there are events alone; those of other steps follow from their own numbers.
         recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
-    else:
-        recomputed = recomputed_composition(tuple(single), whole.epsilon, whole.delta)
     return _outcome(whole, problems, *recomputed)
+
+
+def _is_simple(statements: tuple[PrivacyStatement, ...]) -> bool:
+    """Whether no convolution is needed: one noisy objective at most, and none beside samples."""
+    inside = sum(s.objective is not None and s.objective.sigma is not None for s in statements)
+    sampled = any(part.sampling_rate < 1.0 for s in statements for part in s.parts)
+    return inside == 0 or (inside == 1 and not sampled)
 
 
 def _verify_selection(search: SelectionStatement) -> Verification:
