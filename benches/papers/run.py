@@ -1,13 +1,14 @@
 """Accuracy of private pipelines beside published figures.
 
-    python benches/papers/run.py auto|op|adult|kernel|balls|feddpdr|lmgc [--data NAME ...]
+    python benches/papers/run.py auto|op|adult|kernel|balls|feddpdr|lmgc|tuning [--data NAME ...]
         [--repeats N] [--timing] [--step run|analyse|plot ...] [--out FOLDER]
 
 auto: the linear pipeline at its defaults. op: objective perturbation with Gaussian noise, many
 classes. adult: pure objective perturbation, two classes. kernel: random features at their defaults.
 balls: a kernel under pure epsilon. feddpdr: private PCA before a linear SVM. lmgc: Gaussian
-ellipsoids. Data sets as for the benchmarks; every fit goes to papers_<subject>_runs.csv. With
---timing only the timed part of kernel or feddpdr runs, on an otherwise idle machine.
+ellipsoids. tuning: searches over parameters beside the defaults. Data sets as for the benchmarks;
+every fit goes to papers_<subject>_runs.csv. With --timing only the timed part of kernel or feddpdr
+runs, on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benches.papers import (  # noqa: E402
     kernel_timing,
     lmgc,
     op,
+    tuning,
 )
 from dpsvm_fast import _core  # noqa: E402
 
@@ -46,6 +48,7 @@ SUBJECTS: dict[str, Any] = {
     "balls": balls,
     "feddpdr": feddpdr,
     "lmgc": lmgc,
+    "tuning": tuning,
 }
 TIMED: dict[str, Any] = {"kernel": kernel_timing, "feddpdr": feddpdr_timing}
 # Data sets of the subjects that have several.
@@ -55,6 +58,7 @@ DATA: dict[str, tuple[str, ...]] = {
     "kernel": tuple(kernel.CELLS),
     "feddpdr": feddpdr.TASKS,
     "lmgc": tuple(lmgc.RECIPES),
+    "tuning": tuning.NAMES,
 }
 STEPS = ("run", "analyse", "plot")
 

@@ -1,7 +1,7 @@
-"""The command ``dpsvm-fast``: a demonstration, noise planned ahead, certificates checked.
+"""The command ``dpsvm-fast``: a demonstration, noise planned ahead, certificates, audits.
 
-Exit codes: 0 success; 1 a certificate that does not hold; 2 anything that could not be done, with
-one sentence on standard error.
+Exit codes: 0 success; 1 a certificate that does not hold or a claim that an audit refutes; 2
+anything that could not be done, with one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dpsvm_fast import InvalidParameterError, __version__, verify
 from dpsvm_fast import _validation as check
 from dpsvm_fast._demo import DEMO_PLOT, MECHANISMS, PIPELINE, demonstrate
 from dpsvm_fast._linear_plan import describe_pipeline, largest_lead, planned_pipeline
+from dpsvm_fast.audit import _command as audit_command
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
@@ -118,6 +119,9 @@ def _parser() -> _Parser:
     )
     plan.add_argument("--data-norm", type=float, default=1.0, help="bound of the rows' L2 norm")
     plan.set_defaults(run=_plan)
+
+    auditor = commands.add_parser("audit", help="try to refute what every mechanism claims")
+    audit_command.add_arguments(auditor)
     return parser
 
 
@@ -159,28 +163,58 @@ def _verify(arguments: argparse.Namespace) -> int:
     path = arguments.certificate
     try:
         text = path.read_text(encoding="utf-8")
-        json.loads(text)
+        record = json.loads(text)
     except OSError as error:
         return _failed(f"{path} cannot be read: {error.strerror or error}")
-    except (ValueError, RecursionError):
-        return _failed(f"{path} cannot be read: it is not JSON text")
+    except (ValueError, RecursionError) as error:
+        return _failed(f"{path} cannot be read: {_not_json(error)}")
     result = verify(text)
     print(_printable(str(result)))
     if not result.ok:
+        print(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
-    record = json.loads(text)
-    what = (
-        f"a pipeline of {len(record['steps'])} steps"
-        if "steps" in record
-        else f"{record['mechanism']} with loss {record['loss']}"
-    )
     print(
         f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
-        f"({record['adjacency']}) for {what}.\n"
+        f"({record['adjacency']}) for {_subject(record)}.\n"
         "What no recomputation can tell: that the model was made this way, and that what the\n"
         "certificate assumes public was public."
     )
     return HOLDS
+
+
+def _not_json(error: Exception) -> str:
+    """Why a file is no JSON text, and what to do."""
+    ended = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip())
+    if ended and error.doc.strip():  # type: ignore[attr-defined]
+        return "its JSON text ends too early; copy or download the whole file again"
+    return "it is not JSON text; expected a file with what model.privacy_.to_json() returns"
+
+
+def _advice(record: Any, *, unread: bool) -> str:
+    """What to do about a certificate that does not hold."""
+    name = record.get("format") if isinstance(record, dict) else None
+    if not (isinstance(name, str) and name.startswith("dpsvm_fast.")):
+        return (
+            "This is no certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."
+        )
+    if unread:
+        return (
+            "It could not be read. Ask whoever made the model for the certificate as it was\n"
+            "written, or install the release of dpsvm_fast that wrote it, and verify again."
+        )
+    return (
+        "Do not rely on it. Ask whoever made the model for the certificate as it was written;\n"
+        "a release that is not private says so in not_private_reasons."
+    )
+
+
+def _subject(record: dict[str, Any]) -> str:
+    """What a certificate is about."""
+    if "steps" in record:
+        return f"a pipeline of {len(record['steps'])} steps"
+    if "candidates" in record:
+        return f"a search over {len(record['candidates'])} candidates"
+    return f"{record['mechanism']} with loss {record['loss']}"
 
 
 # --- plan -----------------------------------------------------------------------------------------

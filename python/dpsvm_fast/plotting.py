@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from dpsvm_fast._audit_display import AuditDisplay
 from dpsvm_fast._drawing import COLOURS, axes_for, matplotlib_module
 from dpsvm_fast._ellipsoid_display import EllipsoidDisplay
 from dpsvm_fast._validation import check_epsilon, check_integer
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "AuditDisplay",
     "EllipsoidDisplay",
     "PrivacyProfileDisplay",
     "PrivacyUtilityDisplay",

@@ -24,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),
     frozenset({"model_selection", "federated", "audit", "pipelines"}),
-    frozenset({"plotting", "io", "_drawing", "_ellipsoid_display"}),
+    frozenset({"plotting", "io", "_drawing", "_audit_display", "_ellipsoid_display"}),
     frozenset({"_demo", "_linear_plan"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),

@@ -66,9 +66,8 @@ NOISE_SCALES = (
         (
             Edit(
                 PACKAGE + "mechanisms/_linear_noise.py",
-                "source.gaussian_on_grid(self.n_weights, self.scale, self.grid, n_threads)",
-                "source.gaussian_on_grid(self.n_weights, self.scale * 0.5**0.5, self.grid, "
-                "n_threads)",
+                "source.gaussian_on_grid(size, self.scale, self.grid, n_threads)",
+                "source.gaussian_on_grid(size, self.scale * 0.5**0.5, self.grid, n_threads)",
             ),
         ),
         (

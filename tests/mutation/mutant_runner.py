@@ -35,6 +35,8 @@ QUICK_BUILD = {
     "CARGO_PROFILE_RELEASE_INCREMENTAL": "true",
     "CARGO_PROFILE_RELEASE_DEBUG": "0",
 }
+# Where rustup puts cargo, which need not be on the path of whoever runs the tests.
+PATH = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo" / "bin")])
 # Seconds; a killer needs a few.
 LONGEST_RUN, LONGEST_BUILD = 600, 3000
 
@@ -175,10 +177,11 @@ def build(edits: Sequence[Edit], root: Path = ROOT) -> Path:
         _write_if_other(folder / path, text.encode() if text else (root / path).read_bytes())
     _remove_others(folder, wanted)
     maturin = Path(sys.executable).parent / "maturin"
+    places = {"CARGO_TARGET_DIR": str(target), "VIRTUAL_ENV": sys.prefix, "PATH": PATH}
     subprocess.run(
         [str(maturin), *MATURIN],
         cwd=folder,
-        env=os.environ | QUICK_BUILD | {"CARGO_TARGET_DIR": str(target), "VIRTUAL_ENV": sys.prefix},
+        env=os.environ | QUICK_BUILD | places,
         timeout=LONGEST_BUILD,
         check=True,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from catalogue import CATALOGUE, Edit, Mutant
-from mutant_runner import ROOT, Verdict, apply, baseline, judge, why_not_killed
+from mutant_runner import PATH, ROOT, Verdict, apply, baseline, judge, why_not_killed
 
 QUICK = [mutant for mutant in CATALOGUE if not (mutant.slow or mutant.compiled)]
 LONG = [mutant for mutant in CATALOGUE if mutant.slow or mutant.compiled]
@@ -130,7 +130,7 @@ def test_a_place_that_is_missing_or_ambiguous_is_refused(tmp_path: Path) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize("mutant", LONG, ids=named)
 def test_a_long_mutant_is_killed(mutant: Mutant) -> None:
-    if mutant.compiled and shutil.which("cargo") is None:
+    if mutant.compiled and shutil.which("cargo", path=PATH) is None:
         pytest.skip("mutants of the compiled module are built with cargo")
     verdict = judge(mutant)
     assert verdict.killed, verdict.problem

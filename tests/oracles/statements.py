@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dpsvm_fast import (
     PublicScaler,
     total_privacy,
 )
+from dpsvm_fast.model_selection import PrivateGridSearch
 
 __all__ = ["ADJACENCIES", "ESTIMATORS", "MAKERS", "X", "Y", "fitted", "statement_of"]
 
@@ -106,7 +107,7 @@ def fitted(kind: str, adjacency: str, **changes: Any) -> Any:
     """A fitted estimator or transformer of a kind."""
     make, parameters = ESTIMATORS[kind]
     settings = {"epsilon": 2.0} | parameters | {"adjacency": adjacency} | changes
-    labels = Y if "classes" not in settings else Y % len(settings["classes"])
+    labels = Y % len(settings.get("classes") or range(3))
     return make(**settings).fit(X, labels)
 
 
@@ -135,6 +136,31 @@ def pure_pipeline(adjacency: str) -> Any:
     return total_privacy(parts)
 
 
+def search(adjacency: str, **options: Any) -> Any:
+    """A search over two candidates with few rows for each."""
+    common = {"adjacency": adjacency} | TWO
+    candidates = OutputPerturbationSVC(2.0, **common)
+    rows = np.random.default_rng(6).uniform(-1.0, 1.0, size=(400, 3))
+    found = PrivateGridSearch(
+        candidates, {"C": [0.1, 1.0]}, 2.0, **{"adjacency": adjacency} | options
+    )
+    return found.fit(rows, np.arange(400) % 2).privacy_
+
+
+def stopped_search(adjacency: str) -> Any:
+    """The best of a random number of runs, all of them pure."""
+    pure = OutputPerturbationSVC(2.0, **TWO, **PURE, adjacency=adjacency)
+    found = PrivateGridSearch(
+        pure, {"C": [0.1, 1.0]}, 2.0, 0.0, adjacency=adjacency, strategy="random_stopping"
+    )
+    return found.fit(X, Y % 2).privacy_
+
+
+SEARCHES: dict[str, Callable[[str], Any]] = {
+    "search": search,
+    "search refit": partial(search, selection="exponential", refit_fraction=0.5),
+    "search stopping": stopped_search,
+}
 PIPELINES: dict[str, Callable[[str], Any]] = {
     "pipeline": pipeline,
     "pipeline objective": objective_pipeline,
@@ -144,7 +170,7 @@ PIPELINES: dict[str, Callable[[str], Any]] = {
 # Every kind under every relation that it has.
 MAKERS: list[tuple[str, str]] = [
     (kind, adjacency)
-    for kind, adjacency in itertools.product([*ESTIMATORS, *PIPELINES], ADJACENCIES)
+    for kind, adjacency in itertools.product([*ESTIMATORS, *PIPELINES, *SEARCHES], ADJACENCIES)
     if ONE_RELATION.get(kind, adjacency) == adjacency
 ]
 
@@ -152,8 +178,9 @@ MAKERS: list[tuple[str, str]] = [
 @cache
 def statement_of(kind: str, adjacency: str) -> Any:
     """The statement of a kind, made once."""
-    if kind in PIPELINES:
-        return PIPELINES[kind](adjacency)
+    together = PIPELINES | SEARCHES
+    if kind in together:
+        return together[kind](adjacency)
     return fitted(kind, adjacency).privacy_
 
 

@@ -32,13 +32,19 @@ WORDS: dict[str, tuple[str, ...]] = {
     "law": ("softmax", "logistic", "huber", "weston_watkins"),
     "type": ("gaussian", "subsampled_gaussian", "pure", "zcdp", "objective", "approximate"),
     "stopping": ("geometric", "logarithmic", "poisson"),
-    "selection": ("permute_and_flip", "exponential"),
-    "format": ("dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate"),
+    "strategy": ("partition", "random_stopping"),
+    "format": (
+        "dpsvm_fast.certificate",
+        "dpsvm_fast.pipeline_certificate",
+        "dpsvm_fast.selection_certificate",
+    ),
 }
 # A part's name decides its sensitivity; a step's name is a label.
 PART_NAMES = (
     *("centre", "whitening", "training", "count", "components", "means", "moments", "anchors"),
 )
+# The same word is the name of something else in a search.
+CHOICES = ("permute_and_flip", "exponential", "discrete_laplace", "gaussian_on_grid")
 OTHER_TEXT = "something else"
 
 
@@ -76,6 +82,7 @@ def leaf_changes(path: Path, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, str):
         part_name = path[-1] == "name" and "parts" in path
         words = PART_NAMES if part_name else WORDS.get(str(path[-1]), (OTHER_TEXT,))
+        words = CHOICES if path[-2:] == ("selection", "mechanism") else words
         yield from ((word, word) for word in words if word != value)
     elif value is None:
         yield "set", 1.0

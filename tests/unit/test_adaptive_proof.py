@@ -11,11 +11,16 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
+
+from dpsvm_fast.accounting import ApproximateEvent, GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting._adaptive import AdaptiveComposition, boundary, pure_of_mu
+from dpsvm_fast.accounting._adaptive import pure_mu as library_pure_mu
 
 Array = NDArray[np.float64]
 
@@ -287,3 +292,58 @@ def test_steps_chosen_by_what_was_seen_do_not_help_to_cross() -> None:
             best = np.maximum(best, reached @ WEIGHTS)
         values.append(best if k == 0 else np.where(w >= bound[k - 1], 1.0, best))
     assert float(np.interp(0.0, w, values[-1])) <= delta
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+@pytest.mark.parametrize("prior", [1e-3, 0.3, 5.0])
+def test_the_odometer_s_boundary_is_that_of_the_page(delta: float, prior: float) -> None:
+    times = np.geomspace(1e-4, 30.0, 9)
+    expected = times / 2 + mixture_boundary(times, delta, prior)
+    found = [boundary(float(v), delta, prior) for v in times]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 0.5, 1.9999, 2.0, 7.0, 300.0])
+def test_the_ledger_s_size_of_a_pure_release_is_that_of_the_page(epsilon: float) -> None:
+    found = mpmath.mpf(library_pure_mu(epsilon))
+    with mpmath.workdps(200):
+        # The Gaussian release of this size meets randomised response, or says more.
+        share = mpmath.ncdf(found / 2)
+        needed = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon)))
+        assert share >= needed
+        less = found * (1 - mpmath.mpf("1e-10"))
+        assert mpmath.ncdf(less / 2) < needed
+    assert pure_of_mu(float(found)) <= epsilon * (1.0 + 1e-10)
+
+
+def test_the_filter_of_a_ledger_has_the_limits_of_the_page() -> None:
+    """An opponent fills either limit, in every order, and never gets beyond one of them."""
+    rng = np.random.default_rng(8)
+    share = DELTA / 10
+    mu = largest_mu(EPSILON, DELTA - share)
+    for _ in range(20):
+        composed = AdaptiveComposition(EPSILON, DELTA, "add_remove")
+        square, told, pure, spent = 0.0, 0.0, True, 0.0
+        for _ in range(60):
+            size = float(np.exp(rng.normal(-2.0, 1.0)))
+            kind = rng.integers(3)
+            event: PrivacyEvent
+            if kind == 0:
+                event, more = GaussianEvent(1.0 / size, 1.0, "add_remove"), (size, 0.0, None)
+            elif kind == 1:
+                event, more = PureEvent(size, "add_remove"), (pure_mu(size), 0.0, size)
+            else:
+                leak = share * float(rng.random()) / 3
+                event, more = (
+                    ApproximateEvent(size, leak, "add_remove"),
+                    (pure_mu(size), leak, size),
+                )
+            trial = composed.copy()
+            trial.add(event)
+            if trial.fits():
+                composed = trial
+                square, told = square + more[0] ** 2, told + more[1]
+                pure, spent = pure and more[2] is not None, spent + (more[2] or 0.0)
+        assert told <= share * (1.0 + 1e-9)
+        assert square <= mu * mu * (1.0 + 1e-9) or (pure and spent <= EPSILON * (1.0 + 1e-9))
+        assert square > 0.3 * mu * mu

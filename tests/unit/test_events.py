@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pickle
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpsvm_fast.accounting import (
+    AlternativesEvent,
+    ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
+    ParallelEvent,
     PrivacyEvent,
     PureEvent,
+    RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
+HERE, ELSEWHERE = PureEvent(0.5, "add_remove"), GaussianEvent(4.0, 1 / 3, "add_remove")
+PARALLEL = ParallelEvent(((HERE, ELSEWHERE), (HERE,)), "add_remove")
 EVENTS = [
     GaussianEvent(sigma=0.1, sensitivity=1 / 3, adjacency="add_remove"),
     GaussianEvent(sigma=1e-9, sensitivity=1e200, adjacency="replace_one"),
@@ -29,6 +37,11 @@ EVENTS = [
     ZCDPEvent(1 / 3, "add_remove"),
     ObjectiveEvent("softmax", 10, 3.3, 0.1, None, "add_remove"),
     ObjectiveEvent("huber", 1, 3.3, None, 0.0, "replace_one"),
+    ApproximateEvent(1 / 3, 1e-9, "replace_one"),
+    PARALLEL,
+    AlternativesEvent(((HERE,), (ELSEWHERE, ELSEWHERE)), "add_remove"),
+    RandomStoppingEvent((PARALLEL, HERE), "geometric", 7.3, "add_remove"),
+    RandomStoppingEvent((HERE,), "poisson", 0.1, "add_remove"),
 ]
 
 
@@ -163,3 +176,98 @@ def test_an_objective_event_is_checked_as_a_whole(changes: dict[str, Any], word:
     ObjectiveEvent(**good)
     with pytest.raises(InvalidParameterError, match=word):
         ObjectiveEvent(**good | changes)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, float("nan"), float("inf")])
+def test_approximate_events_have_a_delta_between_zero_and_one(delta: float) -> None:
+    with pytest.raises(InvalidParameterError, match="delta"):
+        ApproximateEvent(1.0, delta, "add_remove")
+
+
+def test_equal_branches_are_kept_once() -> None:
+    event = ParallelEvent(((HERE,), (ELSEWHERE,), (HERE,)), "add_remove")
+    assert event.branches == ((HERE,), (ELSEWHERE,))
+    assert PrivacyEvent.from_dict(event.to_dict()) == event
+
+
+STOPPING = RandomStoppingEvent((HERE,), "geometric", 3.0, "add_remove")
+
+
+@pytest.mark.parametrize("kind", [ParallelEvent, AlternativesEvent])
+@pytest.mark.parametrize(
+    ("branches", "error"),
+    [
+        ((), InvalidParameterError),
+        (((),), InvalidParameterError),
+        ([(HERE,)], InvalidParameterError),
+        ((HERE,), InvalidParameterError),
+        (((HERE, 1.0),), TypeError),
+        (((PARALLEL,),), TypeError),
+        (((STOPPING,),), TypeError),
+        (((HERE,), (PureEvent(1.0, "replace_one"),)), InvalidParameterError),
+    ],
+    ids=str,
+)
+def test_branches_are_checked(
+    kind: type[ParallelEvent], branches: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"branches"):
+        kind(branches, "add_remove")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "word"),
+    [
+        ({"base": ()}, InvalidParameterError, "base"),
+        ({"base": (STOPPING,)}, TypeError, "base"),
+        ({"base": (EVENTS[-3],)}, TypeError, "base"),
+        ({"adjacency": "replace_one"}, InvalidParameterError, "base"),
+        ({"stopping": "fixed"}, InvalidParameterError, "stopping"),
+        ({"mean": 1.0}, InvalidParameterError, "mean"),
+        ({"mean": float("inf")}, InvalidParameterError, "mean"),
+        ({"mean": "3"}, TypeError, "mean"),
+        ({"stopping": "poisson", "mean": 0.0}, InvalidParameterError, "mean"),
+    ],
+    ids=str,
+)
+def test_random_stopping_is_checked(
+    changes: dict[str, Any], error: type[Exception], word: str
+) -> None:
+    good: dict[str, Any] = {
+        "base": (HERE,),
+        "stopping": "geometric",
+        "mean": 3.0,
+        "adjacency": "add_remove",
+    }
+    RandomStoppingEvent(**good)
+    with pytest.raises(error, match=word):
+        RandomStoppingEvent(**good | changes)
+
+
+@pytest.mark.parametrize("mean", [1.001, 2.0, 10.0, 1e6])
+def test_the_parameter_of_the_number_of_runs_has_the_mean(mean: float) -> None:
+    geometric = RandomStoppingEvent((HERE,), "geometric", mean, "add_remove").gamma
+    k = np.arange(1.0, 1e6)
+    assert 1.0 / geometric == pytest.approx(mean, rel=1e-15)
+    logarithmic = RandomStoppingEvent((HERE,), "logarithmic", mean, "add_remove").gamma
+    assert 0.0 < logarithmic < 1.0
+    if mean < 1e3:
+        masses = (1.0 - logarithmic) ** k / (k * -math.log(logarithmic))
+        assert masses.sum() == pytest.approx(1.0, rel=1e-9)
+        assert k @ masses == pytest.approx(mean, rel=1e-9)
+
+
+def test_nested_records_end() -> None:
+    record = HERE.to_dict()
+    for _ in range(5000):
+        record = {"type": "parallel", "branches": [[record]], "adjacency": "add_remove"}
+    with pytest.raises(InvalidParameterError, match="branches"):
+        PrivacyEvent.from_dict(record)
+
+
+@pytest.mark.parametrize("branches", [None, 3, [HERE.to_dict()], [[{"type": "x"}]], [[None]]])
+def test_damaged_branches_are_not_interpreted(branches: Any) -> None:
+    with pytest.raises((TypeError, InvalidParameterError)):
+        PrivacyEvent.from_dict(
+            {"type": "parallel", "branches": branches, "adjacency": "add_remove"}
+        )

@@ -118,6 +118,10 @@ def test_save_and_load_keep_the_history(tmp_path: Path) -> None:
     "change",
     [
         {"version": 2},
+        {"version": 3},
+        {"version": 1.0},
+        {"version": 2, "adaptive": False},
+        {"adaptive": True},
         {"format": "something else"},
         {"surplus": 1},
         {"epsilon": -1.0},

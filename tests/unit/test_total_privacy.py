@@ -164,11 +164,25 @@ def test_lists_of_every_kind_of_noise_compose(kind: str) -> None:
             total_privacy(fitted, delta=0.0)
 
 
-def test_two_noisy_objectives_are_composed_but_not_confirmed() -> None:
-    """The independent check knows one noisy objective; it says no rather than believing."""
-    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y)])
+@pytest.mark.parametrize("second", ["objective", "sampled sums"])
+def test_what_stands_beside_a_noisy_objective_is_recomputed(second: str) -> None:
+    """Another noisy objective, or sampled sums: both curves are convolved."""
+    sampled = GradientPerturbationSVC(
+        1.0, classes=[0, 1], optimizer="sgd", n_steps=5, sampling_rate=0.2
+    )
+    beside = svc() if second == "objective" else sampled
+    total = total_privacy([svc().fit(X, Y), beside.fit(X, Y)])
+    assert verify(total), str(verify(total))
+    document = total.to_dict()
+    assert not verify(document | {"epsilon": 0.97 * total.epsilon})
+    assert not verify(document | {"delta": 0.9 * total.delta})
+
+
+def test_three_noisy_objectives_are_composed_but_not_confirmed() -> None:
+    """The independent check convolves two curves; of more it says no rather than believing."""
+    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
     assert total.private
-    assert 2.0 < total.epsilon <= 4.0 + 1e-6
+    assert 3.0 < total.epsilon <= 6.0 + 1e-6
     assert not verify(total)
 
 

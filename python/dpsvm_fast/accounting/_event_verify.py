@@ -101,6 +101,9 @@ def recomputed_events(
         total = max(math.fsum(choice.pure) for choice in choices)
         if total <= epsilon * (1.0 + EPSILON_SLACK):
             return total, 0.0, True
+    elif delta == 0.0:
+        # Delta may underflow; it is never 0.
+        return math.inf, 1.0, False
     found = max(_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + max(map(_slack, choices)))
     return _epsilon(choices, delta, epsilon), found, holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
         Sensitivity,
     )
 
-__all__ = ["WIDTH", "bullets", "paragraphs", "prose"]
+__all__ = ["CHECK", "WIDTH", "bullets", "odds", "paragraphs", "prose"]
 
 WIDTH = 88
+# Beyond this a factor is not written out, and beyond that it excludes hardly anything.
+LARGEST, MEANINGFUL = 100.0, 10.0
+CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
 
 
 def prose(statement: PrivacyStatement) -> str:
@@ -34,7 +38,7 @@ def prose(statement: PrivacyStatement) -> str:
     ):
         if items:
             lines += ["", title, *bullets(items)]
-    lines += ["", *paragraphs(f"Proof: {statement.theorem}")]
+    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), CHECK]
     return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
 
 
@@ -47,12 +51,25 @@ def _promise(statement: PrivacyStatement) -> str:
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
-            f"No privacy is promised for these weights. The noise has the size that would give "
+            f"No privacy is promised for this release. The noise has the size that would give "
             f"{bound} for data sets that {neighbours}."
         )
     return (
-        f"The released weights are differentially private with {bound} for data sets that "
-        f"{neighbours}. Anything computed from them without the training data is as private."
+        f"What this fit released is differentially private with {bound} for data sets that "
+        f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
+        "release without the training data is as private. Somebody to whom several such records "
+        "belong is protected less."
+    )
+
+
+def odds(epsilon: float, delta: float) -> str:
+    """What epsilon and delta say, in a sentence."""
+    factor = f"e^{epsilon:g} = {math.exp(epsilon):.3g}" if epsilon < LARGEST else f"e^{epsilon:g}"
+    rest = f", and {delta:g} besides" if delta else ""
+    weak = " That is so much that it says little." if epsilon > MEANINGFUL else ""
+    return (
+        "Whatever is done with the release, the probability of any outcome on the one data set and "
+        f"on the other differs by a factor of {factor} at most{rest}.{weak}"
     )
 
 

@@ -64,8 +64,8 @@ class PrivacyLedger:
         is fixed now, pure events counting as the smallest Gaussian one that can simulate them;
         or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
         which (epsilon, delta) is all that counts: approximate ones with their own delta, and
-        objective, zCDP, random-stopping, alternative and (where that is less) sampled Gaussian
-        ones with a 16th of that tenth each.
+        objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
+        16th of that tenth each. Of branches the largest of each number counts.
 
     Raises
     ------
@@ -192,7 +192,8 @@ class PrivacyLedger:
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the budget's delta, and that delta.
 
-        Of events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
+        Rounded up: of a budget that is spent to the last, up to a relative 1e-9 more. It is about
+        events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
         was spent at a moment that is chosen by looking at results, ``odometer`` tells.
         """
         with self._up_to_date():
@@ -209,7 +210,7 @@ class PrivacyLedger:
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
     ) -> tuple[float, float]:
-        """What has been spent so far, valid at any moment and for any ledger.
+        r"""What has been spent so far, valid at any moment and for any ledger.
 
         Also where sizes of events, and the moment of asking, were chosen by looking at results.
 
@@ -234,8 +235,10 @@ class PrivacyLedger:
 
         Notes
         -----
-        Guarantees: docs/proofs/adaptive_composition.md, section "The odometer". Two odometers with
-        different arguments do not share one delta.
+        Guarantees: for neighbours D and D', a moment tau chosen by looking at results, and every
+        set S of results until then, :math:`P_D(S) \le E_{D'}[e^{\epsilon_\tau} 1_S] +
+        E_D[\delta_\tau]` with what is returned at tau; docs/proofs/adaptive_composition.md,
+        section "The odometer". Two odometers with different arguments do not share one delta.
 
         References
         ----------

@@ -9,11 +9,11 @@ from typing import Any
 
 from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, check_non_negative
 from dpsvm_fast.accounting._parts import check_text, store
-from dpsvm_fast.accounting._prose import WIDTH, bullets, paragraphs
+from dpsvm_fast.accounting._prose import CHECK, WIDTH, bullets, odds, paragraphs
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
 from dpsvm_fast.accounting.selection import SelectionStatement
-from dpsvm_fast.accounting.statement import PrivacyStatement, exactly, read_json
+from dpsvm_fast.accounting.statement import PrivacyStatement, check_format, exactly, read_json
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["PipelineStatement", "PipelineStep"]
@@ -206,11 +206,9 @@ class PipelineStatement:
         TypeError, InvalidParameterError
             Another format or version, missing or unknown fields, or a field outside its range.
         """
+        check_format(record, FORMAT, VERSION)
         values = exactly("certificate", record, {*FIELDS, "format", "version", "private"})
-        for name, expected in (("format", FORMAT), ("version", VERSION)):
-            found = values.pop(name)
-            if type(found) is not type(expected) or found != expected:
-                raise InvalidParameterError.of(name, got=found, accepted=repr(expected))
+        del values["format"], values["version"]
         private = values.pop("private")
         if not isinstance(values["steps"], list):
             raise TypeError("steps: expected a list")
@@ -236,7 +234,8 @@ class PipelineStatement:
         ):
             if items:
                 lines += ["", title, *bullets(items)]
-        return "\n".join([*lines, "", f"Proof: {PROOF}", f"dpsvm_fast {self.library_version}"])
+        version = f"dpsvm_fast {self.library_version}"
+        return "\n".join([*lines, "", f"Proof: {PROOF}", CHECK, version])
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
@@ -249,7 +248,8 @@ class PipelineStatement:
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {neighbours}"
         )
         if self.private:
-            return f"All fitted steps together are differentially private with {bound}."
+            together = f"All fitted steps together are differentially private with {bound}."
+            return f"{together} {odds(self.epsilon, self.delta)}"
         return (
             "No privacy is promised for the whole. The noise of its private steps has the size "
             f"that would give {bound}."

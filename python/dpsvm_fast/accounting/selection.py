@@ -21,7 +21,7 @@ from dpsvm_fast.accounting._parts import check_text, store
 from dpsvm_fast.accounting._prose import WIDTH, bullets, paragraphs
 from dpsvm_fast.accounting.compound import STOPPING_LAWS, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.statement import exactly, read_json
+from dpsvm_fast.accounting.statement import check_format, exactly, read_json
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["SelectionNoise", "SelectionStatement", "Stopping", "selection_events"]
@@ -256,12 +256,10 @@ class SelectionStatement:
         TypeError, InvalidParameterError
             Another format or version, missing or unknown fields, or a field outside its range.
         """
+        check_format(record, FORMAT, VERSION)
         names = {f.name for f in fields(cls)} | {"format", "version", "private"}
         values = exactly("certificate", record, names)
-        for name, expected in (("format", FORMAT), ("version", VERSION)):
-            found = values.pop(name)
-            if type(found) is not type(expected) or found != expected:
-                raise InvalidParameterError.of(name, got=found, accepted=repr(expected))
+        del values["format"], values["version"]
         private = values.pop("private")
         for name in (*TEXTS, "branches", "refit"):
             if not isinstance(values[name], list):

@@ -41,6 +41,7 @@ __all__ = [
     "PrivacyStatement",
     "ReleasePart",
     "Sensitivity",
+    "check_format",
     "exactly",
     "read_json",
 ]
@@ -227,15 +228,7 @@ class PrivacyStatement:
         TypeError, InvalidParameterError
             Another format or version, missing or unknown fields, or a field outside its range.
         """
-        if not isinstance(record, Mapping):
-            raise TypeError(f"certificate: got {type(record).__name__}, expected a mapping")
-        if record.get("format") != FORMAT:
-            raise InvalidParameterError.of(
-                "format", got=record.get("format"), accepted=repr(FORMAT)
-            )
-        version = check_integer("version", record.get("version"), 0)
-        if version != VERSION:
-            raise InvalidParameterError.of("version", got=version, accepted=str(VERSION))
+        check_format(record, FORMAT, VERSION)
         names = {*_names(cls), "format", "version", "private"} - set(OPTIONAL)
         names |= {name for name in OPTIONAL if name in record}
         values = exactly("certificate", record, names)
@@ -259,6 +252,27 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         return prose(self)
+
+
+def check_format(record: object, format: str, version: int) -> None:
+    """Refuse what is no certificate of this format and version.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        The text says what can be done about it.
+    """
+    if not isinstance(record, Mapping):
+        raise TypeError(f"certificate: got {type(record).__name__}, expected a mapping")
+    if record.get("format") != format:
+        raise InvalidParameterError.of("format", got=record.get("format"), accepted=repr(format))
+    found = check_integer("version", record.get("version"), 0)
+    if found > version:
+        raise InvalidParameterError.of(
+            "version", got=found, accepted=f"{version}; a newer release of dpsvm_fast reads it"
+        )
+    if found != version:
+        raise InvalidParameterError.of("version", got=found, accepted=str(version))
 
 
 def read_json(text: str) -> Any:

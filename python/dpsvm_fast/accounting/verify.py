@@ -28,10 +28,17 @@ from dpsvm_fast.accounting._parts_verify import (
     reserved_events,
     reserved_problems,
 )
-from dpsvm_fast.accounting._total_verify import recomputed_composition, recomputed_total
+from dpsvm_fast.accounting._selection_verify import check_selection
+from dpsvm_fast.accounting._total_verify import (
+    recomputed_composition,
+    recomputed_events,
+    recomputed_total,
+)
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
 from dpsvm_fast.accounting.pipeline import PipelineStatement
+from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
+from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import (
     Descent,
     Noise,
@@ -41,6 +48,8 @@ from dpsvm_fast.accounting.statement import (
 )
 
 __all__ = ["Verification", "verify"]
+
+Statement = PrivacyStatement | PipelineStatement | SelectionStatement
 
 RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 
@@ -89,13 +98,13 @@ class Verification:
 
 
 def verify(
-    certificate: Mapping[str, Any] | str | PrivacyStatement | PipelineStatement,
+    certificate: Mapping[str, Any] | str | Statement,
 ) -> Verification:
     """Check that the promise of a certificate follows from the numbers in it.
 
     Parameters
     ----------
-    certificate : PrivacyStatement, PipelineStatement, dict or str
+    certificate : PrivacyStatement, PipelineStatement, SelectionStatement, dict or str
         A statement, its ``to_dict()`` or its ``to_json()``.
 
     Returns
@@ -121,7 +130,7 @@ def verify(
     The certificate does NOT hold.
       - format: got None, expected 'dpsvm_fast.certificate'
     """
-    if not isinstance(certificate, (str, Mapping, PrivacyStatement, PipelineStatement)):
+    if not isinstance(certificate, (str, Mapping, Statement)):
         raise TypeError(
             f"certificate: got {type(certificate).__name__}, expected a PrivacyStatement, a dict "
             "or a JSON string"
@@ -132,6 +141,8 @@ def verify(
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     if isinstance(statement, PipelineStatement):
         return _verify_pipeline(statement)
+    if isinstance(statement, SelectionStatement):
+        return _verify_selection(statement)
     return _verify_statement(statement)
 
 
@@ -153,15 +164,36 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
     """Several releases: each by itself, and what they add up to."""
     problems = [f"not private: {reason}" for reason in whole.not_private_reasons]
     for step in whole.steps:
-        if step.statement is not None:
+        if isinstance(step.statement, SelectionStatement):
+            found = _verify_selection(step.statement).problems
+            problems += [f"{step.title}: {problem}" for problem in found]
+        elif step.statement is not None:
             found = _verify_statement(step.statement).problems
             problems += [f"{step.title}: {problem}" for problem in found]
-    recomputed = recomputed_composition(whole.statements, whole.epsilon, whole.delta)
+    single = tuple(s for s in whole.statements if isinstance(s, PrivacyStatement))
+    if len(single) == len(whole.statements) and _is_simple(single):
+        recomputed = recomputed_composition(single, whole.epsilon, whole.delta)
+    else:
+        # Of a search there are events alone; those of other steps follow from their own numbers.
+        recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
     return _outcome(whole, problems, *recomputed)
 
 
+def _is_simple(statements: tuple[PrivacyStatement, ...]) -> bool:
+    """Whether no convolution is needed: one noisy objective at most, and none beside samples."""
+    inside = sum(s.objective is not None and s.objective.sigma is not None for s in statements)
+    sampled = any(part.sampling_rate < 1.0 for s in statements for part in s.parts)
+    return inside == 0 or (inside == 1 and not sampled)
+
+
+def _verify_selection(search: SelectionStatement) -> Verification:
+    """A search: its choice by itself, and all its events together."""
+    recomputed = recomputed_events(search.events, search.epsilon, search.delta)
+    return _outcome(search, check_selection(search), *recomputed)
+
+
 def _outcome(
-    claim: PrivacyStatement | PipelineStatement,
+    claim: Statement,
     problems: list[str],
     epsilon: float,
     delta: float,
@@ -177,16 +209,18 @@ def _outcome(
 
 
 def _read(
-    certificate: Mapping[str, Any] | str | PrivacyStatement | PipelineStatement,
-) -> PrivacyStatement | PipelineStatement:
+    certificate: Mapping[str, Any] | str | Statement,
+) -> Statement:
     """Return the certificate as a checked record, whatever form it came in."""
     record: Any = certificate
     if isinstance(certificate, str):
         record = read_json(certificate)
-    elif isinstance(certificate, (PrivacyStatement, PipelineStatement)):
+    elif isinstance(certificate, Statement):
         record = certificate.to_dict()
     if isinstance(record, Mapping) and record.get("format") == PIPELINE_FORMAT:
         return PipelineStatement.from_dict(record)
+    if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
+        return SelectionStatement.from_dict(record)
     return PrivacyStatement.from_dict(record)
 
 

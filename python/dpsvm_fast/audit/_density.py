@@ -292,8 +292,9 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
         raise ArithmeticError(f"the density's mass is {likely.sum():.6g}")
 
     def delta_at(epsilon: float) -> float:
-        over = likely @ -np.expm1(np.minimum(epsilon - loss, 0.0))
-        under = rare @ -np.expm1(np.minimum(epsilon + loss, 0.0))
+        # Not by BLAS: its threads cost more than they save here.
+        over = (likely * -np.expm1(np.minimum(epsilon - loss, 0.0))).sum()
+        under = (rare * -np.expm1(np.minimum(epsilon + loss, 0.0))).sum()
         return float(max(over, under))
 
     return hockey_stick_epsilon(delta_at, delta)

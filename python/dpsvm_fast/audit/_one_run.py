@@ -22,7 +22,7 @@ from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.audit._claims import Claim
 from dpsvm_fast.audit._pairs import Pair
-from dpsvm_fast.audit._report import AuditReport
+from dpsvm_fast.audit._report import AuditReport, alpha_of
 from dpsvm_fast.audit._subjects import prepared, subject_of
 from dpsvm_fast.audit._worlds import OutputWorld, TrainedWorld
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
@@ -108,6 +108,8 @@ def audit_one_run(
     n_canaries : int >= 2, default=1000
         Also the number of features.
     confidence : float in (0, 1), default=0.95
+        The theorem adds up to 2 m delta to the probability of being wrong: with a confidence so
+        high that this alone is more than what is left of 1, nothing is certified.
     n_guesses : int or None, default=None
         None: the share of the canaries for which an ideal program with Gaussian noise of the
         claimed size would give the largest bound; a public choice.
@@ -131,7 +133,7 @@ def audit_one_run(
     """
     started = time.monotonic()
     m = check.check_integer("n_canaries", n_canaries, 2, 2**24)
-    alpha = 1.0 - check.check_fraction("confidence", confidence)
+    alpha = alpha_of(confidence)
     if not isinstance(estimator, (OutputPerturbationSVC, GradientPerturbationSVC)):
         raise InvalidParameterError(
             f"estimator: got {type(estimator).__name__}, expected an OutputPerturbationSVC or a "

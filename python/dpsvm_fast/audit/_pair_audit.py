@@ -13,10 +13,9 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.audit._bounds import Counts
 from dpsvm_fast.audit._claims import certified_epsilon, resolved_method
 from dpsvm_fast.audit._pairs import Pair
-from dpsvm_fast.audit._report import AuditReport, histogram_of
+from dpsvm_fast.audit._report import AuditReport, alpha_of, histogram_of
 from dpsvm_fast.audit._runner import Runner
 from dpsvm_fast.audit._subjects import subject_of
-from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["audit"]
 
@@ -107,9 +106,7 @@ def audit(
         n_trials = check.check_integer("n_trials", n_trials, 100, 2**40)
     if seconds is not None:
         seconds = check.check_positive("seconds", seconds)
-    alpha = 1.0 - check.check_fraction("confidence", confidence)
-    if alpha <= 0.0:
-        raise InvalidParameterError.of("confidence", got=confidence, accepted="a number below 1")
+    alpha = alpha_of(confidence)
     subject = subject_of(estimator, adjacency=adjacency, pair=pair, claim=claim, part=part)
     method = resolved_method(method, subject.claim)
     runner = Runner(

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AuditReport", "histogram_of"]
+from dpsvm_fast._validation import check_fraction
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["AuditReport", "alpha_of", "histogram_of"]
 
 FORMAT, VERSION = "dpsvm_fast.audit_report", 1
 METHOD_NAMES = {
@@ -113,13 +116,27 @@ def _shown(confidence: float) -> str:
     return "1" if confidence == 1.0 else f"1 - {1.0 - confidence:.2g}"
 
 
+def alpha_of(confidence: float) -> float:
+    """What is left of 1: the probability that a bound is wrong.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A confidence outside (0, 1).
+    """
+    alpha = 1.0 - check_fraction("confidence", confidence)
+    if alpha <= 0.0:
+        raise InvalidParameterError.of("confidence", got=confidence, accepted="a number below 1")
+    return alpha
+
+
 def histogram_of(
     first: NDArray[np.float64], second: NDArray[np.float64], n_bins: int = 80
 ) -> dict[str, list[float]]:
-    """Counts in bins that both worlds share; the outermost hold what lies beyond."""
+    """Counts in bins that both worlds share; two in a thousand runs lie beyond them."""
     low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
     if not low < high:
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, n_bins + 1)
-    counts = [np.histogram(np.clip(v, low, high), edges)[0].tolist() for v in (first, second)]
+    counts = [np.histogram(v, edges)[0].tolist() for v in (first, second)]
     return {"edges": edges.tolist(), "first": counts[0], "second": counts[1]}

@@ -109,8 +109,8 @@ def prepared(estimator: Any) -> Any:
     changes = {}
     for name in estimator.get_params(deep=True):
         last = name.rsplit("__", 1)[-1]
-        # Public random choices of other steps, such as frequencies, stay.
-        if last in RUNNING and (last != "random_state" or _is_private(estimator, name)):
+        # What others have by these names stays: public random choices among it.
+        if last in RUNNING and _is_private(estimator, name):
             changes[name] = RUNNING[last]
     return estimator.set_params(**changes)
 

@@ -63,8 +63,12 @@ def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
         return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
     if hasattr(fitted, "best_estimator_"):
         return np.append(released_vector(fitted.best_estimator_, names), float(fitted.best_index_))
-    values = [getattr(fitted, name, None) for name in names]
-    return _joined([value for value in values if value is not None])
+    values = {name: getattr(fitted, name, None) for name in names}
+    centre = values.get("centre_")
+    if centre is not None and "whitening_" in values and values["whitening_"] is None:
+        # A released number decides whether there is one: vectors must not differ in length.
+        values["whitening_"] = np.eye(np.size(centre))
+    return _joined([value for value in values.values() if value is not None])
 
 
 def _joined(parts: list[Any]) -> Array:

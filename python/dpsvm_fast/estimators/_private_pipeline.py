@@ -26,6 +26,8 @@ from dpsvm_fast.estimators._training import (
     warn_not_private,
 )
 from dpsvm_fast.estimators._training_data import (
+    COPIES,
+    check_room,
     checked_training_set,
     classes_from_labels,
     encoded_labels,
@@ -105,6 +107,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         bounds = broadcast_bounds(settings.bounds, X.shape[1])
         settings.sparse = sparse.issparse(X)
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
+        self._check_room(mechanism, classes.size, X.shape[1])
         public = self._public_map(bounds, settings)
         events = mechanism.events
         source = _core.NoiseSource(settings.random_state)
@@ -126,6 +129,13 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             **facts,
         )
         return self
+
+    def _check_room(self, mechanism: Any, n_classes: int, n_features: int) -> None:
+        """Refuse what memory is lacking for, before anything is spent."""
+        # Weights, and a frequency of a kernel for every feature.
+        check_room(n_classes * (mechanism.n_columns + 1) + n_features)
+        if mechanism.n_columns != n_features:
+            check_room(mechanism.n_columns * n_features // COPIES)
 
     def _public_map(self, bounds: Bounds | None, settings: SimpleNamespace) -> PublicMap:
         """The map of raw rows by public numbers."""

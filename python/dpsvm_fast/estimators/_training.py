@@ -31,6 +31,7 @@ from dpsvm_fast.estimators._base import PrivateLinearClassifier
 from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
 from dpsvm_fast.estimators._enclosing_search import told_by_search
 from dpsvm_fast.estimators._training_data import (
+    check_room,
     checked_training_set,
     classes_from_labels,
     encoded_labels,
@@ -47,6 +48,10 @@ __all__ = [
     "refused_certificate",
     "warn_not_private",
 ]
+
+# Parameters that change nothing in what is promised, and the label set, which has its own line.
+WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
+FEATURES = "the number and names of the features, and whether the rows came dense or sparse"
 
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
@@ -161,6 +166,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         codes = encoded_labels(y, classes)
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
+        check_room(classes.size * (X.shape[1] + 1))
         mechanism = self._mechanism(settings, classes.size, X.shape[1])
         self._prepare(X, mechanism, settings)
         statement = _statement(mechanism, settings)
@@ -187,6 +193,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
+        settings.parameter_names = tuple(self._parameters)
         settings.ledger = check_ledger(self.ledger, settings.adjacency)
         # Known once data are, and then only where it is public.
         settings.n_samples = None
@@ -292,7 +299,10 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
         The public parameter on which the sensitivity rests.
     """
     reasons = []
-    public = [f"{parameter} and every other parameter", "the number and names of the features"]
+    named = getattr(settings, "parameter_names", ())
+    others = ", ".join(name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
+    listed = f" ({others})" if others else ""
+    public = [f"{parameter} and every other parameter{listed}", FEATURES]
     if settings.adjacency == "replace_one":
         public.append("the number of rows")
     if "classes" in vars(settings):

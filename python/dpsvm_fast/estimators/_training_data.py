@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 __all__ = [
+    "check_room",
     "checked_numbers",
     "checked_outputs",
     "checked_rows",
@@ -27,6 +28,11 @@ __all__ = [
 ]
 
 DTYPES = [np.float64, np.float32]
+
+# Columns are numbered by 32 bits in the core.
+MOST_FEATURES = 2**32 - 2
+# Copies of what a fit learns that its solver may need at a time.
+COPIES = 8
 
 # scikit-learn and numpy quote the offending data behind these words.
 _QUOTES = re.compile(
@@ -59,17 +65,16 @@ def checked_training_set(
         return checked
 
     X, y = _without_quotes(validate)
-    return _canonical(X), np.asarray(y)
+    return _few_enough(_canonical(X)), np.asarray(y)
 
 
 def checked_training_rows(estimator: Any, X: Any) -> Any:
     """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
     _refuse_by_dtype(X)
-    return _canonical(
-        _without_quotes(
-            lambda: validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, order="C")
-        )
+    X = _without_quotes(
+        lambda: validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, order="C")
     )
+    return _few_enough(_canonical(X))
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:
@@ -102,6 +107,32 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     if X.shape[1] != expected:
         raise ValueError(f"X: got {X.shape[1]} features, expected {expected}")
     return _canonical(X)
+
+
+def check_room(n_numbers: int) -> None:
+    """Raise now, before anything is spent, what would be raised in the middle of a fit.
+
+    Parameters
+    ----------
+    n_numbers : int
+        How many a fit learns. Memory for a few copies of them is asked for and given back.
+
+    Raises
+    ------
+    MemoryError
+        There is not enough. Nothing was spent.
+    """
+    wanted = COPIES * 8 * n_numbers
+    try:
+        if wanted < 2**62:
+            np.empty(wanted, dtype=np.uint8)
+            return
+    except MemoryError:
+        pass
+    raise MemoryError(
+        f"X: {n_numbers} numbers to be learned, and copies of them, need {wanted} "
+        "bytes; nothing was spent"
+    )
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
@@ -197,6 +228,13 @@ def _without_quotes(validate: Any) -> Any:
     if message.startswith("could not convert"):
         message = f"X: expected numbers; {message}"
     raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
+
+
+def _few_enough(X: Any) -> Any:
+    """``X`` if its columns can be numbered."""
+    if X.shape[1] > MOST_FEATURES:
+        raise ValueError(f"X: got {X.shape[1]} features, expected at most {MOST_FEATURES}")
+    return X
 
 
 def _canonical(X: Any) -> Any:

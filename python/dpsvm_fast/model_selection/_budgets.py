@@ -15,7 +15,8 @@ from sklearn.base import clone
 
 from dpsvm_fast._rounding import mul_down, mul_up
 from dpsvm_fast.accounting import (
-    ApproximateEvent,
+    AlternativesEvent,
+    GaussianEvent,
     PrivacyEvent,
     PureEvent,
     gaussian_epsilon,
@@ -25,18 +26,27 @@ from dpsvm_fast.accounting.ledger import SLACK
 from dpsvm_fast.estimators._planned_events import Planned, planned_events, private_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
-from dpsvm_fast.model_selection._purse import dominating
 
-__all__ = ["Allotment", "Budget", "allot", "fits", "largest_epsilon", "refit_events", "shares"]
+__all__ = [
+    "Allotment",
+    "Budget",
+    "allot",
+    "fits",
+    "is_cheap",
+    "largest_epsilon",
+    "refit_events",
+    "shares",
+]
 
 Events = tuple[PrivacyEvent, ...]
 
-# Bisection ends when the largest epsilon is known to this relative precision.
-PRECISION = 2.0**-9
+# Bisection ends when the largest epsilon is known to this relative precision; the second one is for
+# compositions without a formula, each of which takes seconds.
+PRECISION, DEAR_PRECISION = 2.0**-9, 2.0**-5
 # Below this share of what is asked for, a budget is as good as none.
 SMALLEST_SHARE = 2.0**-30
 # By how much a bracket grows or shrinks at a time.
-STRIDE = 1.3
+STRIDE, DEAR_STRIDE = 1.3, 1.08
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,11 @@ class Allotment:
 def fits(events: Events, budget: Budget) -> bool:
     """Whether the accountant shows that events cost no more than a budget, as a ledger decides."""
     epsilon, delta = mul_up(budget.epsilon, 1.0 + SLACK), mul_up(budget.delta, 1.0 + SLACK)
-    return Composition.of(events).fits(epsilon, delta)
+    composed = Composition.of(events)
+    if budget.delta == 0.0:
+        return composed.fits(epsilon, delta)
+    # What a ledger tries first, so as to have it ready for the events to come, is in vain here.
+    return composed.delta(epsilon) <= delta
 
 
 def shares(budget: Budget, share: float, delta: float) -> float:
@@ -119,29 +133,34 @@ def allot(candidate: Any, budget: Budget, rows: Planned) -> Allotment:
 
 
 def refit_events(candidates: list[Any], budget: Budget, rows: Planned) -> Events:
-    """What a fit of any of the candidates, chosen by what was released, costs at most."""
-    alternatives = tuple(
-        dict.fromkeys(allot(candidate, budget, rows).events for candidate in candidates)
-    )
-    common = dominating(alternatives)
-    if common is not None:
-        return common
-    if budget.delta == 0.0:
-        return (PureEvent(budget.epsilon, budget.adjacency),)
-    if not all(fits(events, budget) for events in alternatives):
-        raise InvalidParameterError(
-            "estimator: candidates declare events beyond the budget that a refit has for them"
-        )
-    return (
-        ApproximateEvent(
-            mul_up(budget.epsilon, 1.0 + SLACK),
-            mul_up(budget.delta, 1.0 + SLACK),
-            budget.adjacency,
-        ),
-    )
+    """What a fit of any of the candidates, chosen by what was released, costs at most.
+
+    The largest of the composed guarantees of fixed choices would not be enough: the choice may
+    follow the loss so far.
+    """
+    fits_of = (allot(candidate, budget, rows).events for candidate in candidates)
+    alternatives = tuple(dict.fromkeys(fits_of))
+    if len(alternatives) == 1:
+        return alternatives[0]
+    return (AlternativesEvent(alternatives, budget.adjacency),)
 
 
-def largest_epsilon(allowed: Callable[[float], bool], guess: float, most: float) -> float:
+def is_cheap(events: Events) -> bool:
+    """Whether the accountant has a formula for these, so that questions about them are cheap."""
+    inside = [
+        branch
+        for event in events
+        for branch in (event.branches if isinstance(event, AlternativesEvent) else ((event,),))
+    ]
+    kinds = {type(event) for branch in inside for event in branch}
+    # A curve of several kinds is known in points only.
+    mixed = any(isinstance(event, AlternativesEvent) for event in events) and len(kinds) > 1
+    return kinds <= {GaussianEvent, PureEvent} and not mixed
+
+
+def largest_epsilon(
+    allowed: Callable[[float], bool], guess: float, most: float, *, cheap: bool = True
+) -> float:
     """About the largest epsilon that is allowed, and surely one that is.
 
     Parameters
@@ -152,21 +171,24 @@ def largest_epsilon(allowed: Callable[[float], bool], guess: float, most: float)
         Where to begin.
     most : float
         Where to end.
+    cheap : bool, default=True
+        Whether questions are; else few are asked, around the guess.
 
     Raises
     ------
     InvalidParameterError
         Nothing above a tiny share of ``most`` is allowed.
     """
+    stride, precision = (STRIDE, PRECISION) if cheap else (DEAR_STRIDE, DEAR_PRECISION)
     low, high = min(guess, most), math.inf
     if allowed(low):
         while low < most and math.isinf(high):
-            trial = min(most, STRIDE * low)
+            trial = min(most, stride * low)
             low, high = (trial, high) if allowed(trial) else (low, trial)
         if math.isinf(high):
             return low
     else:
-        high, step = low, STRIDE
+        high, step = low, stride
         while True:
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
@@ -177,7 +199,7 @@ def largest_epsilon(allowed: Callable[[float], bool], guess: float, most: float)
             if allowed(low):
                 break
             high = low
-    while high > low * (1.0 + PRECISION):
+    while high > low * (1.0 + precision):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if allowed(middle) else (low, middle)
     return low

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpsvm_fast._rounding import add_down, div_up, mul_down
-from dpsvm_fast.accounting import PrivacyEvent, PureEvent
+from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.selection import SelectionNoise, Stopping, selection_events
 from dpsvm_fast.estimators._planned_events import Planned
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -19,6 +19,7 @@ from dpsvm_fast.model_selection._budgets import (
     Budget,
     allot,
     fits,
+    is_cheap,
     largest_epsilon,
     refit_events,
     shares,
@@ -123,7 +124,9 @@ def partition_plan(
         return fits((PureEvent(epsilon, adjacency), *refit), budget)
 
     left = _left(budget, refit_budget, refit_fraction, delta)
-    spent, chosen = _largest(payable, left, budget), _largest(choosable, left, budget)
+    cheap = is_cheap(refit) and all(is_cheap(branch.events) for branch in branches(left))
+    spent = _largest(payable, left, budget, cheap=cheap)
+    chosen = _largest(choosable, left, budget, cheap=is_cheap(refit))
     factor = 2 if adjacency == "replace_one" else 1
     selection = SelectionNoise(
         mechanism=mechanism,
@@ -175,9 +178,21 @@ def stopping_plan(
         noise = _score_noise(epsilon, delta, sensitivity, score_fraction)
         return Plan(branches, noise, stopping, refit_budget, refit)
 
+    def about(epsilon: float) -> bool:
+        return fits(_as_gaussian(plan(epsilon), Budget(epsilon, delta, budget.adjacency)), budget)
+
     most = budget.epsilon
-    found = largest_epsilon(lambda e: fits(plan(e).events, budget), most / 3.0, most)
-    return plan(found)
+    guess = largest_epsilon(about, most / 3.0, most) if budget.delta > 0.0 else most / 3.0
+    cheap = all(is_cheap(branch.events) for branch in plan(guess).branches)
+    allowed = lambda e: fits(plan(e).events, budget)  # noqa: E731 - as short as its use
+    return plan(largest_epsilon(allowed, guess, most, cheap=cheap))
+
+
+def _as_gaussian(plan: Plan, run: Budget) -> tuple[PrivacyEvent, ...]:
+    """The events if fits with the budget of a run were Gaussian: a guess that costs little."""
+    mu = gaussian_parameter(run.epsilon, run.delta)
+    fit = (GaussianEvent(1.0 / mu, 1.0, run.adjacency),)
+    return selection_events((fit,), plan.selection, plan.stopping, plan.refit, run.adjacency)
 
 
 def _score_noise(
@@ -224,7 +239,9 @@ def _left(budget: Budget, refit: Budget | None, fraction: float, delta: float) -
     return shares(budget, 1.0 - fraction, delta)
 
 
-def _largest(allowed: Callable[[float], bool], left: float, budget: Budget) -> float:
+def _largest(
+    allowed: Callable[[float], bool], left: float, budget: Budget, *, cheap: bool
+) -> float:
     """What a part may spend: what is left where that is known exactly, else what is found."""
     if left == budget.epsilon or budget.delta == 0.0:
         if not allowed(left):
@@ -232,4 +249,4 @@ def _largest(allowed: Callable[[float], bool], left: float, budget: Budget) -> f
                 "estimator: a candidate declares events beyond the budget that there is for it"
             )
         return left
-    return largest_epsilon(allowed, left, budget.epsilon)
+    return largest_epsilon(allowed, left, budget.epsilon, cheap=cheap)

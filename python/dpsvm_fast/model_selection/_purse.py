@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from dpsvm_fast._rounding import div_down, fraction_up, sqrt_up
 from dpsvm_fast.accounting import (
     ApproximateEvent,
     GaussianEvent,
@@ -17,7 +14,7 @@ from dpsvm_fast.accounting import (
 )
 from dpsvm_fast.exceptions import BudgetExceededError
 
-__all__ = ["CandidateLedger", "covers", "dominating"]
+__all__ = ["CandidateLedger", "covers"]
 
 
 class CandidateLedger(PrivacyLedger):
@@ -79,43 +76,3 @@ def covers(larger: PrivacyEvent, smaller: PrivacyEvent) -> bool:
         alike = all(getattr(larger, name) == getattr(smaller, name) for name in names)
         return alike and smaller.sigma >= larger.sigma
     return False
-
-
-def dominating(
-    alternatives: tuple[tuple[PrivacyEvent, ...], ...],
-) -> tuple[PrivacyEvent, ...] | None:
-    """One list of events that costs no less than any of several, or None where they differ in kind.
-
-    A mechanism chosen by looking at earlier releases has to be charged at something that dominates
-    every choice: the largest of the composed guarantees of fixed choices is not enough. Gaussian
-    mechanisms of one fit are one with the root of their squares; the largest of those, beside the
-    other events where these are the same for all.
-    """
-    lists = [_by_kind(events) for events in alternatives]
-    mu_squared = max(squares for squares, _ in lists)
-    common = next(
-        (
-            others
-            for _, others in lists
-            if all(
-                len(other) == len(others) and all(map(covers, others, other)) for _, other in lists
-            )
-        ),
-        None,
-    )
-    if common is None:
-        return None
-    if mu_squared == 0:
-        return common
-    whole = next((e for e in alternatives if _by_kind(e) == (mu_squared, common)), None)
-    if whole is not None:
-        return whole
-    mu = sqrt_up(fraction_up(mu_squared))
-    return (GaussianEvent(div_down(1.0, mu), 1.0, alternatives[0][0].adjacency), *common)
-
-
-def _by_kind(events: tuple[PrivacyEvent, ...]) -> tuple[Fraction, tuple[PrivacyEvent, ...]]:
-    """Sum of the squared parameters of Gaussian mechanisms, and the other events."""
-    gaussian = [event for event in events if isinstance(event, GaussianEvent)]
-    squares = sum((Fraction(event.mu) ** 2 for event in gaussian), Fraction(0))
-    return squares, tuple(event for event in events if not isinstance(event, GaussianEvent))

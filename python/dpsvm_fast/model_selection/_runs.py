@@ -17,6 +17,9 @@ from dpsvm_fast.model_selection._budgets import Allotment
 from dpsvm_fast.model_selection._purse import CandidateLedger
 from dpsvm_fast.model_selection._scores import Scoring
 
+# What a fit is given and gives back.
+GIVEN = frozenset({"ledger", "random_state", "n_threads"})
+
 __all__ = ["Fit", "fitted", "fitted_and_scored", "release_only", "seeds"]
 
 
@@ -66,11 +69,17 @@ def fitted_and_scored(
 @contextmanager
 def _prepared(estimator: Any, how: Fit) -> Iterator[None]:
     """Gives the steps inside ledger, seed and threads, and takes them away again."""
-    allotment, before = how.allotment, []
+    allotment = how.allotment
     budget = allotment.budget
     ledger = CandidateLedger(budget.epsilon, budget.delta, budget.adjacency, allotment.events)
     spending = {id(step.estimator) for step in private_steps(estimator)}
     leaves = [leaf.estimator for leaf in leaf_steps(estimator, "")]
+    silent = _silent(estimator)
+    before = [(estimator, {name: estimator.get_params()[name] for name in silent})]
+    for leaf in leaves:
+        own = leaf.get_params(deep=False) if hasattr(leaf, "get_params") else {}
+        before.append((leaf, {name: own[name] for name in own if name in GIVEN}))
+    estimator.set_params(**silent)
     for leaf, seed in zip(leaves, seeds(how.seed, len(leaves)), strict=True):
         own = leaf.get_params(deep=False) if hasattr(leaf, "get_params") else {}
         given: dict[str, Any] = {}
@@ -80,16 +89,29 @@ def _prepared(estimator: Any, how: Fit) -> Iterator[None]:
             given["random_state"] = seed
         if "n_threads" in own and own["n_threads"] is None:
             given["n_threads"] = how.n_threads
-        # What a fit prints would tell how many there are.
-        if "verbose" in own:
-            given["verbose"] = 0
-        before.append((leaf, {name: own[name] for name in given}))
-        leaf.set_params(**given)
+        if given:
+            leaf.set_params(**given)
     try:
         yield
     finally:
-        for leaf, parameters in before:
-            leaf.set_params(**parameters)
+        for owner, parameters in before:
+            if parameters:
+                owner.set_params(**parameters)
+
+
+def _silent(estimator: Any) -> dict[str, Any]:
+    """What keeps an estimator and all inside from telling how many fits there are, by name.
+
+    Neither a line for each fit nor a copy of every step's rows in a cache may be left behind.
+    """
+    found: dict[str, Any] = {}
+    for name, value in estimator.get_params().items():
+        last = name.rpartition("__")[2]
+        if last == "memory" and value is not None:
+            found[name] = None
+        if last == "verbose" and value:
+            found[name] = False if isinstance(value, bool) else 0
+    return found
 
 
 def release_only(estimator: Any, statement: Any) -> Any:

@@ -58,6 +58,7 @@ def checked_settings(search: Any) -> SimpleNamespace:
         class_weight=search.class_weight,
         n_jobs=_checked_jobs(search.n_jobs),
     )
+    settings.parameter_names = tuple(search.get_params(deep=False))
     settings.ledger = check_ledger(search.ledger, settings.adjacency)
     settings.counted = Scoring(search.scoring, search.class_weight)
     settings.parameters = candidate_parameters(search.param_grid)

@@ -92,8 +92,17 @@ def _caveats(settings: SimpleNamespace, plan: Plan, steps: list[Any]) -> tuple[s
     floating = any(getattr(step, "noise_grid", "exact") == "float" for step in steps)
     if floating or any(isinstance(event, PureEvent) for event in events):
         caveats.append(FLOATING_POINT_CAVEAT)
-    if any(hasattr(step, "max_iter") or hasattr(step, "mechanism") for step in steps):
+    if any(map(_minimises, steps)):
         caveats.append(PRECISION_CAVEAT)
     if any(getattr(step, "max_iter", None) is not None for step in steps):
         caveats.append(MAX_ITER_CAVEAT)
     return tuple(caveats)
+
+
+def _minimises(step: Any) -> bool:
+    """Whether a fit certifies the minimum of a smooth loss, which it may fail to do."""
+    trainer = getattr(step, "mechanism", None)
+    if trainer is not None:
+        return trainer == "objective" or (trainer == "auto" and step.delta == 0.0)
+    certifies = hasattr(step, "max_iter") and getattr(step, "solver", "exact") == "exact"
+    return certifies and getattr(step, "loss", None) != "crammer_singer"

@@ -99,16 +99,18 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
 
 
 def assigned_parts(
-    rows: Rows, plan: Plan, validation_fraction: float, source: _core.NoiseSource
+    rows: Rows, plan: Plan, validation_fraction: float, sources: Sources
 ) -> list[NDArray[np.intp]]:
     """Row numbers of every part; no record has a say in who is where.
 
     Under ``add_remove`` every record draws its part independently, so that one more or fewer does
-    not move the others. Under ``replace_one`` positions are shuffled by a public seed.
+    not move the others. Under ``replace_one`` positions are shuffled and cut up. Nobody is told.
     """
+    source, coins = sources
     n, m = len(rows.y), len(plan.branches)
     if plan.branches[0].budget.adjacency == "replace_one":
-        order = np.random.default_rng(source.public_seed()).permutation(n)
+        # Positions sorted by two words of random bits each: in random order whatever they hold.
+        order = np.lexsort(np.frombuffer(coins.randbytes(16 * n), dtype=np.uint64).reshape(2, n))
         ends = np.cumsum(part_sizes(n, m, validation_fraction))
         return [np.sort(part) for part in np.split(order, ends[:-1])]
     weights = part_weights(m, validation_fraction)
@@ -119,8 +121,8 @@ def assigned_parts(
 def best_of_parts(rows: Rows, plan: Plan, scoring: Scoring, validation_fraction: float) -> Chosen:
     """One fit for each candidate on its own part, and a noisy choice by errors on another."""
     m = len(plan.branches)
-    source = _sources(rows.random_state).noise
-    parts = assigned_parts(rows, plan, validation_fraction, source)
+    sources = _sources(rows.random_state)
+    parts = assigned_parts(rows, plan, validation_fraction, sources)
     if any(part.size == 0 for part in parts):
         raise RuntimeError(
             "a part of the rows is empty, which has a probability below 1e-17 with as many rows "
@@ -136,7 +138,7 @@ def best_of_parts(rows: Rows, plan: Plan, scoring: Scoring, validation_fraction:
         )
     )
     scores = np.array([score for _, score in results], dtype=np.int64)
-    index = chosen_index(scores, plan.selection, source)
+    index = chosen_index(scores, plan.selection, sources.noise)
     return Chosen(index, results[index][0], None)
 
 

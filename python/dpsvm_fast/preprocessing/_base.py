@@ -17,7 +17,7 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
-from dpsvm_fast.estimators._training_data import checked_training_rows
+from dpsvm_fast.estimators._training_data import check_room, checked_training_rows
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, check_range
@@ -63,6 +63,10 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
     ) -> dict[str, Any]:
         """Makes the release; returns the attributes to publish."""
 
+    def _learned(self, n_features: int) -> int:
+        """How many numbers a fit learns."""
+        return n_features
+
     def _check_shape(self, settings: SimpleNamespace, n_features: int) -> None:
         """Refuse parameters that do not go with so many features, before anything is spent."""
 
@@ -102,6 +106,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         X = checked_training_rows(probe, X)
         self._check_shape(settings, X.shape[1])
         mechanism = self._mechanism(settings, X.shape[1])
+        check_room(self._learned(X.shape[1]))
         settings.source = _core.NoiseSource(settings.random_state)
         if settings.ledger is not None:
             settings.ledger.spend(mechanism.event, type(self).__name__)
@@ -120,6 +125,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         settings = SimpleNamespace(
             **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
         )
+        settings.parameter_names = tuple(self._parameters)
         if "data_norm" in self._parameters:
             check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
         settings.ledger = check_ledger(self.ledger, settings.adjacency)

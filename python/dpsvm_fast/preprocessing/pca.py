@@ -203,6 +203,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
                 "feature"
             )
 
+    def _learned(self, n_features: int) -> int:
+        """A matrix."""
+        return n_features**2
+
     def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyComponents:
         """The whole budget for the second moments."""
         if settings.delta == 0.0:

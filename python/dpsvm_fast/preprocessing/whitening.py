@@ -114,6 +114,10 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         self.n_threads = n_threads
         self.noise_grid = noise_grid
 
+    def _learned(self, n_features: int) -> int:
+        """A matrix."""
+        return n_features**2
+
     def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyMoments:
         """The whole budget for the second moments."""
         if settings.delta == 0.0:

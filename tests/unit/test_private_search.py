@@ -1,0 +1,525 @@
+"""The search as users meet it: what it charges, releases, refuses and keeps to itself."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    GradientPerturbationSVC,
+    InvalidParameterError,
+    NotPrivateWarning,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    PrivateCenter,
+    PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+    PrivatePCA,
+    RandomFourierFeatures,
+)
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    ParallelEvent,
+    PureEvent,
+    RandomStoppingEvent,
+    composed_epsilon,
+)
+from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
+
+Array = NDArray[np.float64]
+STRATEGIES = ("partition", "random_stopping")
+SEEDED = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+QUICK = {"mean_runs": 2.0}
+
+
+def data(n: int = 600, d: int = 6, n_classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
+    """Rows of norm about 1 in well separated classes."""
+    X, y = make_classification(
+        n, d, n_informative=d, n_redundant=0, n_classes=n_classes, random_state=0, class_sep=2.0
+    )
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+def search(estimator: Any = None, grid: Any = None, **options: Any) -> PrivateGridSearch:
+    """A quick one."""
+    estimator = OutputPerturbationSVC(classes=[0, 1]) if estimator is None else estimator
+    grid = {"C": [0.1, "auto"]} if grid is None else grid
+    return PrivateGridSearch(estimator, grid, **(QUICK | {"epsilon": 4.0} | options))
+
+
+CASES = [
+    (OutputPerturbationSVC(classes=[0, 1]), {"C": [0.1, "auto"]}, {}),
+    (OutputPerturbationSVC(classes=[0, 1], noise="gamma"), {"C": [0.1]}, {"delta": 0.0}),
+    (
+        OutputPerturbationSVC(
+            classes=[0, 1], loss="huber", solver="psgd", adjacency="replace_one"
+        ),
+        {"n_epochs": [2, 5]},
+        {"adjacency": "replace_one"},
+    ),
+    (GradientPerturbationSVC(classes=[0, 1]), {"margin": [0.0, 1.0]}, {}),
+    (PrivateLinearSVC(classes=[0, 1]), {"mechanism": ["gradient", "output"]}, {}),
+    (PrivateLinearSVC(classes=[0, 1], delta=0.0), {"margin": ["auto"]}, {"delta": 0.0}),
+    (PrivateKernelSVC(classes=[0, 1], kernel="rbf"), {"n_components": [10, 20]}, {}),
+    (PrivateGaussianMarginClassifier(classes=[0, 1], noise="gamma"), {"C": ["auto"]}, {}),
+    (
+        make_pipeline(
+            PrivateCenter(0.5), Normalizer(), RandomFourierFeatures(8),
+            OutputPerturbationSVC(classes=[0, 1]),
+        ),
+        {"randomfourierfeatures__gamma": [0.5, 1.0]},
+        {},
+    ),
+    (
+        Pipeline([("pca", PrivatePCA(2, 1.0)), ("svc", OutputPerturbationSVC(classes=[0, 1]))]),
+        {"pca__n_components": [2, 4]},
+        {},
+    ),
+]  # fmt: skip
+
+
+def name_of(value: Any) -> str | None:
+    """Class of an estimator as a name of a case."""
+    return type(value).__name__ if hasattr(value, "fit") else None
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("estimator", "grid", "options"), CASES, ids=name_of)
+def test_every_estimator_can_be_searched_within_its_budget(
+    strategy: str, estimator: Any, grid: Any, options: dict[str, Any]
+) -> None:
+    X, y = data()
+    options = {"epsilon": 4.0} | options
+    ledger = PrivacyLedger(4.0, options.get("delta", 1e-6), options.get("adjacency", "add_remove"))
+    made = search(estimator, grid, strategy=strategy, ledger=ledger, **options).fit(X, y)
+    statement = made.privacy_
+    assert statement.private
+    assert [record.event for record in ledger.history] == list(statement.events)
+    spent = composed_epsilon(statement.events, statement.delta)
+    assert spent <= statement.epsilon * (1.0 + 1e-8)
+    assert made.predict(X).shape == y.shape
+    assert set(made.best_params_) == set(grid)
+    assert made.n_features_in_ == X.shape[1]
+    assert list(made.classes_) == [0, 1]
+
+
+def test_the_partition_costs_its_dearest_part_and_not_the_sum() -> None:
+    X, y = data(1200)
+    made = search(grid={"C": [0.01, 0.1, 1.0]}, refit_fraction=0.0).fit(X, y)
+    (event,) = made.privacy_.events
+    assert isinstance(event, ParallelEvent)
+    costs = [composed_epsilon(branch, 1e-6) for branch in event.branches]
+    assert composed_epsilon(made.privacy_.events, 1e-6) == pytest.approx(max(costs), rel=1e-12)
+    assert max(costs) == pytest.approx(4.0, rel=1e-6)
+    # Counter-test: the parts' sum is what a search without parts would cost.
+    assert sum(costs) > 2.0 * max(costs)
+
+
+def test_the_refit_is_paid_beside_the_search() -> None:
+    X, y = data(1200)
+    made = search(refit_fraction=0.5).fit(X, y)
+    parallel, *again = made.privacy_.events
+    assert again
+    assert composed_epsilon((parallel,), 1e-6) < 4.0
+    assert composed_epsilon(tuple(again), 1e-6) < 4.0
+    assert composed_epsilon((parallel, *again), 1e-6) == pytest.approx(4.0, rel=5e-3)
+    assert composed_epsilon((parallel, *again), 1e-6) <= 4.0 * (1.0 + 1e-8)
+
+
+def test_random_stopping_costs_more_than_one_run() -> None:
+    X, y = data()
+    made = search(strategy="random_stopping", refit_fraction=0.0, mean_runs=5.0).fit(X, y)
+    (event,) = made.privacy_.events
+    assert isinstance(event, RandomStoppingEvent)
+    assert event.mean == 5.0
+    once = composed_epsilon(event.base, 1e-6)
+    assert once < 0.9 * composed_epsilon((event,), 1e-6)
+    assert isinstance(made.best_score_, float)
+    assert made.best_score_.is_integer()
+
+
+def test_pure_budgets_add_up_exactly() -> None:
+    X, y = data()
+    svc = OutputPerturbationSVC(classes=[0, 1], noise="gamma", delta=0.0)
+    made = search(svc, {"C": [0.1, 0.2]}, delta=0.0, refit_fraction=0.25).fit(X, y)
+    parallel, again = made.privacy_.events
+    assert isinstance(parallel, ParallelEvent)
+    assert isinstance(again, PureEvent)
+    assert again.epsilon == 1.0
+    assert composed_epsilon((parallel,), 0.0) == 3.0
+    assert composed_epsilon(made.privacy_.events, 0.0) == 4.0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nothing_is_kept_of_the_scores(strategy: str) -> None:
+    X, y = data()
+    made = search(strategy=strategy).fit(X, y)
+    kept = {name for name in vars(made) if name not in made.get_params(deep=False)}
+    released = {"best_estimator_", "best_params_", "best_index_", "classes_", "n_features_in_"}
+    noisy = {"best_score_"} if strategy == "random_stopping" else set()
+    assert kept == released | noisy | {"privacy_"}
+
+
+def test_what_is_released_carries_the_promise_of_the_search() -> None:
+    X, y = data()
+    svc = GradientPerturbationSVC(classes=[0, 1])
+    made = search(svc, {"margin": [0.5, 1.0]}).fit(X, y)
+    assert made.best_estimator_.privacy_ is made.privacy_
+    assert made.best_estimator_.ledger is None
+    assert made.best_estimator_.random_state is None
+    # Going on from one fit would account for that fit alone.
+    assert "_continuation" not in vars(made.best_estimator_)
+    with pytest.raises(InvalidParameterError):
+        made.best_estimator_.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@SEEDED
+def test_results_do_not_depend_on_workers(strategy: str, adjacency: str) -> None:
+    from joblib import parallel_config
+
+    X, y = data()
+    svc = OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency)
+    one = search(svc, strategy=strategy, adjacency=adjacency, random_state=3)
+    two = clone(one).set_params(n_jobs=2)
+    one.fit(X, y)
+    with parallel_config(backend="threading"):
+        two.fit(X, y)
+    assert one.best_index_ == two.best_index_
+    np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
+    other = clone(one).set_params(random_state=4).fit(X, y)
+    assert not np.array_equal(one.best_estimator_.coef_, other.best_estimator_.coef_)
+
+
+@SEEDED
+def test_processes_give_what_threads_give() -> None:
+    X, y = data(400)
+    one = search(random_state=3).fit(X, y)
+    two = search(random_state=3, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
+
+
+def test_a_seed_is_not_private_and_says_so_once() -> None:
+    X, y = data()
+    with pytest.warns(NotPrivateWarning) as caught:
+        made = search(random_state=1).fit(X, y)
+    assert len(caught) == 1
+    assert not made.privacy_.private
+    assert made.privacy_.random_source == "seed"
+
+
+def test_without_a_seed_two_searches_differ() -> None:
+    X, y = data()
+    first, second = search().fit(X, y), search().fit(X, y)
+    assert not np.array_equal(first.best_estimator_.coef_, second.best_estimator_.coef_)
+
+
+def test_labels_read_from_the_data_are_a_leak_that_is_told_once() -> None:
+    X, y = data()
+    with pytest.warns(PrivacyLeakWarning) as caught:
+        made = search(OutputPerturbationSVC()).fit(X, y)
+    assert len(caught) == 1
+    assert not made.privacy_.private
+    assert list(made.classes_) == [0, 1]
+
+
+def test_a_learned_step_within_a_candidate_warns_once() -> None:
+    X, y = data()
+    pipeline = make_pipeline(StandardScaler(), Normalizer(), OutputPerturbationSVC(classes=[0, 1]))
+    with pytest.warns(PrivacyLeakWarning, match="StandardScaler") as caught:
+        made = search(pipeline, {"outputperturbationsvc__C": [0.1, 0.2]}).fit(X, y)
+    assert len(caught) == 1
+    assert any("StandardScaler" in reason for reason in made.privacy_.not_private_reasons)
+
+
+def test_a_learned_step_before_the_search_warns() -> None:
+    X, y = data()
+    pipeline = make_pipeline(StandardScaler(), search())
+    with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):
+        pipeline.fit(X, y)
+    assert not pipeline[-1].privacy_.private
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_exhausted_ledger_stops_the_search_before_it_reads(strategy: str) -> None:
+    ledger = PrivacyLedger(3.9, 1e-6)
+    with pytest.raises(BudgetExceededError):
+        search(strategy=strategy, ledger=ledger).fit("no rows at all", None)
+    assert ledger.history == ()
+
+
+def test_the_ledger_is_charged_once_and_by_the_search_alone() -> None:
+    X, y = data()
+    ledger = PrivacyLedger(10.0, 1e-6)
+    made = search(ledger=ledger, refit_fraction=0.5).fit(X, y)
+    labels = {record.label for record in ledger.history}
+    assert labels == {"PrivateGridSearch"}
+    assert len(ledger.history) == len(made.privacy_.events)
+
+
+def test_a_candidate_cannot_spend_what_was_not_planned() -> None:
+    """Negative control of the purse: an estimator that asks for more than it planned is stopped."""
+
+    class Greedy(OutputPerturbationSVC):
+        def fit(self, X: Any, y: Any) -> Any:
+            self.epsilon *= 1.01
+            return super().fit(X, y)
+
+    X, y = data()
+    with pytest.raises(BudgetExceededError):
+        search(Greedy(classes=[0, 1]), {"C": [0.1]}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"estimator": 3}, "estimator"),
+        ({"estimator": StandardScaler()}, "estimator"),
+        ({"grid": []}, "param_grid"),
+        ({"grid": 3}, "param_grid"),
+        ({"grid": {"C": []}}, "param_grid"),
+        ({"grid": {"epsilon": [1.0]}}, "epsilon"),
+        ({"grid": {"delta": [0.1]}}, "delta"),
+        ({"grid": {"adjacency": ["add_remove"]}}, "adjacency"),
+        ({"grid": {"ledger": [None]}}, "ledger"),
+        ({"grid": {"random_state": [1]}}, "random_state"),
+        ({"grid": {"classes": [[0, 1]]}}, "classes"),
+        ({"grid": {"unheard": [1]}}, "param_grid"),
+        ({"grid": {"C": [-1.0]}}, "C"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": 0.0}, "delta"),
+        ({"strategy": "both"}, "strategy"),
+        ({"selection": "best"}, "selection"),
+        ({"scoring": "accuracy"}, "scoring"),
+        ({"scoring": "balanced_errors"}, "class_weight"),
+        ({"scoring": "balanced_errors", "class_weight": "balanced"}, "class_weight"),
+        ({"scoring": "balanced_errors", "class_weight": {0: 1.0, 2: 1.0}}, "class_weight"),
+        ({"scoring": "balanced_errors", "class_weight": {0: 1.0, 1: 0.0}}, "class_weight"),
+        ({"class_weight": {0: 1.0, 1: 1.0}}, "class_weight"),
+        ({"adjacency": "replace_one"}, "adjacency"),
+        ({"validation_fraction": 0.0}, "validation_fraction"),
+        ({"refit_fraction": 1.0}, "refit_fraction"),
+        ({"score_fraction": 1.0}, "score_fraction"),
+        ({"stopping": "fixed"}, "stopping"),
+        ({"mean_runs": 1.0}, "mean_runs"),
+        ({"mean_runs": float("nan")}, "mean_runs"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_jobs": 1.5}, "n_jobs"),
+        ({"random_state": -1}, "random_state"),
+        ({"ledger": 3}, "ledger"),
+        ({"verbose": 2}, "verbose"),
+        ({"estimator": OutputPerturbationSVC(random_state=1)}, "random_state"),
+        ({"estimator": OutputPerturbationSVC(ledger=PrivacyLedger(1.0, 0.1))}, "ledger"),
+        ({"estimator": search()}, "estimator"),
+    ],
+)
+def test_bad_parameters_are_named_before_anything_is_read(
+    options: dict[str, Any], word: str
+) -> None:
+    with pytest.raises((TypeError, InvalidParameterError), match=word):
+        search(**options).fit("no rows at all", None)
+
+
+def test_rows_are_checked_before_the_budget_is_spent() -> None:
+    X, y = data()
+    ledger = PrivacyLedger(10.0, 1e-6)
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    for rows, labels in ((bad, y), (X, y[:-1]), (X, np.where(y == 1, 7, y)), (X[:90], y[:90])):
+        with pytest.raises(ValueError) as caught:
+            search(ledger=ledger).fit(rows, labels)
+        assert str(len(rows)) not in str(caught.value)
+        assert "7" not in str(caught.value)
+    assert ledger.history == ()
+
+
+def test_too_few_rows_for_the_parts() -> None:
+    X, y = data(249)
+    with pytest.raises(InvalidParameterError, match="random_stopping"):
+        search(grid={"C": [0.1]}).fit(X, y)
+    search(grid={"C": [0.1]}, strategy="random_stopping").fit(X, y)
+    X, y = data(250)
+    search(grid={"C": [0.1]}).fit(X, y)
+
+
+def test_interrupts_leave_nothing_half_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data()
+    ledger = PrivacyLedger(100.0, 1e-5)
+    made = search(ledger=ledger).fit(X, y)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OutputPerturbationSVC, "fit", interrupted)
+    before = len(ledger.history)
+    with pytest.raises(KeyboardInterrupt):
+        made.fit(X, y)
+    assert len(ledger.history) > before
+    with pytest.raises(NotFittedError):
+        made.predict(X)
+    assert not [name for name in vars(made) if name.endswith("_") and name[0] != "_"]
+
+
+def test_sparse_rows_tables_and_float32_are_taken() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = data()
+    assert search().fit(sparse.csr_matrix(X), y).predict(sparse.csr_matrix(X)).shape == y.shape
+    assert search().fit(X.astype(np.float32), y).n_features_in_ == X.shape[1]
+    table = pandas.DataFrame(X, columns=list("abcdef"))
+    made = search().fit(table, pandas.Series(y))
+    assert list(made.feature_names_in_) == list("abcdef")
+    assert made.predict(table).shape == y.shape
+
+
+def test_search_is_a_scikit_learn_estimator() -> None:
+    X, y = data()
+    made = search().set_params(estimator__data_norm=2.0, refit_fraction=0.0)
+    copy = clone(made)
+    assert copy.get_params()["estimator__data_norm"] == 2.0
+    copy.fit(X, y)
+    assert copy.decision_function(X).shape == y.shape
+    assert not hasattr(copy, "predict_proba")
+    assert not hasattr(copy, "transform")
+    restored = pickle.loads(pickle.dumps(copy))
+    np.testing.assert_array_equal(restored.predict(X), copy.predict(X))
+    likelihood = search(ObjectivePerturbationSVC(classes=[0, 1], loss="logistic"), {"C": [0.1]})
+    likelihood.set_params(refit_fraction=0.0).fit(X, y)
+    assert likelihood.predict_proba(X).shape == (len(y), 2)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_verbose_prints_public_numbers_only(
+    strategy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, y = data()
+    svc = OutputPerturbationSVC(classes=[0, 1], verbose=1)
+    for n in (600, 500):
+        search(svc, strategy=strategy, verbose=1).fit(X[:n], y[:n])
+    first, second = capsys.readouterr().out.splitlines()
+    # One line a search, however many runs it made, and the same one for other data.
+    assert first == second
+    assert first.startswith("PrivateGridSearch: ")
+
+
+def test_whole_steps_may_be_candidates() -> None:
+    X, y = data(900)
+    pipeline = Pipeline([("svc", OutputPerturbationSVC(classes=[0, 1]))])
+    grid = {"svc": [OutputPerturbationSVC(classes=[0, 1]), GradientPerturbationSVC(classes=[0, 1])]}
+    made = search(pipeline, grid).fit(X, y)
+    assert made.best_index_ in (0, 1)
+    assert made.privacy_.private
+
+
+def test_no_run_at_all_releases_a_constant() -> None:
+    X, y = data(200)
+    found = set()
+    for _ in range(36):
+        made = search(
+            strategy="random_stopping", stopping="poisson", mean_runs=1.1, refit_fraction=0.0,
+            grid={"C": [0.1]},
+        ).fit(X, y)  # fmt: skip
+        found.add(type(made.best_estimator_).__name__)
+        if made.best_index_ < 0:
+            assert made.best_params_ == {}
+            assert set(made.predict(X)) == {0}
+            assert made.score(X, y) < 0.7
+            assert made.decision_function(X).shape == y.shape
+            assert made.privacy_.private
+    # A constant has probability exp(-1.1): all alike with a probability below 1e-6.
+    assert found == {"ConstantClassifier", "OutputPerturbationSVC"}
+
+
+def test_a_constant_needs_a_public_label_set() -> None:
+    trainer = DeclaredTrainer(nearest_mean, (PureEvent(0.5, "add_remove"),))
+    options = {"strategy": "random_stopping", "stopping": "poisson", "refit_fraction": 0.0}
+    with pytest.raises(InvalidParameterError, match="poisson"):
+        search(trainer, {"shift": [0.0]}, delta=0.0, **options).fit("no rows", None)
+
+
+def nearest_mean(X: Any, y: Any, shift: float = 0.0, **_: Any) -> Any:
+    """A declared trainer: the constant 1, whatever the data are."""
+    return ConstantClassifier([1, 0]) if shift == 0.0 else ConstantClassifier([0, 1])
+
+
+def gaussian_events(epsilon: float, delta: float, adjacency: str, **_: Any) -> Any:
+    """Events of a trainer that uses its budget for Gaussian noise."""
+    from dpsvm_fast.accounting import gaussian_sigma
+
+    return (GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, adjacency),)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_functions_with_declared_events_can_be_searched(strategy: str) -> None:
+    X, y = data()
+    y = np.ones_like(y)
+    trainer = DeclaredTrainer(nearest_mean, gaussian_events)
+    made = search(trainer, {"shift": [0.0, 1.0]}, strategy=strategy, mean_runs=8.0).fit(X, y)
+    assert made.privacy_.private
+    assert any("declares" in text for text in made.privacy_.assumed_public)
+    # With 600 rows the better of "always 1" and "always 0" is clear; 8 runs may miss it.
+    if strategy == "partition":
+        assert made.best_params_ == {"shift": 0.0}
+        assert made.score(X, y) == 1.0
+
+
+def test_declared_events_beyond_the_budget_are_refused() -> None:
+    trainer = DeclaredTrainer(nearest_mean, (PureEvent(4.5, "add_remove"),))
+    for strategy in STRATEGIES:
+        with pytest.raises(InvalidParameterError):
+            search(trainer, {"shift": [0.0]}, strategy=strategy).fit("no rows", None)
+
+
+def test_a_declared_trainer_spends_before_it_trains() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    seen: list[int] = []
+
+    def train(X: Any, y: Any) -> Any:
+        seen.append(len(ledger.history))
+        return ConstantClassifier([0, 1])
+
+    trainer = DeclaredTrainer(train, PureEvent(0.75, "add_remove"), ledger=ledger)
+    assert list(trainer.fit([[0.0]], [0]).predict([[1.0]])) == [0]
+    with pytest.raises(BudgetExceededError):
+        trainer.fit([[0.0]], [0])
+    assert seen == [1]
+    assert not hasattr(trainer, "model_")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "word"),
+    [
+        (DeclaredTrainer(3, ()), "train"),  # type: ignore[arg-type]
+        (DeclaredTrainer(nearest_mean, 3), "events"),  # type: ignore[arg-type]
+        (DeclaredTrainer(nearest_mean, (3,)), "events"),  # type: ignore[arg-type]
+        (DeclaredTrainer(nearest_mean, (PureEvent(1.0, "replace_one"),)), "events"),
+        (DeclaredTrainer(nearest_mean, (), parameters=3), "parameters"),  # type: ignore[arg-type]
+        (DeclaredTrainer(lambda X, y: 3, ()), "train"),
+    ],
+)
+def test_bad_declarations_are_named(trainer: DeclaredTrainer, word: str) -> None:
+    with pytest.raises((TypeError, InvalidParameterError), match=word):
+        trainer.fit([[0.0]], [0])
+
+
+def test_declared_trainers_keep_their_parameters_apart() -> None:
+    trainer = DeclaredTrainer(nearest_mean, ()).set_params(shift=1.0, epsilon=2.0)
+    other = clone(trainer).set_params(shift=0.0)
+    assert trainer.parameters == {"shift": 1.0}
+    assert other.parameters == {"shift": 0.0}
+    assert trainer.epsilon == other.epsilon == 2.0
