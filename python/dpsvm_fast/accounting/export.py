@@ -46,8 +46,8 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``"type"`` is the name of a class in ``dp_accounting.dp_event``, the rest are its arguments. To be
-        evaluated for that library's relation ``ADD_OR_REMOVE_ONE``, whatever the events' own is.
+        ``"type"`` is the name of a class in ``dp_accounting.dp_event``, the rest are its arguments.
+        For that library's relation ``ADD_OR_REMOVE_ONE``, whatever the events' own is.
 
     Notes
     -----
