@@ -2,9 +2,9 @@
 
 Noise is the only way by which records may reach the outside. So everything that passes through
 noise is answered, in the second world, with what the first world released: exact sums of rows,
-gradients of descent (by the slow twins, whose noise is added in Python), and weights after
-training. What anybody can see must then be the same to the last bit, whatever the records are;
-what differs went past the noise.
+gradients of descent (by the slow twins, whose noise is added in Python), weights after training,
+and the choice of a search. What anybody can see must then be the same to the last bit, whatever
+the records are; what differs went past the noise.
 
 Seen is: every attribute, public or not, and every property; ``repr``, ``str``, parameters, HTML,
 the pickle; predictions on public rows; standard output and error; warnings; log records;
@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import logging
 import pickle
+import random
 import re
 import traceback
 import types
@@ -32,9 +33,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast import PrivacyLedger
+from dpsvm_fast import PrivacyLedger, _core
+from dpsvm_fast.estimators import _descent_run
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
+from dpsvm_fast.model_selection import _strategies
 from oracles.coupled import Source, use_slow_core
 
 __all__ = ["ALIKE", "Surface", "World", "compared", "differences", "seen_of_exception"]
@@ -86,6 +89,18 @@ class Interrupted(Source):
         raise KeyboardInterrupt
 
 
+class Passing:
+    """Noise of scores, which answers with the sums of the first world."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __radd__(self, scores: Array) -> Array:
+        return self.world.replay(scores)
+
+
 @contextmanager
 def noise_of(world: World) -> Iterator[None]:
     """Every passage through noise answers with what the first world released."""
@@ -103,7 +118,18 @@ def noise_of(world: World) -> Iterator[None]:
         use_slow_core(patch, world.source)
         patch.setattr(WeightNoise, "_noisy", noisy)
         patch.setattr(LinearNoise, "draw", draw)
+        # Of a search: who is where is never told, and the choice is a noisy one.
+        streams = _strategies.Sources(_core.NoiseSource(1), random.Random(2))
+        patch.setattr(_strategies, "_sources", lambda _: streams)
+        patch.setattr(_strategies, "chosen_index", lambda *_: 1)
+        patch.setattr(_strategies, "score_noise", lambda *_: Passing(world))
+        patch.setattr(_descent_run, "resumed", resumed)
         yield
+
+
+def resumed(state: dict[str, Any]) -> dict[str, Any]:
+    """What the library does to a state that is taken up again, by the twin's names."""
+    return state | {"averaged": 0, "total": np.zeros_like(state["total"])}
 
 
 class Surface(dict[str, str]):
@@ -114,11 +140,21 @@ class Surface(dict[str, str]):
 Run = Callable[[Any, list[Any]], None]
 
 
-def compared(run: Run, first: Any, second: Any, *, interrupted: bool = False) -> list[str]:
-    """Differences in what is seen of two runs on data sets that are to be indistinguishable."""
+def compared(
+    run: Run, first: Any, second: Any, *, interrupted: bool = False, fails: bool = False
+) -> list[str]:
+    """Differences in what is seen of two runs on data sets that are to be indistinguishable.
+
+    A run that ends with an error though it is neither interrupted nor said to fail shows nothing,
+    and is an error here.
+    """
     one = World(first, interrupted=interrupted)
     here = seen(run, one)
     there = seen(run, World(second, one, interrupted=interrupted))
+    if interrupted:
+        assert here["error.text"].startswith("KeyboardInterrupt")
+    elif not fails:
+        assert "error.text" not in here, here["error.traceback"]
     if not differences(here, there):
         return []
     # The first run in a process fills caches of public numbers; what the records did stays.

@@ -29,7 +29,7 @@ from dpsvm_fast.audit._bounds import (
     proportion_below,
     separation_bound,
 )
-from dpsvm_fast.audit._claims import Claim, certified_epsilon, resolved_method
+from dpsvm_fast.audit._claims import Claim, certified_epsilon, event_score, resolved_method
 from dpsvm_fast.audit._one_run import log_p_value, one_run_bound
 from dpsvm_fast.audit._statistic import Event, chosen_event, learned_statistics
 
@@ -241,14 +241,16 @@ class TestOneRun:
 def test_the_chosen_event_is_the_one_that_tells_most() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(1.0, 1.0, 20_000), rng.normal(0.0, 1.0, 20_000)
-    _, event = chosen_event(first, second, 100_000, pure=False, delta=0.0)
+    score_of = event_score("gaussian", Claim(1.0, DELTA, "add_remove"))
+    _, event = chosen_event(first, second, 100_000, score_of, smooth=True)
     assert isinstance(event, Event)
     # Anywhere near the middle is as good.
     assert abs(event.threshold - 0.5) < 0.5
     inside = [event.count(v) / v.size for v in (first, second)]
     assert inside[event.likely] > inside[1 - event.likely]
     laplace = rng.laplace(1.0, 1.0, 20_000), rng.laplace(0.0, 1.0, 20_000)
-    score, event = chosen_event(*laplace, 100_000, pure=True, delta=0.0)
+    score_of = event_score("clopper_pearson", Claim(1.0, 0.0, "add_remove"))
+    score, event = chosen_event(*laplace, 100_000, score_of, smooth=False)
     # Beyond either mode the ratio is e.
     assert event.threshold > 0.8 if event.above else event.threshold < 0.2
     assert 0.8 < score < 1.0

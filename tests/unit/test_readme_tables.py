@@ -121,41 +121,50 @@ def test_transformers_beside_scikit_learn() -> None:
     assert shown[-1].endswith(f"20,000 x 784, float64 | {times}")
 
 
-def audit(mechanism: str, build: str, epsilon: str, certified: str, method: str) -> tables.Row:
-    named = ("mechanism", "build", "epsilon", "certified", "method")
-    shown = dict(zip(named, (mechanism, build, epsilon, certified, method), strict=True))
-    return shown | {"adjacency": "add_remove", "seconds": "41.4", "confidence": "0.999999"}
+def audit(mechanism: str, build: str, claim: str, certified: str, method: str) -> tables.Row:
+    named = ("mechanism", "build", "claim", "certified", "method")
+    shown = dict(zip(named, (mechanism, build, claim, certified, method), strict=True))
+    refuted = str(float(certified) > float(claim))
+    return shown | {
+        "relation": "add_remove",
+        "refuted": refuted,
+        "expected": str(build != readme_tables.RIGHT),
+        "seconds": "41.4",
+        "confidence": "0.999999",
+    }
 
 
 def test_audits_say_which_builds_are_refuted() -> None:
-    sound = readme_tables.AS_IT_IS
+    right = readme_tables.RIGHT
+    weak = audit("objective", "noise / sqrt 2", "4", "2.5", "profile") | {"expected": "-"}
     rows = [
-        audit("OutputPerturbationSVC", sound, "1", "0.8421", "gaussian"),
-        audit("OutputPerturbationSVC", sound, "4", "3.8", "gaussian"),
-        audit("OutputPerturbationSVC", "noise / sqrt 2", "4", "5.1", "gaussian"),
-        audit("ObjectivePerturbationSVC", sound, "1", "0.7", "density"),
+        audit("output", right, "1", "0.8421", "gaussian"),
+        audit("output", right, "4", "3.8", "gaussian"),
+        audit("output", "noise / sqrt 2", "4", "5.1", "gaussian"),
+        audit("objective", right, "1.02", "0.7", "density"),
+        weak,
     ]
     shown = readme_tables.audits({"audit": rows}).splitlines()
-    assert shown[0] == "| Mechanism | relation | build | claim 1 | claim 4 |"
-    assert shown[2] == ("| OutputPerturbationSVC | add_remove | as it is | 0.842 (g) | 3.800 (g) |")
-    assert shown[3] == "| OutputPerturbationSVC | add_remove | noise / sqrt 2 | | **5.100** (g) |"
-    assert shown[4].endswith("| 0.700 (d) | |")
-    assert "Of 3 audits of the library as it is 0 are above" in shown[-1]
-    assert "of 1 of broken builds 1 are" in shown[-1]
+    head = "| Mechanism | relation | ε = 1 | ε = 4 | noise / sqrt 2, 1 | noise / sqrt 2, 4 |"
+    assert shown[0] == head
+    assert shown[2] == "| output | add_remove | 0.842 g | 3.800 g | | **5.100** |"
+    assert shown[3] == "| objective | add_remove | 0.700 of 1.020 d | | | (2.500) |"
+    assert "Of 3 audits of the library as it is, 0 are above" in shown[-1]
+    assert "of 1 of wrong builds, 1 are" in shown[-1]
     assert "At most 41 seconds each" in shown[-1]
     assert "at most 1e-06" in shown[-1]
     assert "canaries" not in shown[-1]
 
 
 def test_audits_have_their_own_page(tmp_path: Path) -> None:
-    row = audit("PrivatePCA", readme_tables.AS_IT_IS, "1", "0.9", "gaussian")
+    row = audit("PrivatePCA", readme_tables.RIGHT, "1", "0.9", "gaussian")
     tables.write(tmp_path / "audit.csv", [row], {"cpu": "none"})
     assert "audit-table" not in readme_tables.contents(tmp_path)
     page = tmp_path / "page.md"
     opening, closing = readme_tables.markers("audit-table")
     page.write_text(f"{opening}\nold\n{closing}\n", encoding="utf-8")
     readme_tables.fill(page, tmp_path, readme_tables.GUARANTEES)
-    assert "| PrivatePCA | add_remove | as it is | 0.900 (g) |" in page.read_text(encoding="utf-8")
+    assert "| PrivatePCA | add_remove | 0.900 g | |" in page.read_text(encoding="utf-8")
     guarantees = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     assert opening in guarantees
     assert closing in guarantees

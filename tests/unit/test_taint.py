@@ -27,6 +27,7 @@ from dpsvm_fast import (
     PublicScaler,
     total_privacy,
 )
+from dpsvm_fast.model_selection import PrivateGridSearch
 from oracles.statements import ADJACENCIES, ESTIMATORS, ONE_RELATION
 from oracles.taint import Run, compared, seen_of_exception
 
@@ -128,7 +129,7 @@ def test_a_refused_certificate_shows_nothing_else(kind: str) -> None:
             found.append(type(error).__name__)
             raise
 
-    assert compared(checked, *worlds(kind, "add_remove")) == []
+    assert compared(checked, *worlds(kind, "add_remove"), fails=True) == []
     assert found == ["CertificationError"] * 2
 
 
@@ -183,7 +184,7 @@ def check_refusal(kind: str, spoil: Spoil) -> None:
             errors.append(error)
             raise
 
-    assert compared(checked, here, there) == []
+    assert compared(checked, here, there, fails=True) == []
     assert len(errors) == 2
     for error in errors:
         text = "".join(seen_of_exception(error).values())
@@ -230,6 +231,69 @@ def test_a_training_that_is_taken_up_again_shows_nothing_but_noise(adjacency: st
         kept += [model.partial_fit(*data).partial_fit(*data), model.privacy_]
 
     assert compared(run, records(0, adjacency), records(1, adjacency)) == []
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "partition": {"refit_fraction": 0.0},
+    "partition and refit": {"selection": "exponential", "refit_fraction": 0.5},
+    "random stopping": {"strategy": "random_stopping", "delta": 0.0},
+}
+
+
+def search_of(options: dict[str, Any], adjacency: str, kind: Any = PrivateGridSearch) -> Run:
+    """A search with a ledger, and everything that comes of it."""
+
+    def run(data: Any, kept: list[Any]) -> None:
+        ledger = PrivacyLedger(100.0, 1e-3, adjacency)
+        pure = {"noise": "gamma", "delta": 0.0} if options.get("delta") == 0.0 else {}
+        found = kind(
+            OutputPerturbationSVC(classes=range(3), n_threads=1, adjacency=adjacency, **pure),
+            {"C": [0.1, 1.0]},
+            2.0,
+            **{"adjacency": adjacency, "ledger": ledger, "verbose": 1} | options,
+        )
+        kept += [found, ledger]
+        try:
+            found.fit(*data)
+        finally:
+            found.set_params(ledger=None)
+        kept += [found.privacy_, str(found.privacy_), found.decision_function(PUBLIC_ROWS)]
+
+    return run
+
+
+def many_records(world: int, adjacency: str) -> Any:
+    """Enough rows for the parts of a search."""
+    rows, labels = (np.concatenate([part] * 12) for part in records(world, adjacency))
+    return rows, labels
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_shows_nothing_but_noise(name: str, adjacency: str) -> None:
+    run = search_of(SEARCHES[name], adjacency)
+    assert compared(run, many_records(0, adjacency), many_records(1, adjacency)) == []
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_an_interrupted_search_shows_nothing(name: str) -> None:
+    run = search_of(SEARCHES[name], "add_remove")
+    data = (many_records(world, "add_remove") for world in (0, 1))
+    assert compared(run, *data, interrupted=True) == []
+
+
+class KeepsResults(PrivateGridSearch):
+    """What scikit-learn's search keeps."""
+
+    def fit(self, X: Any, y: Any) -> KeepsResults:
+        super().fit(X, y)
+        self.cv_results_ = {"mean_test_score": [self.best_estimator_.score(X, y)]}
+        return self
+
+
+def test_a_search_that_keeps_exact_scores_is_found() -> None:
+    run = search_of(SEARCHES["partition"], "add_remove", KeepsResults)
+    assert compared(run, many_records(0, "add_remove"), many_records(1, "add_remove")) != []
 
 
 # --- negative controls: the same checker finds what goes past the noise ------------------------
@@ -363,7 +427,8 @@ def test_each_leak_is_found(leaky: type[Leaky]) -> None:
         finally:
             model.set_params(ledger=None)
 
-    assert compared(run, records(0, "add_remove"), records(1, "add_remove")) != []
+    data = (records(world, "add_remove") for world in (0, 1))
+    assert compared(run, *data, fails=True) != []
 
 
 def test_the_same_run_without_a_leak_is_clean() -> None:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_parts", "drawn"]
 
+SOURCES = {
+    "operating_system": "a cryptographic stream keyed by the operating system",
+    "seed": "a stream keyed by a seed",
+}
+
 
 def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
     """What was summed, what one record can change, how much noise, and at what price."""
@@ -39,8 +44,15 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         if part.last_iterate is not None:
             lines.append(_last_iterate(part, part.last_iterate))
     # What all parts share is said once.
-    samplers = {drawn(part, statement.random_source): None for part in parts}
-    return (*lines, *(f"noise {sampler}" for sampler in samplers))
+    return (*lines, *(f"noise {sampler}" for sampler in _samplers(parts, statement.random_source)))
+
+
+def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, ...]:
+    """How the noise was drawn, with all grids together."""
+    grids = dict.fromkeys(f"{part.grid:.6g}" for part in parts if part.sampler == "exact_grid")
+    if len(grids) > 1 and all(part.sampler == "exact_grid" for part in parts):
+        return (f"drawn exactly on grids of {_listed(list(grids))}, from {SOURCES[random_source]}",)
+    return tuple(dict.fromkeys(drawn(part, random_source) for part in parts))
 
 
 def _part(part: ReleasePart, price: str) -> str:
@@ -106,7 +118,9 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     pure = [event for event in events if isinstance(event, PureEvent)]
     if len(gaussian) == len(events):
         squares = [event.mu**2 for event in gaussian]
-        return [f"; {100.0 * square / sum(squares):.3g}% of the sum of mu^2" for square in squares]
+        return [
+            f"; {100.0 * square / sum(squares):.3g}% of the budget, in mu^2" for square in squares
+        ]
     if len(pure) == len(events):
         return [f"; epsilon = {event.epsilon:.6g} of the sum" for event in pure]
     return [
@@ -126,11 +140,7 @@ def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> st
         if noise.sampler == "exact_grid"
         else "drawn in floating point"
     )
-    source = {
-        "operating_system": "a cryptographic stream keyed by the operating system",
-        "seed": "a stream keyed by a seed",
-    }[random_source]
-    return f"{sampler}, from {source}"
+    return f"{sampler}, from {SOURCES[random_source]}"
 
 
 def _listed(names: list[str]) -> str:

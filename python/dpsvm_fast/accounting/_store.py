@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.statement import read_json
 from dpsvm_fast.exceptions import LedgerError
 
 __all__ = [
@@ -42,6 +44,8 @@ VERSION, ADAPTIVE_VERSION = 1, 2
 
 # Seconds to wait for the other processes; a transaction takes about a millisecond.
 BUSY_TIMEOUT = 120.0
+# Looks at a file that is there and empty, a fiftieth of a second apart.
+TRIES_OF_EMPTY = 50
 
 _SCHEMA = (
     "CREATE TABLE ledger (one INTEGER PRIMARY KEY CHECK (one = 1), header TEXT NOT NULL)",
@@ -175,16 +179,21 @@ class SpendStore:
             The file is no ledger, or one with another budget.
         """
         store = cls(path, lasting=lasting)
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
+        new = _made_file(path)
+        for _ in range(TRIES_OF_EMPTY):
+            with store.transaction() as session:
+                if new and session.is_empty():
+                    session.initialise(identity, budget)
+                if not session.is_empty():
+                    found_identity, found = session.header()
+                    break
+            # Another process has made the file and is about to fill it.
+            time.sleep(0.02)
+        else:
             raise LedgerError(
-                f"cannot create the ledger's file {path}: {error.strerror}"
-            ) from error
-        with store.transaction() as session:
-            if session.is_empty():
-                session.initialise(identity, budget)
-            found_identity, found = session.header()
+                f"the file {path} is there and empty: a ledger that was cut off must not become a "
+                "new budget; remove the file to begin one"
+            )
         if found != budget:
             raise LedgerError(
                 f"the ledger in {path} has the budget ({found}), not ({budget}); open it with its "
@@ -291,6 +300,17 @@ def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -
         raise
 
 
+def _made_file(path: Path) -> bool:
+    """Whether the file was not there before."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise LedgerError(f"cannot create the ledger's file {path}: {error.strerror}") from error
+    return True
+
+
 def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
     """Read what ``write_snapshot`` wrote; the budget's numbers are not checked here.
 
@@ -300,7 +320,7 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
         The file is no ledger of a known version.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise LedgerError(
             f"{path} is not JSON; a ledger made with path= is opened with path="

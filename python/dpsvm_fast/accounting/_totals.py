@@ -89,7 +89,11 @@ class Totals:
 
     def copy(self) -> Totals:
         """Return independent totals of the same events."""
-        return self.enlarged(Fraction(1))
+        # A ledger does this at every spend.
+        other = Totals(self.adjacency)
+        for name, value in vars(self).items():
+            setattr(other, name, value.copy() if isinstance(value, Counter) else value)
+        return other
 
     def enlarged(self, factor: Fraction) -> Totals:
         """Totals of at least ``factor`` times as much of everything."""

@@ -46,8 +46,8 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``"type"`` is the name of a class in ``dp_accounting``, the rest are its arguments. To be
-        evaluated for that library's relation ``ADD_OR_REMOVE_ONE``, whatever the events' own is.
+        ``"type"`` is the name of a class in ``dp_accounting.dp_event``, the rest are its arguments.
+        For that library's relation ``ADD_OR_REMOVE_ONE``, whatever the events' own is.
 
     Notes
     -----
@@ -83,7 +83,7 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
     """
     tree = dp_accounting_tree(events)
     try:
-        library = importlib.import_module("dp_accounting")
+        library = importlib.import_module("dp_accounting.dp_event")
     except ImportError as error:
         raise ImportError(
             "this needs the library dp-accounting, which dpsvm_fast does not depend on: "

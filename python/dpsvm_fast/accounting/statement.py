@@ -286,7 +286,9 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidParameterError("certificate: expected JSON") from error
+        raise InvalidParameterError(
+            "certificate: expected JSON text, as to_json() returns it (of a file, what is in it)"
+        ) from error
 
 
 def _names(kind: Any) -> set[str]:

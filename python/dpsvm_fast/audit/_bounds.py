@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from scipy import stats
 
 __all__ = [
+    "N_EPSILONS",
     "Counts",
     "hockey_stick_bound",
     "profile_violation",

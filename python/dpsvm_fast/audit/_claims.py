@@ -7,9 +7,21 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent, composed_epsilon, gaussian_epsilon
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    composed_epsilon,
+    gaussian_epsilon,
+)
+from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.audit._bounds import (
+    N_EPSILONS,
     Counts,
     hockey_stick_bound,
     profile_violation,
@@ -18,10 +30,14 @@ from dpsvm_fast.audit._bounds import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["METHODS", "Claim", "certified_epsilon", "resolved_method"]
+__all__ = ["METHODS", "Claim", "certified_epsilon", "event_score", "resolved_method"]
+
+Array = NDArray[np.float64]
 
 METHODS = ("auto", "clopper_pearson", "gaussian", "profile")
 
+# With how much noise the claimed law is looked at to choose an event.
+N_FACTORS = 12
 # How each number of an event changes when its noise grows by a factor: its power.
 _POWERS = {"sigma": 1, "noise_multiplier": 1, "epsilon": -1, "rho": -2}
 
@@ -45,10 +61,10 @@ class Claim:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """Parameter of Gaussian differential privacy; None where the events are of other kinds."""
-        if not self.events or not all(isinstance(e, GaussianEvent) for e in self.events):
-            return None
-        return math.sqrt(sum(e.mu**2 for e in self.events if isinstance(e, GaussianEvent)))
+        """Parameter of Gaussian differential privacy; None where some law is another."""
+        mus = [_gaussian_mu(event) for event in self.events]
+        known = [mu for mu in mus if mu is not None]
+        return math.hypot(*known) if mus and len(known) == len(mus) else None
 
     @property
     def pure(self) -> bool:
@@ -58,6 +74,13 @@ class Claim:
     def with_noise(self, factor: float) -> tuple[PrivacyEvent, ...]:
         """The events as they would be with so many times the noise."""
         return tuple(_with_noise(event, factor) for event in self.events)
+
+
+def _gaussian_mu(event: PrivacyEvent) -> float | None:
+    """Parameter of one event: of noise in an objective where its curvature is free."""
+    if isinstance(event, GaussianEvent):
+        return event.mu
+    return gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None
 
 
 def _with_noise(event: Any, factor: float) -> Any:
@@ -129,3 +152,37 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
 def _profile(claim: Claim, factor: float) -> Callable[[float], float]:
     """Delta at every epsilon with so many times the noise."""
     return Composition.of(claim.with_noise(factor)).delta
+
+
+def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
+    """What an event would prove, for many at once: larger is better, units do not matter.
+
+    Its arguments are lower bounds of the one world's probabilities and upper bounds of the other's.
+    """
+    if method == "clopper_pearson":
+        return lambda low, high: _finite(np.log(np.maximum(low - claim.delta, 1e-300) / high))
+    if method == "gaussian":
+        return lambda low, high: _finite(stats.norm.ppf(low) - stats.norm.ppf(high))
+    epsilons = np.linspace(0.0, 2.0 * max(claim.epsilon, 1.0), N_EPSILONS)
+    factors = np.geomspace(0.5, 8.0, N_FACTORS)
+    profiles = [np.array([_profile(claim, f)(e) for e in epsilons]) for f in factors]
+
+    def least_noise(low: Array, high: Array) -> Array:
+        """Minus the least noise that is refuted, the steps between linear."""
+        grown = np.exp(epsilons)[:, None]
+        over = np.maximum(low - grown * high, (1.0 - high) - grown * (1.0 - low))
+        excess = np.array([(over - profile[:, None]).max(axis=0) for profile in profiles])
+        i = np.argmax(excess > 0.0, axis=0)
+        columns = np.arange(low.size)
+        here, before = excess[i, columns], excess[np.maximum(i - 1, 0), columns]
+        part = np.where(i > 0, here / np.maximum(here - before, 1e-300), 0.0)
+        # What no factor refutes comes after all others, the least excess first.
+        refuted = (excess > 0.0).any(axis=0)
+        return np.asarray(np.where(refuted, part - i, excess[-1] - 2.0 * N_FACTORS))
+
+    return least_noise
+
+
+def _finite(scores: Array) -> Array:
+    """Scores with minus infinity where there is no number."""
+    return np.asarray(np.nan_to_num(scores, nan=-np.inf, posinf=-np.inf, neginf=-np.inf))

@@ -114,7 +114,7 @@ def audit(
     )
     budget = seconds if seconds is not None or n_trials is not None else DEFAULT_SECONDS
     deadline = math.inf if budget is None else started + budget
-    n_pilot = runner.learn(n_trials, deadline, pure=method == "clopper_pearson")
+    n_pilot = runner.learn(n_trials, deadline, method)
     values = runner.values(n_trials, deadline)
     n = min(v.size for v in values)
     return _report(runner, method, alpha, values, n, n_pilot, time.monotonic() - started)

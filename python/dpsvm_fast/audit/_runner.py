@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast.audit._claims import event_score
 from dpsvm_fast.audit._statistic import Event, Statistic, chosen_event, learned_statistics
 from dpsvm_fast.audit._subjects import Subject
 
@@ -44,7 +45,7 @@ class Runner:
         self._n_threads = n_threads
         self._root = None if seed is None else _core.NoiseSource(seed)
 
-    def learn(self, n: int | None, deadline: float, *, pure: bool) -> int:
+    def learn(self, n: int | None, deadline: float, method: str) -> int:
         """Choose statistic and event on runs that are not counted; returns how many there were."""
         wanted = MOST_PILOT if n is None else int(PILOT_SHARE * n)
         wanted = min(max(wanted, LEAST_PILOT), MOST_PILOT)
@@ -57,16 +58,18 @@ class Runner:
             rate = size / max(spent, 1e-6)
             left = min(deadline - time.monotonic(), 1e9)
             n = int(min(max(rate * left, size), MOST_TRIALS))
-        self._choose(*vectors, n, pure=pure)
+        self._choose(*vectors, n, method)
         return size
 
-    def _choose(self, first: Array, second: Array, n: int, *, pure: bool) -> None:
+    def _choose(self, first: Array, second: Array, n: int, method: str) -> None:
         """One half teaches the statistics, the other chooses among them and cuts."""
         half = min(len(first), len(second)) // 2
+        pure = method == "clopper_pearson"
+        score_of = event_score(method, self.subject.claim)
         best = -math.inf
         for statistic in learned_statistics(first[:half], second[:half], pure=pure):
             parts = statistic.of(first[half:]), statistic.of(second[half:])
-            score, event = chosen_event(*parts, n, pure=pure, delta=self.subject.claim.delta)
+            score, event = chosen_event(*parts, n, score_of, smooth=not pure)
             if score > best or not hasattr(self, "event"):
                 best, self.statistic, self.event = score, statistic, event
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-__all__ = ["Event", "Statistic", "chosen_event", "learned_statistics"]
+__all__ = ["Event", "Score", "Statistic", "chosen_event", "learned_statistics"]
 
 Array = NDArray[np.float64]
+Score = Callable[[Array, Array], Array]
 
 # Candidate thresholds are these many quantiles of the pilot's statistic.
 N_THRESHOLDS = 400
@@ -93,7 +94,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
 
 
 def chosen_event(
-    first: Array, second: Array, n: int, *, pure: bool, delta: float
+    first: Array, second: Array, n: int, score: Score, *, smooth: bool
 ) -> tuple[float, Event]:
     """The event whose counts in ``n`` runs a world should prove most, and how much.
 
@@ -103,23 +104,23 @@ def chosen_event(
         The statistic in both worlds.
     n : int
         Runs of a world that will be counted.
-    pure : bool
-        Whether the bound will be a ratio of proportions (less ``delta``); otherwise it is a
-        distance of normal quantiles.
-    delta : float
+    score : callable
+        What arrays of lower bounds of the one probability and upper bounds of the other prove.
+    smooth : bool
+        Whether shares may be those of fitted normal laws, where these fit.
     """
     size = min(first.size, second.size)
     quantiles = np.linspace(0.0, 1.0, N_THRESHOLDS)
     edges = np.unique(np.quantile(np.concatenate([first, second]), quantiles))
     cuts = 0.5 * (edges[:-1] + edges[1:]) if edges.size > 1 else edges
-    smooth = not pure and _looks_normal(first) and _looks_normal(second)
+    smooth = smooth and _looks_normal(first) and _looks_normal(second)
     best = (-math.inf, Event(float(cuts[0]), above=True, likely=0))
     for likely, (p, q) in enumerate([(first, second), (second, first)]):
         for above in (True, False):
             shares = [_share(values, cuts, above=above, smooth=smooth) for values in (p, q)]
             low = _cautious(shares[0], -1, size, n)
             high = _cautious(shares[1], 1, size, n)
-            scores = _ratio(low, high, delta) if pure else _distance(low, high)
+            scores = score(low, high)
             i = int(np.argmax(scores))
             if scores[i] > best[0]:
                 best = (float(scores[i]), Event(float(cuts[i]), above=above, likely=likely))
@@ -153,15 +154,3 @@ def _cautious(share: Array, sign: int, pilot: int, n: int) -> Array:
     """Share that the bound of ``n`` runs might come to: the pilot's error and the bound's width."""
     error = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / pilot) * (1.0 / pilot + 5.0 / n))
     return np.clip(share + sign * (CAUTION * error + 5.0 / n), 0.0, 1.0)
-
-
-def _ratio(low: Array, high: Array, delta: float) -> Array:
-    """Epsilon by the definition."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.nan_to_num(np.log((low - delta) / high), nan=-math.inf))
-
-
-def _distance(low: Array, high: Array) -> Array:
-    """Distance of normal quantiles."""
-    scores = stats.norm.ppf(low) - stats.norm.ppf(high)
-    return np.asarray(np.nan_to_num(scores, nan=-math.inf, posinf=-math.inf, neginf=-math.inf))

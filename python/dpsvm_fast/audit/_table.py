@@ -73,7 +73,8 @@ OUTPUT: dict[str, dict[str, Any]] = {
     "output, M3": {"C": 0.05, "loss": "m3"},
 }
 OBJECTIVE: dict[str, dict[str, Any]] = {
-    "objective, Gaussian": {"C": 0.01, "loss": "huber"},
+    "objective, Gaussian": {"C": 0.005, "margin": 5.0},
+    "objective, Gaussian, Huber": {"C": 0.01, "loss": "huber"},
     "objective, Gaussian, curved": {},
     "objective, Gamma": {"C": 0.01, "loss": "huber", "noise": "gamma"},
     "objective, Gamma, curved": {"noise": "gamma"},

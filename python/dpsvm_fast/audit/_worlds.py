@@ -21,8 +21,14 @@ from scipy import sparse
 from sklearn.base import clone
 
 from dpsvm_fast import _core
-from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
+from dpsvm_fast.estimators import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateGaussianMarginClassifier,
+)
 from dpsvm_fast.estimators._bounds import broadcast_bounds
+from dpsvm_fast.estimators._descent_run import training_records
 from dpsvm_fast.estimators._linear_fit import Prepared, trained
 from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
 from dpsvm_fast.estimators._training import PrivatelyTrained
@@ -31,7 +37,7 @@ from dpsvm_fast.estimators._training_data import (
     checked_training_set,
     encoded_labels,
 )
-from dpsvm_fast.estimators.output import OutputPerturbationSVC
+from dpsvm_fast.exceptions import CertificationError
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
 from dpsvm_fast.preprocessing._base import PrivateTransformer
 
@@ -93,6 +99,8 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
         (PrivatePipeline, PipelineWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
         (OutputPerturbationSVC, OutputWorld),
+        (ObjectivePerturbationSVC, ObjectiveWorld),
+        (GradientPerturbationSVC, DescentWorld),
         (PrivatelyTrained, TrainedWorld),
         (PrivateTransformer, TransformerWorld),
     )
@@ -185,9 +193,63 @@ class OutputWorld(TrainedWorld):
         solution = self.estimator._solution(
             self.X, self.codes, self.mechanism, self.settings, source
         )
-        return np.asarray(
-            self.mechanism.weight_noise.release_many(solution, n, source, self.settings.n_threads)
+        many = np.broadcast_to(solution, (n, *solution.shape))
+        noisy: Array = self.mechanism.weight_noise.release_many(
+            many, source, self.settings.n_threads
         )
+        return noisy
+
+
+class ObjectiveWorld(TrainedWorld):
+    """Objective perturbation: many linear terms, solved in one call."""
+
+    chunk = 20_000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        if sparse.issparse(self.X):
+            return super().draw(n, source)
+        mechanism, n_threads = self.mechanism, self.settings.n_threads
+        kernel, smoothing, margin = mechanism.loss.kernel
+        weights, solved = _core.solve_smooth_batch_dense(
+            self.X,
+            self.codes,
+            loss=kernel,
+            n_scores=mechanism.loss.n_scores,
+            smoothing=smoothing,
+            margin=margin,
+            regularization=mechanism.regularization,
+            linear=mechanism.inside.draw_many(n, source, n_threads),
+            data_norm=mechanism.data_norm,
+            intercept_scaling=mechanism.intercept_scaling,
+            gradient_tol=mechanism.gradient_tol,
+            max_iter=self.settings.max_iter,
+            shuffle_seed=source.public_seed(),
+            n_threads=n_threads,
+        )
+        _all_solved(solved)
+        return self.published(mechanism.output.release_many(weights, source, n_threads))
+
+
+def _all_solved(solved: NDArray[np.bool_]) -> None:
+    if not np.all(solved):
+        raise CertificationError("a minimiser could not be certified; the audit is void")
+
+
+class DescentWorld(TrainedWorld):
+    """Private descent: many runs over the same rows in one call."""
+
+    chunk = 20_000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        mechanism, settings = self.mechanism, SimpleNamespace(**vars(self.settings))
+        self.estimator._prepare(self.X, mechanism, settings)
+        records = training_records(self.X, self.codes, mechanism, settings.n_threads)
+        weights = settings.descent.run_batch(
+            records, source, n, mechanism.steps, settings.n_threads
+        )
+        return self.published(weights / mechanism.data_norm)
 
 
 class EllipsoidWorld(TrainedWorld):
@@ -261,7 +323,7 @@ class PartWorld(PipelineWorld):
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy sums, or noisy weights of the training."""
         if self.part == "training":
-            return np.array([self._weights(source) for _ in range(n)])
+            return self._trained(n, source)
         if self.part == "whitening":
             moments = self.records.gram(self.n_threads)
             return _triangles(self.mechanism.whitening, moments, n, source, self.n_threads)
@@ -270,14 +332,19 @@ class PartWorld(PipelineWorld):
         many: Array = centre.sum.release_many(exact, n, source, self.n_threads)
         return many
 
-    def _weights(self, source: _core.NoiseSource) -> Array:
+    def _trained(self, n: int, source: _core.NoiseSource) -> Array:
         """Weights by the path that the pipeline takes for so many rows."""
-        count = float(self.X.shape[0])
-        training = self.mechanism.training(count)
-        records = self.records if training.rule is not None else None
-        ready = Prepared(count, None, None, training, records)
-        fit = trained(ready, self.public, self.X, self.codes, source, self.n_threads)
-        return fit.weights.ravel()
+        training = self.mechanism.training(float(self.X.shape[0]))
+        if training.rule is not None:
+            descent = training.rule.descent()
+            runs = descent.run_batch(self.records, source, n, training.rule.n_steps, self.n_threads)
+            return np.asarray(runs.reshape(n, -1))
+        ready = Prepared(float(self.X.shape[0]), None, None, training, None)
+        fits = [
+            trained(ready, self.public, self.X, self.codes, source, self.n_threads)
+            for _ in range(n)
+        ]
+        return np.array([fit.weights.ravel() for fit in fits])
 
 
 def _triangles(

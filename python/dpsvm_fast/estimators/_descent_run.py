@@ -15,7 +15,7 @@ from dpsvm_fast.estimators._continuation import Continuation, resumed
 from dpsvm_fast.estimators._progress import shares_with_progress
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
 
-__all__ = ["descend", "started"]
+__all__ = ["descend", "started", "training_records"]
 
 # Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
 MOST_NUMBERS = 2**32
@@ -38,14 +38,14 @@ def descend(
     source: _core.NoiseSource,
 ) -> None:
     """Take all steps of one call. What the descent knows then are noisy sums alone."""
-    records = _records(X, codes, mechanism, settings.n_threads)
+    records = training_records(X, codes, mechanism, settings.n_threads)
     most = max(1, MOST_NUMBERS // math.prod(mechanism.shape))
     shown = settings.verbose > 0
     for share in shares_with_progress(mechanism.steps, most=most, shown=shown):
         descent.run(records, source, share, settings.n_threads)
 
 
-def _records(
+def training_records(
     X: Any, codes: NDArray[np.int64], mechanism: GradientPerturbation, n_threads: int
 ) -> _core.Records:
     """The rows divided by the bound of their norm, in the form of the compiled descent."""

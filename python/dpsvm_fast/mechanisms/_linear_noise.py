@@ -263,12 +263,19 @@ class LinearNoise:
 
     def draw(self, source: NoiseSource, n_threads: int) -> NDArray[np.float64]:
         """B, of shape ``shape``. Private: whoever knows it can undo the noise."""
+        return np.asarray(self.draw_many(1, source, n_threads)[0])
+
+    def draw_many(self, n: int, source: NoiseSource, n_threads: int) -> NDArray[np.float64]:
+        """``n`` independent ones, of shape (n, n_scores, n_columns). More than one for audits."""
+        size = n * self.n_weights
         if self.noise == "gamma":
-            flat = source.gamma_ball(self.n_weights, self.scale, n_threads)
+            # One draw of Gamma noise belongs to all components of one B together.
+            draws = [source.gamma_ball(self.n_weights, self.scale, n_threads) for _ in range(n)]
+            flat = np.array(draws)
         elif self.grid is None:
-            flat = source.gaussian(self.n_weights, self.scale, n_threads)
+            flat = source.gaussian(size, self.scale, n_threads)
         else:
             # Below 2**53 steps, times a power of two: no rounding.
-            steps = source.gaussian_on_grid(self.n_weights, self.scale, self.grid, n_threads)
+            steps = source.gaussian_on_grid(size, self.scale, self.grid, n_threads)
             flat = steps.astype(np.float64) * self.grid
-        return np.asarray(flat.reshape(self.shape))
+        return np.asarray(flat.reshape(n, *self.shape))

@@ -136,18 +136,19 @@ class WeightNoise:
         return self._noisy(flat, source, n_threads).reshape(weights.shape)
 
     def release_many(
-        self, weights: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+        self, weights: NDArray[np.float64], source: NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """``n`` independent releases of the same ``weights``, a leading axis of that length.
+        """Independent releases of each of many weights, along the first axis.
 
         For audits: every one of them spends the budget.
         """
-        flat = flat_weights(weights, self.n_weights)
+        n = len(weights)
+        flat = flat_weights(weights, n * self.n_weights)
         if self.noise == "gamma":
-            noisy = [self._noisy(flat, source, n_threads) for _ in range(n)]
-            return np.reshape(noisy, (n, *weights.shape))
-        together = self._noisy(np.tile(flat, n), source, n_threads)
-        return together.reshape(n, *weights.shape)
+            rows = flat.reshape(n, -1)
+            noisy = [self._noisy(row, source, n_threads) for row in rows]
+            return np.reshape(noisy, weights.shape)
+        return self._noisy(flat, source, n_threads).reshape(weights.shape)
 
     def _noisy(
         self, flat: NDArray[np.float64], source: NoiseSource, n_threads: int
