@@ -182,7 +182,7 @@ DRAWS = (
             ),
         ),
         (
-            "tests/statistical/test_descent_noise.py::test_steps_have_noise_of_their_own",
+            "tests/statistical/test_descent_noise.py::test_steps_of_one_run_are_independent",
             "tests/unit/test_gradient_noise.py::test_the_noise_of_a_step_is_not_that_of_the_one_before",
         ),
     ),
