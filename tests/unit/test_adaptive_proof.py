@@ -97,7 +97,7 @@ def test_a_sampled_sum_is_a_function_of_the_sum_of_all() -> None:
 def test_concentrated_is_not_gaussian() -> None:
     """Negative control: rho = mu^2/2 of randomised response would be too small a mu."""
     epsilon = 1.0
-    rho = epsilon * math.tanh(epsilon / 2) / 2
+    rho = epsilon**2 / 2
     high = 1.0 / (1.0 + math.exp(-epsilon))
     assert 2 * high - 1 > float(gaussian_delta(0.0, math.sqrt(2 * rho))) + 1e-3
 
