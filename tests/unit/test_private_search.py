@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -415,6 +416,24 @@ def test_verbose_prints_public_numbers_only(
     # One line a search, however many runs it made, and the same one for other data.
     assert first == second
     assert first.startswith("PrivateGridSearch: ")
+
+
+def test_pipelines_tell_nobody_how_often_they_were_fitted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    X, y = data()
+    cache = tmp_path / "cache"
+    inner = Pipeline([("svc", OutputPerturbationSVC(classes=[0, 1]))], verbose=True)
+    pipeline = Pipeline([("same", Normalizer()), ("inner", inner)], verbose=True, memory=str(cache))
+    made = search(pipeline, {"inner__svc__C": [0.1]}, strategy="random_stopping").fit(X, y)
+    assert capsys.readouterr().out == ""
+    assert not cache.exists()
+    # What was set aside for the fit is there again.
+    assert made.best_estimator_.get_params()["inner__verbose"] is True
+    # Negative control: by itself the Pipeline does both.
+    pipeline.fit(X, y)
+    assert capsys.readouterr().out != ""
+    assert cache.exists()
 
 
 def test_whole_steps_may_be_candidates() -> None:

@@ -295,13 +295,13 @@ def certified(first: Counter[Any], second: Counter[Any], n: int) -> float:
 
 @pytest.mark.parametrize("refit", [0.0, 0.5])
 def test_counting_outcomes_of_a_partition_never_beats_its_epsilon(refit: float) -> None:
-    n = 600
+    n = 120
     first, second = outcomes("partition", n, refit_fraction=refit)
     assert certified(first, second, n) <= 1.0
 
 
 def test_counting_outcomes_of_random_stopping_never_beats_its_epsilon() -> None:
-    n = 400
+    n = 100
     options = {"refit_fraction": 0.0, "mean_runs": 3.0}
     first, second = outcomes("random_stopping", n, **options)
     assert certified(first, second, n) <= 1.0
@@ -313,7 +313,7 @@ def test_an_audit_catches_a_trainer_that_declares_too_little(
     """Negative control: the same counting, with eight times the epsilon that is declared."""
     monkeypatch.setattr("test_private_search_law.LOUD", 8.0, raising=False)
     monkeypatch.setitem(globals(), "LOUD", 8.0)
-    n = 400
+    n = 100
     first, second = outcomes("random_stopping", n, refit_fraction=0.0, mean_runs=3.0)
     assert certified(first, second, n) > 1.0
 

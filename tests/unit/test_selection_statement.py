@@ -1,0 +1,214 @@
+"""The certificate of a search: complete, strict, checked from its numbers alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from dpsvm_fast import OutputPerturbationSVC, PrivateCenter, total_privacy, verify
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    PipelineStatement,
+    PureEvent,
+    SelectionNoise,
+    SelectionStatement,
+    Stopping,
+    composed_epsilon,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.model_selection import PrivateGridSearch
+
+STRATEGIES = ("partition", "random_stopping")
+
+
+@lru_cache(maxsize=8)
+def statement_of(
+    strategy: str, adjacency: str = "add_remove", delta: float = 1e-6
+) -> SelectionStatement:
+    """That of a real search."""
+    return fitted(strategy, adjacency, delta).privacy_
+
+
+def fitted(strategy: str, adjacency: str, delta: float) -> PrivateGridSearch:
+    """A search over two candidates."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    noise = "gaussian" if delta else "gamma"
+    svc = OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency, noise=noise)
+    return PrivateGridSearch(
+        svc, {"C": [0.1, 0.5]}, 2.0, delta, strategy=strategy, adjacency=adjacency, mean_runs=2.0
+    ).fit(X, (X[:, 0] > 0).astype(int))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_certificates_hold_and_survive_json(strategy: str, adjacency: str, delta: float) -> None:
+    statement = statement_of(strategy, adjacency, delta)
+    assert verify(statement).ok
+    text = statement.to_json()
+    assert SelectionStatement.from_json(text) == statement
+    assert verify(text).ok
+    assert verify(json.loads(text)).ok
+    prose = str(statement)
+    assert "epsilon = 2" in prose
+    assert "C=0.1" in prose
+    assert "PRIVATE" in prose
+
+
+def tampered(statement: SelectionStatement) -> list[tuple[str, dict[str, Any]]]:
+    """Certificates with one number or word changed so that they promise more than is true."""
+    found = []
+
+    def change(name: str, **fields: Any) -> None:
+        record = json.loads(statement.to_json())
+        record.update(fields)
+        found.append((name, record))
+
+    record = json.loads(statement.to_json())
+    change("epsilon", epsilon=record["epsilon"] * 0.97)
+    if statement.delta:
+        change("delta", delta=record["delta"] / 3.0)
+    change("no delta", delta=0.0 if statement.delta else 1e-300, epsilon=record["epsilon"] * 0.9)
+    change("private", private=not record["private"])
+    change("reasons", not_private_reasons=["because"], private=False)
+    change("version", version=2)
+    change("unknown", more=1)
+    change("strategy", strategy="partition" if statement.stopping else "random_stopping")
+    change("candidates", candidates=record["candidates"][:1])
+    change("branches", branches=record["branches"][:1])
+    change("seed", random_source="seed")
+    worse = json.loads(json.dumps(record["branches"]))
+    event = worse[0][0]
+    if event["type"] == "gaussian":
+        event["sigma"] *= 0.9
+    else:
+        event["epsilon"] *= 1.1
+    change("one candidate costs more", branches=worse)
+    chosen = dict(record["selection"])
+    name = "rate" if chosen["rate"] is not None else "sigma"
+    chosen[name] *= 2.0 if name == "rate" else 0.4
+    change("sharper choice", selection=chosen)
+    change("no factor", selection=record["selection"] | {"sensitivity": 2})
+    if statement.stopping is not None:
+        change("more runs", stopping=record["stopping"] | {"mean": 40.0})
+        change("other law", stopping=None)
+    return found
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_tampering_is_caught(strategy: str, delta: float) -> None:
+    missed = [
+        name
+        for name, record in tampered(statement_of(strategy, "add_remove", delta))
+        if verify(record).ok
+    ]
+    assert not missed
+
+
+def test_the_factor_of_replace_one_cannot_be_left_out() -> None:
+    statement = statement_of("partition", "replace_one")
+    assert statement.selection.relation_factor == 2
+    halved = replace(statement.selection, relation_factor=1)
+    assert not verify(replace(statement, selection=halved)).ok
+
+
+def test_pretending_that_the_search_was_one_fit_is_caught() -> None:
+    """Tuning charged as one run: the events of the search replaced by those of the winner."""
+    statement = statement_of("random_stopping")
+    fit = statement.branches[0]
+    once = composed_epsilon(fit, statement.delta)
+    assert once < 0.9 * statement.epsilon
+    assert not verify(replace(statement, epsilon=once)).ok
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epsilon", 0.0),
+        ("delta", 1.0),
+        ("adjacency", "both"),
+        ("adjacency", "replace_one"),
+        ("strategy", "luck"),
+        ("candidates", ()),
+        ("candidates", "C=1"),
+        ("candidates", (1, 2)),
+        ("branches", ()),
+        ("branches", ((), ())),
+        ("branches", ((3,), (4,))),
+        ("branches", ((PureEvent(1.0, "replace_one"),), (PureEvent(1.0, "replace_one"),))),
+        ("selection", 3),
+        ("selection", SelectionNoise(
+            mechanism="discrete_laplace", sensitivity=1, relation_factor=1, rate=0.5)),
+        ("stopping", Stopping(law="geometric", mean=2.0)),
+        ("stopping", 3),
+        ("refit", (3,)),
+        ("library_version", 3),
+        ("random_source", "dice"),
+        ("random_source", "seed"),
+        ("caveats", 3),
+    ],
+)  # fmt: skip
+def test_fields_are_checked(field: str, value: Any) -> None:
+    with pytest.raises((TypeError, InvalidParameterError)):
+        replace(statement_of("partition"), **{field: value})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mechanism": "best"},
+        {"sensitivity": 0},
+        {"sensitivity": 1.0},
+        {"relation_factor": 3},
+        {"rate": None},
+        {"rate": -1.0},
+        {"sigma": 1.0},
+        {"mechanism": "gaussian_on_grid"},
+    ],
+)
+def test_noise_of_a_choice_is_checked(fields: dict[str, Any]) -> None:
+    good = {"mechanism": "exponential", "sensitivity": 1, "relation_factor": 1, "rate": 0.5}
+    assert SelectionNoise(**good).event("add_remove") == PureEvent(0.5, "add_remove")
+    with pytest.raises((TypeError, InvalidParameterError)):
+        SelectionNoise(**good | fields)
+
+
+def test_stopping_is_checked() -> None:
+    for law, mean in (("fixed", 2.0), ("geometric", 0.0), ("geometric", float("inf"))):
+        with pytest.raises(InvalidParameterError):
+            Stopping(law=law, mean=mean)
+
+
+def test_a_search_counts_within_a_pipeline() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(500, 4))
+    y = (X[:, 0] > 0).astype(int)
+    search = PrivateGridSearch(OutputPerturbationSVC(classes=[0, 1]), {"C": [0.1, 0.5]}, 1.0)
+    model = make_pipeline(Normalizer(), PrivateCenter(1.0), Normalizer(), search).fit(X, y)
+    whole = total_privacy(model)
+    assert whole.private
+    assert 1.0 < whole.epsilon < 2.0
+    assert whole.events == (*model[1].privacy_.events, *model[-1].privacy_.events)
+    assert verify(whole).ok
+    assert PipelineStatement.from_json(whole.to_json()) == whole
+    assert not verify(replace(whole, epsilon=0.95 * whole.epsilon)).ok
+    alone = total_privacy(model[-1])
+    assert alone.epsilon == pytest.approx(1.0, rel=1e-2)
+    # The released model cannot be passed off as one fit.
+    assert total_privacy(model[-1].best_estimator_).events == alone.events
+
+
+def test_the_cost_of_noisy_scores() -> None:
+    noise = SelectionNoise(
+        mechanism="gaussian_on_grid", sensitivity=3, relation_factor=1, sigma=6.0
+    )
+    assert noise.event("replace_one") == GaussianEvent(6.0, 3.0, "replace_one")
