@@ -207,6 +207,20 @@ def test_a_filter_never_admits_more_than_fixed_sizes_allow() -> None:
     assert spend_all(ledger(), event) <= spend_all(PrivacyLedger(1.0, 1e-5), event)
 
 
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("delta", [0.0, 2.3e-308, 1e-300, 1e-20, 0.5, 1.0 - 2.0**-53])
+def test_budgets_at_the_ends_of_their_ranges(epsilon: float, delta: float) -> None:
+    target = PrivacyLedger(epsilon, delta, adaptive=True)
+    assert target.remaining() >= epsilon
+    spend_all(target, GaussianEvent(1e3, 1.0, A), 3)
+    spend_all(target, PureEvent(0.5 * epsilon, A), 3)
+    spend_all(target, ZCDPEvent(1e-9, A), 3)
+    assert target.total()[0] <= max(epsilon, target.epsilon) * (1.0 + 1e-9)
+    epsilon, delta = target.odometer()
+    assert epsilon >= 0.0
+    assert 0.0 <= delta < 1.0
+
+
 class TestFiles:
     """What an adaptive ledger is stays with it."""
 

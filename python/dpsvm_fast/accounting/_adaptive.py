@@ -32,6 +32,7 @@ from dpsvm_fast._rounding import (
     sqrt_down,
     sqrt_up,
 )
+from dpsvm_fast._validation import MAX_EPSILON
 from dpsvm_fast.accounting._choices import of_events
 from dpsvm_fast.accounting._composed import totals_epsilon
 from dpsvm_fast.accounting._profile import gaussian_mu
@@ -51,6 +52,9 @@ __all__ = ["AdaptiveComposition", "boundary", "pure_mu", "pure_of_mu"]
 # Share of delta that is kept for what is told outright, and the share of that which one event
 # known by its profile takes. Both belong to the meaning of a ledger's file.
 LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0
+# Where calibrations of Gaussian noise end, and the largest float below 1.
+LEAST_DELTA = 2.3e-308
+LARGEST_DELTA = math.nextafter(1.0, 0.0)
 # More than the relative error of one function of scipy.special.
 ERROR = 1e-12
 
@@ -128,8 +132,8 @@ class AdaptiveComposition:
         self._adjacency = adjacency
         self._pair = mul_down(mul_down(delta, LEAK_SHARE), PAIR_SHARE)
         self._limits = _limits(epsilon, delta)
-        wider = mul_up(epsilon, 1.0 + slack), mul_up(delta, 1.0 + slack)
-        self._wider_limits = _limits(*wider) if slack else self._limits
+        wider = min(mul_up(epsilon, 1.0 + slack), MAX_EPSILON)
+        self._wider_limits = _limits(wider, min(mul_up(delta, 1.0 + slack), LARGEST_DELTA))
         self._size = NOTHING
 
     def copy(self) -> AdaptiveComposition:
@@ -163,7 +167,7 @@ class AdaptiveComposition:
         if size.told > Fraction(mul_down(delta, LEAK_SHARE)) or size.square >= UNKNOWN.square:
             return math.inf
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
-        if not delta or not size.square:
+        if _gaussian_delta(delta) < LEAST_DELTA or not size.square:
             return basic
         scale = div_down(1.0, sqrt_up(fraction_up(size.square)))
         return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), scale))
@@ -184,7 +188,7 @@ class AdaptiveComposition:
         size = self._size
         told = fraction_up(size.told)
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
-        if not delta:
+        if delta < LEAST_DELTA:
             return basic, told
         if size.square >= UNKNOWN.square:
             return basic, add_up(told, delta)
@@ -196,7 +200,8 @@ class AdaptiveComposition:
 
 def _limits(epsilon: float, delta: float) -> Limits:
     """Limits of a filter for that budget."""
-    mu = div_down(1.0, _core.gaussian_sigma(epsilon, _gaussian_delta(delta))) if delta else 0.0
+    kept = _gaussian_delta(delta)
+    mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= LEAST_DELTA else 0.0
     return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
 
 

@@ -49,7 +49,7 @@ ERROR = 1e-13
 # Of chords of several hundred nodes: proportional to their number, not to their distances.
 SUM_ERROR = 1e-11
 # Cells of u, and the least u but 0. Lines that bound B.
-CELLS, LEAST_U, MOST_LINES = 600, 1e-20, 400
+CELLS, FAR_CELLS, EVEN_CELLS, LEAST_U, MOST_LINES = 400, 100, 100, 1e-20, 400
 # A number of runs is never so skewed that a ratio beyond this says anything.
 LARGEST_LOG_RATIO = 600.0
 # Weights that fall more slowly than this do not end for any purpose.
@@ -180,7 +180,7 @@ class StoppingKernel:
 
     def __init__(self, law: StoppingLaw, base: BaseCurve) -> None:
         self._law, self._base = law, base
-        u = np.concatenate([[0.0], np.geomspace(LEAST_U, 1.0, CELLS)])
+        u = _cells(law)
         logs = _cell_log_ratios(law, base, u)
         tops = law.weight(u[:-1])
         # Cells where nothing is known count with all of their weight.
@@ -206,6 +206,17 @@ class StoppingKernel:
             top = self._base.at(np.array([epsilon - self.log_ratio - ERROR * (1.0 + abs(epsilon))]))
             bound = min(bound, self._law.upper_tail(float(top[0])))
         return min(1.0, round_up(bound))
+
+
+def _cells(law: StoppingLaw) -> Array:
+    """Ends of the cells of u: fine where the weight of the best run changes, and near 1."""
+    scale = 1e-3 / max(1.0, law.expected)
+    parts = (
+        np.geomspace(LEAST_U, scale, FAR_CELLS),
+        np.geomspace(scale, 1.0, CELLS),
+        np.linspace(0.0, 1.0, EVEN_CELLS),
+    )
+    return np.unique(np.concatenate(parts))
 
 
 def _cell_log_ratios(law: StoppingLaw, base: BaseCurve, u: Array) -> Array:

@@ -246,12 +246,11 @@ class PrivacyLedger:
         Vadhan, NeurIPS 2016, for odometers; Whitehouse, Ramdas, Rogers and Wu, ICML 2023.
         """
         tuned = self.epsilon if tuned_to is None else check_epsilon(tuned_to, "tuned_to")
-        if delta is None:
-            delta = mul_down(self.delta, 0.9)
+        delta = mul_down(self.delta, 0.9) if delta is None else check_delta(delta)
         composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
         for record in self.history:
             composed.add(record.event)
-        return composed.odometer(check_delta(delta), tuned)
+        return composed.odometer(delta, tuned)
 
     def to_dp_accounting(self) -> Any:
         """All spends as one event of the ``dp-accounting`` library, to check with its accountants.
