@@ -32,7 +32,11 @@ def number(pattern: str, text: str) -> float:
 def test_the_readme_names_every_example() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     scripts = sorted((ROOT / "examples").glob("*.py"))
-    assert [script.stem for script in scripts] == ["ellipsoids", "private_pipeline"]
+    assert [script.stem for script in scripts] == [
+        "ellipsoids",
+        "private_pipeline",
+        "private_search",
+    ]
     for script in scripts:
         assert f"(examples/{script.name})" in readme
 
@@ -65,3 +69,14 @@ def test_ellipsoids(
     assert own > 0.8
     assert own > linear + 0.2
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_private_search(capsys: pytest.CaptureFixture[str]) -> None:
+    script = example("private_search")
+    script.main()
+    shown = capsys.readouterr().out
+    assert "NOT PRIVATE" not in shown
+    assert number(r"epsilon of the whole: (\S+)", shown) <= script.EPSILON * (1.0 + 1e-3)
+    assert "certificate holds: True" in shown
+    # 0.94 with a standard deviation of 0.01 over the noise and the choice.
+    assert number(r"accuracy after the search: (\S+)", shown) > 0.85

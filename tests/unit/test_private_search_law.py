@@ -387,3 +387,73 @@ def test_gaussian_scores_cost_what_is_charged() -> None:
     *_, scored = event.base
     assert isinstance(scored, GaussianEvent)
     assert (scored.sigma, scored.sensitivity) == (selection.sigma, 256.0)
+
+
+class Witness:
+    """A model that keeps a list of the rows that it is asked about."""
+
+    def __init__(self, trained: list[int], asked: list[list[int]], label: int) -> None:
+        self.trained = trained
+        self.asked = asked
+        self.label = label
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """One label for every row."""
+        self.asked.append([int(row) for row in np.asarray(X)[:, 0]])
+        return np.full(len(X), self.label)
+
+
+def witnesses(
+    strategy: str, epsilon: float, adjacency: str = "add_remove"
+) -> tuple[PrivateGridSearch, list[Witness]]:
+    """A search over two constants, of which the first is always right, and all of its models."""
+    made: list[Witness] = []
+
+    def train(X: Any, y: Any, *, label: int, **_: Any) -> Witness:
+        made.append(Witness([int(row) for row in np.asarray(X)[:, 0]], [], label))
+        return made[-1]
+
+    def events(epsilon: float, delta: float, adjacency: str, label: int) -> Any:
+        return (PureEvent(epsilon, adjacency),)
+
+    trainer = DeclaredTrainer(train, events, adjacency=adjacency)
+    search = PrivateGridSearch(
+        trainer, {"label": [0, 1]}, epsilon, 0.0, strategy=strategy, adjacency=adjacency,
+        refit_fraction=0.0, mean_runs=3.0,
+    )  # fmt: skip
+    X = np.arange(400.0)[:, None]
+    return search.fit(X, np.zeros(400, dtype=np.int64)), made
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_candidates_meet_their_own_part_and_are_judged_on_another(adjacency: str) -> None:
+    _, models = witnesses("partition", 1.0, adjacency)
+    assert len(models) == 2
+    first, second = (set(model.trained) for model in models)
+    judged = [set(asked) for model in models for asked in model.asked]
+    assert judged[0] == judged[1]
+    assert not first & second
+    assert not (first | second) & judged[0]
+    assert first | second | judged[0] == set(range(400))
+
+
+def test_every_run_of_random_stopping_meets_all_records() -> None:
+    _, models = witnesses("random_stopping", 1.0)
+    assert models
+    assert all(sorted(model.trained) == list(range(400)) for model in models)
+
+
+def test_the_choice_is_made_by_noise_where_the_budget_is_small() -> None:
+    """A winner by exact scores would be the first candidate each time: 2**-24 for chance."""
+    small = {witnesses("partition", 1e-4)[0].best_index_ for _ in range(25)}
+    assert small == {0, 1}
+    # Negative control: with a large budget the better one wins but with probability exp(-50).
+    assert {witnesses("partition", 4.0)[0].best_index_ for _ in range(25)} == {0}
+
+
+def test_the_score_that_is_released_is_noisy() -> None:
+    """Errors are 0 or 400; noise of scale 4000 and more leaves that range with probability 0.9."""
+    scores = [witnesses("random_stopping", 0.01)[0].best_score_ for _ in range(12)]
+    assert any(not 0.0 <= score <= 400.0 for score in scores)
+    exact = [witnesses("random_stopping", 400.0)[0].best_score_ for _ in range(5)]
+    assert all(min(abs(score), abs(score - 400.0)) <= 40.0 for score in exact)
