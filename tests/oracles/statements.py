@@ -80,6 +80,7 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "linear output": (PrivateLinearSVC, THREE | {"mechanism": "output"}),
     "linear pure": (PrivateLinearSVC, TWO | {"delta": 0.0}),
     "kernel": (PrivateKernelSVC, THREE | BOXED | {"n_components": 20}),
+    "kernel lengths": (PrivateKernelSVC, TWO | {"n_components": 10, "normalize": False}),
     "kernel fixed": (
         PrivateKernelSVC,
         TWO | {"n_components": 10, "kernel": "rbf", "gamma": 1.0, "mechanism": "objective"},

@@ -83,7 +83,7 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     names = [part.name for part in parts]
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
-    if known and not NEEDED.get(statement.mechanism, set(names)) & set(names):
+    if known and not _needed(statement) & set(names):
         problems.append(f"{statement.mechanism!r} without the noisy sum that it is made of")
     # Training may be taken up again; what comes before it may not.
     if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
@@ -102,6 +102,13 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
             found.append("its event does not describe it")
         problems += [f"{part.name}: {problem}" for problem in found]
     return problems
+
+
+def _needed(statement: PrivacyStatement) -> set[str]:
+    """Sums of which there must be one; the number of rows is private in one relation only."""
+    if statement.mechanism == "private_kernel" and statement.adjacency == "replace_one":
+        return set(PARTS["private_kernel"])
+    return NEEDED.get(statement.mechanism, set(PARTS[statement.mechanism]))
 
 
 def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
