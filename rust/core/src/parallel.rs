@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -209,6 +210,79 @@ impl Interrupt for Relayed<'_> {
     fn stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Stack of a thread for work that calls deeply: a caller's own may have as little as 64 kB.
+const LARGE_STACK: usize = 4 << 20;
+
+fn large_stack() -> std::thread::Builder {
+    std::thread::Builder::new()
+        .name("dpsvm".into())
+        .stack_size(LARGE_STACK)
+}
+
+/// What a thread that cannot be started is: there was no memory for its stack.
+fn no_stack<E>(_: E) -> Error {
+    Error::OutOfMemory { bytes: LARGE_STACK }
+}
+
+/// `work` on a thread with room on its stack, while the calling one watches the interrupt and
+/// relays it.
+///
+/// # Errors
+/// A thread that cannot be started; the errors of `work`.
+///
+/// # Panics
+/// As `work` does.
+pub fn on_large_stack<R: Send>(
+    interrupt: &dyn Interrupt,
+    work: impl FnOnce(&dyn Interrupt) -> Result<R> + Send,
+) -> Result<R> {
+    let stopped = AtomicBool::new(false);
+    let (finished, wait) = channel::<()>();
+    std::thread::scope(|scope| {
+        let stopped = &stopped;
+        let worker = large_stack()
+            .spawn_scoped(scope, move || {
+                // Dropped when the work is done, or has panicked.
+                let _finished = finished;
+                usual_arithmetic();
+                work(&Relayed(stopped))
+            })
+            .map_err(no_stack)?;
+        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+            if interrupt.stopped() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// `work` on a thread with room on its stack, for work that never looks at an interrupt: it is left
+/// alone when the caller wants to stop, and ends by itself.
+///
+/// # Errors
+/// A thread that cannot be started; [`Error::Interrupted`]; the errors of `work`.
+///
+/// # Panics
+/// As `work` does.
+pub fn left_when_stopped<R: Send + 'static>(
+    interrupt: &dyn Interrupt,
+    work: impl FnOnce() -> Result<R> + Send + 'static,
+) -> Result<R> {
+    let (finished, wait) = channel::<()>();
+    let worker = large_stack()
+        .spawn(move || {
+            let _finished = finished;
+            usual_arithmetic();
+            work()
+        })
+        .map_err(no_stack)?;
+    while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+        interrupt.check()?;
+    }
+    worker.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// `work(i, item, interrupt)` on every item, each by one thread: for many independent tasks, long

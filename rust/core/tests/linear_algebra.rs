@@ -1,8 +1,9 @@
 //! Eigen-decompositions: residuals, orthonormality, order, signs, and what is refused; products of
 //! rows: the order of their sums.
 
+use dpsvm_core::Error;
 use dpsvm_core::linear_algebra::{SymmetricEigen, row_products, symmetric_eigen};
-use dpsvm_core::parallel::Never;
+use dpsvm_core::parallel::{Interrupt, Never};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -48,7 +49,7 @@ fn errors(matrix: &[f64], values: &[f64], vectors: &[f64]) -> (f64, f64) {
 
 fn decomposed(matrix: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let dimension = matrix.len().isqrt();
-    symmetric_eigen(matrix, dimension, dimension).expect("a symmetric matrix")
+    symmetric_eigen(matrix, dimension, dimension, &Never).expect("a symmetric matrix")
 }
 
 fn check(matrix: &[f64]) -> (Vec<f64>, Vec<f64>) {
@@ -209,7 +210,7 @@ fn the_same_bits_on_any_thread() {
 fn fewer_components_are_the_first_ones() {
     let matrix = random(25, 4);
     let (values, vectors) = decomposed(&matrix);
-    let (few, basis) = symmetric_eigen(&matrix, 25, 3).expect("a symmetric matrix");
+    let (few, basis) = symmetric_eigen(&matrix, 25, 3, &Never).expect("a symmetric matrix");
     assert_eq!(few, values[..3]);
     assert_eq!(basis, vectors[..75]);
 }
@@ -217,7 +218,7 @@ fn fewer_components_are_the_first_ones() {
 #[test]
 fn what_is_refused() {
     let refused = |matrix: &[f64], dimension, k| {
-        symmetric_eigen(matrix, dimension, k)
+        symmetric_eigen(matrix, dimension, k, &Never)
             .expect_err("refused")
             .to_string()
     };
@@ -272,4 +273,35 @@ fn products_of_wrong_sizes_are_refused() {
     assert!(row_products(&[1.0], &[1.0], 1, 0, &Never).is_err());
     let none = row_products(&[], &[1.0, 2.0], 2, 1, &Never);
     assert_eq!(none, Ok(vec![]));
+}
+
+struct Always;
+
+impl Interrupt for Always {
+    fn stopped(&self) -> bool {
+        true
+    }
+}
+
+fn identity(dimension: usize) -> Vec<f64> {
+    let mut matrix = vec![0.0; dimension * dimension];
+    (0..dimension).for_each(|i| matrix[i * dimension + i] = 1.0);
+    matrix
+}
+
+#[test]
+fn a_small_stack_is_enough_for_a_caller() {
+    let caller = std::thread::Builder::new().stack_size(64 << 10);
+    let worker = caller.spawn(|| symmetric_eigen(&identity(40), 40, 3, &Never));
+    let found = worker.expect("a thread").join().expect("no overflow");
+    assert_eq!(found.expect("a symmetric matrix").0, [1.0; 3]);
+}
+
+#[test]
+fn a_caller_does_not_wait_for_what_it_no_longer_wants() {
+    let matrix = identity(1500);
+    let begun = std::time::Instant::now();
+    let result = symmetric_eigen(&matrix, 1500, 1500, &Always);
+    assert_eq!(result.unwrap_err(), Error::Interrupted);
+    assert!(begun.elapsed().as_millis() < 200);
 }

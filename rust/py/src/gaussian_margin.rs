@@ -4,6 +4,7 @@ use crate::arrays::{ValueArray, contiguous, integers, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::Error;
+use dpsvm_core::parallel::on_large_stack;
 use dpsvm_core::solver::gaussian_margin::{EllipsoidSettings, solve, solve_batch};
 use numpy::{
     Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
@@ -65,7 +66,9 @@ fn solve_gaussian_margin<'py>(
     // The core sees one slice: here a transposed array would go unnoticed there.
     check_count(&settings, linear.shape()[0])?;
     let solution = gate::run(py, |interrupt| {
-        solve(values, shape, target, b, &settings, interrupt)
+        on_large_stack(interrupt, |watch| {
+            solve(values, shape, target, b, &settings, watch)
+        })
     })?;
     let shape = [linear.shape()[0], linear.shape()[1]];
     let matrices = solution.matrices.map(|w| matrix(py, w, shape));
@@ -127,7 +130,9 @@ fn solve_gaussian_margin_batch<'py>(
         return Err(to_python(Error::invalid("linear", message)));
     }
     let found = gate::run(py, |interrupt| {
-        solve_batch(values, shape, target, b, &settings, interrupt)
+        on_large_stack(interrupt, |watch| {
+            solve_batch(values, shape, target, b, &settings, watch)
+        })
     })?;
     let distances = PyArray1::from_vec(py, found.distances);
     Ok((matrices(py, found.matrices, fits)?, distances))

@@ -25,7 +25,9 @@ fn symmetric_eigen<'py>(
     }
     // A symmetric matrix is the same in either order.
     let entries = matrix.as_slice()?;
-    let (values, vectors) = gate::run(py, |_| core::symmetric_eigen(entries, rows, n_components))?;
+    let (values, vectors) = gate::run(py, |interrupt| {
+        core::symmetric_eigen(entries, rows, n_components, interrupt)
+    })?;
     let vectors = array(py, vectors, [n_components, rows])?;
     Ok((PyArray1::from_vec(py, values), vectors))
 }

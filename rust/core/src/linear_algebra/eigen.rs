@@ -6,6 +6,7 @@
 //! threads around it.
 
 use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, left_when_stopped};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::{ColMut, Mat, Par, Spec};
@@ -153,14 +154,29 @@ impl SymmetricEigen {
 
 /// The largest eigenvalues of a symmetric matrix, given row by row, with unit eigenvectors.
 ///
+/// The work is done on a thread of its own, which needs more stack than the caller may have, and
+/// which is left to itself when the caller is interrupted.
+///
 /// # Errors
 /// As [`SymmetricEigen::decompose`]; a matrix that is not exactly symmetric; a number of
-/// components outside `1..=dimension`; no memory.
+/// components outside `1..=dimension`; no memory; [`Error::Interrupted`].
 pub fn symmetric_eigen(
     matrix: &[f64],
     dimension: usize,
     n_components: usize,
+    interrupt: &dyn Interrupt,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
+    let mut own = Vec::new();
+    own.try_reserve_exact(matrix.len())
+        .map_err(|_| Error::OutOfMemory {
+            bytes: matrix.len().saturating_mul(8),
+        })?;
+    own.extend_from_slice(matrix);
+    left_when_stopped(interrupt, move || largest(&own, dimension, n_components))
+}
+
+/// The largest eigenvalues and their vectors, on the calling thread.
+fn largest(matrix: &[f64], dimension: usize, n_components: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     if n_components == 0 || n_components > dimension {
         let message = format!("got {n_components}, expected 1 to {dimension}");
         return Err(Error::invalid("n_components", message));
