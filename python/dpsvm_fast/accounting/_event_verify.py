@@ -346,9 +346,19 @@ def _largest(choices: list[_Choice]) -> Callable[[float], float]:
 
 
 def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float) -> float:
-    """Delta of one or two curves beside a Gaussian loss and randomised responses."""
+    """Delta of one or two curves beside a Gaussian loss and randomised responses.
+
+    Atoms of a curve weigh too much where it has a kink, so each of two is made atoms in turn.
+    """
     if len(curves) > 2:
         return 1.0
+    return min(
+        _in_order(order, mu, pure, epsilon) for order in {tuple(curves), tuple(curves[::-1])}
+    )
+
+
+def _in_order(curves: tuple[Curve, ...], mu: float, pure: list[float], epsilon: float) -> float:
+    """Return the same, the last of two curves as atoms."""
     g = curves[0]
     losses, masses = _responses(pure)
     lost = 0.0
