@@ -128,6 +128,26 @@ def test_noise_and_spends_of_such_threads_are_refused(mode: int) -> None:
     assert ledger.history == ()
 
 
+@LINUX
+@pytest.mark.parametrize("mode", MODES)
+def test_workers_round_to_nearest_whoever_started_them(mode: int) -> None:
+    """A map that is not refused starts the pool; a fit of a sound thread then uses it."""
+    script = f"""
+from dpsvm_fast import RandomFourierFeatures
+rows, labels = rng.normal(size=(6000, 100)), rng.integers(0, 3, 6000)
+features = RandomFourierFeatures(50, random_state=0, n_threads=3).fit(rows)
+libc = ctypes.CDLL(None)
+assert libc.fesetround({mode}) == 0
+features.transform(rows)
+libc.fesetround(0)
+one, three = (
+    made("linear", random_state=1, n_threads=n).fit(rows, labels).coef_ for n in (1, 3)
+)
+say("same" if np.array_equal(one, three) else "different")
+"""
+    assert run(script) == [["same"]]
+
+
 def test_text_and_numbers_of_such_a_thread_are_those_of_any_other() -> None:
     """What is refused is the arithmetic: the check itself costs nothing and is silent here."""
     check_arithmetic()
