@@ -129,8 +129,15 @@ class FittedWorld(World):
         return released_vector(estimator.fit(*self._data), self._names)
 
 
+def _numbers(result: Any) -> Array:
+    """Of what a function returned: numbers, or a fitted object."""
+    if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
+        return _joined([result])
+    return released_vector(result)
+
+
 class CalledWorld(World):
-    """Calls of a function of (X, y) that returns numbers."""
+    """Calls of a function of (X, y) that returns numbers or a fitted object."""
 
     chunk = 64
 
@@ -139,7 +146,7 @@ class CalledWorld(World):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Whole calls; the source is not used."""
-        return np.array([_joined([self._function(*self._data)]) for _ in range(n)])
+        return np.array([_numbers(self._function(*self._data)) for _ in range(n)])
 
 
 class TrainedWorld(World):
