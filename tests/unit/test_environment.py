@@ -22,6 +22,7 @@ import pytest
 
 from dpsvm_fast import PrivacyLedger, noise
 from dpsvm_fast._validation import check_arithmetic
+from dpsvm_fast.accounting import PureEvent
 from oracles.elsewhere import SECCOMP, run
 from oracles.odd_inputs import X, Y
 from oracles.odd_parameters import Unread
@@ -120,6 +121,8 @@ def test_noise_and_spends_of_such_threads_are_refused(mode: int) -> None:
         lambda: noise.gaussian(3, 1.0),
         lambda: noise.gaussian_on_grid(3, 1.0, 0.5),
         lambda: noise.symmetric_gaussian(3, 1.0),
+        lambda: ledger.spend(PureEvent(0.5, "add_remove")),
+        lambda: ledger.check(PureEvent(0.5, "add_remove")),
     )
     with rounding(mode):
         for draw in draws:
