@@ -190,7 +190,7 @@ CORE_MAY_USE = {
     "solver": frozenset(
         {"clip", "error", "fourier", "linear_algebra", "loss", "parallel", "rows", "simd"}
     ),
-    "private_descent": frozenset({"error", "noise", "solver"}),
+    "private_descent": frozenset({"error", "noise", "parallel", "solver"}),
     "accounting": frozenset({"error"}),
 }
 

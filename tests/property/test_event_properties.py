@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpsvm_fast.accounting import (
@@ -89,6 +89,7 @@ def test_events_with_events_inside_cost_no_less_than_one_of_them(
             assert composed_delta(part, epsilon) <= whole * (1.0 + 1e-9) + 1e-15
 
 
+@example([GaussianEvent(1.0, 1.0, A), ZCDPEvent(0.01, A)], 1e-7)
 @given(listed=st.lists(events, min_size=1, max_size=2), delta=st.floats(1e-7, 1e-3))
 def test_what_is_promised_is_confirmed(listed: list[PrivacyEvent], delta: float) -> None:
     epsilon = composed_epsilon(listed, delta)

@@ -32,6 +32,7 @@ from dpsvm_fast.audit._command import main
 from dpsvm_fast.audit._density import selection_epsilon, selection_probabilities
 from dpsvm_fast.audit._table import ROWS
 from dpsvm_fast.cli import main as whole_command
+from dpsvm_fast.model_selection import PrivateGridSearch
 
 Array = NDArray[Any]
 DELTA = 1e-5
@@ -143,6 +144,24 @@ class TestWhatIsAudited:
         report = small(noisy_count, pair=PAIR, claim=(1.0, 0.0), n_trials=6000)
         assert report.mechanism == "noisy_count"
         assert 0.5 < report.certified <= 1.0
+
+    def test_a_function_may_return_a_model(self) -> None:
+        def train(X: Array, y: Array) -> OutputPerturbationSVC:
+            return output(epsilon=40.0).fit(X, y)
+
+        report = small(train, pair=PAIR, claim=(40.0, DELTA), n_trials=500)
+        assert report.mechanism == "train"
+        assert 1.0 < report.certified <= 40.0
+
+    @pytest.mark.nightly
+    def test_a_search_is_fitted_as_a_whole(self) -> None:
+        search = PrivateGridSearch(output(C=0.1), {"C": [0.05, 0.1]}, 4.0, DELTA)
+        rows = np.repeat([[0.0], [1.0]], 200, axis=0)
+        labels = np.repeat([0, 1], 200)
+        pair = Pair((rows, labels), (rows[:-1], labels[:-1]), "add_remove")
+        report = small(search, pair=pair, n_trials=100)
+        assert report.epsilon <= 4.0
+        assert not report.exceeds_claim
 
     @pytest.mark.parametrize(
         ("estimator", "options", "named"),

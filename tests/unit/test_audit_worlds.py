@@ -89,6 +89,8 @@ def test_ellipsoids_follow_from_the_release(psd: str) -> None:
     X, y = data(2)
     world: Any = world_of(estimator, X, y)
     noisy = world.matrices(_core.NoiseSource(SEED))
+    # Many in one call are solved as one is.
+    assert np.array_equal(world.draw(1, _core.NoiseSource(SEED))[0], noisy.ravel())
     fitted = clone(estimator).set_params(random_state=SEED).fit(X, y)
     found = released_ellipsoids(noisy, fitted.data_norm_, psd=psd)
     assert np.array_equal(found.reshape(fitted.ellipsoids_.shape), fitted.ellipsoids_)

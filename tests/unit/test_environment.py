@@ -22,6 +22,7 @@ import pytest
 
 from dpsvm_fast import PrivacyLedger, noise
 from dpsvm_fast._validation import check_arithmetic
+from dpsvm_fast.accounting import PureEvent
 from oracles.elsewhere import SECCOMP, run
 from oracles.odd_inputs import X, Y
 from oracles.odd_parameters import Unread
@@ -120,12 +121,34 @@ def test_noise_and_spends_of_such_threads_are_refused(mode: int) -> None:
         lambda: noise.gaussian(3, 1.0),
         lambda: noise.gaussian_on_grid(3, 1.0, 0.5),
         lambda: noise.symmetric_gaussian(3, 1.0),
+        lambda: ledger.spend(PureEvent(0.5, "add_remove")),
+        lambda: ledger.check(PureEvent(0.5, "add_remove")),
     )
     with rounding(mode):
         for draw in draws:
             with pytest.raises(FloatingPointError):
                 draw()
     assert ledger.history == ()
+
+
+@LINUX
+@pytest.mark.parametrize("mode", MODES)
+def test_workers_round_to_nearest_whoever_started_them(mode: int) -> None:
+    """A map that is not refused starts the pool; a fit of a sound thread then uses it."""
+    script = f"""
+from dpsvm_fast import RandomFourierFeatures
+rows, labels = rng.normal(size=(6000, 100)), rng.integers(0, 3, 6000)
+features = RandomFourierFeatures(50, random_state=0, n_threads=3).fit(rows)
+libc = ctypes.CDLL(None)
+assert libc.fesetround({mode}) == 0
+features.transform(rows)
+libc.fesetround(0)
+one, three = (
+    made("linear", random_state=1, n_threads=n).fit(rows, labels).coef_ for n in (1, 3)
+)
+say("same" if np.array_equal(one, three) else "different")
+"""
+    assert run(script) == [["same"]]
 
 
 def test_text_and_numbers_of_such_a_thread_are_those_of_any_other() -> None:

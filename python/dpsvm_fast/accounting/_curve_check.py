@@ -58,6 +58,7 @@ class Curve:
             x.append(x[-1] + step)
             g.append(min(value, g[-1]))
             step *= min(2.0, max(0.5, fall / max(fell, 0.1 * fall)))
+            step = max(step, 1e-9 * (1.0 + x[-1]))
         return cls(
             np.array([*x, x[-1] + 1.0]), _convex(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
         )

@@ -40,15 +40,18 @@ __all__ = ["recomputed_events"]
 Array = NDArray[np.float64]
 
 # The recomputation rounds to nearest and the promise outward: how far delta may be off.
-EXACT_SLACK, SUM_SLACK, CURVE_SLACK = 1e-9, 3e-4, 2e-3
+# Tables of curves with kinks are good to a percent of delta, a thousandth of epsilon.
+EXACT_SLACK, SUM_SLACK, CURVE_SLACK, KINK_SLACK = 1e-9, 3e-4, 2e-3, 1e-2
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
 # Choices of branches that are gone through, and outcomes of randomised responses.
 MOST_CHOICES, MOST_OUTCOMES = 4096, 20_000
+# Atoms of everything but one curve.
+MOST_ATOMS = 200_000
 # Logarithm of the smallest delta of a curve each point of which takes long.
 DEAR_DEPTH = -34.0
 # Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
-SPACING, SIDE = 0.5, 20
+SPACING, SIDE = 0.05, 220
 
 
 CurvedEvent = ObjectiveEvent | AlternativesEvent | RandomStoppingEvent
@@ -130,6 +133,8 @@ def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
 
 def _slack(choice: _Choice) -> float:
     """By how much delta may be off."""
+    if any(not isinstance(event, ObjectiveEvent) for event in choice.curved):
+        return KINK_SLACK
     if choice.curved or choice.rho:
         return CURVE_SLACK
     return SUM_SLACK if choice.sampled or choice.pure else EXACT_SLACK
@@ -192,15 +197,40 @@ def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
 
 
 def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
-    """One of several mechanisms: pure where all are, Gaussian where all are, or with a curve."""
+    """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
     branches = [_choice(branch) for branch in event.branches]
-    lone = all(not (b.pure or b.stays or b.sampled or b.rho or b.curved) for b in branches)
+    for branch in branches:
+        if all(_covers(branch, other) for other in branches):
+            for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
+                getattr(choice, name).extend(getattr(branch, name))
+            return
     if all(branch.is_pure for branch in branches):
         choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
-    elif lone:
-        choice.squares.append(max(branch.mu for branch in branches) ** 2)
     else:
         choice.curved.append(event)
+
+
+def _covers(large: _Choice, small: _Choice) -> bool:
+    """Whether there is no less of anything in ``large``."""
+    pairs = itertools.zip_longest(
+        sorted(large.pure, reverse=True), sorted(small.pure, reverse=True), fillvalue=0.0
+    )
+    return (
+        all(one >= other for one, other in pairs)
+        and math.fsum(large.squares) >= math.fsum(small.squares)
+        and large.told >= small.told
+        and math.fsum(large.rho) >= math.fsum(small.rho)
+        and not Counter(small.curved) - Counter(large.curved)
+        and not _steps(small) - _steps(large)
+    )
+
+
+def _steps(choice: _Choice) -> Counter[tuple[float, float]]:
+    """Number of sampled steps of each kind."""
+    counts: Counter[tuple[float, float]] = Counter()
+    for z, q, n in choice.sampled:
+        counts[z, q] += n
+    return counts
 
 
 def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
@@ -319,14 +349,26 @@ def _largest(choices: list[_Choice]) -> Callable[[float], float]:
 
 
 def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float) -> float:
-    """Delta of one or two curves beside a Gaussian loss and randomised responses."""
+    """Delta of one or two curves beside a Gaussian loss and randomised responses.
+
+    Atoms of a curve weigh too much where it has a kink, so each of two is made atoms in turn.
+    """
     if len(curves) > 2:
         return 1.0
+    return min(
+        _in_order(order, mu, pure, epsilon) for order in {tuple(curves), tuple(curves[::-1])}
+    )
+
+
+def _in_order(curves: tuple[Curve, ...], mu: float, pure: list[float], epsilon: float) -> float:
+    """Return the same, the last of two curves as atoms."""
     g = curves[0]
     losses, masses = _responses(pure)
     lost = 0.0
     if len(curves) == 2:
         more, their_masses, lost = atoms_of(curves[1])
+        if losses.size * more.size > MOST_ATOMS:
+            losses, masses = np.array([math.fsum(pure)]), np.ones(1)
         losses = np.add.outer(losses, more).ravel()
         masses = np.multiply.outer(masses, their_masses).ravel()
     total = 0.0

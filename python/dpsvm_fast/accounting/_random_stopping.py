@@ -141,6 +141,8 @@ class BaseCurve:
     """
 
     def __init__(self, epsilons: Array, deltas: Array) -> None:
+        if not np.all(np.diff(epsilons) > 0.0):
+            raise ValueError("epsilons: expected increasing numbers")
         self.epsilons = epsilons
         self.deltas = np.minimum(np.minimum.accumulate(deltas), 1.0)
 

@@ -113,4 +113,5 @@ def base_curve(totals: Totals) -> BaseCurve:
         x.append(x[-1] + step)
         g.append(value)
         step *= min(2.0, max(0.5, fall / max(fell, 1e-3 * fall)))
+        step = max(step, SMALLEST_STEP * (1.0 + x[-1]))
     return BaseCurve(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))

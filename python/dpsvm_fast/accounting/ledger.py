@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from dpsvm_fast._rounding import add_down, mul_down, mul_up
-from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, check_epsilon
+from dpsvm_fast._validation import (
+    check_adjacency,
+    check_arithmetic,
+    check_bool,
+    check_delta,
+    check_epsilon,
+)
 from dpsvm_fast.accounting._adaptive import AdaptiveComposition
 from dpsvm_fast.accounting._sharing import remember, remembered
 from dpsvm_fast.accounting._store import (
@@ -366,6 +372,7 @@ class PrivacyLedger:
         self, event: Any
     ) -> tuple[tuple[PrivacyEvent, ...], Composition | AdaptiveComposition]:
         """Return the events and history with them; raises when the budget does not allow it."""
+        check_arithmetic()
         events = event if isinstance(event, tuple) else (event,)
         composed = self._composition().copy()
         for part in events:

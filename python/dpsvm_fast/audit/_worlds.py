@@ -29,6 +29,7 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.estimators._bounds import broadcast_bounds
 from dpsvm_fast.estimators._descent_run import training_records
+from dpsvm_fast.estimators._ellipsoid_classifier import unit_rows
 from dpsvm_fast.estimators._linear_fit import Prepared, trained
 from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
 from dpsvm_fast.estimators._training import PrivatelyTrained
@@ -39,6 +40,7 @@ from dpsvm_fast.estimators._training_data import (
 )
 from dpsvm_fast.exceptions import CertificationError
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT
 from dpsvm_fast.preprocessing._base import PrivateTransformer
 
 __all__ = ["RELEASED", "CalledWorld", "PartWorld", "World", "released_vector", "world_of"]
@@ -127,8 +129,15 @@ class FittedWorld(World):
         return released_vector(estimator.fit(*self._data), self._names)
 
 
+def _numbers(result: Any) -> Array:
+    """Of what a function returned: numbers, or a fitted object."""
+    if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
+        return _joined([result])
+    return released_vector(result)
+
+
 class CalledWorld(World):
-    """Calls of a function of (X, y) that returns numbers."""
+    """Calls of a function of (X, y) that returns numbers or a fitted object."""
 
     chunk = 64
 
@@ -137,7 +146,7 @@ class CalledWorld(World):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Whole calls; the source is not used."""
-        return np.array([_joined([self._function(*self._data)]) for _ in range(n)])
+        return np.array([_numbers(self._function(*self._data)) for _ in range(n)])
 
 
 class TrainedWorld(World):
@@ -255,11 +264,37 @@ class DescentWorld(TrainedWorld):
 class EllipsoidWorld(TrainedWorld):
     """The Gaussian margin classifier, before matrices are projected: nothing is lost by that."""
 
-    chunk = 500
+    chunk = 2000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy matrices, flat."""
-        return np.array([self.matrices(source).ravel() for _ in range(n)])
+        if self.mechanism.anchors is not None:
+            # Noisy centres decide which rows are whose: every fit is a problem of its own.
+            return np.array([self.matrices(source).ravel() for _ in range(n)])
+        mechanism, settings = self.mechanism, self.settings
+        n_threads = settings.n_threads
+        rows = unit_rows(self.X, mechanism.data_norm)
+        rows /= rows.dtype.type(CONSTANT)
+        linear = [mechanism.draw_linear(source, n_threads=n_threads) for _ in range(n)]
+        matrices, gradients = _core.solve_gaussian_margin_batch(
+            rows,
+            self.codes,
+            loss=mechanism.loss,
+            n_classes=mechanism.n_classes,
+            n_ellipsoids=mechanism.n_ellipsoids,
+            smoothing=mechanism.smoothing,
+            margin=mechanism.margin,
+            regularization=mechanism.regularization,
+            linear=np.array(linear),
+            data_norm=1.0 / CONSTANT,
+            psd=settings.psd == "constraint",
+            gradient_tol=mechanism.solver.gradient_tol,
+            max_iter=settings.max_iter,
+            n_threads=n_threads,
+        )
+        _all_solved(gradients <= mechanism.solver.gradient_tol)
+        release = mechanism.solver.output.release_many
+        return np.asarray(release(matrices, source, n_threads).reshape(n, -1))
 
     def matrices(self, source: _core.NoiseSource) -> Array:
         """Noisy matrices of one fit."""

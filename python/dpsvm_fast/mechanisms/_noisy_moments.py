@@ -122,7 +122,7 @@ class SecondMoments:
         ndarray of shape (n_features, n_features)
             Exactly symmetric.
         """
-        return self.noisy_many(moments, 1, source, n_threads)[0]
+        return np.asarray(self.noisy_many(moments, 1, source, n_threads)[0])
 
     def noisy_many(
         self, moments: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
