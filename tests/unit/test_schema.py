@@ -154,6 +154,8 @@ RELATED = {
     *("delta", "extra_regularization", "regularization", "private", "not_private_reasons"),
     *("unit", "adjacency", "exact", "sigma", "noise_multiplier", "sensitivity", "random_source"),
     *("steps", "learned", "statement", "parts", "objective"),
+    # Of a search: as many branches as candidates, and a choice that costs at most 1e4.
+    *("branches", "candidates", "rate", "relation_factor"),
 }
 
 
