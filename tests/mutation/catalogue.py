@@ -210,9 +210,15 @@ CONTRIBUTIONS = (
                 "if length * (1.0 + MARGIN) <= self.bound {",
                 "if length.is_finite() {",
             ),
+            Edit(
+                CORE + "solver/noisy_descent/gradients.rs",
+                "factor[i] = if length <= bound {",
+                "factor[i] = if length.is_finite() {",
+            ),
         ),
         (
             "tests/unit/test_descent_published_bugs.py::test_the_clip_norm_is_the_one_that_was_asked_for",
+            "tests/property/test_clipped_sums.py::test_one_contribution_is_no_longer_than_the_clip",
         ),
     ),
     Mutant(
@@ -223,6 +229,11 @@ CONTRIBUTIONS = (
                 CORE + "solver/noisy_descent/clipping.rs",
                 "if length * (1.0 + MARGIN) <= self.bound {",
                 "if length.is_finite() {",
+            ),
+            Edit(
+                CORE + "solver/noisy_descent/gradients.rs",
+                "factor[i] = if length <= bound {",
+                "factor[i] = if length.is_finite() {",
             ),
             Edit(
                 CORE + "solver/noisy_descent.rs",
@@ -344,19 +355,25 @@ OBJECTIVES = (
     ),
     Mutant(
         "intercept unregularised",
-        "the penalty leaves out the constant feature, so that the objective is not strongly convex",
+        "a thousandth of the penalty for the constant feature, as if it were a large one: with none "
+        "at all the objective has no minimum",
         (
             Edit(
                 CORE + "solver/newton_cg.rs",
-                "        for ((g, w), b) in gradient.iter_mut().zip(&weights)"
-                ".zip(&problem.linear) {\n"
                 "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n",
-                "        for ((g, w), b) in gradient.iter_mut().zip(&weights)"
-                ".zip(&problem.linear) {\n"
                 "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n"
                 "        for score in 0..problem.loss.scores {\n"
                 "            let at = problem.design.position(score, problem.columns - 1);\n"
-                "            gradient[at] -= self.rows.share * problem.lambda * weights[at];\n"
+                "            gradient[at] -= 0.999 * self.rows.share * problem.lambda * weights[at];\n"
+                "        }\n",
+            ),
+            Edit(
+                CORE + "solver/newton_cg.rs",
+                "            *out = *out * up + rows.share * problem.lambda * x;\n        }\n",
+                "            *out = *out * up + rows.share * problem.lambda * x;\n        }\n"
+                "        for score in 0..problem.loss.scores {\n"
+                "            let at = problem.design.position(score, problem.columns - 1);\n"
+                "            out[at] -= 0.999 * rows.share * problem.lambda * v[at];\n"
                 "        }\n",
             ),
         ),
