@@ -355,8 +355,8 @@ OBJECTIVES = (
     ),
     Mutant(
         "intercept unregularised",
-        "a thousandth of the penalty for the constant feature, as if it were a large one: with none "
-        "at all the objective has no minimum",
+        "a thousandth of the penalty for the constant feature, as if it were a large one: with "
+        "none at all the objective has no minimum",
         (
             Edit(
                 CORE + "solver/newton_cg.rs",
@@ -364,7 +364,8 @@ OBJECTIVES = (
                 "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n"
                 "        for score in 0..problem.loss.scores {\n"
                 "            let at = problem.design.position(score, problem.columns - 1);\n"
-                "            gradient[at] -= 0.999 * self.rows.share * problem.lambda * weights[at];\n"
+                "            let less = 0.999 * self.rows.share * problem.lambda;\n"
+                "            gradient[at] -= less * weights[at];\n"
                 "        }\n",
             ),
             Edit(
