@@ -147,6 +147,10 @@ def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> fl
 def _of_step(mechanism: Any, delta: float) -> float:
     r"""One step on a Poisson sample: mixtures of two normals, by their tails.
 
+    The record's contribution is taken to have the norm of the clip, the largest that there is. So
+    this holds noise, rate and accounting against each other, not the clipping, which audits by
+    many runs see.
+
     :math:`(1-q) N(0, z^2) + q N(1, z^2)` against :math:`N(0, z^2)`, both ways, or against the
     mixture with -1 instead of 1. Their ratio rises with x, so the best event is a half line, whose
     end is where the ratio is :math:`e^\epsilon`.
