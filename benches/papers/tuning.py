@@ -1,9 +1,10 @@
 """Private searches over parameters beside the defaults, at the same total budget, delta = 1e-6.
 
 Public bounds, add_remove, random splits of Adult and USPS; every model of a row of the table spends
-the same epsilon, the search included. Two searches: PrivateLinearSVC over its margin and mechanism,
-and PrivateKernelSVC over its kernel and gamma. Beside them the defaults of both, and scikit-learn's
-grid search with logistic regression, which is not private.
+the same epsilon, the search included. Three searches: PrivateLinearSVC over its margin and
+mechanism, PrivateKernelSVC over its kernel and gamma, and output perturbation, without centre or
+whitening, over C. Beside them the defaults of all, output perturbation with scikit-learn's C = 1,
+and scikit-learn's grid search with logistic regression, which is not private (on the first split).
 """
 
 from __future__ import annotations
@@ -15,15 +16,22 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
 from benches.papers.data import DataSet, load
 from benches.tables import Row, as_rows
-from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, verify
+from dpsvm_fast import (
+    OutputPerturbationSVC,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+    PublicScaler,
+    verify,
+)
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.model_selection import PrivateGridSearch
 
@@ -36,11 +44,13 @@ N_COMPONENTS = 300
 # What somebody would try who does not know which of the library's trainings suits the data.
 LINEAR_GRID = [{"mechanism": ["output"]}, {"mechanism": ["gradient"], "margin": ["auto", 1.0, 3.0]}]
 KERNEL_GRID = [{"kernel": ["linear"]}, {"kernel": ["rbf"], "gamma": [0.5, 2.0]}]
+OUTPUT_GRID = {"svc__C": [0.001, 0.01, 0.1, 1.0]}
 # Of the search that is not private.
 C_GRID = {"logisticregression__C": [0.1, 1.0]}
 SEARCHES: dict[str, dict[str, Any]] = {
     "partition": {"refit_fraction": 0.0},
     "partition, refit 0.5": {"refit_fraction": 0.5},
+    "partition, refit 0.8": {"refit_fraction": 0.8},
     "geometric": {"strategy": "random_stopping", "refit_fraction": 0.0, "mean_runs": 8.0},
     "logarithmic": {
         "strategy": "random_stopping",
@@ -50,7 +60,9 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
 }
 # Features make random stopping slow, and nothing else about it different.
-OF_KERNEL = ("partition, refit 0.5",)
+OF_KERNEL, OF_OUTPUT = ("partition, refit 0.5",), ("partition, refit 0.5", "geometric")
+# Names of the parameter epsilon.
+OF_EPSILON = {"linear": "epsilon", "kernel": "epsilon", "output": "svc__epsilon"}
 
 
 def run(names: Sequence[str], splits: int | None) -> list[Row]:
@@ -81,14 +93,25 @@ def _of_split(data: DataSet, number: int, *, verified: bool) -> list[dict[str, o
     linear = PrivateLinearSVC(delta=DELTA, **common)
     kernel = PrivateKernelSVC(delta=DELTA, n_components=N_COMPONENTS, **common)
     rows = (X, y, X_test, y_test)
-    records = [_scored("not private", "grid search", None, _reference(), rows)]
+    svc = OutputPerturbationSVC(delta=DELTA, classes=range(data.n_classes))
+    output = Pipeline(
+        [("scale", PublicScaler((data.low, data.high))), ("norm", Normalizer()), ("svc", svc)]
+    )
+    subjects = (
+        ("linear", linear, LINEAR_GRID, tuple(SEARCHES)),
+        ("kernel", kernel, KERNEL_GRID, OF_KERNEL),
+        ("output", output, OUTPUT_GRID, OF_OUTPUT),
+    )
+    records = []
+    if verified:
+        records.append(_scored("not private", "grid search", None, _reference(), rows))
     for epsilon in EPSILONS:
-        for label, model, grid, ways in (
-            ("linear", linear, LINEAR_GRID, tuple(SEARCHES)),
-            ("kernel", kernel, KERNEL_GRID, OF_KERNEL),
-        ):
-            default = type(model)(**model.get_params() | {"epsilon": epsilon})
+        for label, model, grid, ways in subjects:
+            default = clone(model).set_params(**{OF_EPSILON[label]: epsilon})
             records.append(_scored(label, "default", epsilon, default, rows))
+            if label == "output":
+                fixed = clone(default).set_params(svc__C=1.0)
+                records.append(_scored(label, "C = 1", epsilon, fixed, rows))
             for way in ways:
                 search = PrivateGridSearch(model, grid, epsilon, DELTA, **SEARCHES[way])
                 records.append(_scored(label, way, epsilon, search, rows))
@@ -114,7 +137,8 @@ def _scored(
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, y)
     spent = time.process_time() - begin
-    statement = getattr(model, "privacy_", None)
+    own = model[-1] if isinstance(model, Pipeline) else model
+    statement = getattr(own, "privacy_", None)
     return {
         "epsilon": epsilon,
         "model": label,
