@@ -60,7 +60,10 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
 }
 # Features make random stopping slow, and nothing else about it different.
-OF_KERNEL, OF_OUTPUT = ("partition, refit 0.5",), ("partition, refit 0.5", "geometric")
+OF_KERNEL, OF_OUTPUT = (
+    ("partition, refit 0.5",),
+    ("partition, refit 0.5", "partition, refit 0.8", "geometric"),
+)
 # Names of the parameter epsilon.
 OF_EPSILON = {"linear": "epsilon", "kernel": "epsilon", "output": "svc__epsilon"}
 

@@ -39,12 +39,16 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
         n = len(grid)
     except ValueError as error:
         raise InvalidParameterError(f"param_grid: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"param_grid: {error}") from None
     if not 0 < n <= MOST_CANDIDATES:
         raise InvalidParameterError.of(
             "param_grid", got=n, accepted=f"1 to {MOST_CANDIDATES} combinations"
         )
     parameters = [dict(combination) for combination in grid]
-    names = {str(name) for combination in parameters for name in combination}
+    names = {name for combination in parameters for name in combination}
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("param_grid: expected strings as names of parameters")
     for name in sorted(names):
         if name.rpartition("__")[2] in RESERVED:
             raise InvalidParameterError(
@@ -63,7 +67,8 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
         Not an estimator; none that makes private releases; another relation, a ledger or a seed in
         one that does.
     """
-    if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+    alike = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    if not alike or isinstance(estimator, type):
         kind = type(estimator).__name__
         raise TypeError(f"estimator: got {kind}, expected an estimator or Pipeline")
     made = []

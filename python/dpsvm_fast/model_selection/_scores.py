@@ -59,7 +59,12 @@ class Scoring:
                 f"class_weight: got {type(class_weight).__name__}, expected a dict with a public "
                 "weight for every class; those of the data are private"
             )
-        self.classes = public_classes(list(class_weight))
+        try:
+            self.classes = public_classes(list(class_weight))
+        except TypeError as error:
+            raise TypeError(f"class_weight: {error}") from None
+        except ValueError as error:
+            raise InvalidParameterError(f"class_weight: {error}") from None
         given = [check_positive("class_weight", value) for value in class_weight.values()]
         order = encoded_labels(np.asarray(list(class_weight)), self.classes)
         self.weights = np.empty(len(given), dtype=np.int64)

@@ -137,7 +137,8 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     chosen without looking at the data. Proof: docs/proofs/private_selection.md. Scores of
     candidates are not kept: there is no ``cv_results_``. The assignment to parts looks at nothing
     in a record: it is never stratified. Not covered: running time, which with "random_stopping"
-    tells the number of runs; that a search ends with an error; what the candidates do not cover.
+    tells the number of runs; that a search ends with an error, also the one that there are too few
+    rows for the parts; what the candidates do not cover.
 
     How much a search may cost: with "partition" every candidate sees ``(1 - validation_fraction) /
     m`` of the records, so that grids should be short. The refit trains the winner on all records,
