@@ -24,8 +24,9 @@ from benches.papers import (  # noqa: E402
     lmgc,
     op,
     run,
+    tuning,
 )
-from benches.papers.data import bounds, load  # noqa: E402
+from benches.papers.data import DataSet, bounds, load  # noqa: E402
 
 from dpsvm_fast import PrivateCenter  # noqa: E402
 from dpsvm_fast.accounting import GaussianEvent, composed_epsilon, gaussian_sigma  # noqa: E402
@@ -293,6 +294,27 @@ def test_recipes_of_ellipsoids_fill_one_ledger() -> None:
     model.fit(split.X, split.y)
     spent, _ = model[-1].ledger.total()
     assert 7.8 < spent <= 8.0
+
+
+def test_searches_run_within_their_budget_and_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 420)
+    X = np.eye(2, 6)[y] + rng.random((420, 6))
+    data = DataSet(X, y, 2, np.zeros(6), np.full(6, 2.0))
+    monkeypatch.setattr(tuning, "load", lambda name: data if name == "usps" else None)
+    monkeypatch.setattr(tuning, "EPSILONS", (2.0,))
+    monkeypatch.setattr(tuning, "SEARCHES", {"partition, refit 0.5": {"refit_fraction": 0.5}})
+    monkeypatch.setattr(tuning, "OF_OUTPUT", ("partition, refit 0.5",))
+    monkeypatch.setattr(tuning, "OUTPUT_GRID", {"svc__C": [0.01, 0.1]})
+    rows = tuning.run(["usps", "adult"], 2)
+    table = tuning.analyse(rows)
+    assert {row["data"] for row in table} == {"usps"}
+    (found,) = [row for row in table if row["how"] != "default" and row["model"] == "linear"]
+    assert (found["splits"], found["holds"]) == ("2", "True")
+    assert 1.9 < float(found["total"]) <= 2.0 * (1.0 + 1e-6)
+    assert tuning.failures(table) == []
+    assert tuning.failures([found | {"total": "2.1"}])
+    assert tuning.failures([found | {"holds": "False"}])
 
 
 def test_times_are_medians() -> None:
