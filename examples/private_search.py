@@ -4,7 +4,7 @@
 
 Handwritten digits, 64 pixels of 0 to 16: the bounds, the ten classes and the grid are public. Every
 record is in one part of the data: a candidate's own, or the one to choose by. So the search costs
-the most expensive part and not the sum, and half of the budget is left to train the winner on all
+the most expensive part and not the sum. Most of the budget is kept to train the winner on all
 records.
 """
 

@@ -58,11 +58,17 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "mean_runs": 8.0,
         "stopping": "logarithmic",
     },
+    "poisson": {
+        "strategy": "random_stopping",
+        "refit_fraction": 0.0,
+        "mean_runs": 8.0,
+        "stopping": "poisson",
+    },
 }
 # Features make random stopping slow, and nothing else about it different.
 OF_KERNEL, OF_OUTPUT = (
     ("partition, refit 0.5",),
-    ("partition, refit 0.5", "partition, refit 0.8", "geometric"),
+    ("partition, refit 0.5", "partition, refit 0.8", "geometric", "poisson"),
 )
 # Names of the parameter epsilon.
 OF_EPSILON = {"linear": "epsilon", "kernel": "epsilon", "output": "svc__epsilon"}

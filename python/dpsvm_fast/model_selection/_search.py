@@ -94,7 +94,7 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     validation_fraction : float in (0, 1), default=0.2
         Share of the records by which "partition" chooses. Every part must have 50 records at
         least in expectation.
-    refit_fraction : float in [0, 1), default=0.5
+    refit_fraction : float in [0, 1), default=0.8
         Share of the budget (of epsilon with ``delta=0``, else of the squared parameter of Gaussian
         noise) that is kept to fit the winner again on all records. 0 releases the winner itself.
     stopping : {"geometric", "logarithmic", "poisson"}, default="geometric"
@@ -189,7 +189,7 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         class_weight: dict[Any, float] | None = None,
         adjacency: str = "add_remove",
         validation_fraction: float = 0.2,
-        refit_fraction: float = 0.5,
+        refit_fraction: float = 0.8,
         stopping: str = "geometric",
         mean_runs: float | None = None,
         score_fraction: float = 0.1,
