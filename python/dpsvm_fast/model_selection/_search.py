@@ -99,9 +99,10 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         noise) that is kept to fit the winner again on all records. 0 releases the winner itself.
     stopping : {"geometric", "logarithmic", "poisson"}, default="geometric"
         Law of the number of runs of "random_stopping". With "poisson" it may be 0; then a constant
-        model is released.
+        model is released. The others are often 1, whatever their mean, and one run is a candidate
+        at random; a Poisson number is near its mean, but costs more with ``delta=0``.
     mean_runs : float in (1, 1000] or None, default=None
-        Mean number of runs; None is twice the number of candidates.
+        Mean number of runs; None is three times the number of candidates, at least 10.
     score_fraction : float in (0, 1), default=0.1
         Share of a run's budget for its noisy score, in the units of ``refit_fraction``.
     n_jobs : int or None, default=None
@@ -143,7 +144,8 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     How much a search may cost: with "partition" every candidate sees ``(1 - validation_fraction) /
     m`` of the records, so that grids should be short. The refit trains the winner on all records,
     with less of the budget; parameters that suit a small part need not suit all records. Whether a
-    search does better than the defaults at all: benches/README.md, "Tuning".
+    search does better than the defaults at all: benches/README.md, "What tuning is worth"; mostly it
+    does not where these follow from public facts, as they do here.
 
     References
     ----------

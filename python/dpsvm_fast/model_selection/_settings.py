@@ -96,7 +96,7 @@ def _checked_jobs(value: Any) -> int | None:
 def _checked_runs(value: Any, n_candidates: int) -> float:
     """Mean number of runs."""
     if value is None:
-        return min(MOST_RUNS, 2.0 * n_candidates)
+        return min(MOST_RUNS, max(10.0, 3.0 * n_candidates))
     return check.check_real("mean_runs", value, low=1.01, high=MOST_RUNS)
 
 
