@@ -143,9 +143,9 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     How much a search may cost: with "partition" every candidate sees ``(1 - validation_fraction) /
     m`` of the records, so that grids should be short. The refit trains the winner on all records,
-    with less of the budget; parameters that suit a small part need not suit all records. Whether a
-    search does better than the defaults at all: benches/README.md, "What tuning is worth"; mostly it
-    does not where these follow from public facts, as they do here.
+    with less of the budget; parameters that suit a small part need not suit all records. Beside
+    defaults that follow from public facts, as they do here, a search mostly does no better:
+    benches/README.md, "What tuning is worth".
 
     References
     ----------
