@@ -34,6 +34,19 @@ TASKS = {
     "scales": "`PrivateStandardScaler`, the same",
 }
 
+# Models and how they came about, of those in the summary of searches, by what they are called.
+SEARCHES = {
+    ("linear", "default"): "`PrivateLinearSVC`, defaults",
+    ("linear", "partition, refit 0.8"): "searched over mechanism and margin, partition",
+    ("linear", "poisson"): "the same, random stopping",
+    ("kernel", "default"): "`PrivateKernelSVC`, defaults",
+    ("kernel", "partition, refit 0.5"): "searched over kernel and gamma, partition",
+    ("output", "C = 1"): "`OutputPerturbationSVC`, `C=1`",
+    ("output", "default"): '`OutputPerturbationSVC`, `C="auto"`',
+    ("output", "partition, refit 0.8"): "searched over C, partition",
+    ("output", "poisson"): "the same, random stopping",
+}
+
 # The build that is released, in the audits' summary, and the claims that it is audited at.
 RIGHT = "right"
 AUDITED = ("1", "4")
@@ -225,6 +238,41 @@ def _timed(row: Row) -> str:
     return f"**{float(row['faster']):.1f}\u00d7** ({float(row['ms']):.3g} ms)"
 
 
+def tuning(found: Summaries) -> str:
+    """Accuracy of searches beside models that were not searched for, at the same total epsilon."""
+    table = [row for row in found["papers_tuning"] if row["epsilon"]]
+    cells = {(r["data"], r["model"], r["how"], r["epsilon"]): r["accuracy"] for r in table}
+    names = list(dict.fromkeys(row["data"] for row in table))
+    epsilons = sorted({row["epsilon"] for row in table}, key=float)
+    lines = _grid(
+        ("", *(f"{name}, ε = {epsilon}" for name in names for epsilon in epsilons)),
+        (
+            (
+                label,
+                *(
+                    f"{float(cells[name, model, how, epsilon]):.3f}"
+                    for name in names
+                    for epsilon in epsilons
+                ),
+            )
+            for (model, how), label in SEARCHES.items()
+        ),
+    )
+    searched = [row for row in table if row["how"] not in ("default", "C = 1")]
+    better = sum(float(row["gain"]) > 2.0 * float(row["gain_error"]) for row in searched)
+    worse = sum(float(row["gain"]) < -2.0 * float(row["gain_error"]) for row in searched)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Of all {len(searched)} cells of searches {better} are better than the defaults by "
+            "more than two standard errors of the paired difference, "
+            f"{worse} are worse by as much. "
+            "[How it was measured, and all of it](benches/README.md#accuracy-papers).",
+        ]
+    )
+
+
 def audits(found: Summaries) -> str:
     """Claims and certified lower bounds, one line for each mechanism and relation."""
     table = found["audit"]
@@ -294,6 +342,7 @@ TABLES: Tables = {
     "reduction-table": (reduction, "papers_feddpdr", ("papers_feddpdr_timing",)),
     "ellipsoid-table": (ellipsoids, "papers_lmgc", ()),
     "transformer-table": (transformers, "transformers", ()),
+    "tuning-table": (tuning, "papers_tuning", ()),
 }
 
 

@@ -48,9 +48,19 @@ def test_the_examples_run(capsys) -> None:
     assert found is not None
     assert 0.25 <= float(found[1]) <= 1.0
     assert 0.9 < float(found[2]) <= 1.0
-    # The last lines: a noise multiplier with its epsilon, a score, epsilon and score of a pipeline,
-    # the score of ellipsoids.
-    *_, multiplier_line, score_line, pipeline_line, ellipsoid_line = printed.splitlines()
+    # A search: parameters, score, and the epsilon of everything.
+    found = re.search(r"^\{'gamma': \S+\} (\S+) (\S+)$", printed, flags=re.MULTILINE)
+    assert found is not None
+    assert 0.8 < float(found[1]) <= 1.0
+    assert float(found[2]) == 4.0
+    # An audit of epsilon 1: 0.64 expected of 20,000 runs.
+    bound = re.search(r"^  certified  epsilon >= (\S+)", printed, flags=re.MULTILINE)
+    assert bound is not None
+    assert 0.2 < float(bound[1]) < 1.0
+    # Two numbers alone on a line: a noise multiplier with its epsilon, and a pipeline's epsilon and
+    # score. The last lines: a score, those of the pipeline, the score of ellipsoids.
+    multiplier_line = next(re.finditer(r"^\d\S* \d\S*$", printed, flags=re.MULTILINE))[0]
+    *_, score_line, pipeline_line, ellipsoid_line = printed.splitlines()
     multiplier, epsilon = map(float, multiplier_line.split())
     assert multiplier > 1.0
     assert 0.99 < epsilon <= 1.0
