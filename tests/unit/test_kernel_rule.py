@@ -132,10 +132,13 @@ def test_the_count_costs_what_it_says() -> None:
     alone = pure(centred=False, normalize=False)
     assert alone.events[0] == PureEvent(0.02 * 0.1, "add_remove")
     # So large a noise has a grid coarser than whole numbers, and rounding costs.
-    coarse = NoisyCount(noise_grid="exact", mu=1e-16).sum
+    coarse = NoisyCount(noise_grid="exact", mu=1e-13).sum
     assert coarse.grid is not None
     assert coarse.grid > 1.0
     assert coarse.rounding >= coarse.grid
+    # A larger one would have more steps than are drawn exactly.
+    with pytest.raises(InvalidParameterError, match=r"^epsilon: the Gaussian parameter of"):
+        _ = NoisyCount(noise_grid="exact", mu=1e-16).sum
 
 
 def test_nothing_is_released_that_no_choice_needs() -> None:
