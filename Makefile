@@ -25,8 +25,8 @@ wheel: .venv/tools-installed     # one stable-ABI wheel in dist/, audited
 test-oldest: wheel               # the wheel against the oldest supported dependencies
 	tools/test_oldest.sh
 
-nightly: .venv/module-built      # the slow, statistical and nightly tests
-	.venv/bin/python -m pytest -m "slow or statistical or nightly"
+nightly: .venv/module-built      # the slow, statistical, nightly and deployment tests
+	.venv/bin/python -m pytest -m "slow or statistical or nightly or deployment"
 
 clean:                           # everything that the other targets make
 	rm -rf .venv target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so

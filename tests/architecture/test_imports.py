@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),
-    frozenset({"model_selection", "federated", "audit", "pipelines"}),
+    frozenset({"model_selection", "federated", "distributed", "audit", "pipelines"}),
     frozenset({"plotting", "io", "_drawing", "_audit_display", "_ellipsoid_display"}),
     frozenset({"_demo", "_linear_plan"}),
     frozenset({"cli"}),
@@ -31,7 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 
 # These share a floor and still must not know each other.
-APART = frozenset({"model_selection", "federated", "audit"})
+APART = frozenset({"model_selection", "federated", "distributed", "audit"})
 
 # Third-party packages that a layer may not touch.
 FORBIDDEN = {
