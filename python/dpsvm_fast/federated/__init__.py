@@ -1,0 +1,1 @@
+"""Private classifiers of several parties who keep their records."""
