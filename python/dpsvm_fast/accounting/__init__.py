@@ -1,5 +1,6 @@
 """What was spent and the proof of purchase: events, accountant, ledger, statement, verification."""
 
+from dpsvm_fast.accounting._federated_parts import SecureRound
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
 from dpsvm_fast.accounting.compound import (
@@ -9,6 +10,7 @@ from dpsvm_fast.accounting.compound import (
 )
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -17,6 +19,7 @@ from dpsvm_fast.accounting.events import (
     ZCDPEvent,
 )
 from dpsvm_fast.accounting.export import dp_accounting_event, dp_accounting_tree
+from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
@@ -43,6 +46,8 @@ __all__ = [
     "AlternativesEvent",
     "ApproximateEvent",
     "Descent",
+    "DistanceEvent",
+    "FederatedStatement",
     "GaussianEvent",
     "LastIterate",
     "Noise",
@@ -57,6 +62,7 @@ __all__ = [
     "PureEvent",
     "RandomStoppingEvent",
     "ReleasePart",
+    "SecureRound",
     "SelectionNoise",
     "SelectionStatement",
     "Sensitivity",

@@ -29,6 +29,7 @@ __all__ = [
     "MAX_STEPS",
     "OBJECTIVE_LAWS",
     "ApproximateEvent",
+    "DistanceEvent",
     "GaussianEvent",
     "ObjectiveEvent",
     "PrivacyEvent",
@@ -352,6 +353,51 @@ class ObjectiveEvent(PrivacyEvent):
             object.__setattr__(self, "jacobian", check_non_negative("jacobian", self.jacobian))
 
 
+@dataclass(frozen=True)
+class DistanceEvent(PrivacyEvent):
+    r"""How far a release is from the law that the events spent together with it describe.
+
+    On every data set the law of what is released is within ``distance`` of that law: in total
+    variation, or for observers of bounded means, where a cryptographic assumption stands behind it.
+
+    Parameters
+    ----------
+    distance : float in (0, 1)
+        Noise that is only almost that of the proof, a range that is left with tiny probability, the
+        advantage of an adversary against an encryption: their sum.
+    adjacency : {"add_remove", "replace_one"}
+
+    Notes
+    -----
+    Guarantees: with all other events together :math:`(\epsilon, \delta)` and the distances adding
+    up to T, the releases are :math:`(\epsilon, \delta + (1 + e^\epsilon) T)`-differentially
+    private; docs/proofs/accountant.md, section "Distances". To be spent in one call with the events
+    that it is about. Not among the events of a ``RandomStoppingEvent``.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import DistanceEvent, PureEvent, composed_delta
+    >>> events = [PureEvent(1.0, "replace_one"), DistanceEvent(1e-9, "replace_one")]
+    >>> round(composed_delta(events, 1.0) * 1e9, 6)
+    3.718282
+    """
+
+    tag: ClassVar[str] = "distance"
+    field_names: ClassVar[tuple[str, ...]] = ("distance", "adjacency")
+
+    distance: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        distance = self.distance
+        distance = check_real(
+            "distance", distance, low=0.0, high=1.0, open_low=True, open_high=True
+        )
+        object.__setattr__(self, "distance", distance)
+
+
 # Every kind by its tag; ``compound.py`` adds those that have events inside.
 EVENT_KINDS: dict[str, type[PrivacyEvent]] = {
     kind.tag: kind
@@ -362,5 +408,6 @@ EVENT_KINDS: dict[str, type[PrivacyEvent]] = {
         ApproximateEvent,
         ZCDPEvent,
         ObjectiveEvent,
+        DistanceEvent,
     )
 }

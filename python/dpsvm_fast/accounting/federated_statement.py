@@ -1,0 +1,341 @@
+"""What a model trained across parties promises, and under which trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpsvm_fast._validation import (
+    check_epsilon,
+    check_fraction,
+    check_integer,
+    check_option,
+    check_positive,
+    check_real,
+)
+from dpsvm_fast.accounting._federated_parts import ADJACENCY, SecureRound
+from dpsvm_fast.accounting._federated_prose import federated_prose
+from dpsvm_fast.accounting._parts import Sensitivity, check_text, store
+from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.statement import check_format, exactly, read_json
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = [
+    "ABORT_CAVEAT",
+    "COMPUTATIONAL_CAVEAT",
+    "HONEST_CAVEAT",
+    "PASSIVE_CAVEAT",
+    "SIZES_CAVEAT",
+    "TIME_CAVEAT",
+    "TRUSTED_CAVEAT",
+    "FederatedStatement",
+    "caveats_of",
+]
+
+FORMAT = "dpsvm_fast.federated_certificate"
+VERSION = 1
+
+ALGORITHMS = ("dp_helmet", "fed_dpdr")
+UNITS = ("record", "group", "user")
+TRUSTS = ("secure_sum", "trusted_curator")
+WEIGHTINGS = ("records", "users")
+TEXTS = ("assumed_public", "caveats", "not_private_reasons")
+
+PASSIVE_CAVEAT = (
+    "The server and the parties that work with it are assumed to follow the protocol, however much "
+    "they look at. A server that deviates from it, for example one that tells parties of different "
+    "survivors or sends forged public keys, is not covered."
+)
+HONEST_CAVEAT = (
+    "A party counts as honest if it neither reveals nor uses its own noise. A party that looks at "
+    "the model and knows its own noise sees the model with one noise less: it has to be counted "
+    "among those that work with the server."
+)
+COMPUTATIONAL_CAVEAT = (
+    "The privacy is computational: it holds for observers who cannot break the key agreement, the "
+    "encryption and the masks of the secure sum. Their assumed advantage is part of delta. Whoever "
+    "records the messages and breaks them later has the single parties' noisy models."
+)
+TRUSTED_CAVEAT = (
+    "Whoever adds up sees the noisy contribution of every single party and is trusted not to look "
+    "at them or pass them on. The stated epsilon and delta are about the sum alone."
+)
+ABORT_CAVEAT = (
+    "Which parties took part, dropped out or refused, and when, is not covered: a party that fails "
+    "because of what is in its data tells that by failing."
+)
+TIME_CAVEAT = (
+    "How long a party computes depends on its data and is not covered: others see when its "
+    "messages arrive."
+)
+SIZES_CAVEAT = (
+    "How many rows a party has counts as public: data sets of the same sizes are compared. The "
+    "number is not hidden by noise."
+)
+
+
+def caveats_of(trust: str, weighting: str) -> tuple[str, ...]:
+    """Caveats that every statement of that kind must bring.
+
+    Parameters
+    ----------
+    trust : {"secure_sum", "trusted_curator"}
+    weighting : {"records", "users"}
+
+    Returns
+    -------
+    tuple of str
+    """
+    sums = (PASSIVE_CAVEAT, COMPUTATIONAL_CAVEAT) if trust == "secure_sum" else (TRUSTED_CAVEAT,)
+    sizes = (SIZES_CAVEAT,) if weighting == "records" else ()
+    return (*sums, HONEST_CAVEAT, *sizes, ABORT_CAVEAT, TIME_CAVEAT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedStatement:
+    """What training across parties promises. Printing it gives prose, ``to_json`` the certificate.
+
+    Parameters
+    ----------
+    algorithm : {"dp_helmet", "fed_dpdr"}
+    theorem : str
+        Citation and proof page.
+    loss : str
+    unit : {"record", "group", "user"}
+        Data sets that differ in one row; in ``group_size`` rows, wherever they lie; or in all rows
+        of one party. Numbers of rows stay the same.
+    group_size : int >= 1
+        More than 1 for ``"group"`` alone.
+    n_users : int >= 1
+        U: how many parties take part.
+    honest_fraction : float in (0, 1]
+        t: share of the parties that are honest; their number is at least ``ceil(t U)``.
+    max_dropout : float in [0, 1)
+        Share of the parties that may drop out.
+    min_survivors : int
+        Below this many parties the sum is never opened.
+    honest_survivors : int
+        ``min_survivors - (U - ceil(t U))``: honest parties whose noise is in every opened sum.
+    threshold : int or None
+        How many parties together can open the secure sum; None for a trusted curator.
+    trust : {"secure_sum", "trusted_curator"}
+        Who adds up: nobody alone, by cryptography; or somebody who is trusted.
+    sensitivity : Sensitivity or None
+        Of what one row changes in one party's weighted model, where a model was summed up with
+        noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records *
+        regularization)`` with equal weights; ``solver_radius`` contains the weight.
+    weighting : {"records", "users"}
+        Whether a party's model counts by its number of rows.
+    regularization : float > 0 or None
+        Lambda, the same for all parties, of the mean of losses.
+    radius : float > 0 or None
+        Bound of the norm of a party's model, to which it is projected.
+    min_records, max_records : int or None
+        Bounds of the number of rows of one party, public and checked by each of them.
+    rounds : tuple of SecureRound
+        Sums over parties with noise, in their order.
+    local_events : tuple of PrivacyEvent
+        What parties released with noise of their own, for the party where it costs most.
+    epsilon : float in (0, 1e4]
+    delta : float in (0, 1)
+        Of everything together, for whoever sees the opened sums.
+    local_epsilon : float > 0 or None
+        Epsilon, at the same delta, for somebody who sees what a single party sent before it was
+        added up. None without rounds, and where it would be above 1e4.
+    assumed_public : tuple of str
+        Settings on which the promise rests and which must not come from the data.
+    caveats : tuple of str
+        What the promise does not cover; those of ``caveats_of`` at least.
+    library_version : str
+    random_source : {"operating_system", "seed"}
+    not_private_reasons : tuple of str
+        Why the release is not private after all; empty when it is.
+    adjacency : {"replace_one"}
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        A field of another type or outside its range; noise of no kind; a seed without a reason;
+        a caveat that is missing.
+
+    Notes
+    -----
+    Guarantees: none by itself, like a :class:`PrivacyStatement`.
+    """
+
+    algorithm: str
+    theorem: str
+    loss: str
+    unit: str
+    group_size: int = 1
+    n_users: int
+    honest_fraction: float
+    max_dropout: float
+    min_survivors: int
+    honest_survivors: int
+    threshold: int | None
+    trust: str
+    sensitivity: Sensitivity | None
+    weighting: str
+    regularization: float | None
+    radius: float | None
+    min_records: int | None
+    max_records: int | None
+    rounds: tuple[SecureRound, ...]
+    local_events: tuple[PrivacyEvent, ...]
+    epsilon: float
+    delta: float
+    local_epsilon: float | None
+    assumed_public: tuple[str, ...]
+    caveats: tuple[str, ...]
+    library_version: str
+    random_source: str = "operating_system"
+    not_private_reasons: tuple[str, ...] = ()
+    adjacency: str = ADJACENCY
+
+    def __post_init__(self) -> None:
+        """Check every field, and that nothing is hidden that belongs beside the numbers."""
+        for name in ("theorem", "loss", "library_version"):
+            check_text(name, getattr(self, name))
+        for name in TEXTS:
+            _store_all(self, name, str)
+        _store_all(self, "rounds", SecureRound)
+        _store_all(self, "local_events", PrivacyEvent)
+        self._check_options()
+        self._check_parties()
+        self._check_promise()
+        if not self.events:
+            raise InvalidParameterError("rounds: expected at least one, or local_events")
+        if any(event.adjacency != self.adjacency for event in self.events):
+            raise InvalidParameterError("events: expected those of one neighbouring relation")
+        if self.random_source == "seed" and self.private:
+            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
+        if set(caveats_of(self.trust, self.weighting)) - set(self.caveats):
+            raise InvalidParameterError("caveats: expected those of caveats_of(trust, weighting)")
+
+    def _check_options(self) -> None:
+        """Check what has a list of values."""
+        check_option("algorithm", self.algorithm, ALGORITHMS)
+        check_option("unit", self.unit, UNITS)
+        check_option("trust", self.trust, TRUSTS)
+        check_option("weighting", self.weighting, WEIGHTINGS)
+        check_option("adjacency", self.adjacency, (ADJACENCY,))
+        check_option("random_source", self.random_source, ("operating_system", "seed"))
+
+    def _check_parties(self) -> None:
+        """Check numbers of parties and of rows."""
+        for name in ("group_size", "n_users", "min_survivors", "honest_survivors"):
+            store(self, name, check_integer(name, getattr(self, name), 1))
+        for name in ("threshold", "min_records", "max_records"):
+            if getattr(self, name) is not None:
+                store(self, name, check_integer(name, getattr(self, name), 1))
+        store(self, "honest_fraction", check_fraction("honest_fraction", self.honest_fraction))
+        dropout = check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
+        store(self, "max_dropout", dropout)
+        if (self.threshold is None) != (self.trust == "trusted_curator"):
+            raise InvalidParameterError("threshold: expected a number for 'secure_sum' alone")
+        if (self.unit == "group") != (self.group_size > 1):
+            raise InvalidParameterError("group_size: expected more than 1 for 'group' alone")
+
+    def _check_promise(self) -> None:
+        """Check the numbers of the guarantee and what they follow from."""
+        store(self, "epsilon", check_epsilon(self.epsilon))
+        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
+        store(self, "delta", delta)
+        for name in ("regularization", "radius"):
+            if getattr(self, name) is not None:
+                store(self, name, check_positive(name, getattr(self, name)))
+        if self.local_epsilon is not None:
+            if not self.rounds:
+                raise InvalidParameterError("local_epsilon: expected None without rounds")
+            store(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
+        summed = [part.name for part in self.rounds]
+        if self.sensitivity is not None and not isinstance(self.sensitivity, Sensitivity):
+            kind = type(self.sensitivity).__name__
+            raise TypeError(f"sensitivity: got {kind}, expected a Sensitivity or None")
+        if ("model" in summed) != (self.sensitivity is not None):
+            raise InvalidParameterError("sensitivity: expected one beside a round 'model' alone")
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What the whole training charges to a ledger, at once."""
+        summed = tuple(event for part in self.rounds for event in part.events)
+        return (*summed, *self.local_events)
+
+    @property
+    def sent_events(self) -> tuple[PrivacyEvent, ...]:
+        """What one party's messages cost, for somebody to whom no sum hides them."""
+        return (*(part.local_event for part in self.rounds), *self.local_events)
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds."""
+        return not self.not_private_reasons
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain values; floats survive JSON exactly."""
+        record = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in TEXTS:
+            record[name] = list(record[name])
+        record["rounds"] = [dict(vars(part)) for part in self.rounds]
+        record["local_events"] = [event.to_dict() for event in self.local_events]
+        if self.sensitivity is not None:
+            record["sensitivity"] = dict(vars(self.sensitivity))
+        return {"format": FORMAT, "version": VERSION, "private": self.private} | record
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the certificate as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> FederatedStatement:
+        """Read what ``to_dict`` wrote.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            Another format or version, missing or unknown fields, or a field outside its range.
+        """
+        check_format(record, FORMAT, VERSION)
+        names = _names(cls) | {"format", "version", "private"}
+        values = exactly("certificate", record, names)
+        del values["format"], values["version"]
+        private = values.pop("private")
+        for name in (*TEXTS, "rounds", "local_events"):
+            if not isinstance(values[name], list):
+                raise TypeError(f"{name}: expected a list")
+        values["local_events"] = tuple(map(PrivacyEvent.from_dict, values["local_events"]))
+        rounds = (exactly("round", part, _names(SecureRound)) for part in values["rounds"])
+        values["rounds"] = tuple(SecureRound(**part) for part in rounds)
+        if values["sensitivity"] is not None:
+            found = exactly("sensitivity", values["sensitivity"], _names(Sensitivity))
+            values["sensitivity"] = Sensitivity(**found)
+        statement = cls(**values)
+        if private is not statement.private:
+            raise InvalidParameterError("private: expected true exactly when there is no reason")
+        return statement
+
+    @classmethod
+    def from_json(cls, text: str) -> FederatedStatement:
+        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
+        return cls.from_dict(read_json(text))
+
+    def __str__(self) -> str:
+        return federated_prose(self)
+
+
+def _names(kind: Any) -> set[str]:
+    """Field names of a dataclass."""
+    return {f.name for f in fields(kind)}
+
+
+def _store_all(statement: FederatedStatement, name: str, kind: Any) -> None:
+    """Keep a tuple of values of one kind, from a tuple or list."""
+    values = getattr(statement, name)
+    if not isinstance(values, (tuple, list)):
+        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
+    if not all(isinstance(value, kind) for value in values):
+        raise TypeError(f"{name}: an entry is of another type")
+    store(statement, name, tuple(values))
