@@ -79,7 +79,7 @@ def fitted_kernel(
         assert ready.records is not None
         size = BYTES_A_NUMBER * 2 * features.n_components * X.shape[0]
         stored = size <= LARGEST_STORE if low_memory == "auto" else not low_memory
-        ready.records.lift(features.map(), stored, n_threads)
+        _lift(ready.records, features, stored=stored, n_threads=n_threads)
         weights, scaling = descended(rule, ready.records, source, n_threads)
     else:
         assert solver is not None
@@ -89,3 +89,12 @@ def fitted_kernel(
     return KernelFit(
         weights, scaling, ready.count, ready.centre, ready.matrix, ready.training, choice, features
     )
+
+
+def _lift(records: Any, features: FourierFeatures, *, stored: bool, n_threads: int) -> None:
+    """Features of the records; who holds them elsewhere draws the public map there."""
+    elsewhere = getattr(records, "lift_by", None)
+    if elsewhere is None:
+        records.lift(features.map(), stored, n_threads)
+    else:
+        elsewhere(features, stored)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast.estimators._descent_run import take_steps
 from dpsvm_fast.estimators._training import certified
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
 from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
@@ -164,7 +165,7 @@ def descended(
 ) -> tuple[Array, float]:
     """Weights of the row before it was shortened to make room for the constant feature."""
     descent = rule.descent()
-    descent.run(records, source, rule.n_steps, n_threads)
+    take_steps(descent, rule.descent_options(), records, source, rule.n_steps, n_threads)
     return rule.row_scale * descent.weights(), rule.intercept
 
 

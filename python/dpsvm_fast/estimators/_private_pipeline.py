@@ -61,7 +61,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         mechanism: Any,
         public: PublicMap,
         X: Any,
-        codes: NDArray[np.int64],
+        codes: Any,
         source: _core.NoiseSource,
         settings: SimpleNamespace,
     ) -> LinearFit:
@@ -103,11 +103,37 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         probe = copy.copy(self)
         X, y = checked_training_set(probe, X, y)
         classes = classes_from_labels(y) if settings.classes is None else settings.classes
-        codes = encoded_labels(y, classes)
-        bounds = broadcast_bounds(settings.bounds, X.shape[1])
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         settings.sparse = sparse.issparse(X)
-        mechanism = self._mechanism(settings, classes.size, X.shape[1])
-        self._check_room(mechanism, classes.size, X.shape[1])
+        self._fit_on(X, encoded_labels(y, classes), classes, facts, settings)
+        return self
+
+    def _fit_on(
+        self,
+        X: Any,
+        codes: NDArray[np.int64] | None,
+        classes: NDArray[Any],
+        facts: dict[str, Any],
+        settings: SimpleNamespace,
+    ) -> None:
+        """Spend, release and publish.
+
+        Parameters
+        ----------
+        X : ndarray, CSR matrix or PartitionedRows
+            Validated rows, or rows that validate themselves once the budget is spent.
+        codes : ndarray of shape (n_samples,) or None
+            Class indices; None where X has its labels.
+        classes : ndarray of shape (n_classes,)
+        facts : dict
+            What was learned about the features, to be published.
+        settings : SimpleNamespace
+            Checked parameters, and whether rows are sparse.
+        """
+        n_features = facts["n_features_in_"]
+        bounds = broadcast_bounds(settings.bounds, n_features)
+        mechanism = self._mechanism(settings, classes.size, n_features)
+        self._check_room(mechanism, classes.size, n_features)
         public = self._public_map(bounds, settings)
         events = mechanism.events
         source = _core.NoiseSource(settings.random_state)
@@ -116,7 +142,6 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         if settings.ledger is not None:
             settings.ledger.spend(events, type(self).__name__)
         fit = self._fit_released(mechanism, public, X, codes, source, settings)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         self._publish(
             fit.weights,
             fit.scaling,
@@ -128,7 +153,6 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             _fitted_loss=mechanism.score_loss,
             **facts,
         )
-        return self
 
     def _check_room(self, mechanism: Any, n_classes: int, n_features: int) -> None:
         """Refuse what memory is lacking for, before anything is spent."""

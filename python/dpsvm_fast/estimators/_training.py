@@ -163,11 +163,36 @@ class PrivatelyTrained(PrivateLinearClassifier):
         classes = settings.classes if settings.known_classes is None else settings.known_classes
         if classes is None:
             classes = classes_from_labels(y)
-        codes = encoded_labels(y, classes)
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        self._fit_on(X, encoded_labels(y, classes), classes, facts, settings)
+
+    def _fit_on(
+        self,
+        X: Any,
+        codes: Any,
+        classes: NDArray[Any],
+        facts: dict[str, Any],
+        settings: SimpleNamespace,
+    ) -> None:
+        """Spend, train, add noise and publish.
+
+        Parameters
+        ----------
+        X : ndarray, CSR matrix or PartitionedRows
+            Validated rows, or rows that validate themselves once the budget is spent.
+        codes : ndarray of shape (n_samples,) or None
+            Class indices; None where X has its labels.
+        classes : ndarray of shape (n_classes,)
+        facts : dict
+            What was learned about the features, to be published.
+        settings : SimpleNamespace
+            Checked parameters.
+        """
+        n_features = facts["n_features_in_"]
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
-        check_room(classes.size * (X.shape[1] + 1))
-        mechanism = self._mechanism(settings, classes.size, X.shape[1])
+        check_room(classes.size * (n_features + 1))
+        mechanism = self._mechanism(settings, classes.size, n_features)
         self._prepare(X, mechanism, settings)
         statement = _statement(mechanism, settings)
         source = _core.NoiseSource(settings.random_state)
@@ -176,7 +201,6 @@ class PrivatelyTrained(PrivateLinearClassifier):
         if settings.ledger is not None:
             settings.ledger.spend(mechanism.events, type(self).__name__)
         released = self._released(X, codes, mechanism, settings, source)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         self._publish(
             released,
             mechanism.intercept_scaling,

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up
@@ -175,32 +176,36 @@ class DescentRule:
 
     def descent(self) -> _core.Descent:
         """The compiled run."""
+        return _core.Descent(**self.descent_options())
+
+    def descent_options(self) -> dict[str, Any]:
+        """Settings of the compiled run."""
         kernel, smoothing, margin = self.loss.kernel
-        return _core.Descent(
-            loss=kernel,
-            n_scores=self.loss.n_scores,
-            smoothing=smoothing,
-            margin=margin,
-            n_features=self.n_features,
-            intercept=self.intercept,
-            row_scale=self.row_scale,
-            clip=self.clip,
-            sigma=self.sum.scale,
-            grid=self.sum.grid,
-            sampling_rate=1.0,
-            divisor=1.0,
-            regularization=0.0,
-            optimizer="gd",
-            learning_rate=self.learning_rate,
-            schedule="constant",
-            horizon=self.n_steps,
-            momentum=0.0,
-            nesterov=False,
-            beta1=0.9,
-            beta2=0.999,
-            stabilizer=1e-8,
-            noise_correction=False,
-            average_from=self.average_from,
-            radius=None,
-            precision="f32",
-        )
+        return {
+            "loss": kernel,
+            "n_scores": self.loss.n_scores,
+            "smoothing": smoothing,
+            "margin": margin,
+            "n_features": self.n_features,
+            "intercept": self.intercept,
+            "row_scale": self.row_scale,
+            "clip": self.clip,
+            "sigma": self.sum.scale,
+            "grid": self.sum.grid,
+            "sampling_rate": 1.0,
+            "divisor": 1.0,
+            "regularization": 0.0,
+            "optimizer": "gd",
+            "learning_rate": self.learning_rate,
+            "schedule": "constant",
+            "horizon": self.n_steps,
+            "momentum": 0.0,
+            "nesterov": False,
+            "beta1": 0.9,
+            "beta2": 0.999,
+            "stabilizer": 1e-8,
+            "noise_correction": False,
+            "average_from": self.average_from,
+            "radius": None,
+            "precision": "f32",
+        }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dpsvm_fast import _core
 
 __all__ = [
     "SHORTEST_ROW",
+    "PartitionedRows",
     "PublicMap",
     "ReleasedMap",
     "mapped_rows",
@@ -33,6 +34,17 @@ BLOCK_SIZE = 1 << 20
 SAFE_NORM = 1e-140
 
 Array = NDArray[np.float64]
+
+
+@runtime_checkable
+class PartitionedRows(Protocol):
+    """Training rows that are never all in this process; only sums over them come here."""
+
+    def mapped_records(self, public: PublicMap, n_classes: int) -> Any:
+        """What stands for the records of the mapped rows, with the methods of ``Records``."""
+
+    def column_moments(self, offset: Array, scale: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As ``_core.column_moments_dense`` of all rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +90,9 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
         """The mapped training rows with their labels. Private: nothing leaves it without noise."""
+        if isinstance(X, PartitionedRows):
+            elsewhere: _core.Records = X.mapped_records(self, n_classes)
+            return elsewhere
         shared: dict[str, Any] = {
             "n_classes": n_classes,
             "scale": self.scale,

@@ -19,10 +19,10 @@ from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_
 from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
 from dpsvm_fast.estimators._training_data import check_room, checked_training_rows
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._row_maps import PartitionedRows, PublicMap
 from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, check_range
 
-__all__ = ["PrivateTransformer", "clipped_rows"]
+__all__ = ["PrivateTransformer", "clipped_rows", "unlabelled"]
 
 THEOREM = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
 PURE_THEOREM = (
@@ -58,10 +58,8 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         """The release for rows of so many features; its ``sum`` has the noise."""
 
     @abstractmethod
-    def _facts(
-        self, mechanism: Any, records: Any, n_rows: int, how: SimpleNamespace
-    ) -> dict[str, Any]:
-        """Makes the release; returns the attributes to publish."""
+    def _facts(self, mechanism: Any, records: Any, X: Any, how: SimpleNamespace) -> dict[str, Any]:
+        """Makes the release; returns the attributes to publish. ``X`` knows the number of rows."""
 
     def _learned(self, n_features: int) -> int:
         """How many numbers a fit learns."""
@@ -72,9 +70,7 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 
     def _records(self, X: Any, settings: SimpleNamespace) -> Any:
         """The rows as ``_facts`` takes them: over the bound of their norm, longer ones clipped."""
-        # Rows have no labels here; every one is of class 0.
-        codes = np.zeros(X.shape[0], dtype=np.int64)
-        return _public_map(settings.data_norm).records(X, codes, 2, settings.n_threads)
+        return unlabelled(_public_map(settings.data_norm), X, settings.n_threads)
 
     def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
         """Spend the budget on private rows and publish what came out.
@@ -104,20 +100,25 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
         warn_not_private(settings)
         probe = copy.copy(self)
         X = checked_training_rows(probe, X)
-        self._check_shape(settings, X.shape[1])
-        mechanism = self._mechanism(settings, X.shape[1])
-        check_room(self._learned(X.shape[1]))
+        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        self._fit_on(X, facts, settings)
+        return self
+
+    def _fit_on(self, X: Any, feature_facts: dict[str, Any], settings: SimpleNamespace) -> None:
+        """Spend, release and publish; ``X`` may be a PartitionedRows."""
+        n_features = feature_facts["n_features_in_"]
+        self._check_shape(settings, n_features)
+        mechanism = self._mechanism(settings, n_features)
+        check_room(self._learned(n_features))
         settings.source = _core.NoiseSource(settings.random_state)
         if settings.ledger is not None:
             settings.ledger.spend(mechanism.event, type(self).__name__)
         records = self._records(X, settings)
-        facts = self._facts(mechanism, records, X.shape[0], settings)
+        facts = self._facts(mechanism, records, X, settings)
         if "data_norm" in self._parameters:
             facts["data_norm_"] = settings.data_norm
-        facts |= {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
         statement = self._statement(mechanism.sum, settings)
-        self.__dict__.update(facts, privacy_=statement)
-        return self
+        self.__dict__.update(facts | feature_facts, privacy_=statement)
 
     def _checked_parameters(self) -> SimpleNamespace:
         """All parameters in their ranges and affordable; reads no data."""
@@ -169,6 +170,13 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
 def _public_map(data_norm: float) -> PublicMap:
     """Rows over the bound of their norm."""
     return PublicMap(unit=False, data_norm=data_norm)
+
+
+def unlabelled(public: PublicMap, X: Any, n_threads: int) -> Any:
+    """Records of rows without labels: every one is of class 0."""
+    if isinstance(X, PartitionedRows):
+        return X.mapped_records(public, 2)
+    return public.records(X, np.zeros(X.shape[0], dtype=np.int64), 2, n_threads)
 
 
 def clipped_rows(X: Any, data_norm: float) -> Any:

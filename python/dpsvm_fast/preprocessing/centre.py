@@ -139,11 +139,11 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         )
 
     def _facts(
-        self, mechanism: NoisyMean, records: _core.Records, n_rows: int, how: SimpleNamespace
+        self, mechanism: NoisyMean, records: _core.Records, X: Any, how: SimpleNamespace
     ) -> dict[str, Any]:
         """Mean and number of rows."""
         total = records.sums(how.n_threads)
-        released = mechanism.release(total, n_rows, how.source, how.n_threads)
+        released = mechanism.release(total, X.shape[0], how.source, how.n_threads)
         return {"mean_": how.data_norm * released.point, "n_samples_": released.count}
 
     def transform(self, X: Any) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
 from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms._settings import LARGEST
 from dpsvm_fast.mechanisms.pca import NoisyComponents, Projection
-from dpsvm_fast.preprocessing._base import PrivateTransformer
+from dpsvm_fast.preprocessing._base import PrivateTransformer, unlabelled
 
 __all__ = ["PrivatePCA"]
 
@@ -218,15 +218,15 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
             mu=gaussian_parameter(settings.epsilon, settings.delta),
         )
 
-    def _records(self, X: Any, settings: SimpleNamespace) -> _core.Records:
+    def _records(self, X: Any, settings: SimpleNamespace) -> Any:
         """Rows minus the centre, over the bound of their norm."""
         if settings.centre is not None and sparse.issparse(X):
             X = X.toarray()
         public = PublicMap(offset=settings.centre, unit=False, data_norm=settings.data_norm)
-        return public.records(X, np.zeros(X.shape[0], dtype=np.int64), 2, settings.n_threads)
+        return unlabelled(public, X, settings.n_threads)
 
     def _facts(
-        self, mechanism: NoisyComponents, records: _core.Records, n_rows: int, how: SimpleNamespace
+        self, mechanism: NoisyComponents, records: _core.Records, X: Any, how: SimpleNamespace
     ) -> dict[str, Any]:
         """The components and what belongs to them."""
         d = mechanism.n_features

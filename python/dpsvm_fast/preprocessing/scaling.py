@@ -25,6 +25,7 @@ from dpsvm_fast.estimators._training_data import (
     checked_training_rows,
 )
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
+from dpsvm_fast.mechanisms._row_maps import PartitionedRows
 from dpsvm_fast.mechanisms.scaling import NoisyColumnMoments
 from dpsvm_fast.preprocessing._base import PrivateTransformer
 
@@ -300,16 +301,18 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
             "scale": 1.0 / half,
             "n_threads": settings.n_threads,
         }
+        if isinstance(X, PartitionedRows):
+            return X.column_moments(how["offset"], how["scale"])
         if sparse.issparse(X):
             return _core.column_moments_csr(X.data, X.indices, X.indptr, X.shape, **how)
         return _core.column_moments_dense(X, **how)
 
     def _facts(
-        self, mechanism: NoisyColumnMoments, records: Any, n_rows: int, how: SimpleNamespace
+        self, mechanism: NoisyColumnMoments, records: Any, X: Any, how: SimpleNamespace
     ) -> dict[str, Any]:
         """Means, scales and what follows from them."""
         first, second = records
-        released = mechanism.release(first, second, n_rows, how.source, how.n_threads)
+        released = mechanism.release(first, second, X.shape[0], how.source, how.n_threads)
         low, high = how.bounds
         middle, half = _middle_and_half(low, high)
         mean = np.clip(middle + half * released.mean, low, high)

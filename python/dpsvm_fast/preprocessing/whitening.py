@@ -130,7 +130,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         )
 
     def _facts(
-        self, mechanism: NoisyMoments, records: _core.Records, n_rows: int, how: SimpleNamespace
+        self, mechanism: NoisyMoments, records: _core.Records, X: Any, how: SimpleNamespace
     ) -> dict[str, Any]:
         """The whitening matrix."""
         moments = records.gram(how.n_threads)
