@@ -251,3 +251,21 @@ def test_distances_of_rounds_add() -> None:
     single = 0.5 * np.abs(p - moved).sum()
     double = 0.5 * np.abs(np.outer(p, p) - np.outer(moved, moved)).sum()
     assert single < double <= 2 * single
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.0, 3.0])
+@pytest.mark.parametrize("order", [1.1, 2.0, 5.0, 20.0])
+def test_renyi_divergences_of_a_single_vector(sigma: float, order: float) -> None:
+    """The closed bound holds for whole shifts, and a bound for one step less does not."""
+    z = np.arange(-400.0, 401.0)
+
+    def log_law(shift: int) -> Array:
+        return -((z - shift) ** 2) / (2 * sigma**2) - math.log(
+            np.exp(-((z / sigma) ** 2) / 2).sum()
+        )
+
+    for shift in (1, 2, 6):
+        terms = order * log_law(0) + (1 - order) * log_law(shift)
+        found = float(np.logaddexp.reduce(terms)) / (order - 1)
+        assert found <= order * shift**2 / (2 * sigma**2) * (1 + 1e-9)
+        assert shift == 1 or found > order * (shift - 1) ** 2 / (2 * sigma**2)
