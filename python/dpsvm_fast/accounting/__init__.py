@@ -1,5 +1,6 @@
 """What was spent and the proof of purchase: events, accountant, ledger, statement, verification."""
 
+from dpsvm_fast.accounting._distances import delta_without_distance
 from dpsvm_fast.accounting._federated_parts import SecureRound
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
@@ -75,6 +76,7 @@ __all__ = [
     "check_ledger",
     "composed_delta",
     "composed_epsilon",
+    "delta_without_distance",
     "dp_accounting_event",
     "dp_accounting_tree",
     "gaussian_delta",

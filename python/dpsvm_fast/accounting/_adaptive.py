@@ -35,10 +35,12 @@ from dpsvm_fast._rounding import (
 from dpsvm_fast._validation import MAX_EPSILON
 from dpsvm_fast.accounting._choices import of_events
 from dpsvm_fast.accounting._composed import totals_epsilon
+from dpsvm_fast.accounting._distances import largest_told
 from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.accounting.compound import ParallelEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -70,18 +72,41 @@ class Size(NamedTuple):
         Probability that something is told outright.
     epsilon : Fraction or None
         Of a pure event, apart from what is told; None where there is none.
+    distance : Fraction
+        Sum of the distances from the laws that the rest is about.
+    n_distances : int
+        Of how many releases.
     """
 
     square: Fraction
     told: Fraction
     epsilon: Fraction | None
+    distance: Fraction = Fraction(0)
+    n_distances: int = 0
 
     def plus(self, other: Size) -> Size:
         """Both events."""
         both = None
         if self.epsilon is not None and other.epsilon is not None:
             both = self.epsilon + other.epsilon
-        return Size(self.square + other.square, self.told + other.told, both)
+        return Size(
+            self.square + other.square,
+            self.told + other.told,
+            both,
+            self.distance + other.distance,
+            self.n_distances + other.n_distances,
+        )
+
+    def told_within(self, mu: float, epsilon: float) -> Fraction:
+        """What is told with the distances, of releases of at most that Gaussian or pure size.
+
+        What one of them tells is concave in its distance, so their mean costs at least as much.
+        """
+        if not self.n_distances:
+            return self.told
+        mean = fraction_up(self.distance / self.n_distances)
+        most = Fraction(largest_told(mu, epsilon, mean)) if mean < 1.0 else Fraction(1)
+        return self.told + self.n_distances * most
 
 
 class Limits(NamedTuple):
@@ -156,7 +181,7 @@ class AdaptiveComposition:
     def fits(self) -> bool:
         """Whether all events together are within the limits."""
         size, limits = self._size, self._wider_limits
-        if size.told > limits.told:
+        if _told(size, limits) > limits.told:
             return False
         basic = size.epsilon is not None and size.epsilon <= limits.epsilon
         return basic or size.square <= limits.square
@@ -164,9 +189,11 @@ class AdaptiveComposition:
     def epsilon(self, delta: float) -> float:
         """Epsilon that a filter for these events would have needed at ``delta``."""
         size = self._size
-        if size.told > Fraction(mul_down(delta, LEAK_SHARE)) or size.square >= UNKNOWN.square:
+        if size.square >= UNKNOWN.square:
             return math.inf
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
+        if size.told_within(*_largest_of(size)) > Fraction(mul_down(delta, LEAK_SHARE)):
+            return math.inf
         if _gaussian_delta(delta) < LEAST_DELTA or not size.square:
             return basic
         scale = div_down(1.0, sqrt_up(fraction_up(size.square)))
@@ -175,7 +202,7 @@ class AdaptiveComposition:
     def remaining(self) -> float:
         """Epsilon of a pure event that still fits, rounded down."""
         size, limits = self._size, self._limits
-        if size.told > limits.told:
+        if _told(size, limits) > limits.told:
             return 0.0
         left = limits.square - size.square
         by_square = pure_of_mu(sqrt_down(fraction_down(left))) if left > 0 else 0.0
@@ -186,7 +213,7 @@ class AdaptiveComposition:
     def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
         """Epsilon and delta that hold at any time, also at one chosen by the results."""
         size = self._size
-        told = fraction_up(size.told)
+        told = min(1.0, fraction_up(size.told_within(*_largest_of(size))))
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
         if delta < LEAST_DELTA:
             return basic, told
@@ -203,6 +230,17 @@ def _limits(epsilon: float, delta: float) -> Limits:
     kept = _gaussian_delta(delta)
     mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= LEAST_DELTA else 0.0
     return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
+
+
+def _told(size: Size, limits: Limits) -> Fraction:
+    """What is told, of releases that the limits admit."""
+    return size.told_within(sqrt_up(fraction_up(limits.square)), fraction_up(limits.epsilon))
+
+
+def _largest_of(size: Size) -> tuple[float, float]:
+    """Gaussian and pure parameters that none of the releases exceeds."""
+    epsilon = 0.0 if size.epsilon is None else fraction_up(size.epsilon)
+    return sqrt_up(fraction_up(size.square)), epsilon
 
 
 def _gaussian_delta(delta: float) -> float:
@@ -237,6 +275,8 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         return _pure(event.epsilon, 0.0)
     if isinstance(event, ApproximateEvent):
         return _pure(event.epsilon, event.delta)
+    if isinstance(event, DistanceEvent):
+        return Size(Fraction(0), Fraction(0), Fraction(0), Fraction(event.distance), 1)
     if isinstance(event, ParallelEvent):
         return _largest([_of_all(branch, pair) for branch in event.branches])
     mu = gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None
@@ -280,4 +320,6 @@ def _largest(sizes: list[Size]) -> Size:
         max(size.square for size in sizes),
         max(size.told for size in sizes),
         max(epsilons) if len(epsilons) == len(sizes) else None,
+        max(size.distance for size in sizes),
+        max(size.n_distances for size in sizes),
     )

@@ -20,7 +20,7 @@ from dpsvm_fast.accounting._totals import CurvedEvent, Totals
 from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import PrivacyEvent
 
-__all__ = ["choices", "of_events", "stopping_law"]
+__all__ = ["choices", "covers", "of_events", "stopping_law"]
 
 # Combinations of branches that are tried.
 MOST_CHOICES = 64
@@ -98,15 +98,19 @@ def _worst(found: list[Totals]) -> list[Totals]:
     """Those that no other one covers."""
     kept: list[Totals] = []
     for totals in found:
-        if not any(_covers(other, totals) for other in kept):
-            kept = [other for other in kept if not _covers(totals, other)]
+        if not any(covers(other, totals) for other in kept):
+            kept = [other for other in kept if not covers(totals, other)]
             kept.append(totals)
     return kept
 
 
-def _covers(larger: Totals, smaller: Totals) -> bool:
+def covers(larger: Totals, smaller: Totals) -> bool:
     """Whether nothing is known to be worse about ``smaller``."""
-    return smaller.within(larger) and smaller.told <= larger.told
+    return (
+        smaller.within(larger)
+        and smaller.told <= larger.told
+        and smaller.distance <= larger.distance
+    )
 
 
 def _sum(*parts: Totals) -> Totals:
@@ -117,6 +121,7 @@ def _sum(*parts: Totals) -> Totals:
         whole.mu_squared += part.mu_squared
         whole.pure_sum += part.pure_sum
         whole.rho += part.rho
+        whole.distance += part.distance
         for name in ("pure", "sampled", "objective", "certain", "curved"):
             getattr(whole, name).update(getattr(part, name))
     return whole
@@ -127,6 +132,7 @@ def _join(branches: tuple[Totals, ...]) -> Totals:
     whole = Totals(branches[0].adjacency)
     whole.mu_squared = max(branch.mu_squared for branch in branches)
     whole.rho = max(branch.rho for branch in branches)
+    whole.distance = max(branch.distance for branch in branches)
     whole.certain = max(branches, key=lambda branch: branch.told).certain
     for branch in branches:
         # The union of counters has the larger count of each key.

@@ -5,6 +5,8 @@ For each choice of branches that a record can meet, infinite losses are set apar
 distributions (``_distributions.py``), so
 
 .. math:: \delta(\epsilon) = t + (1 - t) \, \delta_{rest}(\epsilon).
+
+Distances from the described laws are added on top (``_distances.py``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable
 
 from dpsvm_fast._rounding import add_down, add_up, div_down, mul_up
 from dpsvm_fast.accounting._choices import choices
+from dpsvm_fast.accounting._distances import distance_delta, least_delta, least_epsilon
 from dpsvm_fast.accounting._distributions import (
     distribution_curve,
     distribution_delta,
@@ -32,6 +35,7 @@ __all__ = [
     "totals_curve",
     "totals_delta",
     "totals_epsilon",
+    "totals_need",
 ]
 
 
@@ -45,12 +49,18 @@ def totals_epsilon(totals: Totals, delta: float) -> float:
     return max(_epsilon(choice, delta) for choice in choices(totals))
 
 
+def totals_need(totals: Totals, epsilon: float, delta: float) -> float:
+    """Epsilon without distances, at the delta that these leave at ``epsilon``."""
+    return max(_need(choice, epsilon, delta) for choice in choices(totals))
+
+
 def totals_curve(totals: Totals) -> tuple[Callable[[float], float], float]:
     """Delta as a function of epsilon for many questions, and what log delta may fall in a step.
 
     Smaller steps are suggested where questions are cheap.
     """
     found = choices(totals)
+    assert not any(choice.distance for choice in found)
     curves = [(_rest_curve(choice), choice.told) for choice in found]
     step = CHEAP_STEP
     if not all(_is_cheap(choice) for choice in found):
@@ -84,15 +94,39 @@ def share_left(delta: float, told: float) -> float:
 
 def _delta(choice: Totals, epsilon: float) -> float:
     """Delta of one choice."""
-    found = _joined(rest_delta(choice, epsilon), choice.told)
+
+    def exact(x: float) -> float:
+        return _joined(rest_delta(choice, x), choice.told)
+
+    if choice.distance:
+        return least_delta(exact, choice.distance, epsilon, choice.pure_epsilon)
+    found = exact(epsilon)
     # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
     return found if choice.is_pure else max(found, math.ulp(0.0))
 
 
 def _epsilon(choice: Totals, delta: float) -> float:
     """Epsilon of one choice."""
+    if not choice.distance:
+        return _exact_epsilon(choice, delta)
+    return least_epsilon(
+        lambda x: _joined(rest_delta(choice, x), choice.told),
+        lambda left: _exact_epsilon(choice, left),
+        choice.distance,
+        delta,
+    )
+
+
+def _exact_epsilon(choice: Totals, delta: float) -> float:
+    """Epsilon of one choice without its distances."""
     left = share_left(delta, choice.told) if choice.told else delta
     return rest_epsilon(choice, left) if left >= 0.0 else math.inf
+
+
+def _need(choice: Totals, epsilon: float, delta: float) -> float:
+    """Epsilon of one choice beside what its distances cost at another epsilon."""
+    left = add_down(delta, -distance_delta(choice.distance, epsilon))
+    return _exact_epsilon(choice, left) if left >= 0.0 else math.inf
 
 
 def rest_delta(choice: Totals, epsilon: float) -> float:

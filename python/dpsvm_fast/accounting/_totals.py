@@ -16,6 +16,7 @@ from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -25,7 +26,7 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["CurvedEvent", "Totals", "at_most"]
+__all__ = ["CurvedEvent", "Totals", "at_most", "without_distances"]
 
 KINDS = (
     GaussianEvent,
@@ -34,6 +35,7 @@ KINDS = (
     ApproximateEvent,
     ZCDPEvent,
     ObjectiveEvent,
+    DistanceEvent,
     ParallelEvent,
     AlternativesEvent,
     RandomStoppingEvent,
@@ -68,6 +70,8 @@ class Totals:
     objective : Counter of ObjectiveEvent
     certain : Counter of float
         Number of events of each probability of an infinite loss; ``told`` is that of any of them.
+    distance : Fraction
+        Exact sum of all distances from the laws that everything else describes.
     curved : Counter of RandomStoppingEvent or AlternativesEvent
         Those known by a curve, ``_stopping_curve.py``.
     parallel : Counter of ParallelEvent
@@ -84,6 +88,7 @@ class Totals:
         self.rho = Fraction(0)
         self.objective: Counter[ObjectiveEvent] = Counter()
         self.certain: Counter[float] = Counter()
+        self.distance = Fraction(0)
         self.curved: Counter[CurvedEvent] = Counter()
         self.parallel: Counter[ParallelEvent] = Counter()
 
@@ -100,6 +105,7 @@ class Totals:
         other = Totals(self.adjacency)
         other.mu_squared = self.mu_squared * factor
         other.rho = self.rho * factor
+        other.distance = self.distance * factor
         other.pure = _times(self.pure, factor)
         other.pure_sum = self.pure_sum
         if factor != 1:
@@ -114,7 +120,7 @@ class Totals:
     def within(self, other: Totals) -> bool:
         """Whether ``other`` has at least as much of everything, and so the weaker guarantee.
 
-        Infinite losses apart.
+        Infinite losses and distances apart.
         """
         return (
             self.adjacency in (None, other.adjacency)
@@ -148,7 +154,11 @@ class Totals:
             self.pure[event.epsilon] += 1
             self.pure_sum += Fraction(event.epsilon)
             self.certain[event.delta] += 1
-        elif isinstance(event, (RandomStoppingEvent, AlternativesEvent)):
+        elif isinstance(event, DistanceEvent):
+            self.distance += Fraction(event.distance)
+        elif isinstance(event, AlternativesEvent):
+            self._add_alternatives(event)
+        elif isinstance(event, RandomStoppingEvent):
             self.curved[event] += 1
         elif isinstance(event, ParallelEvent):
             self.parallel[event] += 1
@@ -161,6 +171,13 @@ class Totals:
             elif isinstance(event, ObjectiveEvent):
                 self.objective[event] += 1
 
+    def _add_alternatives(self, event: AlternativesEvent) -> None:
+        """Add alternatives: whichever is chosen, none is further away than the farthest."""
+        exact, distance = without_distances(event)
+        self.distance += distance
+        if exact is not None:
+            self.curved[exact] += 1
+
     def _add_sampled(self, event: SubsampledGaussianEvent) -> None:
         """Add sampled steps, or the Gaussian mechanism that they are when everyone is in them."""
         if event.sampling_rate < 1.0:
@@ -172,13 +189,13 @@ class Totals:
 
     @property
     def is_pure(self) -> bool:
-        """Whether there is a guarantee with delta = 0, infinite losses apart."""
+        """Whether there is a guarantee with delta = 0, infinite losses and distances apart."""
         losses = self.mu_squared or self.sampled or self.rho or self.objective
         return not (losses or self.curved)
 
     @property
     def has_formula(self) -> bool:
-        """Whether Gaussian, pure and objective events are all there is beside infinite losses."""
+        """Whether beside infinite losses and distances all is Gaussian, pure and objective."""
         return not (self.sampled or self.rho or self.curved)
 
     @property
@@ -204,6 +221,23 @@ class Totals:
         logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
         told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
         return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+
+
+def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | None, Fraction]:
+    """Alternatives of the laws that their branches describe, and the largest of the distances.
+
+    None where nothing but distances was there. A branch with nothing else tells nothing, and any
+    other one covers it.
+    """
+    kept, largest = [], Fraction(0)
+    for branch in event.branches:
+        far = [Fraction(e.distance) for e in branch if isinstance(e, DistanceEvent)]
+        largest = max(largest, sum(far, Fraction(0)))
+        kept.append(tuple(e for e in branch if not isinstance(e, DistanceEvent)))
+    if not largest:
+        return event, largest
+    rest = tuple(filter(None, kept))
+    return (AlternativesEvent(rest, event.adjacency) if rest else None), largest
 
 
 def at_most(one: Counter[float], other: Counter[float]) -> bool:

@@ -2,8 +2,8 @@ r"""From events to (epsilon, delta).
 
 Gaussian, pure and objective events compose by formulas (``_formulas.py``); sampled Gaussian sums,
 zCDP and random stopping, alone or among others, by loss distributions (``_distributions.py``).
-Infinite losses are set apart (``_composed.py``), parallel branches tried in turn (``_choices.py``).
-All round upwards.
+Infinite losses and distances are set apart (``_composed.py``), parallel branches tried in turn
+(``_choices.py``). All round upwards.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from dpsvm_fast._rounding import add_down
 from dpsvm_fast._validation import check_delta, check_real
 from dpsvm_fast.accounting._choices import choices
-from dpsvm_fast.accounting._composed import share_left, totals_delta, totals_epsilon
+from dpsvm_fast.accounting._composed import share_left, totals_delta, totals_epsilon, totals_need
+from dpsvm_fast.accounting._distances import distance_delta
 from dpsvm_fast.accounting._distributions import distribution_delta, distribution_epsilon
 from dpsvm_fast.accounting._formulas import formula_delta, formula_fits
 from dpsvm_fast.accounting._totals import Totals
@@ -70,7 +72,8 @@ def epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
     Returns
     -------
     float >= 0
-        An upper bound; infinity for ``delta=0`` with a Gaussian or objective event among them.
+        An upper bound; infinity for ``delta=0`` with a Gaussian or objective event among them, and
+        where distances cost all of delta.
 
     Raises
     ------
@@ -127,12 +130,35 @@ class Composition:
         """Upper bound of the smallest epsilon at ``delta``."""
         return totals_epsilon(self._totals, delta)
 
+    @property
+    def has_distance(self) -> bool:
+        """Whether some release is known up to a distance only."""
+        return any(choice.distance for choice in choices(self._totals))
+
+    def room(self, epsilon: float, delta: float) -> float:
+        """Epsilon of a pure event that still fits into a budget, rounded down."""
+        return max(0.0, add_down(epsilon, -totals_need(self._totals, epsilon, delta)))
+
     def fits(self, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is shown; the cheapest bound that shows it is enough."""
         return all(self._fits(choice, epsilon, delta) for choice in choices(self._totals))
 
     def _fits(self, totals: Totals, epsilon: float, delta: float) -> bool:
         """Whether (epsilon, delta) is shown for one choice of branches."""
+        if totals.distance:
+            if self._fits_without(totals, epsilon, delta):
+                return True
+            # What a distance costs grows with epsilon: a smaller one may do.
+            return totals_epsilon(totals, delta) <= epsilon
+        return self._fits_exactly(totals, epsilon, delta)
+
+    def _fits_without(self, totals: Totals, epsilon: float, delta: float) -> bool:
+        """Whether it is shown at this epsilon, beside what distances cost there."""
+        left = add_down(delta, -distance_delta(totals.distance, epsilon))
+        return left >= 0.0 and self._fits_exactly(totals, epsilon, left)
+
+    def _fits_exactly(self, totals: Totals, epsilon: float, delta: float) -> bool:
+        """Whether it is shown without distances."""
         if totals.certain:
             delta = share_left(delta, totals.told)
             if delta < 0.0:

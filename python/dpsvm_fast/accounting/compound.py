@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from dpsvm_fast._validation import check_adjacency, check_option, check_real
-from dpsvm_fast.accounting.events import EVENT_KINDS, PrivacyEvent
+from dpsvm_fast.accounting.events import EVENT_KINDS, DistanceEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -126,7 +126,8 @@ class RandomStoppingEvent(PrivacyEvent):
     ----------
     base : tuple of PrivacyEvent
         What one run charges, its noisy score included. A run that draws its candidate charges a
-        ``ParallelEvent`` of the candidates. Neither alternatives nor random-stopping events.
+        ``ParallelEvent`` of the candidates. Neither alternatives nor random-stopping events, nor
+        distances: what is close to a law once may not be close to its best of many.
     stopping : {"geometric", "logarithmic", "poisson"}
         Law of the number K of runs, drawn beforehand and independently of everything. Geometric:
         :math:`P(K = k) = \gamma (1 - \gamma)^{k - 1}`; logarithmic: :math:`P(K = k) =
@@ -168,6 +169,11 @@ class RandomStoppingEvent(PrivacyEvent):
         """Check every field."""
         super().__post_init__()
         _check_events("base", self.base, self.adjacency, (AlternativesEvent, RandomStoppingEvent))
+        if any(map(_is_distant, self.base)):
+            raise InvalidParameterError(
+                "base: got a DistanceEvent, expected events that describe one run exactly; the "
+                "distance of the whole search from its law would have to be spent beside it"
+            )
         check_option("stopping", self.stopping, tuple(STOPPING_LAWS))
         least = STOPPING_LAWS[self.stopping]
         mean = check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
@@ -189,6 +195,13 @@ class RandomStoppingEvent(PrivacyEvent):
         """Read the base."""
         base = _events_from("base", fields["base"], (AlternativesEvent.tag, cls.tag))
         return cls(base, fields["stopping"], fields["mean"], fields["adjacency"])  # type: ignore[arg-type]
+
+
+def _is_distant(event: PrivacyEvent) -> bool:
+    """Whether an event is a distance or has one inside."""
+    if isinstance(event, ParallelEvent):
+        return any(_is_distant(inner) for branch in event.branches for inner in branch)
+    return isinstance(event, DistanceEvent)
 
 
 def _nested() -> tuple[type[PrivacyEvent], ...]:

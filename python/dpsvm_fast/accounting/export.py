@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dpsvm_fast._rounding import div_down, mul_up
-from dpsvm_fast.accounting._choices import choices, of_events
+from dpsvm_fast.accounting._choices import choices, covers, of_events
 from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
@@ -53,9 +53,9 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
     -----
     A pure event becomes zCDP with :math:`\rho = \epsilon^2 / 2`, because Laplace noise, the only
     pure event that is known for all relations there, loses less than others do. Sampled sums under
-    ``replace_one``, approximate and most objective events, parallel branches and alternatives of
-    which none covers all others become ``UnsupportedDpEvent``. Random stopping is known to the RDP
-    accountant only, and so is zCDP.
+    ``replace_one``, approximate, distance and most objective events, parallel branches and
+    alternatives of which none covers all others become ``UnsupportedDpEvent``. Random stopping is
+    known to the RDP accountant only, and so is zCDP.
 
     Examples
     --------
@@ -157,9 +157,6 @@ def _of_branches(event: ParallelEvent) -> dict[str, Any]:
     """Return the branch that covers all others, if there is one."""
     whole = choices(of_events([event]))
     for branch in event.branches:
-        if len(whole) == 1 and all(
-            other.within(of_events(branch)) and other.told <= of_events(branch).told
-            for other in whole
-        ):
+        if len(whole) == 1 and covers(of_events(branch), whole[0]):
             return dp_accounting_tree(branch)
     return dict(UNSUPPORTED)

@@ -211,6 +211,8 @@ class PrivacyLedger:
             composed = self._composition()
             if isinstance(composed, AdaptiveComposition):
                 return max(0.0, composed.remaining())
+            if composed.has_distance:
+                return composed.room(self.epsilon, self.delta)
         return max(0.0, add_down(self.epsilon, -self.total()[0]))
 
     def odometer(
