@@ -1,6 +1,7 @@
 """How many parties of each kind a run may count on, in exact arithmetic.
 
-Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
+Shares are typed as decimals: the float 0.9, which is a little more, of 10 parties are 9 of them. So
+products are taken a little towards the number typed before they are rounded to whole parties. Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
 vanishes may be chosen by the others, so the worst case is that all who vanish are honest.
 """
 
@@ -13,15 +14,24 @@ from fractions import Fraction
 from dpsvm_fast._validation import check_fraction, check_integer, check_real
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["MOST_PARTIES", "PartyCounts", "decimal_fraction"]
+__all__ = ["MOST_PARTIES", "PartyCounts", "least_number", "most_number"]
 
 # With contributions below 2**29 in each coordinate, sums of so many stay below half of 2**48.
 MOST_PARTIES = 2**18
 
 
-def decimal_fraction(x: float) -> Fraction:
-    """The number that was typed, not the binary one beside it: 0.9 of 10 parties are 9, not 10."""
-    return Fraction(repr(float(x)))
+# Relative error of a float beside the share that was typed, and more.
+TYPED = Fraction(1, 2**50)
+
+
+def least_number(share: float, n: int) -> int:
+    """``ceil(share * n)``, the number typed as ``share`` taken for it."""
+    return math.ceil(Fraction(share) * n * (1 - TYPED))
+
+
+def most_number(share: float, n: int) -> int:
+    """``floor(share * n)``, the number typed as ``share`` taken for it."""
+    return math.floor(Fraction(share) * n * (1 + TYPED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +47,8 @@ class PartyCounts:
     max_dropout : float in [0, 1)
         rho: at most floor(rho U) vanish before the sum.
     min_survivors : int or None
-        Parties without which nothing is released; None for U - floor(rho U).
+        Parties without which nothing is released, at most U - floor(rho U), which is what None
+        stands for.
 
     Raises
     ------
@@ -57,7 +68,8 @@ class PartyCounts:
         check_fraction("honest_fraction", self.honest_fraction)
         check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
         if self.min_survivors is not None:
-            check_integer("min_survivors", self.min_survivors, 1, self.n_users)
+            most = self.n_users - most_number(self.max_dropout, self.n_users)
+            check_integer("min_survivors", self.min_survivors, 1, most)
         if self.honest_survivors < 1:
             raise InvalidParameterError(
                 f"honest_fraction: of {self.survivors_needed} parties that are left all may be "
@@ -74,14 +86,14 @@ class PartyCounts:
     @property
     def colluders(self) -> int:
         """Most parties that may tell each other and the server everything."""
-        return self.n_users - math.ceil(decimal_fraction(self.honest_fraction) * self.n_users)
+        return self.n_users - least_number(self.honest_fraction, self.n_users)
 
     @property
     def survivors_needed(self) -> int:
         """Fewest parties with which a sum is released."""
         if self.min_survivors is not None:
             return self.min_survivors
-        return self.n_users - math.floor(decimal_fraction(self.max_dropout) * self.n_users)
+        return self.n_users - most_number(self.max_dropout, self.n_users)
 
     @property
     def honest_survivors(self) -> int:

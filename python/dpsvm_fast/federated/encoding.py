@@ -3,10 +3,10 @@ r"""Fixed-point numbers: what parties contribute are integers, so that a sum of 
 A contribution v becomes :math:`z = \mathrm{rint}(v / g)` with a public step g. Two vectors at
 distance s become vectors of integers at distance at most
 
-.. math:: s / g + \sqrt p\, (1 + 2^{-22})
+.. math:: s / g + \sqrt p\, (1 + 2^{-20})
 
 for p coordinates: half a step for each of the two in every coordinate, and the rounding of the
-division, at most :math:`2^{-24}` for :math:`|v / g| \le 2^{29}`.
+division, much less than :math:`2^{-21}` for :math:`|v / g| \le 2^{29}`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpsvm_fast.federated.errors import InconsistentSumError, PartyRefusedError
 __all__ = ["ROUNDED_STEPS", "FixedPointCodec"]
 
 # Distance of two coordinates by rounding alone, in steps, rounding of the division included.
-ROUNDED_STEPS = 1.0 + 2.0**-22
+ROUNDED_STEPS = 1.0 + 2.0**-20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from scipy.stats import hypergeom
 
 from dpsvm_fast._validation import check_integer, check_positive, check_real
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated._counts import decimal_fraction
+from dpsvm_fast.federated._counts import most_number
 from dpsvm_fast.federated.encoding import whole_numbers
 from dpsvm_fast.federated.errors import InconsistentSumError, SecureSumAborted
 
@@ -160,8 +160,8 @@ def choose_graph(n: int, gamma: float, rho: float, sec: float = 40.0, corr: floa
     gamma = check_real("gamma", gamma, low=0.0, high=1.0, open_high=True)
     rho = check_real("rho", rho, low=0.0, high=1.0, open_high=True)
     sec, corr = check_positive("sec", sec), check_positive("corr", corr)
-    bad = math.floor(decimal_fraction(gamma) * n)
-    gone = math.floor(decimal_fraction(rho) * n)
+    bad = most_number(gamma, n)
+    gone = most_number(rho, n)
     for k in range(3, n, 2):
         threshold = _threshold(n, k, bad, gone, sec, corr)
         if threshold is not None:
