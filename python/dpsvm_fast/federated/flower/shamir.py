@@ -162,7 +162,7 @@ def _read(share: bytes) -> _Share:
         length=int.from_bytes(share[6:10], "little"),
         value=int.from_bytes(share[_HEADER:], "little"),
     )
-    fits = 1 <= read.length and 8 * (read.length + len(_REDUNDANCY)) < exponent
+    fits = read.length >= 1 and 8 * (read.length + len(_REDUNDANCY)) < exponent
     whole = len(share) == _HEADER + (exponent + 7) // 8 and read.value < (1 << exponent) - 1
     if not (fits and whole and read.point and read.threshold):
         raise ValueError("shares: a share in another form")
