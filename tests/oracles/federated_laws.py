@@ -36,13 +36,13 @@ def summed(law: Array, parties: int) -> Array:
 def merge_exponent(sigma: float, parties: int) -> float:
     """a_1 of the page."""
     errors = [theta_error(sigma * math.sqrt(k / (k + 1))) for k in range(1, parties)]
-    return math.fsum(math.log((1 + e) / (1 - e)) for e in errors)
+    return math.fsum(math.log1p(e) - math.log1p(-e) for e in errors)
 
 
 def smoothing_exponent(r: float) -> float:
     """a_2 of the page."""
     e = theta_error(r)
-    return math.log((1 + e) / (1 - e))
+    return math.log1p(e) - math.log1p(-e)
 
 
 def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
