@@ -1,0 +1,190 @@
+"""One fit over partitions: the estimator's own, with its rows elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dpsvm_fast import _validation as check
+from dpsvm_fast.distributed._executors import ClusterExecutor, Executor, LocalExecutor
+from dpsvm_fast.distributed._rows import ShardedRows
+from dpsvm_fast.distributed._tasks import Recipe
+from dpsvm_fast.distributed.partitions import Partitions
+from dpsvm_fast.estimators._training import warn_not_private
+from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
+from dpsvm_fast.estimators.kernel import PrivateKernelSVC
+from dpsvm_fast.estimators.linear import PrivateLinearSVC
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+)
+
+__all__ = ["fit"]
+
+CLASSIFIERS = (PrivateLinearSVC, PrivateKernelSVC, GradientPerturbationSVC)
+TRANSFORMERS = (PrivatePCA, PrivateCenter, PrivateWhitener, PrivateStandardScaler)
+WHOLE = (
+    "its solver needs all rows in one process. Take a descent (PrivateLinearSVC, PrivateKernelSVC, "
+    "GradientPerturbationSVC), or average models of parts, which gives another model "
+    "(dpsvm_fast.federated)"
+)
+
+Fitted = TypeVar("Fitted")
+
+
+def fit(
+    estimator: Fitted,
+    partitions: Partitions,
+    *,
+    client: Any = None,
+    n_threads: int | None = None,
+    resident: bool = False,
+) -> Fitted:
+    """Fit an estimator on rows that are never in one place, and release what its own fit would.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `PrivateLinearSVC` and `PrivateKernelSVC` trained by gradients, `GradientPerturbationSVC`,
+        `PrivatePCA`, `PrivateCenter`, `PrivateWhitener` or `PrivateStandardScaler`.
+    partitions : Partitions
+    client : distributed.Client or None, default=None
+        The cluster that loads and sums; None for this process, one partition after the other.
+    n_threads : int or None, default=None
+        Threads inside one partition. None is the estimator's own number in this process and 1 in a
+        worker, which runs several tasks at a time. Never changes the result.
+    resident : bool, default=False
+        Whether records are kept in memory after the first sum, packed to 4 bytes a number (8 for
+        each that is not zero of sparse rows): by each worker those of its partitions. Otherwise a
+        partition is loaded for every sum, which a descent makes a hundred and more of, and no
+        thread holds more than one at a time. Never changes the result.
+
+    Returns
+    -------
+    estimator
+        The same, fitted.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        A parameter is outside its range, or the estimator cannot be fitted this way. Nothing was
+        loaded or spent.
+    BudgetExceededError
+        The ledger refuses. Nothing was loaded or spent.
+    ClusterError
+        The cluster has no workers, or other versions; then nothing was spent. Or it lost too many
+        workers; then the budget is spent.
+    PartitionError
+        A partition could not be loaded, or holds something else than finite rows of ``n_features``
+        numbers with labels in ``classes``. The budget is spent and nothing is released.
+    KeyboardInterrupt
+        Tasks are cancelled; the budget is spent and nothing is released.
+
+    Notes
+    -----
+    Guarantees: those of ``estimator.fit``, of the same law, for the union of all partitions. The
+    noise is drawn once, in this process. What a task computes is a function of its arguments, so a
+    cluster may run it again. The budget is charged before any partition is loaded, because what
+    loads them may read whole files. Rows are checked and clipped by the task that loads them.
+
+    Released numbers have the same bits for all ways to cut and to run: exact sums do not depend on
+    their order. They are those of ``estimator.fit`` with the same noise for centres, whitening,
+    components and scalers, and for full-batch descents on sparse rows; on dense rows that sums in
+    single precision, which changes a noisy sum by about 1e-7 of itself. Descents with
+    ``sampling_rate < 1`` draw other batches of the same law.
+
+    With a cluster its machines and connections are trusted, as the statement says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.distributed import Partitions, fit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 5))
+    >>> parts = Partitions.from_arrays(X, (X[:, 0] > 0).astype(int), rows_per_partition=250)
+    >>> model = fit(PrivateLinearSVC(1.0, classes=[0, 1]), parts, resident=True)
+    >>> model.coef_.shape
+    (1, 5)
+    """
+    _check_kind(estimator, partitions)
+    resident = check.check_bool("resident", resident)
+    _forget(estimator)
+    fresh: Any = copy.copy(estimator)
+    settings = fresh._checked_parameters()
+    _check_settings(estimator, settings, partitions)
+    warn_not_private(settings)
+    settings.sparse = partitions.sparse
+    threads = check.check_n_threads(1 if n_threads is None else n_threads)
+    executor: Executor
+    if client is None:
+        own = settings.n_threads if n_threads is None else threads
+        executor = LocalExecutor(partitions.loaders, own, resident=resident)
+    else:
+        executor = ClusterExecutor(client, partitions.loaders, threads, resident=resident)
+    try:
+        _fit_with(fresh, partitions, settings, executor)
+    finally:
+        executor.close()
+    vars(estimator).update(vars(fresh))
+    return estimator
+
+
+def _fit_with(
+    fresh: Any, partitions: Partitions, settings: SimpleNamespace, executor: Executor
+) -> None:
+    """The estimator's own fit of what stands for the rows."""
+    classes = settings.classes if isinstance(fresh, CLASSIFIERS) else None
+    recipe = Recipe(partitions.n_features, partitions.sparse, classes)
+    rows = ShardedRows(executor, recipe, partitions.n_rows)
+    facts: dict[str, Any] = {"n_features_in_": partitions.n_features}
+    if partitions.feature_names is not None:
+        facts["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)
+    if classes is None:
+        fresh._fit_on(rows, facts, settings)
+    else:
+        fresh._fit_on(rows, None, classes, facts, settings)
+    caveats = (*fresh.privacy_.caveats, *executor.caveats)
+    fresh.privacy_ = dataclasses.replace(fresh.privacy_, caveats=caveats)
+
+
+def _forget(estimator: Any) -> None:
+    """Before anything else: an estimator is fitted as a whole or not at all."""
+    estimator._forget()
+
+
+def _check_kind(estimator: object, partitions: object) -> None:
+    """Refuse what cannot be fitted from sums over partitions."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, (*CLASSIFIERS, *TRANSFORMERS)):
+        private = type(estimator).__module__.startswith("dpsvm_fast.estimators")
+        accepted = ", ".join(kind.__name__ for kind in (*CLASSIFIERS, *TRANSFORMERS))
+        reason = WHOLE if private else f"expected one of {accepted}"
+        raise TypeError(f"estimator: got {name}; {reason}")
+    if not isinstance(partitions, Partitions):
+        raise TypeError(
+            f"partitions: got {type(partitions).__name__}, expected a Partitions, for example "
+            "Partitions.from_arrays(X, y)"
+        )
+    if isinstance(estimator, CLASSIFIERS) and not partitions.labelled:
+        raise InvalidParameterError("partitions: got rows without labels, expected labels")
+
+
+def _check_settings(estimator: object, settings: SimpleNamespace, partitions: Partitions) -> None:
+    """Refuse settings that need all rows at once."""
+    if not isinstance(estimator, CLASSIFIERS):
+        return
+    if settings.classes is None:
+        raise InvalidParameterError(
+            "classes: got None, expected the public label set; it is not read from partitions"
+        )
+    trainer = getattr(settings, "mechanism", "gradient")
+    if trainer != "gradient":
+        raise InvalidParameterError(f"mechanism: got {trainer!r}, expected 'gradient': {WHOLE}")

@@ -1,0 +1,400 @@
+"""Where the rows are: partitions that are loaded one at a time."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dpsvm_fast import _validation as check
+from dpsvm_fast.distributed._loaders import (
+    ArrowBatch,
+    Columns,
+    DaskBlock,
+    FileRows,
+    MemoryRows,
+    Pair,
+    RowGroup,
+    TableRows,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["Partitions"]
+
+MISSING = 'needs {name}, which is not installed: pip install "dpsvm-fast[{extra}]"'
+# More would not be told apart by the streams of batches.
+MOST_PARTITIONS = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partitions:
+    """Rows in parts, each of which fits into memory; nothing is loaded before a fit has paid.
+
+    Made by :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
+    :meth:`from_loaders`. Everything here is a public fact but for ``n_rows`` with
+    ``adjacency="add_remove"``, which is as private as in ``estimator.fit(X, y)``.
+
+    Parameters
+    ----------
+    loaders : tuple of callables
+        Each returns (X, y), the same rows whenever it is called.
+    n_features : int
+    n_rows : int or None
+        What is known of the number of rows without loading them.
+    sparse : bool
+        Whether X are CSR matrices.
+    labelled : bool
+        Whether there are labels.
+    feature_names : tuple of str or None
+        Where the source names its columns.
+    """
+
+    loaders: tuple[Callable[[], Any], ...]
+    n_features: int
+    n_rows: int | None = None
+    sparse: bool = False
+    labelled: bool = True
+    feature_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        """Number of partitions."""
+        return len(self.loaders)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.sparse else "dense"
+        return f"Partitions({len(self)} parts of {kind} rows of {self.n_features} features)"
+
+    @classmethod
+    def from_loaders(
+        cls,
+        loaders: Iterable[Callable[[], Any]],
+        *,
+        n_features: int,
+        n_rows: int | None = None,
+        sparse: bool = False,
+        labelled: bool = True,
+    ) -> Partitions:
+        """Partitions that functions load or generate.
+
+        Parameters
+        ----------
+        loaders : iterable of callables
+            Each takes nothing and returns (X, y), or X alone with ``labelled=False``: an array or
+            CSR matrix of some rows, perhaps none, and their labels. Called again it must return the
+            same. For a cluster it must be picklable.
+        n_features : int
+            Public.
+        n_rows : int or None, default=None
+            Number of rows in all. Needed, and public, with ``adjacency="replace_one"`` for
+            `GradientPerturbationSVC`; the fit fails if it is wrong.
+        sparse : bool, default=False
+            Whether X are sparse; public. A partition of the other kind is refused.
+        labelled : bool, default=True
+
+        Returns
+        -------
+        Partitions
+        """
+        found = tuple(loaders)
+        if not all(map(callable, found)):
+            raise TypeError("loaders: expected functions without arguments that return (X, y)")
+        return cls._of(
+            found,
+            check.check_integer("n_features", n_features, 1),
+            n_rows=None if n_rows is None else check.check_integer("n_rows", n_rows, 1),
+            sparse=check.check_bool("sparse", sparse),
+            labelled=check.check_bool("labelled", labelled),
+        )
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any = None, *, rows_per_partition: int = 65536) -> Partitions:
+        """Rows of an array, a memory map or a CSR matrix, a few at a time.
+
+        Parameters
+        ----------
+        X : ndarray, memmap or CSR matrix of shape (n_samples, n_features)
+            Of a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one) only
+            the name of the file is kept: no partition is in memory but the one that is worked on,
+            and workers open the file themselves, under the same path. An array is sent to them.
+        y : array-like or memmap of shape (n_samples,), or None
+        rows_per_partition : int, default=65536
+
+        Returns
+        -------
+        Partitions
+        """
+        step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        if sparse.issparse(X):
+            X = sparse.csr_matrix(X)
+        elif not isinstance(X, np.ndarray):
+            X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] == 0:
+            raise ValueError("X: expected two dimensions and at least one column")
+        if y is not None:
+            y = y if isinstance(y, np.ndarray) else np.asarray(y)
+            if y.shape != (X.shape[0],):
+                raise ValueError("y: expected one label for each row")
+        cuts = range(0, X.shape[0], step)
+        rows = _parts(X, cuts, step)
+        labels = [None] * len(rows) if y is None else _parts(y, cuts, step)
+        return cls._of(
+            tuple(map(Pair, rows, labels)),
+            X.shape[1],
+            n_rows=X.shape[0],
+            sparse=bool(sparse.issparse(X)),
+            labelled=y is not None,
+        )
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        label: str | None,
+        features: Sequence[str] | None = None,
+    ) -> Partitions:
+        """Row groups of Parquet files. A row group is what has to fit into memory.
+
+        Parameters
+        ----------
+        paths : str, path or sequence of them
+            Files, folders (all ``*.parquet`` in them) or patterns with ``*``. Workers open them
+            under the same path.
+        label : str or None
+            The column of the labels; None for rows without.
+        features : sequence of str or None, default=None
+            Columns of numbers; None for all but the label.
+
+        Returns
+        -------
+        Partitions
+        """
+        parquet = _imported("pyarrow.parquet", "Partitions.from_parquet", "arrow")
+        loaders: list[RowGroup] = []
+        columns: Columns | None = None
+        n_rows = 0
+        for path in _files(paths, ".parquet"):
+            with parquet.ParquetFile(path) as file:
+                columns = _columns(file.schema_arrow, label, features, before=columns)
+                n_rows += file.metadata.num_rows
+                groups = file.num_row_groups
+            loaders += [RowGroup(path, group, columns) for group in range(groups)]
+        return cls._of_table(loaders, columns, n_rows)
+
+    @classmethod
+    def from_arrow(
+        cls,
+        source: Any,
+        *,
+        label: str | None,
+        features: Sequence[str] | None = None,
+        rows_per_partition: int = 65536,
+        n_rows: int | None = None,
+    ) -> Partitions:
+        """Rows of an Arrow table, or record batches of Arrow files.
+
+        Parameters
+        ----------
+        source : pyarrow.Table, pyarrow.RecordBatch, or path or sequence of paths
+            Files in the Arrow IPC format (Feather 2), or folders of ``*.arrow``, are mapped; a
+            record batch is what has to fit into memory. A stream can be read only once and is
+            refused: training reads rows many times.
+        label : str or None
+            The column of the labels; None for rows without.
+        features : sequence of str or None, default=None
+            Columns of numbers; None for all but the label.
+        rows_per_partition : int, default=65536
+            Of a table.
+        n_rows : int or None, default=None
+            Of files, as of :meth:`from_loaders`.
+
+        Returns
+        -------
+        Partitions
+        """
+        pa = _imported("pyarrow", "Partitions.from_arrow", "arrow")
+        step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        if isinstance(source, pa.RecordBatch):
+            source = pa.Table.from_batches([source])
+        if isinstance(source, pa.Table):
+            chosen = _columns(source.schema, label, features)
+            table = source.select(chosen.names)
+            cuts = range(0, table.num_rows, step)
+            parts = [TableRows(table.slice(start, step), chosen) for start in cuts]
+            return cls._of_table(parts, chosen, table.num_rows)
+        if not _is_path(source) and not isinstance(source, (list, tuple)):
+            raise TypeError(
+                f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; a "
+                "stream is read once, and training reads rows many times: write it to a file"
+            )
+        loaders: list[ArrowBatch] = []
+        columns: Columns | None = None
+        for path in _files(source, ".arrow"):
+            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as file:
+                columns = _columns(file.schema, label, features, before=columns)
+                loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
+        known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
+        return cls._of_table(loaders, columns, known)
+
+    @classmethod
+    def from_dask(cls, X: Any, y: Any = None, *, n_rows: int | None = None) -> Partitions:
+        """Blocks of rows of a Dask array or DataFrame.
+
+        Parameters
+        ----------
+        X : dask.array.Array or dask.dataframe.DataFrame
+            Not persisted: blocks are computed from their source by the tasks that need them, again
+            for each sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
+        y : dask.array.Array or dask.dataframe.Series, or None
+            As many blocks as X, of the same rows.
+        n_rows : int or None, default=None
+            As of :meth:`from_loaders`, where Dask does not know it.
+
+        Returns
+        -------
+        Partitions
+        """
+        dask = _imported("dask", "Partitions.from_dask", "distributed")
+        for name, value in (("X", X), ("y", y)):
+            if value is not None and not (dask.is_dask_collection(value) and _has_blocks(value)):
+                raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
+            if value is not None and _persisted(value):
+                raise InvalidParameterError(
+                    f"{name}: got a persisted collection, expected one that is computed from its "
+                    "source; fit(..., resident=True) keeps what is needed of it in memory"
+                )
+        names, blocks, known = _row_blocks(X)
+        labels: list[Any] | None
+        if y is not None and hasattr(y, "chunks"):
+            _, labels, _ = _row_blocks(y)
+        else:
+            labels = None if y is None else list(y.to_delayed())
+        if labels is not None and len(labels) != len(blocks):
+            raise ValueError("y: expected as many blocks as X has, with the same rows")
+        pairs = zip(blocks, labels or [None] * len(blocks), strict=True)
+        given = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
+        return cls._of(
+            tuple(DaskBlock(*dask.optimize(a, b)) for a, b in pairs),
+            int(X.shape[1]),
+            n_rows=given if known is None else known,
+            sparse=bool(sparse.issparse(getattr(X, "_meta", None))),
+            labelled=y is not None,
+            feature_names=names,
+        )
+
+    @classmethod
+    def _of_table(cls, loaders: Sequence[Any], columns: Any, n_rows: int | None) -> Partitions:
+        """Partitions with named columns."""
+        if columns is None:
+            raise InvalidParameterError("paths: expected at least one file")
+        return cls._of(
+            tuple(loaders),
+            len(columns.features),
+            n_rows=n_rows,
+            labelled=columns.label is not None,
+            feature_names=columns.features,
+        )
+
+    @classmethod
+    def _of(cls, loaders: tuple[Any, ...], n_features: int, **facts: Any) -> Partitions:
+        """Partitions, at least one."""
+        if not 1 <= len(loaders) <= MOST_PARTITIONS:
+            raise InvalidParameterError.of(
+                "partitions", got=len(loaders), accepted=f"1 to {MOST_PARTITIONS} of them"
+            )
+        return cls(loaders, int(n_features), **facts)
+
+
+def _parts(values: Any, cuts: range, step: int) -> list[Any]:
+    """A loader for each range of rows; of a map by the name of its file."""
+    file = FileRows.of(values) if isinstance(values, np.memmap) else None
+    ends = [min(start + step, values.shape[0]) for start in cuts]
+    if file is not None:
+        return [file.part(start, end) for start, end in zip(cuts, ends, strict=True)]
+    return [MemoryRows(values, start, end) for start, end in zip(cuts, ends, strict=True)]
+
+
+def _imported(module: str, who: str, extra: str) -> Any:
+    """An optional module."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise ImportError(f"{who} {MISSING.format(name=name, extra=extra)}") from None
+
+
+def _is_path(value: Any) -> bool:
+    """Whether it is the name of a file."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def _files(paths: Any, suffix: str) -> list[str]:
+    """Names of files, in order; folders and patterns by name."""
+    found: list[str] = []
+    for path in map(os.fspath, [paths] if _is_path(paths) else paths):
+        if os.path.isdir(path):
+            found += sorted(glob.glob(os.path.join(glob.escape(path), f"*{suffix}")))
+        elif glob.has_magic(path) and not os.path.exists(path):
+            found += sorted(glob.glob(path))
+        else:
+            found.append(path)
+    if not found:
+        raise InvalidParameterError("paths: expected at least one file")
+    return [os.path.abspath(path) for path in found]
+
+
+def _columns(
+    schema: Any, label: str | None, features: Sequence[str] | None, before: Columns | None = None
+) -> Columns:
+    """Which columns are read, and as what; files must agree."""
+    from pyarrow import types
+
+    names = [name for name in schema.names if name != label] if features is None else list(features)
+    for name in [*names, *([] if label is None else [label])]:
+        if schema.names.count(name) != 1:
+            raise InvalidParameterError(f"{name}: expected one column of this name in each file")
+    if not names or label in names:
+        raise InvalidParameterError(
+            "features: expected at least one column, none of them the label"
+        )
+    kinds = [schema.field(name).type for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise TypeError(f"features: column {name!r} has type {kind}, expected numbers")
+    small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
+    found = Columns(tuple(names), label, np.dtype(np.float32 if small else np.float64))
+    if before is not None and found.features != before.features:
+        raise InvalidParameterError("features: expected the same columns in each file")
+    return found
+
+
+def _has_blocks(collection: Any) -> bool:
+    """Whether it is an array or a DataFrame in blocks."""
+    return hasattr(collection, "to_delayed") and hasattr(collection, "shape")
+
+
+def _persisted(collection: Any) -> bool:
+    """Whether blocks are on a cluster already."""
+    try:
+        from distributed.client import futures_of
+    except ImportError:
+        return False
+    return bool(futures_of(collection))
+
+
+def _row_blocks(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
+    """Names of columns, blocks of whole rows, and the number of rows where it is known."""
+    if not hasattr(X, "chunks"):
+        return tuple(map(str, X.columns)), list(X.to_delayed()), None
+    if X.ndim == 2 and len(X.chunks[1]) > 1:
+        X = X.rechunk({1: -1})
+    sizes = X.chunks[0]
+    known = None if any(np.isnan(size) for size in sizes) else int(sum(sizes))
+    return None, list(X.to_delayed().ravel()), known
