@@ -1,0 +1,1 @@
+"""Application that the SuperLink and every hospital run."""
