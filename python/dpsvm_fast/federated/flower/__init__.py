@@ -46,7 +46,7 @@ def _require(*modules: str) -> None:
     """Say what to install where an optional dependency is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise ImportError(
+        raise ModuleNotFoundError(
             f"secure sums need {' and '.join(missing)} (Python 3.11 or newer): "
             'pip install "dpsvm-fast[federated]"'
         )

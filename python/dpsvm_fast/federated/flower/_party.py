@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.common import (
     Code,
@@ -28,9 +28,6 @@ from dpsvm_fast.federated.flower.terms import RoundTerms
 
 __all__ = ["Contribution", "checked_vector", "make_party_app"]
 
-# Kept for a round that is begun again: the same noise must not be drawn twice.
-READY = "dpsvm_fast.ready"
-
 # (context, terms of the round, public array that came with the request) -> vector.
 Contribution = Callable[[Context, RoundTerms, NDArray[np.float64] | None], NDArray[np.int64]]
 
@@ -47,7 +44,8 @@ def make_party_app(
     terms_of : callable
         The party's own terms, by name of the round.
     contribute : callable
-        Makes the vector of a round. Whatever it raises reaches nobody but the party.
+        Makes the vector of a round; called once a round at most. Whatever it raises reaches
+        nobody but the party.
     journal_of : callable
         Where answered rounds are written down.
 
@@ -67,11 +65,7 @@ def make_party_app(
 
     def train(message: Message, context: Context) -> Message:
         terms = current_terms()
-        vector = _ready_vector(context, terms)
-        if vector is None:
-            public = _public_array(message)
-            vector = checked_vector(contribute(context, terms, public), terms)
-            _keep(context, terms, vector)
+        vector = checked_vector(contribute(context, terms, _public_array(message)), terms)
         answer = FitRes(
             status=Status(code=Code.OK, message=""),
             parameters=ndarrays_to_parameters([vector]),
@@ -113,16 +107,3 @@ def _public_array(message: Message) -> NDArray[np.float64] | None:
     if len(arrays) != 1 or arrays[0].dtype != np.float64 or not np.isfinite(arrays[0]).all():
         raise PartyRefusedError(NO_CONTRIBUTION)
     return np.asarray(arrays[0], dtype=np.float64)
-
-
-def _ready_vector(context: Context, terms: RoundTerms) -> NDArray[np.int64] | None:
-    """The vector of an attempt that failed before anything was sent."""
-    record = context.state.config_records.get(READY)
-    if record is None or record["round"] != f"{terms.digest} {terms.name}":
-        return None
-    return np.frombuffer(record["vector"], dtype="<i8").astype(np.int64)
-
-
-def _keep(context: Context, terms: RoundTerms, vector: NDArray[np.int64]) -> None:
-    fields = {"round": f"{terms.digest} {terms.name}", "vector": vector.astype("<i8").tobytes()}
-    context.state.config_records[READY] = ConfigRecord(fields)

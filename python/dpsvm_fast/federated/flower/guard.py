@@ -130,12 +130,13 @@ def _guarded(
     problem = _stages.CHECKS[stage](configs, terms, seen)
     if problem is not None:
         raise PartyRefusedError(problem)
+    # Before the vector is made: of two runs at the same time one gets it, and after a crash it
+    # counts as sent.
+    if stage == _stages.COLLECT and not journal.claim(terms.digest, terms.name):
+        raise PartyRefusedError(ANSWERED_BEFORE)
     seen.stage = stage
     reply = _passed_on(message, context, call_next, terms if stage == _stages.COLLECT else None)
     _check_reply(reply, stage)
-    if stage == _stages.COLLECT:
-        # Written down before the vector leaves: after a crash it counts as sent.
-        journal.add(terms.digest, terms.name)
     context.state.config_records[STATE] = ConfigRecord(seen.write())
     if stage == _stages.UNMASK:
         _forget(context)
@@ -193,7 +194,7 @@ def _check_reply(reply: Message, stage: str) -> None:
 
 
 def _forget(context: Context) -> None:
-    """Drop the keys and shares of a round; the vector that is still to be sent is kept."""
+    """Drop the keys and shares of a round; which rounds were answered is kept."""
     for name in (_stages.STATE, STATE):
         if name in context.state.config_records:
             del context.state.config_records[name]

@@ -8,6 +8,7 @@ fraction of a millisecond to compute.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,16 +23,16 @@ __all__ = ["MAX_SECRET_BYTES", "MAX_SHARES", "combine_shares", "create_shares"]
 # redundancy below. A 32-byte seed goes into the first, a private key in text form into the third.
 _EXPONENTS = (521, 1279, 3217)
 
-# Constant bytes shared together with the secret. They are known beforehand, so they tell nothing;
-# a wrong share turns them into something else, except with probability 2**-64.
-_REDUNDANCY = b"dpsvm/v1"
+# Bytes of a hash of the secret that are shared together with it, and so as well hidden: shares
+# that do not belong together, or were damaged, give something whose hash is another.
+_CHECK = 16
 
 # Share: version, exponent, threshold, point, length of the secret; then the value.
 _HEADER = 10
 _VERSION = 1
 
 MAX_SHARES = 2**16 - 1
-MAX_SECRET_BYTES = (_EXPONENTS[-1] - 1) // 8 - len(_REDUNDANCY)
+MAX_SECRET_BYTES = (_EXPONENTS[-1] - 1) // 8 - _CHECK
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
     Parameters
     ----------
     secret : bytes
-        1 to 393 bytes. Its length is public.
+        1 to 386 bytes. Its length is public.
     threshold : int
         From 1 to `num`. With 1 every share is as good as the secret.
     num : int
@@ -71,7 +72,7 @@ def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
     threshold = check_integer("threshold", threshold, 1, num)
     if not isinstance(secret, bytes) or not 1 <= len(secret) <= MAX_SECRET_BYTES:
         raise InvalidParameterError(f"secret: expected 1 to {MAX_SECRET_BYTES} bytes")
-    padded = secret + _REDUNDANCY
+    padded = secret + _check(secret)
     exponent = next(e for e in _EXPONENTS if 8 * len(padded) < e)
     prime = (1 << exponent) - 1
     coefficients = [secrets.randbelow(prime) for _ in range(threshold - 1)]
@@ -104,7 +105,7 @@ def combine_shares(share_list: Sequence[bytes]) -> bytes:
     ------
     ValueError
         Too few shares, shares of different secrets, damaged ones. The message is constant.
-        Wrong shares pass with probability below 2**-64.
+        Shares damaged by accident pass with probability 2**-128.
     """
     shares = sorted((_read(share) for share in share_list), key=lambda share: share.point)
     if not shares or len({share.frame for share in shares}) != 1:
@@ -117,11 +118,11 @@ def combine_shares(share_list: Sequence[bytes]) -> bytes:
     prime = (1 << exponent) - 1
     weights = _weights_at_zero(points[:threshold], exponent)
     padded_value = sum(w * share.value for w, share in zip(weights, chosen, strict=True)) % prime
-    n_bytes = length + len(_REDUNDANCY)
+    n_bytes = length + _CHECK
     if padded_value.bit_length() > 8 * n_bytes:
         raise ValueError("shares: not all of one secret, or damaged")
     padded = padded_value.to_bytes(n_bytes, "little")
-    if padded[length:] != _REDUNDANCY:
+    if padded[length:] != _check(padded[:length]):
         raise ValueError("shares: not all of one secret, or damaged")
     return padded[:length]
 
@@ -139,6 +140,10 @@ def _weights_at_zero(points: tuple[int, ...], exponent: int) -> tuple[int, ...]:
                 below *= other - own
         weights.append(above * pow(below, -1, prime) % prime)
     return tuple(weights)
+
+
+def _check(secret: bytes) -> bytes:
+    return hashlib.sha256(b"dpsvm-fast share" + secret).digest()[:_CHECK]
 
 
 def _write(share: _Share) -> bytes:
@@ -162,7 +167,7 @@ def _read(share: bytes) -> _Share:
         length=int.from_bytes(share[6:10], "little"),
         value=int.from_bytes(share[_HEADER:], "little"),
     )
-    fits = read.length >= 1 and 8 * (read.length + len(_REDUNDANCY)) < exponent
+    fits = read.length >= 1 and 8 * (read.length + _CHECK) < exponent
     whole = len(share) == _HEADER + (exponent + 7) // 8 and read.value < (1 << exponent) - 1
     if not (fits and whole and read.point and read.threshold):
         raise ValueError("shares: a share in another form")
