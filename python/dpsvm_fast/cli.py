@@ -214,6 +214,8 @@ def _subject(record: dict[str, Any]) -> str:
         return f"a pipeline of {len(record['steps'])} steps"
     if "candidates" in record:
         return f"a search over {len(record['candidates'])} candidates"
+    if "rounds" in record:
+        return f"{record['algorithm']} across {record['n_users']} parties"
     return f"{record['mechanism']} with loss {record['loss']}"
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
@@ -27,6 +27,7 @@ from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
 from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -50,6 +51,8 @@ MOST_CHOICES, MOST_OUTCOMES = 4096, 20_000
 MOST_ATOMS = 200_000
 # Logarithm of the smallest delta of a curve each point of which takes long.
 DEAR_DEPTH = -34.0
+# Points among which the best epsilon is looked for first.
+GRID_POINTS = 65
 # Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
 SPACING, SIDE = 0.05, 220
 
@@ -68,6 +71,7 @@ class _Choice:
     sampled: list[tuple[float, float, int]] = field(default_factory=list)
     rho: list[float] = field(default_factory=list)
     curved: list[CurvedEvent] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
 
     @property
     def told(self) -> float:
@@ -82,7 +86,8 @@ class _Choice:
     @property
     def is_pure(self) -> bool:
         """Whether there are randomised responses alone."""
-        return not (self.squares or self.stays or self.sampled or self.rho or self.curved)
+        others = self.stays or self.sampled or self.rho or self.curved or self.distances
+        return not (self.squares or others)
 
 
 def recomputed_events(
@@ -107,7 +112,7 @@ def recomputed_events(
     elif delta == 0.0:
         # Delta may underflow; it is never 0.
         return math.inf, 1.0, False
-    found = max(_delta(choice, epsilon) for choice in choices)
+    found = max(_least_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + max(map(_slack, choices)))
     return _epsilon(choices, delta, epsilon), found, holds
 
@@ -119,7 +124,7 @@ def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
 
     def excess(epsilon: float) -> float:
-        return max(math.log(max(_delta(c, epsilon), 1e-320) / delta) for c in choices)
+        return max(math.log(max(_least_delta(c, epsilon), 1e-320) / delta) for c in choices)
 
     low, high = 0.0, near
     while excess(high) > 0.0:
@@ -181,6 +186,8 @@ def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
             _add_alternatives(choice, event)
         elif isinstance(event, ObjectiveEvent):
             choice.curved.append(event)
+        elif isinstance(event, DistanceEvent):
+            choice.distances.append(event.distance)
         else:
             raise TypeError(f"event: got {type(event).__name__}, which nothing is known about")
     return choice
@@ -199,6 +206,10 @@ def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
 def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
     """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
     branches = [_choice(branch) for branch in event.branches]
+    # Whichever it is, it is no further away than the farthest.
+    choice.distances.append(max(math.fsum(branch.distances) for branch in branches))
+    for branch in branches:
+        branch.distances.clear()
     for branch in branches:
         if all(_covers(branch, other) for other in branches):
             for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
@@ -251,8 +262,31 @@ def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
     choice.pure.append(epsilon + power * ratio)
 
 
+def _least_delta(choice: _Choice, epsilon: float) -> float:
+    """Delta at the best epsilon up to the given one; distances cost more at a larger one."""
+    distance = math.fsum(choice.distances)
+    if distance == 0.0:
+        return _delta(choice, epsilon)
+    # Beyond this the distance alone costs 1.
+    top = min(epsilon, -math.log(distance))
+
+    def whole(x: float) -> float:
+        return min(1.0, _delta(choice, x) + distance * (1.0 + math.exp(x)))
+
+    at_top = whole(top)
+    if distance * (1.0 + math.exp(top)) <= EXACT_SLACK * at_top or top <= 0.0:
+        return at_top
+    # It falls before it rises, with a corner where everything else is pure.
+    points = [math.fsum(choice.pure), *np.linspace(0.0, top, GRID_POINTS)]
+    best, at_best = min(((x, whole(x)) for x in points if x <= top), key=lambda pair: pair[1])
+    step = top / (GRID_POINTS - 1)
+    near = (max(0.0, best - step), min(top, best + step))
+    found = minimize_scalar(whole, bounds=near, method="bounded", options={"xatol": 1e-10})
+    return min(at_top, at_best, float(found.fun))
+
+
 def _delta(choice: _Choice, epsilon: float) -> float:
-    """Delta of one choice."""
+    """Delta of one choice, distances apart."""
     told = choice.told
     return told + (1.0 - told) * min(1.0, _rest(choice, epsilon))
 

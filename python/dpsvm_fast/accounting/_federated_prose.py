@@ -88,8 +88,8 @@ def _without_sum(statement: FederatedStatement) -> str:
     """What is left of the promise for somebody who sees single contributions."""
     if statement.local_epsilon is None:
         return (
-            "if the sum fails to hide them, what single parties sent is hardly protected by their "
-            "own noise: epsilon would be above 10000"
+            "if the sum fails to hide them, what single parties sent is hardly protected: by their "
+            "own noise alone epsilon would be above 200"
         )
     return (
         "if the sum fails to hide them, each party is protected by its own noise alone: epsilon = "

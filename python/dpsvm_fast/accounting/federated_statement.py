@@ -37,6 +37,8 @@ __all__ = [
 FORMAT = "dpsvm_fast.federated_certificate"
 VERSION = 1
 
+# A larger epsilon of what single parties sent is not worth a number.
+MOST_LOCAL = 200.0
 ALGORITHMS = ("dp_helmet", "fed_dpdr")
 UNITS = ("record", "group", "user")
 TRUSTS = ("secure_sum", "trusted_curator")
@@ -126,12 +128,14 @@ class FederatedStatement:
         Of what one row changes in one party's weighted model, where a model was summed up with
         noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records *
         regularization)`` with equal weights; ``solver_radius`` contains the weight.
+    n_scores : int or None
+        Number of score functions of a model that was summed up with noise.
     weighting : {"records", "users"}
         Whether a party's model counts by its number of rows.
     regularization : float > 0 or None
         Lambda, the same for all parties, of the mean of losses.
     radius : float > 0 or None
-        Bound of the norm of a party's model, to which it is projected.
+        Bound of the norm of a party's whole model, to which it is projected.
     min_records, max_records : int or None
         Bounds of the number of rows of one party, public and checked by each of them.
     rounds : tuple of SecureRound
@@ -143,7 +147,7 @@ class FederatedStatement:
         Of everything together, for whoever sees the opened sums.
     local_epsilon : float > 0 or None
         Epsilon, at the same delta, for somebody who sees what a single party sent before it was
-        added up. None without rounds, and where it would be above 1e4.
+        added up. None without rounds, and where it would be above 200, which says nothing.
     assumed_public : tuple of str
         Settings on which the promise rests and which must not come from the data.
     caveats : tuple of str
@@ -178,6 +182,7 @@ class FederatedStatement:
     threshold: int | None
     trust: str
     sensitivity: Sensitivity | None
+    n_scores: int | None
     weighting: str
     regularization: float | None
     radius: float | None
@@ -228,7 +233,7 @@ class FederatedStatement:
         """Check numbers of parties and of rows."""
         for name in ("group_size", "n_users", "min_survivors", "honest_survivors"):
             store(self, name, check_integer(name, getattr(self, name), 1))
-        for name in ("threshold", "min_records", "max_records"):
+        for name in ("threshold", "min_records", "max_records", "n_scores"):
             if getattr(self, name) is not None:
                 store(self, name, check_integer(name, getattr(self, name), 1))
         store(self, "honest_fraction", check_fraction("honest_fraction", self.honest_fraction))
@@ -250,13 +255,17 @@ class FederatedStatement:
         if self.local_epsilon is not None:
             if not self.rounds:
                 raise InvalidParameterError("local_epsilon: expected None without rounds")
-            store(self, "local_epsilon", check_epsilon(self.local_epsilon, "local_epsilon"))
+            local = self.local_epsilon
+            local = check_real("local_epsilon", local, low=0.0, high=MOST_LOCAL, open_low=True)
+            store(self, "local_epsilon", local)
         summed = [part.name for part in self.rounds]
         if self.sensitivity is not None and not isinstance(self.sensitivity, Sensitivity):
             kind = type(self.sensitivity).__name__
             raise TypeError(f"sensitivity: got {kind}, expected a Sensitivity or None")
         if ("model" in summed) != (self.sensitivity is not None):
             raise InvalidParameterError("sensitivity: expected one beside a round 'model' alone")
+        if (self.n_scores is None) != (self.sensitivity is None):
+            raise InvalidParameterError("n_scores: expected a number beside a sensitivity alone")
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -268,6 +277,15 @@ class FederatedStatement:
     def sent_events(self) -> tuple[PrivacyEvent, ...]:
         """What one party's messages cost, for somebody to whom no sum hides them."""
         return (*(part.local_event for part in self.rounds), *self.local_events)
+
+    @property
+    def protected(self) -> str:
+        """What neighbours differ in, as other statements say it."""
+        return {
+            "record": "one row of the training data",
+            "group": f"{self.group_size} rows of the training data",
+            "user": "all rows of one party",
+        }[self.unit]
 
     @property
     def private(self) -> bool:

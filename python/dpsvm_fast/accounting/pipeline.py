@@ -11,6 +11,8 @@ from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, che
 from dpsvm_fast.accounting._parts import check_text, store
 from dpsvm_fast.accounting._prose import CHECK, WIDTH, bullets, odds, paragraphs
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
+from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import PrivacyStatement, check_format, exactly, read_json
@@ -23,6 +25,8 @@ VERSION = 1
 FIELDS = frozenset({"epsilon", "delta", "adjacency", "steps", "assumptions", "library_version"})
 
 LEARNED_REASON = "was fitted on the rows without privacy; what it learned may repeat them"
+Statement = PrivacyStatement | SelectionStatement | FederatedStatement
+
 PROOF = "docs/proofs/private_scaling.md, section Pipelines; docs/proofs/accountant.md"
 
 
@@ -36,7 +40,7 @@ class PipelineStep:
         Names of the steps down to it, joined by two underscores.
     estimator : str
         Name of its class.
-    statement : PrivacyStatement, SelectionStatement or None
+    statement : PrivacyStatement, SelectionStatement, FederatedStatement or None
         What its fit promised; None where it spent nothing.
     learned : bool, default=False
         Whether it learned from the rows without a promise.
@@ -44,7 +48,7 @@ class PipelineStep:
 
     name: str
     estimator: str
-    statement: PrivacyStatement | SelectionStatement | None = None
+    statement: Statement | None = None
     learned: bool = False
 
     def __post_init__(self) -> None:
@@ -52,8 +56,7 @@ class PipelineStep:
         check_text("name", self.name)
         check_text("estimator", self.estimator)
         check_bool("learned", self.learned)
-        kinds = (PrivacyStatement, SelectionStatement)
-        if self.statement is not None and not isinstance(self.statement, kinds):
+        if self.statement is not None and not isinstance(self.statement, Statement):
             kind = type(self.statement).__name__
             raise TypeError(f"statement: got {kind}, expected a PrivacyStatement or None")
         if self.learned and self.statement is not None:
@@ -143,11 +146,11 @@ class PipelineStatement:
                     f"{self.adjacency!r} of every step; promises of different relations do not "
                     "compose"
                 )
-        if len({statement.unit for statement in self.statements}) > 1:
+        if len(set(map(_unit_of, self.statements))) > 1:
             raise InvalidParameterError("steps: expected one unit of privacy for all of them")
 
     @property
-    def statements(self) -> tuple[PrivacyStatement | SelectionStatement, ...]:
+    def statements(self) -> tuple[Statement, ...]:
         """The promises of the steps that made one."""
         return tuple(step.statement for step in self.steps if step.statement is not None)
 
@@ -239,7 +242,7 @@ class PipelineStatement:
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        unit = self.statements[0].unit
+        unit = _unit_of(self.statements[0])
         neighbours = {
             "add_remove": f"differ by adding or removing {unit}",
             "replace_one": f"differ in {unit}, exchanged for another",
@@ -256,8 +259,17 @@ class PipelineStatement:
         )
 
 
-def _statement_from(record: Any) -> PrivacyStatement | SelectionStatement:
-    """Read the statement of one step, of either format."""
+def _unit_of(statement: Statement) -> str:
+    """What the data sets that a statement compares differ in."""
+    if isinstance(statement, FederatedStatement):
+        return statement.protected
+    return statement.unit
+
+
+def _statement_from(record: Any) -> Statement:
+    """Read the statement of one step, of any format."""
     if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
         return SelectionStatement.from_dict(record)
+    if isinstance(record, Mapping) and record.get("format") == FEDERATED_FORMAT:
+        return FederatedStatement.from_dict(record)
     return PrivacyStatement.from_dict(record)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsvm_fast.accounting._descent import descent_sensitivity
+from dpsvm_fast.accounting._federated_verify import check_federated
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.accounting._objective_verify import (
     EXCESS,
@@ -35,6 +36,8 @@ from dpsvm_fast.accounting._total_verify import (
     recomputed_total,
 )
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
+from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
 from dpsvm_fast.accounting.pipeline import PipelineStatement
 from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
@@ -49,7 +52,7 @@ from dpsvm_fast.accounting.statement import (
 
 __all__ = ["Verification", "verify"]
 
-Statement = PrivacyStatement | PipelineStatement | SelectionStatement
+Statement = PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement
 
 RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 
@@ -104,7 +107,8 @@ def verify(
 
     Parameters
     ----------
-    certificate : PrivacyStatement, PipelineStatement, SelectionStatement, dict or str
+    certificate : PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement, \
+dict or str
         A statement, its ``to_dict()`` or its ``to_json()``.
 
     Returns
@@ -141,9 +145,7 @@ def verify(
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     if isinstance(statement, PipelineStatement):
         return _verify_pipeline(statement)
-    if isinstance(statement, SelectionStatement):
-        return _verify_selection(statement)
-    return _verify_statement(statement)
+    return _verify_step(statement)
 
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:
@@ -164,19 +166,27 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
     """Several releases: each by itself, and what they add up to."""
     problems = [f"not private: {reason}" for reason in whole.not_private_reasons]
     for step in whole.steps:
-        if isinstance(step.statement, SelectionStatement):
-            found = _verify_selection(step.statement).problems
-            problems += [f"{step.title}: {problem}" for problem in found]
-        elif step.statement is not None:
-            found = _verify_statement(step.statement).problems
+        if step.statement is not None:
+            found = _verify_step(step.statement).problems
             problems += [f"{step.title}: {problem}" for problem in found]
     single = tuple(s for s in whole.statements if isinstance(s, PrivacyStatement))
     if len(single) == len(whole.statements) and _is_simple(single):
         recomputed = recomputed_composition(single, whole.epsilon, whole.delta)
     else:
-        # Of a search there are events alone; those of other steps follow from their own numbers.
+        # Those of a search are stated as events; others follow from their own numbers.
         recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
     return _outcome(whole, problems, *recomputed)
+
+
+def _verify_step(
+    statement: PrivacyStatement | SelectionStatement | FederatedStatement,
+) -> Verification:
+    """One of several releases."""
+    if isinstance(statement, SelectionStatement):
+        return _verify_selection(statement)
+    if isinstance(statement, FederatedStatement):
+        return _verify_federated(statement)
+    return _verify_statement(statement)
 
 
 def _is_simple(statements: tuple[PrivacyStatement, ...]) -> bool:
@@ -190,6 +200,12 @@ def _verify_selection(search: SelectionStatement) -> Verification:
     """A search: its choice by itself, and all its events together."""
     recomputed = recomputed_events(search.events, search.epsilon, search.delta)
     return _outcome(search, check_selection(search), *recomputed)
+
+
+def _verify_federated(trained: FederatedStatement) -> Verification:
+    """Training across parties: its sums by themselves, and all its events together."""
+    recomputed = recomputed_events(trained.events, trained.epsilon, trained.delta)
+    return _outcome(trained, check_federated(trained), *recomputed)
 
 
 def _outcome(
@@ -221,6 +237,8 @@ def _read(
         return PipelineStatement.from_dict(record)
     if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
         return SelectionStatement.from_dict(record)
+    if isinstance(record, Mapping) and record.get("format") == FEDERATED_FORMAT:
+        return FederatedStatement.from_dict(record)
     return PrivacyStatement.from_dict(record)
 
 
