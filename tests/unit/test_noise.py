@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import _core
-from dpsvm_fast.noise import gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian
+from dpsvm_fast.noise import (
+    discrete_gaussian,
+    gamma_ball,
+    gaussian,
+    gaussian_on_grid,
+    symmetric_gaussian,
+)
 
 GRID = 2.0**-20
 BY_SHAPE = {
@@ -249,3 +255,29 @@ def test_a_forked_child_refuses_the_source_of_its_parent():
     assert os.read(read, 1000) == b"refused"
     os.close(read)
     assert source.gaussian(10, 1.0, 1).shape == (10,)
+
+
+def test_discrete_gaussian_arguments_and_seeds():
+    drawn = discrete_gaussian((2, 3), 1000, 7)
+    assert drawn.shape == (2, 3)
+    assert drawn.dtype == np.int64
+    assert (drawn == discrete_gaussian((2, 3), 1000, 7)).all()
+    assert (discrete_gaussian(64, 2**20) != discrete_gaussian(64, 2**20)).any()
+    assert discrete_gaussian(0, 1).shape == (0,)
+    for bad in (0, -1, 2**40, 2**64):
+        with pytest.raises(ValueError, match=r"^sigma: "):
+            discrete_gaussian(3, bad)
+    for bad in (1.0, "1", None, True):
+        with pytest.raises(TypeError, match=r"^sigma: "):
+            discrete_gaussian(3, bad)
+    with pytest.raises(ValueError, match=r"^shape: "):
+        discrete_gaussian(-1, 4)
+    for sigma in (0, 2**40):
+        with pytest.raises(ValueError, match="sigma"):
+            _core.NoiseSource(1).discrete_gaussian(3, sigma)
+
+
+@pytest.mark.parametrize("sigma", [1, 33, 2**20])
+def test_discrete_gaussian_does_not_depend_on_threads(sigma):
+    one, two = (_core.NoiseSource(5).discrete_gaussian(50_000, sigma, n) for n in (1, 2))
+    assert (one == two).all()

@@ -41,6 +41,7 @@ from dpsvm_fast.model_selection._strategies import (
     part_sizes,
     part_weights,
 )
+from dpsvm_fast.noise._selection import few_bits_down
 
 ALPHA = 1e-6
 Counts = NDArray[np.int64]
@@ -184,7 +185,7 @@ def test_choices_have_the_stated_law(mechanism: str, monotonic: bool) -> None:
 def test_no_neighbour_of_tiny_scores_beats_the_choice(mechanism: str, adjacency: str) -> None:
     """Both neighbours' laws by enumeration, for all ways in which one record can change scores."""
     epsilon = 0.8
-    rate = noise.few_bits_down(Fraction(epsilon) / (1 if adjacency == "add_remove" else 2))
+    rate = few_bits_down(Fraction(epsilon) / (1 if adjacency == "add_remove" else 2))
     changes = (0, 1) if adjacency == "add_remove" else (-1, 0, 1)
     worst = 0.0
     for scores in product(range(3), repeat=3):
@@ -348,7 +349,7 @@ def test_discrete_laplace_has_its_law() -> None:
 
 @given(x=st.fractions(min_value=Fraction(1, 10**9), max_value=10**6))
 def test_rates_have_few_bits_and_are_no_more_than_asked(x: Fraction) -> None:
-    rate = Fraction(noise.few_bits_down(x))
+    rate = Fraction(few_bits_down(x))
     assert rate <= x
     assert rate >= x * (1 - Fraction(1, 2**18))
     assert rate.numerator.bit_length() <= 20

@@ -24,7 +24,7 @@ from dpsvm_fast.model_selection._budgets import (
     refit_events,
     shares,
 )
-from dpsvm_fast.noise import few_bits_down
+from dpsvm_fast.noise._selection import few_bits_down
 
 __all__ = ["Plan", "Shape", "partition_plan", "stopping_plan"]
 

@@ -4,7 +4,7 @@
 
 use dpsvm_core::error::Result;
 use dpsvm_core::noise::{
-    GridScale, Key, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
+    GridScale, Key, discrete_gaussian, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
 };
 use dpsvm_core::parallel::Never;
 use std::cell::RefCell;
@@ -47,6 +47,12 @@ fn main() -> Result<()> {
         report(&name, threads, n, |i| {
             gaussian_on_grid(key.task(i), n, ratio, 1.0, threads, &Never)
                 .map(|v| drop(black_box(v)))
+        })?;
+    }
+    for sigma in [1, 16, 1000, 1 << 10, 1 << 20, 1_000_003] {
+        let name = format!("discrete_gaussian sigma={sigma}");
+        report(&name, threads, n, |i| {
+            discrete_gaussian(key.task(i), n, sigma, threads, &Never).map(|v| drop(black_box(v)))
         })?;
     }
     // As a training step uses it: one stream and one reused buffer for all weights.

@@ -2,7 +2,7 @@
 //! instead of aborts.
 
 use dpsvm_core::noise::{
-    BLOCK, Key, Task, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
+    BLOCK, Key, Task, discrete_gaussian, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
 };
 use dpsvm_core::parallel::{Interrupt, Never};
 use dpsvm_core::{Error, Result};
@@ -15,9 +15,13 @@ fn bits(values: Vec<f64>) -> Vec<u64> {
 }
 
 /// Every sampler as a function of (task, size, threads, interrupt), values as bits.
-const SAMPLERS: [(&str, Sampler); 4] = [
+const SAMPLERS: [(&str, Sampler); 5] = [
     ("gaussian_on_grid", |task, size, threads, interrupt| {
         let values = gaussian_on_grid(task, size, 3.7, 0.25, threads, interrupt)?;
+        Ok(values.into_iter().map(i64::cast_unsigned).collect())
+    }),
+    ("discrete_gaussian", |task, size, threads, interrupt| {
+        let values = discrete_gaussian(task, size, 1000, threads, interrupt)?;
         Ok(values.into_iter().map(i64::cast_unsigned).collect())
     }),
     ("gaussian", |task, size, threads, interrupt| {

@@ -4,8 +4,8 @@ use crate::arrays::{contiguous, integers};
 use crate::gate;
 use dpsvm_core::Result;
 use dpsvm_core::noise::{
-    Key, Task, discrete_laplace, exponential_choice, gamma_ball, gaussian, gaussian_on_grid,
-    permute_and_flip, random_parts, symmetric_gaussian,
+    Key, Task, discrete_gaussian, discrete_laplace, exponential_choice, gamma_ball, gaussian,
+    gaussian_on_grid, permute_and_flip, random_parts, symmetric_gaussian,
 };
 use dpsvm_core::parallel::Interrupt;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
@@ -187,6 +187,21 @@ impl NoiseSource {
         self.draw(py, |task, interrupt| {
             permute_and_flip(task, scores, rate, interrupt)
         })
+    }
+
+    /// Draws with `P(k)` proportional to `exp(-k**2 / (2 sigma**2))`, exactly.
+    #[pyo3(signature = (size, sigma, n_threads=1))]
+    fn discrete_gaussian<'py>(
+        &self,
+        py: Python<'py>,
+        size: usize,
+        sigma: u64,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let values = self.draw(py, |task, interrupt| {
+            discrete_gaussian(task, size, sigma, n_threads, interrupt)
+        })?;
+        Ok(values.into_pyarray(py))
     }
 
     /// Draws with `P(k)` proportional to `exp(-|k| * scale_denominator / scale_numerator)`, exactly.

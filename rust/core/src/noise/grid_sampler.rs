@@ -148,17 +148,7 @@ fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<Point> {
 /// A point of the tail, unless it lies above the density.
 #[cold]
 fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<Point> {
-    let mut part = 0;
-    loop {
-        let ones = spare.word().trailing_ones();
-        part += ones;
-        if part >= PARTS {
-            return None;
-        }
-        if ones < u64::BITS {
-            break;
-        }
-    }
+    let part = spare.ones(PARTS)?;
     let start = ((CELLS as u128) << CELL_BITS) + (u128::from(part) << PART_BITS);
     let x = start + u128::from(spare.word() >> (64 - PART_BITS));
     if x >= LIMIT {
@@ -171,8 +161,8 @@ fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<Point> {
 }
 
 /// Words for the draws that need more than one.
-struct Spare<'a, R> {
-    rng: &'a mut R,
+pub(super) struct Spare<'a, R> {
+    pub rng: &'a mut R,
     words: [[u8; 8]; SPARE],
     used: usize,
 }
@@ -181,7 +171,7 @@ struct Spare<'a, R> {
 const SPARE: usize = 32;
 
 impl<'a, R: Rng> Spare<'a, R> {
-    fn new(rng: &'a mut R) -> Self {
+    pub fn new(rng: &'a mut R) -> Self {
         Self {
             rng,
             words: [[0; 8]; SPARE],
@@ -191,7 +181,7 @@ impl<'a, R: Rng> Spare<'a, R> {
 
     /// The next word.
     #[inline]
-    fn word(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         if self.used == SPARE {
             self.rng.fill_bytes(self.words.as_flattened_mut());
             self.used = 0;
@@ -201,7 +191,33 @@ impl<'a, R: Rng> Spare<'a, R> {
     }
 
     /// The next digit in base `2^32`.
-    fn digit(&mut self) -> u32 {
+    pub fn digit(&mut self) -> u32 {
         (self.word() >> 32) as u32
+    }
+
+    /// The number of random bits 1 before the first 0, unless that is `end` or more.
+    pub fn ones(&mut self, end: u32) -> Option<u32> {
+        let mut count = 0;
+        loop {
+            let ones = self.word().trailing_ones();
+            count += ones;
+            if count >= end {
+                return None;
+            }
+            if ones < u64::BITS {
+                return Some(count);
+            }
+        }
+    }
+
+    /// A uniform integer in `0 .. m` for a positive `m`, as [`coins::below`](super::coins::below).
+    pub fn below(&mut self, m: u64) -> u64 {
+        let excess = m.wrapping_neg() % m;
+        loop {
+            let product = u128::from(self.word()) * u128::from(m);
+            if product as u64 >= excess {
+                return (product >> 64) as u64;
+            }
+        }
     }
 }

@@ -218,10 +218,7 @@ const HALVINGS: usize = 20;
 
 /// Whether a point lies under the density, with as many digits as it takes.
 ///
-/// The point is at `x` to `x + 1` units of `2^-POSITION_BITS`, below 1024, its height `height` with
-/// `v` from `v` to `v + 1` units of `2^-64`. Digits that follow, in base `2^32`, come from `digit`;
-/// those of `x` are appended to `x_digits` (empty at first), which belong to the position from then
-/// on.
+/// As [`below_density_of`], with all digits that follow from `digit`.
 #[cold]
 pub fn below_density(
     x: u128,
@@ -230,13 +227,31 @@ pub fn below_density(
     v: u64,
     mut digit: impl FnMut() -> u32,
 ) -> bool {
+    below_density_of(x, x_digits, height, v, |x, v| {
+        x.push(digit());
+        v.push(digit());
+    })
+}
+
+/// Whether a point lies under the density, with as many digits as it takes.
+///
+/// The point is at `x` to `x + 1` units of `2^-POSITION_BITS`, below 1024, its height `height` with
+/// `v` from `v` to `v + 1` units of `2^-64`. `extend` appends the next digit of each, in base `2^32`,
+/// first that of `x`, to `x_digits` (empty at first), which belongs to the position from then on.
+#[cold]
+pub fn below_density_of(
+    x: u128,
+    x_digits: &mut Vec<u32>,
+    height: Height,
+    v: u64,
+    mut extend: impl FnMut(&mut Vec<u32>, &mut Vec<u32>),
+) -> bool {
     let mut v_digits = Vec::new();
     // Where the strip is 2^-i high, the first comparison that can tell has i more bits.
     let mut n = height.shift as usize / 32;
     loop {
         while x_digits.len() < n {
-            x_digits.push(digit());
-            v_digits.push(digit());
+            extend(x_digits, &mut v_digits);
         }
         let precision = 96 + 32 * n;
         let density = wide_density(&Natural::from_digits(x, x_digits), n);

@@ -6,6 +6,7 @@
 
 mod chacha;
 pub mod coins;
+pub mod discrete_gaussian;
 pub mod discrete_laplace;
 pub mod gamma_ball;
 pub mod gaussian;
@@ -20,6 +21,7 @@ pub mod selection;
 pub mod stream;
 pub mod symmetric;
 
+pub use discrete_gaussian::{DiscreteGaussian, discrete_gaussian};
 pub use discrete_laplace::discrete_laplace;
 pub use gamma_ball::gamma_ball;
 pub use gaussian::gaussian;

@@ -1,0 +1,232 @@
+//! Discrete Gaussian noise, exactly: `P(k)` proportional to `exp(-k^2 / (2 sigma^2))`.
+//!
+//! The staircase of `half_normal` covers the density of `k / sigma` as well: a piece of cell `j` is
+//! chosen as for the normal deviate, then one of equally many places for integers of the cell, and
+//! only the comparison with the density sees where `k / sigma` lies. All decisions use integers and
+//! random bits. The argument is the project's page `docs/proofs/discrete_gaussian.md`.
+//!
+//! The time of a draw depends on the drawn value and never on any data.
+
+use super::grid_sampler::Spare;
+use super::half_normal::{
+    CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
+    WIDTH_BITS, below_density_of, below_edge,
+};
+use super::{Task, fill_blocks};
+use crate::error::{Error, Result};
+use crate::parallel::Interrupt;
+use crate::simd::{Kernel, Simd, dispatch};
+use rand::Rng;
+
+/// Parameters are below this: every product of the first look then fits 64 bits.
+pub const SIGMA_END: u64 = 1 << 40;
+
+/// Draws that share one first look.
+const CHUNK: usize = 256;
+
+/// The bit of a word that is the sign; those below it are the place.
+const SIGN: u32 = CELL_BITS;
+
+/// A part of the tail is as wide as this many cells.
+const PART_CELLS: u64 = 8;
+
+/// Integers from this many sigma on are drawn again, as the normal deviates are; they have
+/// probability below `2^-700000`.
+const LIMIT: u64 = 1024;
+
+/// Parts of the tail from here on lie beyond [`LIMIT`].
+const PARTS: u32 = 4 * LIMIT as u32;
+
+/// `size` independent draws with `P(k)` proportional to `exp(-k^2 / (2 sigma^2))`.
+///
+/// # Errors
+/// As [`DiscreteGaussian::new`]; `n_threads` out of range; no memory; interrupted.
+pub fn discrete_gaussian(
+    task: Task<'_>,
+    size: usize,
+    sigma: u64,
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<i64>> {
+    let law = DiscreteGaussian::new(sigma)?;
+    fill_blocks(task, 0, size, n_threads, interrupt, |stream, block| {
+        law.fill(stream, block);
+    })
+}
+
+/// The law, and what its sampler needs to know of it.
+#[derive(Debug, Clone, Copy)]
+pub struct DiscreteGaussian {
+    sigma: u64,
+    /// Places of a cell: no cell holds more integers.
+    places: u64,
+    /// Words that uniform places skip: `2^50 mod places`, moved to the top of a word.
+    excess: u64,
+}
+
+impl DiscreteGaussian {
+    /// The law of parameter `sigma`; its standard deviation is a little smaller.
+    ///
+    /// # Errors
+    /// `sigma` not from 1 to `2^40 - 1`.
+    pub fn new(sigma: u64) -> Result<Self> {
+        if !(1..SIGMA_END).contains(&sigma) {
+            let message = format!("got {sigma}, expected an integer from 1 to 2**40 - 1");
+            return Err(Error::invalid("sigma", message));
+        }
+        let places = sigma.div_ceil(1 << WIDTH_BITS);
+        Ok(Self {
+            sigma,
+            places,
+            excess: ((1 << CELL_BITS) % places) << (u64::BITS - CELL_BITS),
+        })
+    }
+
+    /// Overwrites `values` with independent draws.
+    pub fn fill<R: Rng>(&self, rng: &mut R, values: &mut [i64]) {
+        let mut spare = Spare::new(rng);
+        let mut words = [[0; 8]; CHUNK];
+        let mut open = [0; CHUNK];
+        for values in values.chunks_mut(CHUNK) {
+            let words = &mut words[..values.len()];
+            spare.rng.fill_bytes(words.as_flattened_mut());
+            let n = dispatch(FirstLook {
+                law: *self,
+                words,
+                values,
+                open: &mut open,
+            });
+            for i in &open[..n] {
+                let i = usize::from(*i);
+                values[i] = self.finish(u64::from_le_bytes(words[i]), &mut spare);
+            }
+        }
+    }
+
+    /// One draw that begins with `word`; what else it needs is drawn from `spare`.
+    fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
+        loop {
+            let negative = word >> SIGN & 1 == 1;
+            match self.magnitude(word, spare) {
+                // Zero would be counted under both signs.
+                Some(0) if negative => {}
+                Some(k) if negative => return -(k as i64),
+                Some(k) => return k as i64,
+                None => {}
+            }
+            word = spare.word();
+        }
+    }
+
+    /// The integer of a word, unless it is refused.
+    #[inline]
+    fn magnitude<R: Rng>(&self, word: u64, spare: &mut Spare<'_, R>) -> Option<u64> {
+        let (place, fresh) = self.place(word);
+        // Before the piece is looked at: the tail, which has places of its own, would otherwise be
+        // refused less often than the cells.
+        if !fresh {
+            return None;
+        }
+        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
+        if code == TAIL {
+            return self.tail(spare);
+        }
+        let code = usize::from(code);
+        let j = if code < SURE_CELLS {
+            code
+        } else {
+            code - SURE_CELLS
+        };
+        let k = self.first(j as u64) + place;
+        if k << WIDTH_BITS >= (j as u64 + 1) * self.sigma {
+            return None;
+        }
+        if code < SURE_CELLS {
+            return Some(k);
+        }
+        let v = spare.word();
+        let past = (k << WIDTH_BITS) - j as u64 * self.sigma;
+        let offset = (u128::from(past) << CELL_BITS) / u128::from(self.sigma);
+        below_edge(j, offset as u64, v)
+            .unwrap_or_else(|| self.below(k, Height::edge(&CELL_TABLE[j]), v, spare))
+            .then_some(k)
+    }
+
+    /// An integer of the tail, unless it is refused.
+    #[cold]
+    fn tail<R: Rng>(&self, spare: &mut Spare<'_, R>) -> Option<u64> {
+        let part = spare.ones(PARTS)?;
+        let places = PART_CELLS * self.places;
+        let cell = CELLS as u64 + PART_CELLS * u64::from(part);
+        let k = self.first(cell) + spare.below(places);
+        if k << WIDTH_BITS >= (cell + PART_CELLS) * self.sigma || k >= LIMIT * self.sigma {
+            return None;
+        }
+        let v = spare.word();
+        self.below(k, Height::tail(part), v, spare).then_some(k)
+    }
+
+    /// The smallest integer `k` with `k / sigma` at or beyond the left end of a cell.
+    #[inline(always)]
+    fn first(&self, cell: u64) -> u64 {
+        (cell * self.sigma).div_ceil(1 << WIDTH_BITS)
+    }
+
+    /// The place of a word, and whether it counts: among the words that do, every place has the
+    /// same number.
+    #[inline(always)]
+    fn place(&self, word: u64) -> (u64, bool) {
+        let bits = word << (u64::BITS - CELL_BITS);
+        let product = u128::from(bits) * u128::from(self.places);
+        ((product >> 64) as u64, product as u64 >= self.excess)
+    }
+
+    /// Whether a point above `k / sigma` lies under the density, with as many digits as it takes.
+    #[cold]
+    fn below<R: Rng>(&self, k: u64, height: Height, v: u64, spare: &mut Spare<'_, R>) -> bool {
+        let sigma = u128::from(self.sigma);
+        let numerator = u128::from(k) << POSITION_BITS;
+        let mut rest = numerator % sigma;
+        below_density_of(numerator / sigma, &mut Vec::new(), height, v, |x, v| {
+            let dividend = rest << u32::BITS;
+            rest = dividend % sigma;
+            x.push((dividend / sigma) as u32);
+            v.push(spare.digit());
+        })
+    }
+}
+
+/// Draws from words alone: `values[i]` from `words[i]`. The places of those that need more than their
+/// word are listed in `open`; the result is their number.
+struct FirstLook<'a> {
+    law: DiscreteGaussian,
+    words: &'a [[u8; 8]],
+    values: &'a mut [i64],
+    open: &'a mut [u16; CHUNK],
+}
+
+impl Kernel for FirstLook<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> usize {
+        let law = self.law;
+        let mut n = 0;
+        for (i, (value, word)) in self.values.iter_mut().zip(self.words).enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
+            let cell = u64::from(code);
+            let (place, fresh) = law.place(word);
+            let k = law.first(cell) + place;
+            let inside = k << WIDTH_BITS < (cell + 1) * law.sigma;
+            let negative = word >> SIGN & 1;
+            let mask = -(negative as i64);
+            *value = (k as i64 ^ mask) - mask;
+            // Without branches: a wrong guess costs more than the whole line.
+            let sure = (usize::from(code) < SURE_CELLS) & fresh & inside & (k >= negative);
+            self.open[n] = i as u16;
+            n += usize::from(!sure);
+        }
+        n
+    }
+}
