@@ -26,16 +26,13 @@ TERMS = RoundTerms(
 ROWS = [np.array([i, 2 * i, 3 * i, 10, 1], dtype=np.int64) for i in range(3)]
 
 
+def app(row: Any, journal: FileJournal) -> Any:
+    """A party with a journal that outlives a run."""
+    return make_party_app(lambda _: {TERMS.name: TERMS}, lambda *_: row, lambda _: journal)
+
+
 def apps(folder: Path) -> list[Any]:
-    """Three parties with journals of their own, which outlive a run."""
-    return [
-        make_party_app(
-            lambda _: {TERMS.name: TERMS},
-            lambda *_, row=row: row,
-            lambda _, i=i: FileJournal(folder / f"journal-{i}"),
-        )
-        for i, row in enumerate(ROWS)
-    ]
+    return [app(row, FileJournal(folder / f"journal-{i}")) for i, row in enumerate(ROWS)]
 
 
 class Interrupted(LocalGrid):
