@@ -1,20 +1,31 @@
 """Private classifiers of several parties who keep their records."""
 
+from dpsvm_fast.federated.aggregate import finalize, public_state
+from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.federated.encoding import FixedPointCodec
 from dpsvm_fast.federated.errors import InconsistentSumError, PartyRefusedError, SecureSumAborted
+from dpsvm_fast.federated.local import LocalUpdate, PartyState, local_update
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum, choose_graph
+from dpsvm_fast.federated.simulate import simulate
 from dpsvm_fast.federated.spec import FederatedSpec
 
 __all__ = [
+    "FederatedLinearSVC",
     "FederatedSpec",
     "FixedPointCodec",
     "InconsistentSumError",
+    "LocalUpdate",
     "PartyRefusedError",
+    "PartyState",
     "RoundPlan",
     "SecureSum",
     "SecureSumAborted",
     "SumResult",
     "TrustedSum",
     "choose_graph",
+    "finalize",
+    "local_update",
+    "public_state",
+    "simulate",
 ]

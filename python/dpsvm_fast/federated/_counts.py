@@ -1,8 +1,10 @@
 """How many parties of each kind a run may count on, in exact arithmetic.
 
-Shares are typed as decimals: the float 0.9, which is a little more, of 10 parties are 9 of them. So
-products are taken a little towards the number typed before they are rounded to whole parties. Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
+Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
 vanishes may be chosen by the others, so the worst case is that all who vanish are honest.
+
+Shares are typed as decimals: the float 0.9, which is a little more, of 10 parties are 9 of them. So
+products are taken a little towards the number typed before they are rounded to whole parties.
 """
 
 from __future__ import annotations

@@ -57,8 +57,9 @@ def automatic_regularization(
 
 
 def automatic_radius(loss: Loss, regularization: float, row_norm: float) -> float:
-    r"""A radius that holds every minimiser: :math:`\min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) /
-    \Lambda})`.
+    r"""A radius that holds every minimiser.
+
+    .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
     """
     by_gradient = loss.lipschitz * row_norm / regularization
     by_value = math.sqrt(2.0 * loss_at_zero(loss) / regularization)

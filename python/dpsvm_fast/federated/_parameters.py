@@ -103,7 +103,7 @@ def resolved(
     """
     given = dict(params)
     expected = given.pop("expected_records", None)
-    values = chosen(algorithm, given, n_features)
+    values: dict[str, Any] = chosen(algorithm, given, n_features)
     if values["intercept_scaling"] == "auto":
         values["intercept_scaling"] = automatic_intercept_scaling(values["data_norm"])
     if values["weighting"] == "auto":
@@ -133,7 +133,7 @@ def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[s
     if wrong:
         raise InvalidParameterError(f"params: missing or unknown: {wrong}")
     free = params["local"] == "objective"
-    values = {
+    values: dict[str, Any] = {
         # A rule of its own stands for None.
         name: None
         if free and name in ("regularization", "radius") and params[name] is None

@@ -4,8 +4,8 @@ Every party adds independent noise :math:`D_{\mathbb Z}(\sigma)`, :math:`P(k) \p
 \exp(-k^2 / (2 \sigma^2))` with a power of two for sigma, to its integers. In any sum that is
 released at least h of these noises are unknown to everybody, and the sum is within total variation
 distance tau of a post-processing of the Gaussian mechanism with standard deviation :math:`g
-\sqrt{h \sigma^2 - r^2}`: docs/proofs/federated.md. So the step g follows from the standard deviation
-that is wanted. All numbers are rounded towards more noise.
+\sqrt{h \sigma^2 - r^2}`: docs/proofs/federated.md. So the step g follows from the deviation that is
+wanted. All numbers are rounded towards more noise.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SumNoise:
 
     @property
     def honest_survivors(self) -> int:
-        """h."""
+        """Honest parties in every sum that is released."""
         return self.counts.honest_survivors
 
     @property

@@ -1,0 +1,168 @@
+"""All parties in one process: for experiments, and for one owner of data in many places."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import _core
+from dpsvm_fast._validation import (
+    check_arithmetic,
+    check_integer,
+    check_n_threads,
+    check_random_state,
+)
+from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
+from dpsvm_fast.federated._contributions import contributions
+from dpsvm_fast.federated.aggregate import finalize, public_state
+from dpsvm_fast.federated.classifier import FederatedLinearSVC
+from dpsvm_fast.federated.errors import PartyRefusedError, SecureSumAborted
+from dpsvm_fast.federated.parties import Records, checked_records
+from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum
+from dpsvm_fast.federated.spec import FederatedSpec
+
+__all__ = ["party_sources", "simulate"]
+
+# Numbers that a block of parties may hold at a time: half a gigabyte.
+BLOCK = 2**26
+
+
+def simulate(
+    spec: FederatedSpec,
+    parties: Sequence[tuple[Any, Any]],
+    *,
+    random_state: int | None = None,
+    n_threads: int | None = None,
+    dropouts: Iterable[int] | Mapping[str, Iterable[int]] = (),
+    secure_sum: SecureSum | None = None,
+) -> FederatedLinearSVC:
+    """Train across parties whose records are all in this process.
+
+    Every party does what it would do by itself: it fits, rounds, and adds noise from a stream of
+    its own. The sum is exact, so that a protocol in place of it gives the same bits.
+
+    Parameters
+    ----------
+    spec : FederatedSpec
+    parties : sequence of (X, y)
+        One of each party.
+    random_state : int or None, default=None
+        None: every party's noise has a key of its own from the operating system. A seed makes the
+        result reproducible and thereby not private: a ``NotPrivateWarning``.
+    n_threads : int or None, default=None
+        Threads; None is all cores that this process may use. Never changes the result.
+    dropouts : iterable of int, or mapping of round names to such, default=()
+        Parties, by their number, that vanish before the sum.
+    secure_sum : SecureSum or None, default=None
+        What adds up; None for a curator who is trusted, which is what this process is.
+
+    Returns
+    -------
+    FederatedLinearSVC
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        Another number of parties than agreed on, or a parameter outside its range.
+    PartyRefusedError
+        A party's records are not as agreed on; nothing is released.
+    SecureSumAborted
+        Too few parties were left; nothing is released.
+    """
+    check_arithmetic()
+    threads = check_n_threads(n_threads)
+    seed = check_random_state(random_state)
+    if len(parties) != spec.n_users:
+        raise InvalidParameterError.of("parties", got=len(parties), accepted=f"{spec.n_users}")
+    gone = _dropped(spec, dropouts)
+    adder = TrustedSum(spec.survivors_needed) if secure_sum is None else secure_sum
+    for name, lost in gone.items():
+        if spec.n_users - len(lost) < spec.survivors_needed:
+            raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
+    if seed is not None:
+        warnings.warn(
+            "random_state is a seed: whoever knows it can remove the noise; use None for "
+            "a private release",
+            NotPrivateWarning,
+            stacklevel=2,
+        )
+    records = [_checked(i, *party, spec) for i, party in enumerate(parties)]
+    sources = party_sources(spec.n_users, seed)
+    results: dict[str, SumResult] = {}
+    for plan in spec.rounds:
+        left = [i for i in range(spec.n_users) if i not in gone[plan.name]]
+        vectors = _vectors(spec, plan.name, records, sources, left, results, threads)
+        results[plan.name] = adder.sum(vectors)
+    return finalize(
+        results,
+        spec,
+        trust=adder.trust,
+        random_source="operating_system" if seed is None else "seed",
+    )
+
+
+def party_sources(n: int, seed: int | None) -> list[_core.NoiseSource]:
+    """One stream of noise a party: keys from the operating system, or from a seed."""
+    if seed is None:
+        return [_core.NoiseSource(None) for _ in range(n)]
+    root = _core.NoiseSource(seed)
+    return [_core.NoiseSource(root.public_seed()) for _ in range(n)]
+
+
+def _dropped(
+    spec: FederatedSpec, dropouts: Iterable[int] | Mapping[str, Iterable[int]]
+) -> dict[str, set[int]]:
+    """Who vanishes before the sum of each round."""
+    names = [part.name for part in spec.rounds]
+    given = dropouts if isinstance(dropouts, Mapping) else dict(_all_rounds(names, dropouts))
+    unknown = sorted(map(str, set(given) - set(names)))
+    if unknown:
+        raise InvalidParameterError(f"dropouts: no rounds {unknown} in this specification")
+    return {
+        name: {check_integer("dropouts", i, 0, spec.n_users - 1) for i in given.get(name, ())}
+        for name in names
+    }
+
+
+def _all_rounds(names: list[str], dropouts: Iterable[int]) -> Iterator[tuple[str, list[int]]]:
+    """The same parties in every round."""
+    gone = list(dropouts)
+    return ((name, gone) for name in names)
+
+
+def _checked(i: int, X: Any, y: Any, spec: FederatedSpec) -> Records:
+    """Party i's records; an error says whose they are."""
+    try:
+        return checked_records(X, y, spec)
+    except PartyRefusedError as error:
+        reason = str(error)
+    raise PartyRefusedError(f"party {i}: {reason}")
+
+
+def _vectors(
+    spec: FederatedSpec,
+    round_name: str,
+    records: Sequence[Records],
+    sources: Sequence[_core.NoiseSource],
+    left: Sequence[int],
+    results: Mapping[str, SumResult],
+    n_threads: int,
+) -> Iterator[NDArray[np.int64]]:
+    """Vectors of the parties that are left, some parties at a time."""
+    public = public_state(spec, results)
+    numbers = spec.round(round_name).length + max(spec.params["max_records"], 1) * spec.n_features
+    step = max(1, BLOCK // numbers)
+    for start in range(0, len(left), step):
+        block = left[start : start + step]
+        yield from contributions(
+            spec,
+            round_name,
+            Records.joined([records[i] for i in block]),
+            public,
+            [sources[i] for i in block],
+            n_threads,
+        )
