@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from dpsvm_fast._validation import check_integer
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated.flower.prg import PROTOCOL
+from dpsvm_fast.federated.spec import FederatedSpec
 
-__all__ = ["RoundTerms"]
+__all__ = ["RoundTerms", "terms_of_rounds"]
 
 # Vectors of more numbers would not fit one message.
 MAX_LENGTH = 2**27
@@ -79,3 +80,32 @@ class RoundTerms:
     def target(self) -> int:
         """Flower's quantisation range with which its step is exactly 1."""
         return 1 << self.bits
+
+
+def terms_of_rounds(spec: FederatedSpec) -> dict[str, RoundTerms]:
+    """Terms of all rounds of a specification, by their names.
+
+    Parameters
+    ----------
+    spec : FederatedSpec
+        Of two parties or more.
+
+    Returns
+    -------
+    dict of str to RoundTerms
+    """
+    digest = spec.digest()
+    return {
+        plan.name: RoundTerms(
+            digest=digest,
+            name=plan.name,
+            length=plan.length,
+            n_users=spec.n_users,
+            min_survivors=spec.survivors_needed,
+            threshold=spec.threshold,
+            bits=plan.codec.bits,
+            modulus=plan.codec.modulus,
+            protocol=spec.protocol,
+        )
+        for plan in spec.rounds
+    }
