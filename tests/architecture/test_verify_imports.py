@@ -24,17 +24,21 @@ RECORDS = {
     "_validation",
     "exceptions",
     "accounting._descent",
+    "accounting._federated_parts",
+    "accounting._federated_prose",
     "accounting._parts",
     "accounting._parts_prose",
     "accounting._prose",
     "accounting.compound",
     "accounting.events",
+    "accounting.federated_statement",
     "accounting.pipeline",
     "accounting.selection",
     "accounting.statement",
 }
 # The recomputation.
 CHECKS = {
+    "accounting._federated_verify",
     "accounting._gaussian_check",
     "accounting._joint_check",
     "accounting._objective_check",
@@ -134,6 +138,8 @@ KINDS = [
     ("gradient sampled", "add_remove"),
     ("linear pure", "replace_one"),
     ("pipeline objective", "add_remove"),
+    ("helmet", "replace_one"),
+    ("dpdr objective", "replace_one"),
 ]
 
 

@@ -30,6 +30,7 @@ from dpsvm_fast import (
     total_privacy,
 )
 from dpsvm_fast.model_selection import PrivateGridSearch
+from oracles.federated_statements import FEDERATED, federated_statement
 
 __all__ = ["ADJACENCIES", "ESTIMATORS", "MAKERS", "X", "Y", "fitted", "statement_of"]
 
@@ -174,11 +175,15 @@ MAKERS: list[tuple[str, str]] = [
     for kind, adjacency in itertools.product([*ESTIMATORS, *PIPELINES, *SEARCHES], ADJACENCIES)
     if ONE_RELATION.get(kind, adjacency) == adjacency
 ]
+# Parties exchange rows; none comes or goes.
+MAKERS += [(kind, "replace_one") for kind in FEDERATED]
 
 
 @cache
 def statement_of(kind: str, adjacency: str) -> Any:
     """The statement of a kind, made once."""
+    if kind in FEDERATED:
+        return federated_statement(kind)
     together = PIPELINES | SEARCHES
     if kind in together:
         return together[kind](adjacency)

@@ -15,6 +15,7 @@ CERTIFICATES = {
     "release": ("output", "output_perturbation with loss crammer_singer"),
     "pipeline": ("pipeline pure", "a pipeline of 2 steps"),
     "search": ("search", "a search over 2 candidates"),
+    "parties": ("helmet", "dp_helmet across 20 parties"),
 }
 
 

@@ -16,6 +16,8 @@ import dpsvm_fast.accounting as accounting
 from dpsvm_fast.accounting import (
     AlternativesEvent,
     ApproximateEvent,
+    DistanceEvent,
+    FederatedStatement,
     GaussianEvent,
     ObjectiveEvent,
     ParallelEvent,
@@ -43,6 +45,7 @@ READERS: dict[str, Any] = {
     "dpsvm_fast.certificate": PrivacyStatement.from_dict,
     "dpsvm_fast.pipeline_certificate": PipelineStatement.from_dict,
     "dpsvm_fast.selection_certificate": SelectionStatement.from_dict,
+    "dpsvm_fast.federated_certificate": FederatedStatement.from_dict,
 }
 OF_FORMAT = {name: Draft202012Validator(certificate_schema(name)) for name in FORMATS}
 
@@ -52,6 +55,7 @@ CERTIFICATE, PIPELINE = (
     certificate_schema(list(FORMATS)[1]),
 )
 SELECTION = certificate_schema("dpsvm_fast.selection_certificate")
+FEDERATED = certificate_schema("dpsvm_fast.federated_certificate")
 EVENT = CERTIFICATE["$defs"]["event.v1"]
 DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
     "certificate": (CERTIFICATE, PrivacyStatement, {"format", "version", "private"}),
@@ -66,6 +70,9 @@ DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
     "choice": (SELECTION["$defs"]["selection_noise"], SelectionNoise, set()),
     "stopping": (SELECTION["$defs"]["stopping"], Stopping, set()),
     "step": (PIPELINE["$defs"]["step"], accounting.PipelineStep, set()),
+    "federated": (FEDERATED, FederatedStatement, {"format", "version", "private"}),
+    "federated sensitivity": (FEDERATED["$defs"]["sensitivity"], accounting.Sensitivity, set()),
+    "round": (FEDERATED["$defs"]["round"], accounting.SecureRound, set()),
 }
 for kind in event_kinds.EVENT_KINDS.values():
     DESCRIBED[f"event {kind.tag}"] = (EVENT["$defs"].get(kind.tag, {}), kind, {"type"})
@@ -156,6 +163,8 @@ RELATED = {
     *("steps", "learned", "statement", "parts", "objective"),
     # Of a search: as many branches as candidates, and a choice that costs at most 1e4.
     *("branches", "candidates", "rate", "relation_factor"),
+    # Of sums over parties: distances that add up to less than 1, matrices with a norm of theirs.
+    *("discreteness", "overflow", "computational", "smoothing", "sigma_steps", "total"),
 }
 
 
@@ -213,8 +222,10 @@ FEW = [
     ("gradient sampled", "replace_one"),
     ("linear pure", "add_remove"),
     ("pipeline", "add_remove"),
+    ("helmet group", "replace_one"),
+    ("dpdr objective", "replace_one"),
 ]
-QUICK = [FEW[0], FEW[3]]
+QUICK = [FEW[0], FEW[3], FEW[-2]]
 
 
 @pytest.mark.parametrize("kind", QUICK, ids=str)
@@ -283,6 +294,7 @@ EVENTS: list[PrivacyEvent] = [
     ZCDPEvent(0.1, "add_remove"),
     ObjectiveEvent("softmax", 3, 2.0, 0.5, None, "add_remove"),
     ObjectiveEvent("huber", 1, 2.0, None, 0.5, "replace_one"),
+    DistanceEvent(1e-9, "replace_one"),
     ParallelEvent(((PURE, PURE), (GaussianEvent(2.0, 1.0, "add_remove"),)), "add_remove"),
     RandomStoppingEvent(
         (PURE, ParallelEvent(((PURE,),), "add_remove")), "geometric", 5.0, "add_remove"

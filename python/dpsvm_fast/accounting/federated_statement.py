@@ -206,6 +206,8 @@ class FederatedStatement:
             check_text(name, getattr(self, name))
         for name in TEXTS:
             _store_all(self, name, str)
+            for text in getattr(self, name):
+                check_text(name, text)
         _store_all(self, "rounds", SecureRound)
         _store_all(self, "local_events", PrivacyEvent)
         self._check_options()

@@ -15,9 +15,10 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dpsvm_fast.certificate": ("certificate.v1", ("event.v1",)),
     "dpsvm_fast.pipeline_certificate": (
         "pipeline_certificate.v1",
-        ("certificate.v1", "selection_certificate.v1", "event.v1"),
+        ("certificate.v1", "selection_certificate.v1", "federated_certificate.v1", "event.v1"),
     ),
     "dpsvm_fast.selection_certificate": ("selection_certificate.v1", ("event.v1",)),
+    "dpsvm_fast.federated_certificate": ("federated_certificate.v1", ("event.v1",)),
 }
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -28,8 +29,9 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
     Parameters
     ----------
     format : str or None, default=None
-        Which kind: "dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate" or
-        "dpsvm_fast.selection_certificate"; None for a schema that certificates of any kind satisfy.
+        Which kind: "dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate",
+        "dpsvm_fast.selection_certificate" or "dpsvm_fast.federated_certificate"; None for a schema
+        that certificates of any kind satisfy.
 
     Returns
     -------
