@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from oracles.flower_processes import (
-    LOOPBACK,
-    Deployment,
-    Security,
-    free_ports,
-    scripts,
-    supported,
-)
+from oracles.flower_processes import LOOPBACK, Deployment, free_ports, supported
+from oracles.hospitals import EXAMPLE, authority, node_key
 
 pytestmark = [
     pytest.mark.deployment,
@@ -29,7 +22,6 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples/federated"
 LOOPBACK_IN_HEXADECIMAL = "0100007F"
 
 PROJECT = """\
@@ -92,31 +84,9 @@ def application(tmp_path: Path) -> Path:
     return app
 
 
-def authority(folder: Path) -> Security:
-    """What the example's script makes."""
-    subprocess.run(
-        [EXAMPLE / "certificates.sh", folder, "superlink.example"],
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    assert (folder / "ca.key").stat().st_mode & 0o777 == 0o600
-    return Security(folder / "ca.crt", folder / "server.crt", folder / "server.key", True)
-
-
-def node_key(folder: Path, name: str) -> Path:
-    """A hospital's key pair, made as its engineer is told to."""
-    folder.mkdir(exist_ok=True)
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(folder / name)]
-    subprocess.run(command, check=True, timeout=60)
-    return folder / name
-
-
 def bundle_digest(deployment: Deployment, app: Path) -> str:
     """SHA-256 digest of what ``flwr build`` writes."""
-    build = [str(scripts() / "flwr"), "build"]
-    environment = deployment.environment("operator")
-    subprocess.run(build, cwd=app, env=environment, check=True, capture_output=True, timeout=60)
+    deployment.command("flwr", "build", cwd=app)
     (bundle,) = app.glob("*.fab")
     digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
     bundle.unlink()
@@ -131,6 +101,7 @@ def pinned(digest: str) -> tuple[str, ...]:
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_registered_hospitals_get_in_and_nobody_else(tmp_path: Path, application: Path) -> None:
     security = authority(tmp_path / "secrets")
+    assert (tmp_path / "secrets/ca.key").stat().st_mode & 0o777 == 0o600
     strange = authority(tmp_path / "strange")
     with Deployment(tmp_path / "run", security=security) as deployment:
         digest = bundle_digest(deployment, application)

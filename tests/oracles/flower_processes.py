@@ -100,6 +100,7 @@ class Deployment:
         self.peak_bytes = 0
         self._mark = uuid.uuid4().hex
         self._deadline = time.monotonic() + limit_seconds
+        self._run_started = 0.0
         self._closed = threading.Event()
         self._started: list[subprocess.Popen[bytes]] = []
         self._watch = threading.Thread(target=self._watch_over, daemon=True)
@@ -202,23 +203,39 @@ class Deployment:
         assert done.returncode == 0 or not check, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    def command(self, name: str, *arguments: str, cwd: Path | None = None) -> str:
+        """Output of a command that the operator runs, of this interpreter's where it has it."""
+        own = scripts() / name
+        done = subprocess.run(
+            [str(own) if own.exists() else name, *arguments],
+            env=self.environment("operator"),
+            cwd=cwd or self._home("operator"),
+            capture_output=True,
+            text=True,
+            timeout=max(1.0, self._deadline - time.monotonic()),
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def start_run(self, app: Path, settings: str = "") -> str:
         """Start a run; its number."""
         arguments = ["run", str(app), *(["--run-config", settings] if settings else [])]
+        self._run_started = time.monotonic()
         shown = self.flwr(*arguments)
         found = re.search(r"Successfully started run (\d+)", shown)
         assert found is not None, shown
         return found[1]
 
-    def finish(self, run_id: str, started: float) -> Run:
-        """Wait for the end of a run."""
+    def finish(self, run_id: str) -> Run:
+        """Wait for the end of the run that was started last."""
         while True:
             shown = self.flwr("list", "--run-id", run_id, "--format", "json")
             row = json.loads(shown[shown.index("{") :])["runs"][0]
             if row["status"].startswith("finished"):
                 break
             self._wait(f"run {run_id} to finish", 1.0)
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - self._run_started
         log = self.flwr("log", run_id, "--show", check=False)
         return Run(
             run_id, row["status"], row["status-details"], log, row["fab-hash"], round(seconds, 1)
@@ -226,8 +243,7 @@ class Deployment:
 
     def run(self, app: Path, settings: str = "") -> Run:
         """A whole run."""
-        started = time.monotonic()
-        return self.finish(self.start_run(app, settings), started)
+        return self.finish(self.start_run(app, settings))
 
     # What can be seen ----------------------------------------------------------------------------
 

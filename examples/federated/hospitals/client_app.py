@@ -8,7 +8,7 @@ Everything that decides what leaves comes from the hospital's own files, named i
 ``spec``
     The hospital's own copy of the specification. The server's digest must be the same.
 ``journal``
-    Small file that remembers, over restarts, what has left already.
+    A folder of the hospital's own, which remembers over restarts and studies what it has answered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hospitals import columns
 
 
 def own_file(context: Context, name: str) -> Path:
-    """A file that the SuperNode's configuration names."""
+    """A file or folder that the SuperNode's configuration names."""
     return Path(str(context.node_config[name]))
 
 
@@ -40,7 +40,7 @@ def records(context: Context) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
 
 
 def journal(context: Context) -> Path:
-    """Where this hospital remembers what it has sent."""
+    """Where this hospital remembers what it has answered."""
     return own_file(context, "journal")
 
 

@@ -39,7 +39,7 @@ RANGES = tuple(ranges[KINDS.index(kind)] for kind in KINDS for ranges in MEASURE
 
 
 def scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows of Euclidean norm at most 1, by the public ranges alone.
+    """Rows of Euclidean norm around 1, by the public ranges alone.
 
     Parameters
     ----------
@@ -49,12 +49,13 @@ def scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns
     -------
     array of shape (n_records, n_columns)
-        Each range mapped to [-1, 1], values outside moved to its ends, all divided by the square
-        root of the number of columns.
+        Each range mapped to [-1, 1], values outside moved to its ends, all divided by half the
+        square root of the number of columns. The specification's ``data_norm`` is 1: a row that is
+        longer is shortened to 1 where it is used.
     """
     low, high = np.array(RANGES).T
     centred = (2.0 * values - (low + high)) / (high - low)
-    return np.clip(centred, -1.0, 1.0) / np.sqrt(len(COLUMNS))
+    return np.clip(centred, -1.0, 1.0) / (0.5 * np.sqrt(len(COLUMNS)))
 
 
 def read(file: Path) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
