@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
 
+from dpsvm_fast import PrivatePCA
 from dpsvm_fast.distributed import Partitions
 from dpsvm_fast.distributed import partitions as module
 from dpsvm_fast.distributed._loaders import FileRows
@@ -281,3 +284,25 @@ def test_no_optional_package_is_imported() -> None:
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert module.Partitions is Partitions
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_rows_under_a_transformer(form: Any) -> None:
+    rows = form(X)
+    pca = PrivatePCA(2, data_norm=2.0).fit(rows)
+    empty = [lambda: (rows[:0], Y[:0])]
+    cut = Partitions.from_arrays(rows, Y, rows_per_partition=20)
+    parts = cut.transformed(pca)
+    assert (parts.n_features, parts.sparse, parts.n_rows) == (2, False, 103)
+    check(parts, pca.transform(rows), Y)
+    unit = cut.transformed(Normalizer())
+    assert unit.sparse is sparse.issparse(rows)
+    none = Partitions.from_loaders(empty, n_features=4, sparse=unit.sparse).transformed(pca)
+    assert none.loaders[0]()[0].shape == (0, 2)
+
+
+def test_what_learned_without_privacy_transforms_nothing() -> None:
+    cut = Partitions.from_arrays(X, Y)
+    for transformer in (StandardScaler().fit(X), make_pipeline(StandardScaler()).fit(X), None):
+        with pytest.raises(InvalidParameterError, match="learns nothing"):
+            cut.transformed(transformer)

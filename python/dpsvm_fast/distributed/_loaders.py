@@ -15,7 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["ArrowBatch", "DaskBlock", "FileRows", "MemoryRows", "Pair", "RowGroup", "TableRows"]
+__all__ = [
+    "ArrowBatch",
+    "DaskBlock",
+    "FileRows",
+    "MappedRows",
+    "MemoryRows",
+    "Pair",
+    "RowGroup",
+    "TableRows",
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,3 +230,30 @@ class DaskBlock:
         wanted = [self.rows] if self.labels is None else [self.rows, self.labels]
         X, *y = dask.compute(*wanted, scheduler="synchronous")
         return X, y[0] if y else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MappedRows:
+    """What a loader returns, with its rows under a fitted transformer."""
+
+    loader: Any
+    transformer: Any
+
+    @property
+    def nbytes(self) -> int:
+        """About what a pickle holds, without the transformer."""
+        return getattr(self.loader, "nbytes", 0)
+
+    def __call__(self) -> Any:
+        """Rows and labels."""
+        loaded = self.loader()
+        X, y = loaded if isinstance(loaded, tuple) and len(loaded) == 2 else (loaded, None)
+        if np.shape(X)[0] > 0:
+            return self.transformer.transform(X), y
+        # Transformers refuse to transform nothing.
+        return self._nothing(X), y
+
+    def _nothing(self, X: Any) -> Any:
+        """No rows of as many columns as the transformer returns."""
+        row = np.zeros((1, X.shape[1]))
+        return self.transformer.transform(sparse.csr_matrix(row) if sparse.issparse(X) else row)[:0]

@@ -172,6 +172,5 @@ class ShardedRecords:
         """
         run = descent.shards(source, n_steps)
         for step in range(n_steps):
-            weights = descent.state()["weights"]
-            (total,) = self.run(DescentStep(options, weights, run.key, step))
+            (total,) = self.run(DescentStep(options, run.weights, run.key, step))
             run.advance(total)

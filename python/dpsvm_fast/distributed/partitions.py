@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +18,13 @@ from dpsvm_fast.distributed._loaders import (
     Columns,
     DaskBlock,
     FileRows,
+    MappedRows,
     MemoryRows,
     Pair,
     RowGroup,
     TableRows,
 )
+from dpsvm_fast.estimators._pipeline_steps import learned_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["Partitions"]
@@ -68,6 +71,44 @@ class Partitions:
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
         return f"Partitions({len(self)} parts of {kind} rows of {self.n_features} features)"
+
+    def transformed(self, transformer: Any) -> Partitions:
+        """The same rows under a fitted transformer, applied whenever a partition is loaded.
+
+        Parameters
+        ----------
+        transformer : object
+            Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...), so that it has a
+            statement of its own, which counts beside that of what is fitted next
+            (``total_privacy``); or one that learns nothing, such as ``Normalizer``. It must map
+            every row by itself.
+
+        Returns
+        -------
+        Partitions
+            Without names of columns.
+
+        Raises
+        ------
+        InvalidParameterError
+            The transformer has learned from rows without privacy.
+        """
+        wrong = learned_steps([("transformer", transformer)])
+        if wrong or not callable(getattr(transformer, "transform", None)):
+            raise InvalidParameterError(
+                f"transformer: got {type(transformer).__name__}, expected one that this library "
+                "has fitted, or one that learns nothing from rows: otherwise what is released "
+                "next is not private"
+            )
+        probe = np.zeros((1, self.n_features))
+        mapped = transformer.transform(sparse.csr_matrix(probe) if self.sparse else probe)
+        return dataclasses.replace(
+            self,
+            loaders=tuple(MappedRows(loader, transformer) for loader in self.loaders),
+            n_features=int(mapped.shape[1]),
+            sparse=bool(sparse.issparse(mapped)),
+            feature_names=None,
+        )
 
     @classmethod
     def from_loaders(

@@ -1,0 +1,530 @@
+"""Fits over partitions: the estimator's own, bit for bit, whoever sums and however rows are cut."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+
+from dpsvm_fast import (
+    BudgetExceededError,
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    PrivateCenter,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+    _core,
+    verify,
+)
+from dpsvm_fast.distributed import ClusterError, PartitionError, Partitions, _tasks, fit
+from dpsvm_fast.estimators import _descent_run
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms.gradient import GradientPerturbation
+from oracles.synchronous_cluster import Cluster
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+Patch = pytest.MonkeyPatch
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, 700)
+X = np.eye(3, 6)[Y] + 0.3 * RNG.normal(size=(700, 6))
+SPARSE = sparse.csr_matrix(np.where(RNG.random(X.shape) < 0.4, X, 0.0))
+CUTS = (1000, 150, 7)
+
+TRANSFORMERS: dict[str, Any] = {
+    "centre": PrivateCenter(1.0, data_norm=1.5),
+    "pure centre": PrivateCenter(1.0, 0.0, data_norm=1.5),
+    "whitener": PrivateWhitener(1.0, data_norm=1.5, adjacency="replace_one"),
+    "components": PrivatePCA(3, 1.0, data_norm=1.5, centre=[0.3] * 6),
+    "scaler": PrivateStandardScaler(1.0, bounds=(-2, 3)),
+    "public count": PrivateStandardScaler(1.0, bounds=(-2, 3), adjacency="replace_one"),
+}
+LINEAR = PrivateLinearSVC(4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2))
+KERNEL = PrivateKernelSVC(
+    4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2), kernel="rbf", gamma=0.5, n_components=20
+)
+DESCENT = GradientPerturbationSVC(4.0, 1e-5, classes=[0, 1, 2], data_norm=1.5, n_steps=12)
+DESCENTS: dict[str, Any] = {
+    "linear": LINEAR,
+    "whitened": clone(LINEAR).set_params(whiten=True),
+    "replaced": clone(LINEAR).set_params(adjacency="replace_one", whiten=True),
+    "kernel": KERNEL,
+    "kernel of lengths": clone(KERNEL).set_params(normalize=False, bounds=None, data_norm=1.5),
+    "descent": DESCENT,
+    "adam": clone(DESCENT).set_params(optimizer="adam", sampling_rate=1.0),
+    "last iterate": clone(DESCENT).set_params(
+        accountant="last_iterate", C=0.05, average=0, max_samples=2000
+    ),
+}
+
+
+def partitions(rows: Any = X, step: int = 150, labels: Any = Y) -> Partitions:
+    return Partitions.from_arrays(rows, labels, rows_per_partition=step)
+
+
+def loaded_by(loaders: list[Any], **facts: Any) -> Partitions:
+    return Partitions.from_loaders(loaders, n_features=6, **facts)
+
+
+def seeded(estimator: Any) -> Any:
+    return clone(estimator).set_params(random_state=5, n_threads=1)
+
+
+def check_same(first: Any, second: Any) -> None:
+    """All that was released, to the last bit; statements but for who is trusted."""
+    released = {name for name in vars(first) if name.endswith("_") and name[0] != "_"}
+    assert released == {name for name in vars(second) if name.endswith("_") and name[0] != "_"}
+    for name in released - {"privacy_"}:
+        a, b = getattr(first, name), getattr(second, name)
+        if isinstance(a, tuple):
+            assert all(map(np.array_equal, a, b)), name
+        elif isinstance(a, dict) or hasattr(a, "seed"):
+            assert a == b, name
+        else:
+            assert np.array_equal(a, b), name
+    a, b = first.privacy_, second.privacy_
+    assert a.events == b.events
+    assert a.parts == b.parts
+    assert (a.epsilon, a.delta, a.assumed_public) == (b.epsilon, b.delta, b.assumed_public)
+    assert set(a.caveats) <= set(b.caveats)
+
+
+@pytest.fixture
+def exact_sums(monkeypatch: Patch) -> None:
+    """The local descent sums as partitions are summed: exactly, also where rows are dense."""
+    for kind in (DescentRule, GradientPerturbation):
+        options = kind.descent_options
+
+        def exact(self: Any, *given: Any, options: Any = options) -> dict[str, Any]:
+            return options(self, *given) | {"exact_sums": True}
+
+        monkeypatch.setattr(kind, "descent_options", exact)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("rows", [X, X.astype(np.float32), SPARSE], ids=["f64", "f32", "csr"])
+def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
+    local = seeded(TRANSFORMERS[name]).fit(rows)
+    for step in CUTS:
+        check_same(local, fit(seeded(TRANSFORMERS[name]), partitions(rows, step)))
+    cut = partitions(rows, 150, None)
+    check_same(local, fit(seeded(TRANSFORMERS[name]), cut, resident=True, n_threads=2))
+    check_same(local, fit(seeded(TRANSFORMERS[name]), cut, client=Cluster()))
+
+
+@pytest.mark.parametrize("name", DESCENTS)
+@pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
+@pytest.mark.usefixtures("exact_sums")
+def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
+    local = seeded(DESCENTS[name]).fit(rows, Y)
+    for step in CUTS[:2]:
+        check_same(local, fit(seeded(DESCENTS[name]), partitions(rows, step), resident=True))
+    check_same(local, fit(seeded(DESCENTS[name]), partitions(rows), n_threads=3))
+    client = Cluster()
+    found = fit(seeded(DESCENTS[name]), partitions(rows), client=client, resident=True)
+    check_same(local, found)
+    # Nothing is kept once the fit is over.
+    assert not any(client.stores.values())
+    assert not _tasks._KEPT
+
+
+def test_sparse_descents_need_no_other_sums() -> None:
+    local = seeded(LINEAR).fit(SPARSE, Y)
+    check_same(local, fit(seeded(LINEAR), partitions(SPARSE), resident=True))
+
+
+@pytest.mark.parametrize("name", ["linear", "kernel", "descent"])
+def test_dense_descents_differ_by_rounding_alone(name: str) -> None:
+    local = seeded(DESCENTS[name]).fit(X, Y)
+    found = fit(seeded(DESCENTS[name]), partitions(), resident=True)
+    size = np.abs(local.coef_).max()
+    assert np.abs(local.coef_ - found.coef_).max() < 1e-4 * size
+    # Another seed is another model: the bound above would see it.
+    other = clone(DESCENTS[name]).set_params(random_state=6, n_threads=1).fit(X, Y)
+    assert np.abs(local.coef_ - other.coef_).max() > 1e-2 * size
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_batches_do_not_depend_on_who_sums(optimizer: str) -> None:
+    model = clone(DESCENT).set_params(optimizer=optimizer, sampling_rate=0.05)
+    first = fit(seeded(model), partitions(), resident=True)
+    check_same(first, fit(seeded(model), partitions(), n_threads=2))
+    check_same(first, fit(seeded(model), partitions(), client=Cluster(), resident=True))
+    # But on the cut: the batch of a partition is drawn from its number.
+    other = fit(seeded(model), partitions(step=100))
+    assert not np.array_equal(first.coef_, other.coef_)
+
+
+def test_empty_partitions_count_nothing() -> None:
+    cut = partitions().loaders
+    empty: list[Any] = [lambda: (np.empty((0, 6)), np.empty(0)), lambda: (np.empty((0, 6)), [])]
+    parts = loaded_by([empty[0], *cut[:2], empty[1], *cut[2:]])
+    check_same(seeded(PrivateCenter()).fit(X), fit(seeded(PrivateCenter()), parts))
+    with pytest.raises(ValueError, match="expected 1 to"):
+        fit(seeded(PrivateCenter()), loaded_by(empty))
+
+
+def test_the_statement_says_who_is_trusted() -> None:
+    here = fit(clone(LINEAR), partitions(), resident=True)
+    there = fit(clone(LINEAR), partitions(), client=Cluster(), resident=True)
+    assert here.privacy_.private
+    assert not any("cluster" in text for text in here.privacy_.caveats)
+    (added,) = set(there.privacy_.caveats) - set(here.privacy_.caveats)
+    for word in ("Dask cluster (inproc)", "without noise", "key", "TLS"):
+        assert word in added
+    assert verify(there.privacy_).consistent
+    assert "Dask cluster" in str(there.privacy_)
+
+
+def test_open_connections_are_warned_about() -> None:
+    for address, expected in (("tcp://10.0.0.7:8786", True), ("tcp://127.0.0.1:1", False)):
+        client = Cluster(address=address)
+        if not expected:
+            fit(PrivateCenter(), partitions(), client=client)
+            continue
+        with pytest.warns(PrivacyLeakWarning, match="without encryption") as caught:
+            fit(PrivateCenter(), partitions(), client=client)
+        assert caught[0].filename == __file__
+
+
+SECRET = 918273645.0
+
+
+def bad(kind: str) -> Any:
+    """What a loader must not return, or does instead."""
+    rows, labels = np.full((4, 6), SECRET), np.zeros(4, dtype=np.int64)
+    if kind == "raises":
+        raise OSError(f"row {rows[0]}")
+    if kind == "no memory":
+        raise MemoryError(str(SECRET))
+    wrong: dict[str, Any] = {
+        "nan": (np.where(np.eye(4, 6) > 0, np.nan, SECRET), labels),
+        "infinite": (np.where(np.eye(4, 6) > 0, np.inf, SECRET), labels),
+        "narrow": (rows[:, :5], labels),
+        "one row": (rows[0], labels[:1]),
+        "sparse": (sparse.csr_matrix(rows), labels),
+        "text": (np.full((4, 6), str(SECRET)), labels),
+        "objects": (np.full((4, 6), object()), labels),
+        "label": (rows, np.full(4, int(SECRET))),
+        "labels": (rows, labels[:3]),
+        "no labels": rows,
+        "triple": (rows, labels, labels),
+        "nothing": None,
+    }
+    return wrong[kind]
+
+
+BAD = {
+    "raises": "its loader raised OSError",
+    "no memory": "not enough memory",
+    "nan": "expected dense rows of 6 finite numbers",
+    "infinite": "expected dense rows of 6 finite numbers",
+    "narrow": "expected dense rows of 6 finite numbers",
+    "one row": "expected dense rows",
+    "sparse": "expected dense rows",
+    "text": "expected dense rows",
+    "objects": "expected dense rows",
+    "label": "each of them in `classes`",
+    "labels": "one label for each row",
+    "no labels": "one label for each row",
+    "triple": "expected dense rows",
+    "nothing": "expected dense rows",
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_bad_partition_is_named_and_never_quoted(kind: str, where: str) -> None:
+    def load(k: str = kind) -> Any:
+        return bad(k)
+
+    good = list(partitions(step=300).loaders)
+    ledger = PrivacyLedger(100.0, 1e-3)
+    model = fit(clone(LINEAR).set_params(ledger=ledger), partitions(step=300), resident=True)
+    spent = len(ledger.history)
+    client = None if where == "here" else _Unpickled()
+    with pytest.raises(PartitionError, match=BAD[kind]) as caught:
+        fit(model, loaded_by([*good[:2], load, good[2]]), client=client)
+    assert caught.value.partition == 2
+    assert str(int(SECRET)) not in str(caught.value)
+    assert caught.value.__context__ is None or str(SECRET) not in str(caught.value.__context__)
+    assert len(ledger.history) == 2 * spent
+    assert not hasattr(model, "coef_")
+    assert pickle.loads(pickle.dumps(caught.value)).args == caught.value.args
+
+
+class _Unpickled(Cluster):
+    """A cluster that takes functions of a test, which have no name to be pickled by."""
+
+    def submit(self, function: Any, *given: Any, **named: Any) -> Any:
+        from oracles import synchronous_cluster as module
+
+        for name in ("key", "pure", "workers", "priority"):
+            named.pop(name, None)
+        given, _ = module._values(given)
+        return module.Future(function(*given, **named))
+
+
+def test_the_budget_is_asked_first_and_charged_before_anything_is_loaded() -> None:
+    seen: list[str] = []
+
+    class Ledger(PrivacyLedger):
+        def spend(self, *given: Any, **named: Any) -> Any:
+            seen.append("spend")
+            return super().spend(*given, **named)
+
+    def loader() -> Any:
+        seen.append("load")
+        return X, Y
+
+    ledger = Ledger(4.0, 1e-5)
+    parts = loaded_by([loader])
+    model = clone(LINEAR).set_params(ledger=ledger)
+    fit(model, parts, resident=True)
+    assert seen == ["spend", "load"]
+    with pytest.raises(BudgetExceededError):
+        fit(model, parts)
+    assert seen == ["spend", "load"]
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "error", "text"),
+    [
+        (OutputPerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
+        (ObjectivePerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
+        (make_pipeline(PrivateCenter(), LINEAR), TypeError, "got Pipeline; expected one of"),
+        (PrivateLinearSVC(), InvalidParameterError, "classes: got None"),
+        (
+            PrivateLinearSVC(classes=[0, 1, 2], mechanism="output"),
+            InvalidParameterError,
+            "mechanism: got 'output', expected 'gradient'",
+        ),
+        (PrivateLinearSVC(classes=[0, 1], delta=0.0), InvalidParameterError, "got 'objective'"),
+        (PrivateLinearSVC(-1.0, classes=[0, 1]), InvalidParameterError, "epsilon"),
+    ],
+)
+def test_what_needs_all_rows_is_refused(estimator: Any, error: type[Exception], text: str) -> None:
+    def never() -> Any:
+        raise AssertionError("loaded")
+
+    with pytest.raises(error, match=text):
+        fit(estimator, loaded_by([never]))
+
+
+def test_other_arguments_are_checked() -> None:
+    model = clone(LINEAR)
+    with pytest.raises(TypeError, match="partitions: got ndarray"):
+        fit(model, X)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match="without labels"):
+        fit(model, partitions(labels=None))
+    with pytest.raises(TypeError, match="resident"):
+        fit(model, partitions(), resident=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="n_threads"):
+        fit(model, partitions(), n_threads=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="client: got int"):
+        fit(model, partitions(), client=3)
+    ledger = PrivacyLedger(4.0, 1e-5)
+    model.set_params(ledger=ledger)
+    nobody = Cluster()
+    nobody.threads = {}
+    with pytest.raises(ClusterError, match="no workers"):
+        fit(model, partitions(), client=nobody)
+    other = Cluster()
+    other.versions = "0.0"
+    with pytest.raises(ClusterError, match=r"a worker answers 0\.0"):
+        fit(model, partitions(), client=other)
+    assert not ledger.history
+
+
+def test_a_public_number_of_rows_has_to_be_known_where_it_is_needed() -> None:
+    public = clone(DESCENT).set_params(adjacency="replace_one")
+    loaders = list(partitions().loaders)
+    with pytest.raises(InvalidParameterError, match="n_rows"):
+        fit(public, loaded_by(loaders))
+    with pytest.raises(InvalidParameterError, match="n_rows"):
+        fit(DESCENTS["last iterate"], loaded_by(loaders))
+    found = fit(seeded(public), loaded_by(loaders, n_rows=700))
+    check_same(found, fit(seeded(public), partitions()))
+    with pytest.raises(ValueError, match="as many rows as declared") as caught:
+        fit(seeded(public), loaded_by(loaders, n_rows=699))
+    assert "700" not in str(caught.value)
+    # Where it is released with noise, or first needed once rows have been summed, nothing is.
+    check_same(
+        seeded(LINEAR).fit(SPARSE, Y),
+        fit(
+            seeded(LINEAR),
+            loaded_by(list(partitions(SPARSE).loaders), sparse=True),
+            resident=True,
+        ),
+    )
+    kernel = seeded(DESCENTS["kernel of lengths"])
+    check_same(fit(clone(kernel), loaded_by(loaders)), fit(clone(kernel), partitions()))
+
+
+def test_too_many_rows_for_the_last_iterate_are_refused_unpaid() -> None:
+    ledger = PrivacyLedger(4.0, 1e-5)
+    model = clone(DESCENTS["last iterate"]).set_params(max_samples=600, ledger=ledger)
+    with pytest.raises(InvalidParameterError, match="max_samples"):
+        fit(model, partitions())
+    assert not ledger.history
+
+
+def test_partitions_must_not_change() -> None:
+    calls: list[int] = []
+
+    def growing() -> Any:
+        calls.append(1)
+        return (X, Y) if len(calls) == 1 else (X[:-1], Y[:-1])
+
+    with pytest.raises(ValueError, match="as many rows as before"):
+        fit(clone(LINEAR), loaded_by([growing]))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_an_interrupt_cancels_and_drops_everything(resident: bool) -> None:
+    begun: list[str] = []
+
+    def interrupted(function: Any) -> None:
+        begun.append(function.__name__)
+        if begun.count("share_of_bundle") == 12:
+            raise KeyboardInterrupt
+
+    ledger = PrivacyLedger(4.0, 1e-5)
+    client = Cluster(before=interrupted)
+    model = clone(LINEAR).set_params(ledger=ledger)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, partitions(), client=client, resident=resident)
+    assert ledger.history
+    assert not hasattr(model, "coef_")
+    assert client.cancelled
+    assert not any(client.stores.values())
+
+    def stopped() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(clone(LINEAR), loaded_by([*partitions().loaders, stopped]), resident=resident)
+    assert not _tasks._KEPT
+
+
+@pytest.mark.parametrize("lost_at", [0, 1, 5, 20])
+@pytest.mark.usefixtures("exact_sums")
+def test_a_lost_worker_changes_nothing(lost_at: int) -> None:
+    local = seeded(LINEAR).fit(X, Y)
+    client = Cluster({"a": 1, "b": 1, "c": 1}, lost_at=lost_at)
+    found = fit(seeded(LINEAR), partitions(), client=client, resident=True)
+    check_same(local, found)
+    assert len(client.threads) == 2
+
+
+def test_a_cluster_that_loses_everything_is_given_up() -> None:
+    with pytest.raises(ClusterError, match="no workers left"):
+        fit(clone(LINEAR), partitions(), client=Cluster({"a": 1}, lost_at=3), resident=True)
+
+
+def test_errors_of_the_cluster_are_not_quoted() -> None:
+    class Broken(Cluster):
+        def submit(self, *given: Any, **named: Any) -> Any:
+            future = super().submit(*given, **named)
+            future.value = ValueError(f"secret {SECRET}")
+            return future
+
+    with pytest.raises(ClusterError, match="by the workers: ValueError") as caught:
+        fit(PrivateCenter(), partitions(step=1000), client=Broken())
+    assert caught.value.__cause__ is None
+
+
+def test_what_is_sent_has_no_noise_and_what_returns_is_small() -> None:
+    client = Cluster()
+    source = {"key": b""}
+    fit(seeded(LINEAR), partitions(), client=client, resident=True)
+    biggest = max(len(pickle.dumps(result)) for result in client.results)
+    assert biggest < 4000
+    # Neither a source of noise nor the records could be pickled.
+    for private in (_core.NoiseSource(1), partitions().loaders):
+        source["key"] = b"NoiseSource"
+        assert private is not None
+    assert not any(b"NoiseSource" in task or b"Records" in task for task in client.sent)
+    with pytest.raises(TypeError, match="neither copied nor pickled"):
+        pickle.dumps(_core.NoiseSource(1))
+
+
+def test_sums_are_added_in_a_tree() -> None:
+    client = Cluster({f"w{k}": 3 for k in range(7)})
+    fit(PrivateCenter(), partitions(step=7), client=client)
+    added = [key for key in client.keys if "tree" in key]
+    # 84 bundles: 21 sums of four, 6, 2, 1.
+    assert len([key for key in client.keys if "-sum-" in key]) == 84
+    assert [len([k for k in added if f"tree-{depth}-" in k]) for depth in range(4)] == [21, 6, 2, 1]
+    assert len(set(client.keys)) == len(client.keys)
+
+
+def test_a_process_keeps_records_of_few_fits() -> None:
+    recipe = _tasks.Recipe(6, False, None, public=_public())
+    bundle = list(enumerate(partitions().loaders))
+    for name in map(str, range(10)):
+        _tasks.share_of_bundle(bundle, recipe, _tasks.Sums(), name, 1, resident=True)
+    assert list(_tasks._KEPT) == ["6", "7", "8", "9"]
+    for name in map(str, range(10)):
+        _tasks.forget(name)
+    assert not _tasks._KEPT
+    # A task that comes too late keeps nothing and does not go on.
+    late = _tasks.share_of_bundle(bundle, recipe, _tasks.Sums(), "9", 1, resident=True)
+    assert late.failure == (0, _tasks.STOPPED)
+    assert not _tasks._KEPT
+    for name in range(2 * _tasks.MOST_ENDED):
+        _tasks.forget(f"old {name}")
+    assert len(_tasks._ENDED) == _tasks.MOST_ENDED
+
+
+def _public() -> Any:
+    from dpsvm_fast.mechanisms._row_maps import PublicMap
+
+    return PublicMap()
+
+
+def test_partial_fit_goes_on_from_a_fit_over_partitions() -> None:
+    model = fit(seeded(DESCENT), partitions(), client=Cluster())
+    said = model.privacy_.caveats
+    model.partial_fit(X, Y)
+    assert set(said) <= set(model.privacy_.caveats)
+
+
+def test_names_of_columns_are_published() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({f"x{j}": X[:, j] for j in range(6)} | {"y": Y})
+    parts = Partitions.from_arrow(table, label="y", rows_per_partition=200)
+    found = fit(seeded(LINEAR), parts)
+    assert list(found.feature_names_in_) == [f"x{j}" for j in range(6)]
+    frame = table.drop_columns(["y"]).to_pandas()
+    assert found.score(frame, Y) > 0.5
+
+
+def test_steps_of_partial_runs_are_cut_like_local_ones(monkeypatch: Patch) -> None:
+    """A run of so many steps that one call cannot draw their noise is made in several."""
+    monkeypatch.setattr(_descent_run, "MOST_NUMBERS", 5 * 21)
+    local = seeded(DESCENT).fit(SPARSE, Y)
+    check_same(local, fit(seeded(DESCENT), partitions(SPARSE), resident=True))
+
+
+Shares = list[tuple[NDArray[np.int64], ...]]
+
+
+def test_dropping_a_partition_is_seen() -> None:
+    """Negative control: the comparison above fails where a sum lacks a partition."""
+    local = seeded(PrivateCenter()).fit(X)
+    found = fit(seeded(PrivateCenter()), loaded_by(list(partitions().loaders)[:-1]))
+    assert not np.array_equal(local.mean_, found.mean_)
