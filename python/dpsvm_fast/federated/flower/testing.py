@@ -206,7 +206,8 @@ class LocalGrid:
 
     def _note(self, stage: str, party: int, message: Message, *, upwards: bool) -> None:
         if self._record:
-            self.traffic.append(Sent(stage, party, upwards, message))
+            # Whoever receives the message takes it apart.
+            self.traffic.append(Sent(stage, party, upwards, _over_the_line(message)))
 
 
 @contextmanager
