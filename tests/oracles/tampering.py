@@ -30,19 +30,29 @@ WORDS: dict[str, tuple[str, ...]] = {
     "projection": ("joint", "per_class"),
     "average": ("last", "uniform", "weighted"),
     "law": ("softmax", "logistic", "huber", "weston_watkins"),
-    "type": ("gaussian", "subsampled_gaussian", "pure", "zcdp", "objective", "approximate"),
+    "type": (
+        *("gaussian", "subsampled_gaussian", "pure", "zcdp", "objective", "approximate"),
+        "distance",
+    ),
+    "algorithm": ("dp_helmet", "fed_dpdr"),
+    "unit": ("record", "group", "user", "something else"),
+    "trust": ("secure_sum", "trusted_curator"),
+    "weighting": ("records", "users"),
     "stopping": ("geometric", "logarithmic", "poisson"),
     "strategy": ("partition", "random_stopping"),
     "format": (
         "dpsvm_fast.certificate",
         "dpsvm_fast.pipeline_certificate",
         "dpsvm_fast.selection_certificate",
+        "dpsvm_fast.federated_certificate",
     ),
 }
 # A part's name decides its sensitivity; a step's name is a label.
 PART_NAMES = (
     *("centre", "whitening", "training", "count", "components", "means", "moments", "anchors"),
 )
+# So does that of a sum over parties.
+ROUND_NAMES = ("model", "gram")
 # The same word is the name of something else in a search.
 CHOICES = ("permute_and_flip", "exponential", "discrete_laplace", "gaussian_on_grid")
 OTHER_TEXT = "something else"
@@ -82,6 +92,7 @@ def leaf_changes(path: Path, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, str):
         part_name = path[-1] == "name" and "parts" in path
         words = PART_NAMES if part_name else WORDS.get(str(path[-1]), (OTHER_TEXT,))
+        words = ROUND_NAMES if path[-1] == "name" and "rounds" in path else words
         words = CHOICES if path[-2:] == ("selection", "mechanism") else words
         yield from ((word, word) for word in words if word != value)
     elif value is None:

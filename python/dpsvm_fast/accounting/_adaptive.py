@@ -35,7 +35,7 @@ from dpsvm_fast._rounding import (
 from dpsvm_fast._validation import MAX_EPSILON
 from dpsvm_fast.accounting._choices import of_events
 from dpsvm_fast.accounting._composed import totals_epsilon
-from dpsvm_fast.accounting._distances import largest_told
+from dpsvm_fast.accounting._distances import distance_delta, told_by_gaussian
 from dpsvm_fast.accounting._profile import gaussian_mu
 from dpsvm_fast.accounting.compound import ParallelEvent
 from dpsvm_fast.accounting.events import (
@@ -97,16 +97,20 @@ class Size(NamedTuple):
             self.n_distances + other.n_distances,
         )
 
-    def told_within(self, mu: float, epsilon: float) -> Fraction:
-        """What is told with the distances, of releases of at most that Gaussian or pure size.
+    def told_by_gaussian(self, mu: float) -> Fraction:
+        """What is told with the distances, of releases that are Gaussian of at most that size.
 
         What one of them tells is concave in its distance, so their mean costs at least as much.
         """
         if not self.n_distances:
             return self.told
         mean = fraction_up(self.distance / self.n_distances)
-        most = Fraction(largest_told(mu, epsilon, mean)) if mean < 1.0 else Fraction(1)
+        most = Fraction(told_by_gaussian(mu, mean)) if mean < 1.0 else Fraction(1)
         return self.told + self.n_distances * most
+
+    def told_by_pure(self, epsilon: float) -> Fraction:
+        """What is told with the distances, of releases that are all pure, of at most that size."""
+        return self.told + Fraction(distance_delta(self.distance, epsilon))
 
 
 class Limits(NamedTuple):
@@ -179,50 +183,56 @@ class AdaptiveComposition:
         self._size = self._size.plus(_size_of(event, self._pair))
 
     def fits(self) -> bool:
-        """Whether all events together are within the limits."""
-        size, limits = self._size, self._wider_limits
-        if _told(size, limits) > limits.told:
-            return False
-        basic = size.epsilon is not None and size.epsilon <= limits.epsilon
-        return basic or size.square <= limits.square
+        """Whether all events together are within the limits, by one of the two rules."""
+        return _is_basic(self._size, self._wider_limits) or _is_gaussian(
+            self._size, self._wider_limits
+        )
 
     def epsilon(self, delta: float) -> float:
         """Epsilon that a filter for these events would have needed at ``delta``."""
-        size = self._size
+        size, told = self._size, Fraction(mul_down(delta, LEAK_SHARE))
         if size.square >= UNKNOWN.square:
             return math.inf
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
-        if size.told_within(*_largest_of(size)) > Fraction(mul_down(delta, LEAK_SHARE)):
-            return math.inf
-        if _gaussian_delta(delta) < LEAST_DELTA or not size.square:
+        if math.isfinite(basic) and size.told_by_pure(basic) > told:
+            basic = math.inf
+        mu = sqrt_up(fraction_up(size.square))
+        if _gaussian_delta(delta) < LEAST_DELTA or size.told_by_gaussian(mu) > told:
             return basic
-        scale = div_down(1.0, sqrt_up(fraction_up(size.square)))
-        return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), scale))
+        if not size.square:
+            return basic
+        return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
 
     def remaining(self) -> float:
         """Epsilon of a pure event that still fits, rounded down."""
         size, limits = self._size, self._limits
-        if _told(size, limits) > limits.told:
-            return 0.0
+        by_square = by_sum = 0.0
         left = limits.square - size.square
-        by_square = pure_of_mu(sqrt_down(fraction_down(left))) if left > 0 else 0.0
-        if size.epsilon is None:
-            return by_square
-        return max(by_square, fraction_down(limits.epsilon - size.epsilon))
+        if left > 0 and _is_gaussian(size, limits):
+            by_square = pure_of_mu(sqrt_down(fraction_down(left)))
+        if _is_basic(size, limits) and size.epsilon is not None:
+            by_sum = fraction_down(limits.epsilon - size.epsilon)
+        return max(by_square, by_sum)
 
     def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
         """Epsilon and delta that hold at any time, also at one chosen by the results."""
         size = self._size
-        told = min(1.0, fraction_up(size.told_within(*_largest_of(size))))
-        basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
+        basic, told = math.inf, 1.0
+        if size.epsilon is not None:
+            basic = fraction_up(size.epsilon)
+            told = min(1.0, fraction_up(size.told_by_pure(basic)))
         if delta < LEAST_DELTA:
-            return basic, told
+            return basic, told if math.isfinite(basic) else fraction_up(size.told)
         if size.square >= UNKNOWN.square:
-            return basic, add_up(told, delta)
+            return basic, add_up(fraction_up(size.told), delta)
+        by_size = min(1.0, fraction_up(size.told_by_gaussian(sqrt_up(fraction_up(size.square)))))
         mu = div_up(1.0, _core.gaussian_sigma(tuned_to, delta))
         prior = mu * mu / (2.0 * math.log(1.0 / delta))
         crossed = boundary(fraction_up(size.square), delta, prior)
-        return min(basic, crossed), add_up(told, delta)
+        if basic <= crossed:
+            # Both hold for a pure release.
+            return basic, add_up(min(told, by_size), delta)
+        return crossed, add_up(by_size, delta)
 
 
 def _limits(epsilon: float, delta: float) -> Limits:
@@ -232,15 +242,18 @@ def _limits(epsilon: float, delta: float) -> Limits:
     return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
 
 
-def _told(size: Size, limits: Limits) -> Fraction:
-    """What is told, of releases that the limits admit."""
-    return size.told_within(sqrt_up(fraction_up(limits.square)), fraction_up(limits.epsilon))
+def _is_basic(size: Size, limits: Limits) -> bool:
+    """Whether all is pure and within the limits."""
+    if size.epsilon is None or size.epsilon > limits.epsilon:
+        return False
+    return size.told_by_pure(fraction_up(limits.epsilon)) <= limits.told
 
 
-def _largest_of(size: Size) -> tuple[float, float]:
-    """Gaussian and pure parameters that none of the releases exceeds."""
-    epsilon = 0.0 if size.epsilon is None else fraction_up(size.epsilon)
-    return sqrt_up(fraction_up(size.square)), epsilon
+def _is_gaussian(size: Size, limits: Limits) -> bool:
+    """Whether all is within the limits as Gaussian releases."""
+    if size.square > limits.square:
+        return False
+    return size.told_by_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.told
 
 
 def _gaussian_delta(delta: float) -> float:

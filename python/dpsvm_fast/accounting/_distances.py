@@ -21,15 +21,15 @@ from dpsvm_fast.exceptions import InvalidParameterError
 __all__ = [
     "delta_without_distance",
     "distance_delta",
-    "largest_told",
     "least_delta",
     "least_epsilon",
+    "told_by_gaussian",
 ]
 
 # Beyond this an exponential is not computed by itself.
 LARGEST_EXPONENT = 700.0
 # More than the relative error of an exponential of a sum of numbers up to 1e4.
-ERROR = 1e-11
+ERROR, QUANTILE_ERROR = 1e-11, 1e-12
 # What a distance adds is not worth a search for a smaller epsilon below this share of delta.
 NEGLIGIBLE = 1e-9
 # Halvings of an interval of epsilons, and of golden sections of one.
@@ -196,22 +196,19 @@ def _lowest(rest: Callable[[float], float], distance: Fraction, low: float, high
     return 0.5 * (low + high)
 
 
-def largest_told(mu: float, epsilon: float, distance: float) -> float:
-    r"""Probability that a release within a distance of a Gaussian or a pure one tells outright.
+def told_by_gaussian(mu: float, distance: float) -> float:
+    r"""Probability that a release within a distance of a Gaussian one tells outright; rounded up.
 
-    Rounded up: :math:`T + \max(\Phi(\mu - z), e^\epsilon T)` with :math:`\Phi(-z) = T`, the most
-    that an event can have under one data set which has probability T under a neighbour.
+    :math:`T + \Phi(\mu - z)` with :math:`\Phi(-z) = T`: beside T itself the most that an event can
+    have under one data set which has probability T under a neighbour. Concave in T.
 
     Parameters
     ----------
     mu : float >= 0
-    epsilon : float >= 0
-        Largest parameter of a Gaussian, and of a pure release, that it may be.
     distance : float in (0, 1)
     """
-    pure = distance_delta(Fraction(distance), epsilon)
-    # A quantile too far to the right, a probability too large.
     quantile = float(ndtri(distance))
-    quantile += 1e-12 * (1.0 + abs(quantile))
-    gaussian = math.exp(float(log_ndtr(mu + quantile)) * (1.0 - ERROR)) * (1.0 + ERROR)
-    return min(1.0, max(pure, add_up(distance, gaussian)))
+    # A quantile too far to the right, a probability too large.
+    quantile += QUANTILE_ERROR * (1.0 + abs(quantile))
+    tail = math.exp(float(log_ndtr(mu + quantile)) * (1.0 - ERROR)) * (1.0 + ERROR)
+    return min(1.0, add_up(distance, tail))

@@ -112,24 +112,26 @@ def recomputed_events(
     elif delta == 0.0:
         # Delta may underflow; it is never 0.
         return math.inf, 1.0, False
-    found = max(_least_delta(choice, epsilon) for choice in choices)
+    found, best = max(_least_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + max(map(_slack, choices)))
-    return _epsilon(choices, delta, epsilon), found, holds
+    return _epsilon(choices, delta, best), found, holds
 
 
 def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
-    """Epsilon at ``delta``, to four digits."""
+    """Epsilon at ``delta``, to four digits; of distances it is the least one that is looked for."""
     if delta == 0.0:
         pure = all(choice.is_pure for choice in choices)
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
 
     def excess(epsilon: float) -> float:
-        return max(math.log(max(_least_delta(c, epsilon), 1e-320) / delta) for c in choices)
+        return max(math.log(max(_whole_delta(c, epsilon), 1e-320) / delta) for c in choices)
 
     low, high = 0.0, near
+    if 0.0 < excess(near) <= math.log1p(max(map(_slack, choices))):
+        return near
     while excess(high) > 0.0:
-        low, high = high, 1.5 * high
-        if high > 1e4:
+        low, high = high, max(1.5 * high, 1e-3)
+        if high > 1e4 or max(_cost(choice, high) for choice in choices) > delta:
             return math.inf
     if excess(low) <= 0.0:
         return low
@@ -262,27 +264,39 @@ def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
     choice.pure.append(epsilon + power * ratio)
 
 
-def _least_delta(choice: _Choice, epsilon: float) -> float:
-    """Delta at the best epsilon up to the given one; distances cost more at a larger one."""
-    distance = math.fsum(choice.distances)
-    if distance == 0.0:
-        return _delta(choice, epsilon)
+def _least_delta(choice: _Choice, epsilon: float) -> tuple[float, float]:
+    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    if not choice.distances:
+        return _delta(choice, epsilon), epsilon
     # Beyond this the distance alone costs 1.
-    top = min(epsilon, -math.log(distance))
+    top = min(epsilon, max(0.0, -math.log(math.fsum(choice.distances))))
 
     def whole(x: float) -> float:
-        return min(1.0, _delta(choice, x) + distance * (1.0 + math.exp(x)))
+        return _whole_delta(choice, x)
 
     at_top = whole(top)
-    if distance * (1.0 + math.exp(top)) <= EXACT_SLACK * at_top or top <= 0.0:
-        return at_top
+    if _cost(choice, top) <= EXACT_SLACK * at_top or top <= 0.0:
+        return at_top, top
     # It falls before it rises, with a corner where everything else is pure.
     points = [math.fsum(choice.pure), *np.linspace(0.0, top, GRID_POINTS)]
-    best, at_best = min(((x, whole(x)) for x in points if x <= top), key=lambda pair: pair[1])
+    at_best, best = min((whole(x), x) for x in points if x <= top)
     step = top / (GRID_POINTS - 1)
     near = (max(0.0, best - step), min(top, best + step))
     found = minimize_scalar(whole, bounds=near, method="bounded", options={"xatol": 1e-10})
-    return min(at_top, at_best, float(found.fun))
+    return min((at_top, top), (at_best, best), (float(found.fun), float(found.x)))
+
+
+def _cost(choice: _Choice, epsilon: float) -> float:
+    """What distances add to delta."""
+    size = math.fsum(choice.distances)
+    if size == 0.0:
+        return 0.0
+    return min(1.0, size + math.exp(min(0.0, epsilon + math.log(size))))
+
+
+def _whole_delta(choice: _Choice, epsilon: float) -> float:
+    """Delta of one choice with its distances."""
+    return min(1.0, _delta(choice, epsilon) + _cost(choice, epsilon))
 
 
 def _delta(choice: _Choice, epsilon: float) -> float:

@@ -28,6 +28,8 @@ ROUNDS = ("model", "gram")
 ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29
+# More parties than sums modulo 2**48 have room for; more rows or numbers than anyone has.
+MOST_PARTIES, MOST_NUMBERS = 2**18, 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class SecureRound:
         Weights of the parties' models; or matrices of products of features.
     what : str
         What was summed up, for people.
-    size : int >= 1
+    size : int in 1..2**40
         p: how many noisy numbers one vector has.
     clip_norm : float > 0 or None
         Of ``"gram"``: bound of the Frobenius norm of one row's outer product with itself.
@@ -49,7 +51,7 @@ class SecureRound:
         weights of the parties.
     grid : float > 0
         g: what one step on the grid is worth.
-    parties : int >= 1
+    parties : int in 1..2**18
         m: in how many parties what is exchanged can lie; each of them rounds its own vector.
     rounding : float > 0
         :math:`m g \sqrt{p} (1 + 2^{-20})`: what rounding to the grid adds.
@@ -58,7 +60,7 @@ class SecureRound:
     sigma_steps : int
         Parameter of every party's discrete Gaussian noise, in steps: a power of two from 2**4 to
         2**24.
-    honest_survivors : int >= 1
+    honest_survivors : int in 1..2**18
         h: how many of the noises in a sum that was opened nobody can take out again.
     smoothing : float >= 1
         r, in steps: the part of the noise with which the sum is like one of real numbers.
@@ -103,8 +105,9 @@ class SecureRound:
         """Check every field by itself; how they hang together is what ``verify`` checks."""
         check_option("name", self.name, ROUNDS)
         check_text("what", self.what)
-        for name in ("size", "parties", "honest_survivors"):
-            store(self, name, check_integer(name, getattr(self, name), 1))
+        for name in ("parties", "honest_survivors"):
+            store(self, name, check_integer(name, getattr(self, name), 1, MOST_PARTIES))
+        store(self, "size", check_integer("size", self.size, 1, MOST_NUMBERS))
         for name in ("exact", "grid", "rounding", "total", "sigma"):
             store(self, name, check_positive(name, getattr(self, name)))
         store(self, "sigma_steps", check_integer("sigma_steps", self.sigma_steps, 2**4, 2**24))

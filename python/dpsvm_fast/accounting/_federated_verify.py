@@ -15,7 +15,7 @@ from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.accounting._federated_parts import ENCODABLE, SecureRound
 from dpsvm_fast.accounting._objective_verify import EXCESS, ROUNDING_SLACK, follows, lipschitz_of
 from dpsvm_fast.accounting._parts import Sensitivity
-from dpsvm_fast.accounting.events import DistanceEvent, ObjectiveEvent, ZCDPEvent
+from dpsvm_fast.accounting.events import DistanceEvent, ZCDPEvent
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 
 __all__ = ["check_federated"]
@@ -40,6 +40,8 @@ def check_federated(statement: FederatedStatement) -> list[str]:
     if statement.random_source != "operating_system":
         problems.append("the noise does not come from the operating system's entropy")
     problems += _count_problems(statement)
+    if lipschitz_of(statement.loss, 2) is None:
+        problems.append(f"unknown loss {statement.loss!r}")
     if statement.sensitivity is not None:
         problems += _sensitivity_problems(statement, statement.sensitivity)
     for part in statement.rounds:
@@ -91,8 +93,6 @@ def _sensitivity_problems(statement: FederatedStatement, s: Sensitivity) -> list
     """Numbers of what one row moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
     lipschitz = lipschitz_of(statement.loss, statement.n_scores)
-    if lipschitz is None:
-        return [f"unknown loss {statement.loss!r}"]
     problems = []
     if s.relation_factor != 2:
         problems.append("relation_factor is not that of replace_one")
@@ -100,8 +100,9 @@ def _sensitivity_problems(statement: FederatedStatement, s: Sensitivity) -> list
     if statement.regularization is None or least is None:
         problems.append("C does not follow: expected a regularization and min_records")
     else:
-        problems += follows("C", s.C, float(1 / (Fraction(statement.regularization) * least)))
-    problems += follows("lipschitz", s.lipschitz, lipschitz)
+        problems += follows("C", s.C, 1.0 / statement.regularization / least)
+    if lipschitz is not None:
+        problems += follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     problems += follows("exact", s.exact, 2.0 * s.C * s.lipschitz * s.row_norm)
     for part in statement.rounds:
@@ -182,6 +183,9 @@ def _log_of_series(square: float) -> float:
 def _log_of_ratio(square: float) -> float:
     """Logarithm of ``log((1 + e) / (1 - e))``, e twice that series."""
     log_e = math.log(2.0) + _log_of_series(square)
+    if log_e >= -1e-9:
+        # No bound at all; a probability of 1.
+        return 0.0
     if log_e < -30.0:
         # The first term of the series of 2 artanh(e).
         return math.log(2.0) + log_e
@@ -257,9 +261,8 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
         problems.append("fed_dpdr sums up matrices, then models")
     elif len(names) + bool(statement.local_events) < 2 and len(statement.local_events) < 2:
         problems.append("fed_dpdr has noise in each of its two rounds")
-    inside = any(isinstance(event, ObjectiveEvent) for event in statement.local_events)
-    if inside and statement.unit != "record":
-        problems.append("noise inside an objective is about one row")
+    if statement.local_events and statement.unit != "record":
+        problems.append("noise that parties add for themselves is about one row")
     if any(isinstance(event, DistanceEvent) for event in statement.local_events):
         problems.append("local_events contain a distance")
     return problems
@@ -287,6 +290,6 @@ def _zcdp_log_delta(rho: float, epsilon: float) -> float:
         exponent = (a - 1.0) * (a * rho - epsilon)
         return exponent + a * math.log1p(-1.0 / a) - log_order
 
-    middle = math.log(max(epsilon / (2.0 * rho), 1e-6))
+    middle = math.log(min(max(epsilon / (2.0 * rho), 1e-6), 1e100))
     best = minimize_scalar(log_delta, bounds=(middle - 8.0, middle + 8.0), method="bounded")
     return float(best.fun)

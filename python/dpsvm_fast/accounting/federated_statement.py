@@ -15,7 +15,12 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
-from dpsvm_fast.accounting._federated_parts import ADJACENCY, SecureRound
+from dpsvm_fast.accounting._federated_parts import (
+    ADJACENCY,
+    MOST_NUMBERS,
+    MOST_PARTIES,
+    SecureRound,
+)
 from dpsvm_fast.accounting._federated_prose import federated_prose
 from dpsvm_fast.accounting._parts import Sensitivity, check_text, store
 from dpsvm_fast.accounting.events import PrivacyEvent
@@ -43,6 +48,7 @@ ALGORITHMS = ("dp_helmet", "fed_dpdr")
 UNITS = ("record", "group", "user")
 TRUSTS = ("secure_sum", "trusted_curator")
 WEIGHTINGS = ("records", "users")
+OPTIONAL = ("threshold", "min_records", "max_records", "n_scores")
 TEXTS = ("assumed_public", "caveats", "not_private_reasons")
 
 PASSIVE_CAVEAT = (
@@ -108,9 +114,9 @@ class FederatedStatement:
     unit : {"record", "group", "user"}
         Data sets that differ in one row; in ``group_size`` rows, wherever they lie; or in all rows
         of one party. Numbers of rows stay the same.
-    group_size : int >= 1
+    group_size : int in 1..2**40
         More than 1 for ``"group"`` alone.
-    n_users : int >= 1
+    n_users : int in 1..2**18
         U: how many parties take part.
     honest_fraction : float in (0, 1]
         t: share of the parties that are honest; their number is at least ``ceil(t U)``.
@@ -215,7 +221,8 @@ class FederatedStatement:
         self._check_promise()
         if not self.events:
             raise InvalidParameterError("rounds: expected at least one, or local_events")
-        if any(event.adjacency != self.adjacency for event in self.events):
+        # Also that both can be made of the numbers.
+        if any(e.adjacency != self.adjacency for e in (*self.events, *self.sent_events)):
             raise InvalidParameterError("events: expected those of one neighbouring relation")
         if self.random_source == "seed" and self.private:
             raise InvalidParameterError("not_private_reasons: a seeded release must say so")
@@ -233,11 +240,10 @@ class FederatedStatement:
 
     def _check_parties(self) -> None:
         """Check numbers of parties and of rows."""
-        for name in ("group_size", "n_users", "min_survivors", "honest_survivors"):
-            store(self, name, check_integer(name, getattr(self, name), 1))
-        for name in ("threshold", "min_records", "max_records", "n_scores"):
-            if getattr(self, name) is not None:
-                store(self, name, check_integer(name, getattr(self, name), 1))
+        for name in ("n_users", "min_survivors", "honest_survivors", "threshold"):
+            _store_integer(self, name, MOST_PARTIES)
+        for name in ("group_size", "min_records", "max_records", "n_scores"):
+            _store_integer(self, name, MOST_NUMBERS)
         store(self, "honest_fraction", check_fraction("honest_fraction", self.honest_fraction))
         dropout = check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
         store(self, "max_dropout", dropout)
@@ -349,6 +355,13 @@ class FederatedStatement:
 def _names(kind: Any) -> set[str]:
     """Field names of a dataclass."""
     return {f.name for f in fields(kind)}
+
+
+def _store_integer(statement: FederatedStatement, name: str, most: int) -> None:
+    """Keep a number of things, of which there is one at least, or None where that is allowed."""
+    value = getattr(statement, name)
+    if value is not None or name not in OPTIONAL:
+        store(statement, name, check_integer(name, value, 1, most))
 
 
 def _store_all(statement: FederatedStatement, name: str, kind: Any) -> None:
