@@ -135,6 +135,33 @@ def test_what_is_told_of_a_gaussian_is_the_most_that_an_unlikely_event_can_have(
         assert stated + other <= 2.0 * told_by_gaussian(mu, 2.0 * T)
 
 
+def test_what_is_killed_tells_no_more_than_stated() -> None:
+    """A Gaussian pair on a grid, each law moved by T: the worst way, and random ones."""
+    mu, T = 1.5, 1e-3
+    x = np.linspace(-9.0, 9.0, 3601)
+    width = x[1] - x[0]
+    laws = [np.exp(-0.5 * (x - shift) ** 2) * width / math.sqrt(2.0 * math.pi) for shift in (mu, 0)]
+    ideal = [law / law.sum() for law in laws]
+    rng = np.random.default_rng(2)
+    found = []
+    for kind in range(40):
+        real = [within(law, T, rng) for law in ideal]
+        if kind == 0:
+            # All that the neighbour has above a quantile is gone.
+            tail = np.cumsum(ideal[1][::-1])[::-1] <= T
+            real[1] = np.where(tail, 0.0, ideal[1])
+            real[1] /= real[1].sum()
+        left = np.minimum(1.0, np.minimum(real[0] / ideal[0], real[1] / ideal[1]))
+        for d in range(2):
+            # What is left lies below the real law, so that the rest can be made up for.
+            assert np.all(ideal[d] * left <= real[d] * (1.0 + 1e-12))
+        found.append(float((ideal[0] * (1.0 - left)).sum()))
+    stated = told_by_gaussian(mu, T)
+    assert max(found) <= stated * (1.0 + 1e-6)
+    # The first one is not far, and well above twice the distance.
+    assert found[0] > 0.9 * (stated - T) > 2.0 * T
+
+
 # --- the accountant -------------------------------------------------------------------------------
 
 
