@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr")
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benches.secure_sum import one_sum, traffic
 from benches.secure_sum_attack import (
     FACTOR,
     MODULUS,
@@ -87,3 +88,13 @@ def test_folds_of_text_keys_are_all_in_the_space() -> None:
     assert len(set(folds.tolist())) == 2**14
     assert all(place(int(fold)) == i for i, fold in enumerate(folds[:300]))
     assert int(text_folds(2**28 - 1, 1)[0]) == 0x7F7F7F7F
+
+
+def test_the_benchmark_measures_exact_sums_and_their_traffic() -> None:
+    seconds, processor, exact, grid = one_sum(3, 50, record=True)
+    assert exact
+    assert min(seconds, processor) > 0.0
+    up, down = traffic(grid)
+    # Three vectors of 51 numbers of 8 bytes, at least; keys and packets both ways.
+    assert up > 3 * 51 * 8 / 1e6
+    assert down > 1e-3

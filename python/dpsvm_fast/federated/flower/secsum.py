@@ -14,6 +14,7 @@ from dpsvm_fast.federated.flower._round import sum_of_parties
 from dpsvm_fast.federated.flower.terms import RoundTerms
 from dpsvm_fast.federated.flower.testing import Fault, LocalGrid, server_identity
 from dpsvm_fast.federated.secsum import SumResult
+from dpsvm_fast.federated.spec import FederatedSpec
 
 __all__ = ["FlowerSum"]
 
@@ -42,6 +43,11 @@ class FlowerSum:
     threshold: int | None = None
     faults: Sequence[Fault] = ()
     attempts: int = 2
+
+    @classmethod
+    def for_spec(cls, spec: FederatedSpec, faults: Sequence[Fault] = ()) -> FlowerSum:
+        """The sum as a specification wants it: its threshold, its number of survivors."""
+        return cls(spec.survivors_needed, spec.threshold, faults)
 
     @property
     def trust(self) -> str:
