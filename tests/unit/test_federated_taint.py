@@ -6,7 +6,6 @@ in the second world, with that of the first: what is seen must then be the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.federated import FederatedSpec, PartyState, local_update, simulate
-from dpsvm_fast.federated import _contributions as where_vectors_are_made
+from dpsvm_fast.federated import _contributions, _solvers
 from dpsvm_fast.federated.encoding import FixedPointCodec
 from dpsvm_fast.mechanisms.pca import NoisyComponents
 from oracles.taint import compared
@@ -64,14 +63,14 @@ class Answers:
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Every passage through noise."""
     told = Answers()
     noisy, release = FixedPointCodec.add_noise, NoisyComponents.release
-    objective = where_vectors_are_made.fit_objective
+    objective = _solvers.fit_objective
     monkeypatch.setattr(FixedPointCodec, "add_noise", lambda *a: told(noisy(*a)))
     monkeypatch.setattr(NoisyComponents, "release", lambda *a: told(release(*a)))
-    monkeypatch.setattr(where_vectors_are_made, "fit_objective", lambda *a: told(objective(*a)))
+    monkeypatch.setattr(_contributions, "fit_objective", lambda *a: told(objective(*a)))
     return told
 
 
@@ -103,9 +102,8 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
         state, ledger = PartyState(), PrivacyLedger(10.0, 1e-4, adjacency="replace_one")
         for plan in spec.rounds:
             public = components if len(spec.rounds) == 2 and plan.name == "model" else None
-            made = local_update(
-                *data[1], spec, plan.name, public=public, state=state, ledger=ledger
-            )
+            X, y = data[1]
+            made = local_update(X, y, spec, plan.name, public=public, state=state, ledger=ledger)
             kept.append(made.vector)
             kept.append(made)
         kept += [state, ledger, state.to_bytes()]
@@ -123,7 +121,7 @@ def test_a_count_beside_the_noise_is_seen(
     def run(data: Any, kept: list[Any]) -> None:
         model = simulate(SPECS["helmet"], data, n_threads=1)
         assert isinstance(model, FederatedLinearSVC)
-        model.n_positive_ = sum(int((y == "yes").sum()) for _, y in data)  # type: ignore[attr-defined]
+        model.n_positive_ = sum(int((y == "yes").sum()) for _, y in data)
         kept.append(model)
         answers.run_is_over()
 
@@ -157,6 +155,7 @@ def test_refusals_do_not_say_what_was_wrong_with_which_record(how: str, answers:
     assert compared(run, broken(0, how), broken(1, how), fails=True) == []
 
     def alone(data: Any, kept: list[Any]) -> None:
-        local_update(*data[1], SPECS["helmet"], "model")
+        X, y = data[1]
+        local_update(X, y, SPECS["helmet"], "model")
 
     assert compared(alone, broken(0, how), broken(1, how), fails=True) == []
