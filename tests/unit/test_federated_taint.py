@@ -13,8 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import PrivacyLedger
-from dpsvm_fast.federated import FederatedSpec, PartyState, local_update, simulate
-from dpsvm_fast.federated import _contributions, _solvers
+from dpsvm_fast.federated import (
+    FederatedSpec,
+    PartyState,
+    _contributions,
+    _solvers,
+    local_update,
+    simulate,
+)
 from dpsvm_fast.federated.encoding import FixedPointCodec
 from dpsvm_fast.mechanisms.pca import NoisyComponents
 from oracles.taint import compared
