@@ -86,6 +86,19 @@ def test_at_the_end_as_many_may_vanish_as_the_threshold_allows() -> None:
     assert np.array_equal(result.total, vectors.sum(axis=0))
 
 
+def test_a_sum_without_some_parties_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    summed(rows(N, 20), [Fault("setup", [1], "raises", text="a secret"), Fault("unmask", [2])])
+    told = [r.getMessage() for r in caplog.records if r.name == "dpsvm_fast.federated"]
+    assert told == [
+        "round 'sum': 6 of 7 parties in the sum",
+        "1 of the parties: another failure",
+        "1 of the parties: no reply",
+    ]
+    caplog.clear()
+    summed(rows(N, 20))
+    assert not [r for r in caplog.records if r.name == "dpsvm_fast.federated"]
+
+
 def test_drop_outs_at_all_stages_at_once() -> None:
     vectors = rows(9, 20)
     faults = [Fault(stage, [i]) for i, stage in enumerate(STAGES)]

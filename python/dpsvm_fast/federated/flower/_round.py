@@ -151,7 +151,12 @@ def _attempt(
     _stage(workflow.collect_masked_vectors_stage, watched, context, state, terms)
     survivors = len(watched.parties)
     _stage(workflow.unmask_stage, watched, context, state, terms, needed=terms.threshold)
-    return SumResult(_whole_sum(receiver.means, survivors, terms), survivors)
+    total = _whole_sum(receiver.means, survivors, terms)
+    if watched.reasons:
+        _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, len(node_ids))
+        for text in watched.told():
+            _LOG.warning(text)
+    return SumResult(total, survivors)
 
 
 def _stage(
@@ -173,9 +178,9 @@ def _stage(
     if passed and len(watched.parties) >= needed:
         return
     aborted = SecureSumAborted(watched.stage, len(watched.parties), needed)
-    for reason, count in sorted(watched.reasons.items()):
-        _LOG.error("%d of the parties: %s", count, reason)
-        aborted.add_note(f"{count} of the parties: {reason}")
+    for text in watched.told():
+        _LOG.error(text)
+        aborted.add_note(text)
     raise aborted from None
 
 

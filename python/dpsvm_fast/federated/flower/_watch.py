@@ -96,6 +96,10 @@ class WatchedGrid:
         self.parties = tuple(kept)
         return list(kept.values())
 
+    def told(self) -> list[str]:
+        """The reasons, a line each."""
+        return [f"{count} of the parties: {text}" for text, count in sorted(self.reasons.items())]
+
     def _problem(self, reply: Message, request: Message, asked: Sequence[int]) -> str | None:
         """Why a reply is not used, None where it is."""
         if reply.has_error():
