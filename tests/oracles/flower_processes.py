@@ -229,12 +229,15 @@ class Deployment:
 
     def finish(self, run_id: str) -> Run:
         """Wait for the end of the run that was started last."""
+        # Asking costs a second of computing; the SuperLink's log is read for nothing.
+        while re.search(rf"Finished task \d+ of run {run_id}", self.log("superlink")) is None:
+            self._wait(f"run {run_id} to finish")
         while True:
             shown = self.flwr("list", "--run-id", run_id, "--format", "json")
             row = json.loads(shown[shown.index("{") :])["runs"][0]
             if row["status"].startswith("finished"):
                 break
-            self._wait(f"run {run_id} to finish", 1.0)
+            self._wait(f"run {run_id} to be marked as finished", 1.0)
         seconds = time.monotonic() - self._run_started
         log = self.flwr("log", run_id, "--show", check=False)
         return Run(
@@ -318,6 +321,8 @@ class Deployment:
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
             "COLUMNS": "400",
+            # Another copy of the package, if the tests run on one.
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
             MARK: self._mark,
             PARTY: name,
         }

@@ -89,6 +89,29 @@ class Study:
         for name in names:
             deployment.supernode(name, self.node_config(name, extra=extra))
 
+    def start_registered(
+        self, deployment: Deployment, names: Sequence[str] = HOSPITALS, *, bundle: str | None = None
+    ) -> None:
+        """Make keys, register them, start a SuperNode each, which runs one bundle if told so."""
+        for name in names:
+            key = node_key(self.folder / "keys", name)
+            deployment.flwr("supernode", "register", f"{key}.pub")
+            self.start_again(deployment, name, bundle=bundle)
+
+    def start_again(
+        self,
+        deployment: Deployment,
+        name: str,
+        *,
+        bundle: str | None = None,
+        spec: Path | None = None,
+    ) -> None:
+        """Start a SuperNode with a key that is registered already."""
+        script = (sys.executable, str(EXAMPLE / "supernode.py"), "--bundle", str(bundle))
+        command = ("flower-supernode",) if bundle is None else script
+        key = self.folder / "keys" / name
+        deployment.supernode(name, self.node_config(name, spec), key=key, command=command)
+
     def contributed(self, deployment: Deployment, hospital: str) -> NDArray[np.int64]:
         """What a hospital has put into the sum, before it was masked."""
         return np.asarray(np.load(deployment.folder / hospital / "model.npy"), dtype=np.int64)
