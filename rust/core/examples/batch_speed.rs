@@ -97,6 +97,7 @@ fn descent_time(shape: &Shape, steps: u32, rate: f64) -> f64 {
         average_from: None,
         radius: None,
         arithmetic: Arithmetic::Single,
+        exact_sums: false,
     };
     let start = settings.start();
     let batch = DescentBatch {

@@ -69,6 +69,7 @@ fn settings(d: usize, classes: usize, batch: usize, noise: (f64, Option<f64>)) -
         average_from: None,
         radius: None,
         arithmetic: Arithmetic::Single,
+        exact_sums: false,
     }
 }
 

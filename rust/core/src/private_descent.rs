@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
-use crate::noise::{BLOCK, GridScale, Task};
+use crate::noise::{BLOCK, GridScale, Key, Task};
 use crate::parallel::{Interrupt, each_task};
 use crate::solver::noisy_descent::optimizer::State;
 use crate::solver::noisy_descent::{NoiseKind, Randomness, Settings};
@@ -115,6 +115,51 @@ impl Randomness for DescentStreams<'_> {
             };
             fill_normal(&mut stream, part, sigma);
         }
+    }
+}
+
+/// Batches of one shard of the records, under a key that all shards share.
+///
+/// Shard s draws the batch of step t from stream (s, t) of the key, so that no two share a word and
+/// a step that is computed again has the same batch. There are no tags and no noise: sums of shards
+/// are exact, and the noise is drawn once for all of them, by [`DescentStreams`].
+pub struct ShardStreams<'k> {
+    batches: Task<'k>,
+    rate: Rate,
+}
+
+impl<'k> ShardStreams<'k> {
+    /// For the shard of this number.
+    ///
+    /// # Errors
+    /// A rate outside (0, 1].
+    pub fn new(key: &'k Key, shard: u32, rate: f64) -> Result<Self> {
+        Ok(Self {
+            batches: key.task(shard),
+            rate: Rate::new(rate)?,
+        })
+    }
+}
+
+impl Randomness for ShardStreams<'_> {
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
+    }
+
+    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
+        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
+    }
+
+    fn tags(&self, _step: u32, tags: &mut [u32]) {
+        tags.fill(0);
+    }
+
+    fn grid_noise(&self, _step: u32, noise: &mut [i64]) {
+        noise.fill(0);
+    }
+
+    fn float_noise(&self, _step: u32, noise: &mut [f64]) {
+        noise.fill(0.0);
     }
 }
 

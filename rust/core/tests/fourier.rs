@@ -211,6 +211,7 @@ fn descended(records: &Records, threads: usize) -> Vec<f64> {
         average_from: Some(2),
         radius: None,
         arithmetic: Arithmetic::Single,
+        exact_sums: false,
     };
     let key = Key::from_seed(1);
     let tasks = [key.task(0), key.task(1), key.task(2)];

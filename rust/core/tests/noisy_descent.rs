@@ -75,6 +75,7 @@ fn settings(name: &str, scores: usize, d: usize, sigma: f64) -> Result<Settings>
         average_from: None,
         radius: None,
         arithmetic: Arithmetic::Single,
+        exact_sums: false,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -129,6 +129,54 @@ pub fn matrices(
 ) -> PyResult<Bound<'_, numpy::PyArray3<f64>>> {
     use numpy::PyArrayMethods;
     numpy::PyArray1::from_vec(py, values).reshape(shape)
+}
+
+/// Takes `object` as a float64 matrix of this shape.
+pub fn matrix_of<'py>(
+    object: &Bound<'py, PyAny>,
+    shape: [usize; 2],
+    name: &str,
+) -> PyResult<numpy::PyReadonlyArray2<'py, f64>> {
+    let values: numpy::PyReadonlyArray2<'py, f64> = object
+        .extract()
+        .map_err(|_| wrong(object, name, "a two-dimensional float64 array"))?;
+    if values.shape() != shape {
+        let got = values.shape();
+        let message = format!("{name}: got shape {got:?}, expected {shape:?}");
+        return Err(PyValueError::new_err(message));
+    }
+    Ok(values)
+}
+
+/// Whole numbers in halves, the high ones first.
+pub fn whole_parts(
+    py: Python<'_>,
+    halves: Vec<i64>,
+    shape: [usize; 2],
+) -> PyResult<Bound<'_, numpy::PyArray3<i64>>> {
+    use numpy::PyArrayMethods;
+    numpy::PyArray1::from_vec(py, halves).reshape([2, shape[0], shape[1]])
+}
+
+/// Takes `object` as whole numbers in halves: a matrix of `shape`, or of any square one.
+pub fn read_parts<'py>(
+    object: &Bound<'py, PyAny>,
+    shape: Option<[usize; 2]>,
+    name: &str,
+) -> PyResult<numpy::PyReadonlyArray3<'py, i64>> {
+    let parts: numpy::PyReadonlyArray3<'py, i64> = object
+        .extract()
+        .map_err(|_| wrong(object, name, "a three-dimensional int64 array"))?;
+    let got = parts.shape();
+    let [rows, columns] = shape.unwrap_or([got[1], got[1]]);
+    if got != [2, rows, columns] {
+        let message = format!(
+            "{name}: got shape {got:?}, expected {:?}",
+            [2, rows, columns]
+        );
+        return Err(PyValueError::new_err(message));
+    }
+    Ok(parts)
 }
 
 /// "name: got X, expected Y" as a `TypeError`; says dtype and rank, never values.

@@ -1,11 +1,14 @@
 //! Bindings of `dpsvm_core::solver::noisy_descent`.
 
-use crate::arrays::{contiguous, matrices, matrix};
+use crate::arrays::{contiguous, matrices, matrix, matrix_of, whole_parts};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
 use crate::records::Records;
-use dpsvm_core::private_descent::{DescentBatch, DescentStreams};
+use crate::shards::{ShardedRun, shard_key};
+use dpsvm_core::noise::Task;
+use dpsvm_core::private_descent::{DescentBatch, DescentStreams, ShardStreams};
+use dpsvm_core::solver::exact_parts::split;
 use dpsvm_core::solver::losses::SmoothLoss;
 use dpsvm_core::solver::noisy_descent::bounds::{
     Descended, check_clip, check_grid, clipped_sum_distance as distance,
@@ -13,12 +16,12 @@ use dpsvm_core::solver::noisy_descent::bounds::{
 };
 use dpsvm_core::solver::noisy_descent::clipping::Clip;
 use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule, State};
-use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
+use dpsvm_core::solver::noisy_descent::{Arithmetic, Randomness, Settings};
 use dpsvm_core::{Error, Result};
 use numpy::{PyArray2, PyArray3, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 
@@ -117,7 +120,26 @@ fn read_state(record: &Bound<'_, PyDict>, empty: &State) -> PyResult<State> {
 }
 
 impl Descent {
-    fn locked(&self) -> PyResult<MutexGuard<'_, State>> {
+    /// Numbers of scores and of columns.
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        [self.settings.loss.scores, self.settings.columns()]
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Batches, tags and noise of a run of `steps` steps.
+    pub(crate) fn streams<'k>(
+        &self,
+        tasks: [Task<'k>; 3],
+        steps: u32,
+    ) -> Result<DescentStreams<'k>> {
+        let size = (steps, self.settings.weights());
+        DescentStreams::new(tasks, self.rate, self.noise, size)
+    }
+
+    pub(crate) fn locked(&self) -> PyResult<MutexGuard<'_, State>> {
         self.state
             .try_lock()
             .map_err(|_| PyRuntimeError::new_err("this Descent is running in another thread"))
@@ -127,7 +149,7 @@ impl Descent {
 #[pymethods]
 impl Descent {
     #[new]
-    #[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_features, intercept, row_scale, clip, sigma, grid, sampling_rate, divisor, regularization, optimizer, learning_rate, schedule, horizon, momentum, nesterov, beta1, beta2, stabilizer, noise_correction, average_from, radius, precision, state=None))]
+    #[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_features, intercept, row_scale, clip, sigma, grid, sampling_rate, divisor, regularization, optimizer, learning_rate, schedule, horizon, momentum, nesterov, beta1, beta2, stabilizer, noise_correction, average_from, radius, precision, state=None, exact_sums=false))]
     #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     fn new(
         loss: &str,
@@ -157,6 +179,7 @@ impl Descent {
         radius: Option<f64>,
         precision: &str,
         state: Option<&Bound<'_, PyDict>>,
+        exact_sums: bool,
     ) -> PyResult<Self> {
         let check = || -> Result<Settings> {
             check_clip(clip)?;
@@ -192,6 +215,7 @@ impl Descent {
                     .map(|r| within("radius", r, 1e-100..=1e100))
                     .transpose()?,
                 arithmetic: arithmetic(precision)?,
+                exact_sums,
             })
         };
         let settings = check().map_err(to_python)?;
@@ -223,8 +247,7 @@ impl Descent {
         let settings = &self.settings;
         records.read(|records| {
             gate::run(py, |interrupt| {
-                let size = (n_steps, settings.weights());
-                let streams = DescentStreams::new(tasks, self.rate, self.noise, size)?;
+                let streams = self.streams(tasks, n_steps)?;
                 settings.run(state, records, &streams, n_steps, n_threads, interrupt)
             })
         })
@@ -260,10 +283,55 @@ impl Descent {
         matrices(py, released, [n_fits as usize, shape[0], shape[1]])
     }
 
+    /// The exact sum of step `step` over one shard of the records at `weights`, without noise: whole
+    /// numbers of a fixed unit, `part[0] 2^32 + part[1]`, which are merged by addition.
+    ///
+    /// A function of its arguments and the public numbers: the state is neither read nor changed.
+    #[allow(clippy::too_many_arguments)]
+    fn partial<'py>(
+        &self,
+        py: Python<'py>,
+        records: &Records,
+        weights: &Bound<'py, PyAny>,
+        key: &Bound<'py, PyBytes>,
+        shard: u32,
+        step: u32,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray3<i64>>> {
+        let key = shard_key(key)?;
+        let shape = self.shape();
+        let weights = matrix_of(weights, shape, "weights")?;
+        let weights = contiguous(&weights, "weights")?;
+        let settings = &self.settings;
+        let parts = records.read(|records| {
+            gate::run(py, |interrupt| {
+                let streams = ShardStreams::new(&key, shard, self.rate)?;
+                let randomness: (&dyn Randomness, u32) = (&streams, step);
+                let units = settings.partial(weights, records, randomness, n_threads, interrupt)?;
+                split(&units)
+            })
+        })?;
+        whole_parts(py, parts, shape)
+    }
+
+    /// A run of `n_steps` steps whose sums come from [`Descent::partial`].
+    fn shards(
+        slf: &Bound<'_, Self>,
+        source: &Bound<'_, NoiseSource>,
+        n_steps: u32,
+    ) -> PyResult<ShardedRun> {
+        ShardedRun::new(slf, source, n_steps)
+    }
+
     /// The average of the iterates, or the last one.
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let shape = [self.settings.loss.scores, self.settings.columns()];
         matrix(py, self.locked()?.released(), shape)
+    }
+
+    /// The weights after the last step.
+    fn iterate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        matrix(py, self.locked()?.weights.clone(), self.shape())
     }
 
     /// All that the next steps depend on; hand it back as `state=`.

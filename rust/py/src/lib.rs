@@ -13,6 +13,7 @@ mod noise;
 mod pld;
 mod projected_sgd;
 mod records;
+mod shards;
 mod smooth;
 mod solver;
 
@@ -63,6 +64,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     pld::register(m)?;
     projected_sgd::register(m)?;
     records::register(m)?;
+    shards::register(m)?;
     smooth::register(m)?;
     solver::register(m)?;
     Ok(())

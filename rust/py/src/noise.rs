@@ -40,14 +40,26 @@ impl NoiseSource {
         Ok((0..count).map(triple).collect())
     }
 
-    /// Takes `count` numbers; returns the first.
-    fn new_tasks(&self, count: u32) -> PyResult<u32> {
-        if std::process::id() != self.process {
-            return Err(PyRuntimeError::new_err(
-                "this NoiseSource was made in another process (before a fork); using it here would \
-                 repeat that process's noise. Make a new NoiseSource in this process.",
-            ));
+    /// The streams of the call `number`, taken before by the caller and by nobody else.
+    pub(crate) fn task(&self, number: u32) -> PyResult<Task<'_>> {
+        self.check_process()?;
+        Ok(self.key.task(number))
+    }
+
+    /// Refuses to work in a process that was forked off.
+    fn check_process(&self) -> PyResult<()> {
+        if std::process::id() == self.process {
+            return Ok(());
         }
+        Err(PyRuntimeError::new_err(
+            "this NoiseSource was made in another process (before a fork); using it here would \
+             repeat that process's noise. Make a new NoiseSource in this process.",
+        ))
+    }
+
+    /// Takes `count` numbers; returns the first.
+    pub(crate) fn new_tasks(&self, count: u32) -> PyResult<u32> {
+        self.check_process()?;
         self.next_task
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
                 n.checked_add(count)

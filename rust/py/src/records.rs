@@ -1,16 +1,20 @@
 //! Bindings of `dpsvm_core::solver::records`.
 
-use crate::arrays::{IndexArrays, ValueArray, contiguous, dense_rows, labels, matrix};
+use crate::arrays::{
+    IndexArrays, ValueArray, contiguous, dense_rows, labels, matrix, read_parts, whole_parts,
+};
 use crate::errors::to_python;
 use crate::fourier::FourierMap;
 use crate::gate;
 use dpsvm_core::parallel::Interrupt;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::solver::exact_parts::{join, split};
 use dpsvm_core::solver::records::{Records as Store, Storage};
 use dpsvm_core::solver::records_map::RowMap;
+use dpsvm_core::solver::records_sums::gram_values;
 use dpsvm_core::{Error, Result};
 use numpy::PyUntypedArrayMethods;
-use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{RwLock, TryLockError};
@@ -116,6 +120,9 @@ impl Records {
     }
 }
 
+/// Fewer than `2^32` records of norm at most 1 have no sum of outer products beyond `2^32`.
+const MOST_GRAM_BITS: u32 = 32 + 40;
+
 /// Bounds for the checks of [`Rows`]; the map itself is a [`RowMap`].
 fn bounds(data_norm: f64, unit: bool) -> RowBounds {
     RowBounds {
@@ -201,6 +208,12 @@ impl Records {
         )
     }
 
+    /// Number of records.
+    #[getter]
+    fn n_rows(&self) -> PyResult<usize> {
+        self.read(|store| Ok(store.len()))
+    }
+
     /// Columns of a row.
     #[getter]
     fn n_features(&self) -> PyResult<usize> {
@@ -243,6 +256,36 @@ impl Records {
             Ok((sum, store.columns))
         })?;
         matrix(py, sum, [d, d])
+    }
+
+    /// That sum as whole numbers of 2^-40, `part[0] 2^32 + part[1]`: parts of several objects are
+    /// merged by addition.
+    fn gram_parts<'py>(
+        &self,
+        py: Python<'py>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyArray3<i64>>> {
+        let (parts, d) = self.read(|store| {
+            let parts = gate::run(py, |interrupt| {
+                split(&store.gram_units(n_threads, interrupt)?)
+            })?;
+            Ok((parts, store.columns))
+        })?;
+        whole_parts(py, parts, [d, d])
+    }
+
+    /// The sum of outer products from merged parts.
+    #[staticmethod]
+    fn gram_from_parts<'py>(
+        py: Python<'py>,
+        parts: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let parts = read_parts(parts, None, "parts")?;
+        let d = parts.shape()[1];
+        let entries = contiguous(&parts, "parts")?;
+        let most = 1_i128 << MOST_GRAM_BITS;
+        let units = join(entries, most).map_err(to_python)?;
+        matrix(py, gram_values(&units), [d, d])
     }
 
     /// Rows become `M u / ||M u||`.

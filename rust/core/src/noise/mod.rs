@@ -29,7 +29,7 @@ pub use grid_gaussian::{GridScale, gaussian_on_grid};
 pub use poisson_batch::{Rate, poisson_batch};
 pub use random_parts::random_parts;
 pub use selection::{exponential_choice, permute_and_flip};
-pub use stream::{Key, Stream, Task};
+pub use stream::{KEY_BYTES, Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 
 use crate::error::{Error, Result};

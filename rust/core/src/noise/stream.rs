@@ -12,7 +12,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 /// Bytes in a key.
-const KEY_BYTES: usize = 32;
+pub const KEY_BYTES: usize = 32;
 
 /// Separates keys made from seeds from any other use of the same 8 bytes.
 const SEED_DOMAIN: &[u8; KEY_BYTES - 8] = b"dpsvm_fast: seeded noise";
@@ -41,6 +41,13 @@ impl Key {
     /// [`Error::Entropy`] when the system gives none. There is no weaker fall-back.
     pub fn from_system() -> Result<Self> {
         Self::from_source(getrandom::fill)
+    }
+
+    /// The key of these bytes.
+    pub fn from_bytes(bytes: &[u8; KEY_BYTES]) -> Self {
+        Self {
+            bytes: Box::new(Zeroizing::new(*bytes)),
+        }
     }
 
     /// A key from the given source of random bytes; [`Key::from_system`] with the source named.
@@ -94,6 +101,14 @@ impl Task<'_> {
             blocks: [[0; BLOCK_BYTES]; BATCH],
             used: STREAM_WORDS,
         }
+    }
+
+    /// A key from the first bytes of stream 0: as unpredictable as this task's own key, which it
+    /// does not reveal.
+    pub fn new_key(&self) -> Zeroizing<[u8; KEY_BYTES]> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        self.stream(0).fill_bytes(bytes.as_mut_slice());
+        bytes
     }
 
     /// The first 64 bits of stream 0: for a task that needs one number only.

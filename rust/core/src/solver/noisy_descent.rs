@@ -30,21 +30,22 @@ pub mod optimizer;
 pub mod passes;
 pub mod plans;
 pub mod released;
+mod single_score;
+mod walk;
 
-use super::kernels::Panels;
 use super::losses::SmoothLoss;
-use super::records::{RecordRows, Records};
+use super::records::{ROW_GRID, Records};
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, each_block, pool};
+use crate::parallel::{Interrupt, pool};
 use clipping::Clip;
 pub use drawn::Randomness;
 use drawn::{Drawn, Source};
 use optimizer::{Optimizer, Schedule, State};
-use passes::{Precision, Rule, Scratch, SingleScore, View};
-use plans::{Batch, DensePlan, Plan, SparsePlan};
-use rayon::ThreadPool;
+use passes::Rule;
 pub use released::NoiseKind;
-use std::ops::Range;
+use released::noisy_sum;
+use std::sync::{Mutex, PoisonError};
+use walk::{Goal, Job};
 
 /// Precision of scores and of sums within a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,17 +83,13 @@ pub struct Settings {
     pub radius: Option<f64>,
     /// Precision of scores and sums.
     pub arithmetic: Arithmetic,
+    /// Whether dense rows are summed without any rounding, as sparse ones always are: then no sum
+    /// depends on which records are summed together.
+    pub exact_sums: bool,
 }
 
-/// Multiplications of one step above which it is shared out: below, waking the pool up (10 to 20
-/// microseconds a step) eats the gain.
-const PARALLEL_WORK: usize = 1 << 20;
-/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
-const ROUND_WORK: usize = 1 << 26;
 /// Steps of their grid that weights may be away from 0: all sums of such numbers are exact.
 const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
-/// Values of noise drawn ahead.
-const AHEAD: usize = 1 << 16;
 
 impl Settings {
     /// Columns of the weights.
@@ -123,20 +120,7 @@ impl Settings {
         threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        if records.columns != self.features {
-            let message = format!(
-                "got rows of {}, expected {}",
-                records.columns, self.features
-            );
-            return Err(Error::invalid("n_features", message));
-        }
-        self.check_snapping()?;
-        if records.n_classes > self.loss.classes() {
-            return Err(Error::invalid(
-                "n_classes",
-                "more classes than the loss has",
-            ));
-        }
+        self.check(records)?;
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
         let job = Job {
             settings: self,
@@ -144,15 +128,135 @@ impl Settings {
             randomness,
             pool: pool.as_deref(),
             interrupt,
-            steps,
+            goal: Goal::Steps(steps),
         };
         let mut next = state.clone();
-        match self.arithmetic {
-            Arithmetic::Single => job.choose::<f32>(&mut next)?,
-            Arithmetic::Double => job.choose::<f64>(&mut next)?,
-        }
+        job.start(&mut next)?;
         *state = next;
         Ok(())
+    }
+
+    /// The sum of step `step` over the records of one shard at `weights`, without noise: one whole
+    /// number of [`Self::part_unit`] for each weight.
+    ///
+    /// Sums of shards are added as integers. Given the batches, their total does not depend on how
+    /// the records were distributed.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; weights of another number.
+    pub fn partial(
+        &self,
+        weights: &[f64],
+        records: &Records,
+        (randomness, step): (&dyn Randomness, u32),
+        threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<i128>> {
+        let settings = Self {
+            exact_sums: true,
+            ..*self
+        };
+        settings.check(records)?;
+        if weights.len() != self.weights() || !weights.iter().all(|w| w.is_finite()) {
+            let message = format!("expected {} finite numbers", self.weights());
+            return Err(Error::invalid("weights", message));
+        }
+        let pool = (threads > 1).then(|| pool(threads)).transpose()?;
+        let units = Mutex::new(Vec::new());
+        let job = Job {
+            settings: &settings,
+            records,
+            randomness,
+            pool: pool.as_deref(),
+            interrupt,
+            goal: Goal::Part(step, &units),
+        };
+        let mut state = State {
+            weights: weights.to_vec(),
+            ..State::default()
+        };
+        job.start(&mut state)?;
+        Ok(units.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The power of two of which sums of shards are multiples.
+    pub fn part_unit(&self) -> f64 {
+        bounds::coefficient_grid(self.clip.bound, self.arithmetic) * ROW_GRID
+    }
+
+    /// Takes step `step` of a run with the sum `units` of all shards: rounds it to the grid of the
+    /// noise, adds the noise and moves the weights.
+    ///
+    /// # Errors
+    /// Sums of another number, settings as in [`Self::run`].
+    pub fn advance(
+        &self,
+        state: &mut State,
+        units: &[i128],
+        randomness: &dyn Randomness,
+        step: u32,
+    ) -> Result<()> {
+        self.check_steps()?;
+        if units.len() != self.weights() {
+            let message = format!("expected {} sums", self.weights());
+            return Err(Error::invalid("total", message));
+        }
+        let mut drawn = Drawn::default();
+        let from = Source {
+            settings: self,
+            randomness,
+        };
+        let steps = step..step.checked_add(1).unwrap_or(step);
+        drawn.draw(from, steps, None);
+        let noise = drawn.step(self.noise, step, units.len());
+        let unit = self.part_unit();
+        let sums = units.iter().enumerate();
+        let mut noisy: Vec<f64> = sums
+            .map(|(at, units)| noisy_sum(*units, unit, noise, at))
+            .collect();
+        self.take_step(state, &mut noisy);
+        Ok(())
+    }
+
+    /// Refuses records of another shape and settings that do not fit together.
+    fn check(&self, records: &Records) -> Result<()> {
+        if records.columns != self.features {
+            let message = format!(
+                "got rows of {}, expected {}",
+                records.columns, self.features
+            );
+            return Err(Error::invalid("n_features", message));
+        }
+        self.check_steps()?;
+        if records.n_classes > self.loss.classes() {
+            let message = "more classes than the loss has";
+            return Err(Error::invalid("n_classes", message));
+        }
+        Ok(())
+    }
+
+    /// The optimiser's step with the noisy sum, which is overwritten.
+    fn take_step(&self, state: &mut State, noisy: &mut [f64]) {
+        if let Some(step) = self.snapped() {
+            let keep = 1.0 - self.rate * self.regularization;
+            let b = self.rate / self.divisor;
+            state.snapped_step(keep, (b, step), noisy, self.radius);
+            return;
+        }
+        let inverse = 1.0 / self.divisor;
+        let decay = self.regularization;
+        for (g, w) in noisy.iter_mut().zip(&state.weights) {
+            *g = *g * inverse + decay * w;
+        }
+        let t = state.steps;
+        let rate = self.rate * self.schedule.factor(t);
+        state.step(self.optimizer, rate, noisy);
+        if let Some(radius) = self.radius {
+            state.project(radius);
+        }
+        if self.average_from.is_some_and(|first| t >= first) {
+            state.average();
+        }
     }
 
     /// Step between the values that weights can take, where the guarantee is about the last iterate.
@@ -165,7 +269,11 @@ impl Settings {
         }
     }
 
-    fn check_snapping(&self) -> Result<()> {
+    /// Refuses settings that do not fit together.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_steps(&self) -> Result<()> {
         let Some(step) = self.snapped() else {
             return Ok(());
         };
@@ -197,206 +305,6 @@ impl Settings {
             loss: self.loss,
             clip: self.clip,
             coefficient_grid: bounds::coefficient_grid(self.clip.bound, self.arithmetic),
-        }
-    }
-}
-
-/// One run.
-struct Job<'j> {
-    settings: &'j Settings,
-    records: &'j Records,
-    randomness: &'j dyn Randomness,
-    pool: Option<&'j ThreadPool>,
-    interrupt: &'j dyn Interrupt,
-    steps: u32,
-}
-
-/// One thread's share of a step.
-struct Worker<T> {
-    items: Range<usize>,
-    sum: exact_sum::ExactSum,
-    scratch: Scratch<T>,
-}
-
-impl Job<'_> {
-    fn choose<T: Precision>(&self, state: &mut State) -> Result<()> {
-        let (k, d) = (self.settings.loss.scores, self.settings.features);
-        let (records, settings) = (self.records, self.settings);
-        let rule = settings.rule();
-        if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
-            let unit = bounds::leaf_unit(settings.clip.bound, settings.noise);
-            return self.descend::<T, _>(&DensePlan::new(records, rule, unit), state);
-        }
-        match k {
-            1 => self.descend::<T, _>(&SparsePlan::new(records, rule, SingleScore::new(d)), state),
-            2..=4 => self.descend::<T, _>(
-                &SparsePlan::new(records, rule, Panels::<4>::new(k, d)),
-                state,
-            ),
-            5..=8 | 17..=24 => self.descend::<T, _>(
-                &SparsePlan::new(records, rule, Panels::<8>::new(k, d)),
-                state,
-            ),
-            _ => self.descend::<T, _>(
-                &SparsePlan::new(records, rule, Panels::<16>::new(k, d)),
-                state,
-            ),
-        }
-    }
-
-    fn descend<T: Precision, P: Plan<T>>(&self, plan: &P, state: &mut State) -> Result<()> {
-        let mut batch = Batch::default();
-        self.choose_batch(plan, 0, &mut batch);
-        let touched = batch.records(self.records).max(1) * plan.touched();
-        let share = self.pool.filter(|_| touched >= PARALLEL_WORK);
-        let threads = share.map_or(1, ThreadPool::current_num_threads);
-        let mut workers: Vec<Worker<T>> = (0..threads)
-            .map(|_| Worker {
-                items: 0..0,
-                sum: plan.sum(),
-                scratch: Scratch::default(),
-            })
-            .collect();
-        let mut walk = Walk {
-            job: self,
-            plan,
-            share,
-            batch,
-            workers: &mut workers,
-            view: View::default(),
-            noisy: vec![0.0; self.settings.weights()],
-            state,
-        };
-        walk.all_steps()
-    }
-
-    fn choose_batch<T, P: Plan<T>>(&self, plan: &P, step: u32, batch: &mut Batch) {
-        let n = self.records.label.len();
-        if self.randomness.full_batch() {
-            batch.take_all(n);
-        } else {
-            self.randomness.batch(step, n, batch.chosen());
-        }
-        if plan.wants_leaves() {
-            batch.plant(|tags| self.randomness.tags(step, tags));
-        }
-    }
-}
-
-/// The steps of one run for one plan.
-struct Walk<'w, 'j, T, P> {
-    job: &'w Job<'j>,
-    plan: &'w P,
-    /// Pool for the passes; `None` where a step is too small.
-    share: Option<&'w ThreadPool>,
-    batch: Batch,
-    workers: &'w mut [Worker<T>],
-    view: View<T>,
-    noisy: Vec<f64>,
-    state: &'w mut State,
-}
-
-impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
-    fn all_steps(&mut self) -> Result<()> {
-        let (job, share) = (self.job, self.share);
-        let p = job.settings.weights().max(1);
-        let ahead = if job.pool.is_some() { AHEAD / p } else { 1 };
-        let chunk = ahead.clamp(1, 64) as u32;
-        // A thread that is free draws the noise of the next steps meanwhile.
-        let helper = job.pool.filter(|_| share.is_none());
-        let from = Source {
-            settings: job.settings,
-            randomness: job.randomness,
-        };
-        let (mut now, mut next) = (Drawn::default(), Drawn::default());
-        let last = job.steps;
-        let range = |first: u32| first..last.min(first.saturating_add(chunk));
-        now.draw(from, range(0), job.pool);
-        let mut first = 0;
-        while first < last {
-            let steps = range(first);
-            first = steps.end;
-            if let Some(pool) = helper {
-                pool.in_place_scope(|scope| {
-                    scope.spawn(|_| next.draw(from, range(first), None));
-                    self.some_steps(steps, &now)
-                })?;
-            } else {
-                self.some_steps(steps, &now)?;
-                next.draw(from, range(first), share);
-            }
-            std::mem::swap(&mut now, &mut next);
-        }
-        Ok(())
-    }
-
-    fn some_steps(&mut self, steps: Range<u32>, drawn: &Drawn) -> Result<()> {
-        for step in steps {
-            self.job.interrupt.check()?;
-            if step > 0 && !self.job.randomness.full_batch() {
-                self.job.choose_batch(self.plan, step, &mut self.batch);
-            }
-            self.plan.view(&self.state.weights, &mut self.view);
-            self.pass()?;
-            let settings = self.job.settings;
-            let noise = drawn.step(settings.noise, step, settings.weights());
-            self.plan
-                .noisy(&self.workers[0].sum, noise, &mut self.noisy);
-            self.advance();
-        }
-        Ok(())
-    }
-
-    /// All contributions of the step, into the sum of the first worker.
-    fn pass(&mut self) -> Result<()> {
-        let items = self.plan.items(&self.batch);
-        let threads = self.workers.len();
-        for (at, worker) in self.workers.iter_mut().enumerate() {
-            worker.sum.clear();
-            worker.items = items * at / threads..items * (at + 1) / threads;
-        }
-        let records = self.batch.records(self.job.records).max(1);
-        let per_item = (self.plan.touched() * records / items.max(1)).max(1);
-        let round = (ROUND_WORK / per_item).max(1);
-        while self.workers.iter().any(|worker| !worker.items.is_empty()) {
-            let (plan, batch, view) = (self.plan, &self.batch, &self.view);
-            each_block(self.share, self.workers, self.job.interrupt, |worker| {
-                let end = worker.items.end.min(worker.items.start + round);
-                let part = worker.items.start..end;
-                worker.items.start = end;
-                plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch);
-            })?;
-        }
-        let (first, rest) = self.workers.split_at_mut(1);
-        for worker in rest {
-            first[0].sum.merge(&mut worker.sum);
-        }
-        Ok(())
-    }
-
-    /// The optimiser's step with the noisy sum.
-    fn advance(&mut self) {
-        let settings = self.job.settings;
-        if let Some(step) = settings.snapped() {
-            let keep = 1.0 - settings.rate * settings.regularization;
-            let b = settings.rate / settings.divisor;
-            self.state
-                .snapped_step(keep, (b, step), &self.noisy, settings.radius);
-            return;
-        }
-        let inverse = 1.0 / settings.divisor;
-        let decay = settings.regularization;
-        for (g, w) in self.noisy.iter_mut().zip(&self.state.weights) {
-            *g = *g * inverse + decay * w;
-        }
-        let t = self.state.steps;
-        let rate = settings.rate * settings.schedule.factor(t);
-        self.state.step(settings.optimizer, rate, &mut self.noisy);
-        if let Some(radius) = settings.radius {
-            self.state.project(radius);
-        }
-        if settings.average_from.is_some_and(|first| t >= first) {
-            self.state.average();
         }
     }
 }

@@ -71,6 +71,15 @@ impl Records {
     /// # Errors
     /// Threads out of range; no memory; an interrupt.
     pub fn gram(&self, n_threads: usize, interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+        Ok(gram_values(&self.gram_units(n_threads, interrupt)?))
+    }
+
+    /// [`Self::gram`] before its last rounding, in units of [`GRAM_UNIT`]: sums over shards of the
+    /// records are added as integers.
+    ///
+    /// # Errors
+    /// As [`Self::gram`].
+    pub fn gram_units(&self, n_threads: usize, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         self.require_stored("outer products")?;
         let work = self.len().saturating_mul(self.columns);
         let pool = workers(n_threads, work)?;
@@ -80,6 +89,14 @@ impl Records {
         }
         gram.finish(interrupt)
     }
+}
+
+/// Unit of sums of outer products: `2^-40`.
+pub const GRAM_UNIT: f64 = ROW_GRID * ROW_GRID;
+
+/// Sums of outer products from whole numbers of units, each rounded to the nearest double.
+pub fn gram_values(units: &[i128]) -> Vec<f64> {
+    units.iter().map(|u| *u as f64 * GRAM_UNIT).collect()
 }
 
 fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>> {
@@ -208,13 +225,13 @@ impl<'a> Gram<'a> {
         self.rows = 0;
         each_block(self.pool, &mut self.tiles, interrupt, |tile| {
             for (total, partial) in tile.total.iter_mut().zip(&mut tile.partial) {
-                *total += i128::from((*partial / (ROW_GRID * ROW_GRID)) as i64);
+                *total += i128::from((*partial / GRAM_UNIT) as i64);
                 *partial = 0.0;
             }
         })
     }
 
-    fn finish(mut self, interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+    fn finish(mut self, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         self.flush(interrupt)?;
         let columns = self.records.columns;
         let mut sum = zeros(columns.saturating_mul(columns))?;
@@ -222,9 +239,8 @@ impl<'a> Gram<'a> {
             let (i, j) = (&self.strips[tile.at.0].range, &self.strips[tile.at.1].range);
             for (a, row) in i.clone().zip(tile.total.chunks(j.len())) {
                 for (b, total) in j.clone().zip(row) {
-                    let value = *total as f64 * (ROW_GRID * ROW_GRID);
-                    sum[a * columns + b] = value;
-                    sum[b * columns + a] = value;
+                    sum[a * columns + b] = *total;
+                    sum[b * columns + a] = *total;
                 }
             }
         }

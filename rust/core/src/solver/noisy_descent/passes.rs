@@ -6,8 +6,8 @@ use super::exact_sum::{ExactSum, ROUNDING};
 use super::gradients::{Lanes, Members, one_by_one, single};
 use super::leaves::LEAF;
 use crate::rows::Row;
-use crate::simd::{Kernel, Real, Simd};
-use crate::solver::kernels::{TypedRow, WeightLayout, typed};
+use crate::simd::{Kernel, Simd};
+use crate::solver::kernels::{WeightLayout, typed};
 use crate::solver::losses::SmoothLoss;
 use crate::solver::product::Product;
 use crate::solver::records::{RecordRows, Records};
@@ -116,6 +116,8 @@ pub struct DensePass<'p, T> {
     pub order: &'p [u32],
     /// The leaves.
     pub leaves: &'p [Range<usize>],
+    /// Whether nothing is rounded in the sums.
+    pub exact: bool,
     /// Public numbers.
     pub rule: Rule,
     /// The weights, one line a score.
@@ -209,6 +211,10 @@ impl<'p, T: Precision> DensePass<'p, T> {
         );
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
+        if self.exact {
+            self.exact_leaf(simd, lines);
+            return;
+        }
         let scores = &scratch.scores;
         let magic = ROUNDING * self.sum.unit();
         let size = lines.len() as f64 * clip.bound * LEAF_SLACK;
@@ -223,63 +229,38 @@ impl<'p, T: Precision> DensePass<'p, T> {
             }
         }
     }
-}
 
-/// Sums kept apart, to break the dependency of one addition on the last.
-const CHAINS: usize = 4;
-
-/// One score of sparse rows, whose weights lie in their order.
-#[derive(Debug, Clone, Copy)]
-pub struct SingleScore {
-    columns: usize,
-}
-
-impl SingleScore {
-    /// Layout for one score of `columns` weights.
-    pub fn new(columns: usize) -> Self {
-        Self { columns }
-    }
-}
-
-impl WeightLayout for SingleScore {
-    fn stored(&self) -> usize {
-        self.columns
-    }
-
-    fn padded_classes(&self) -> usize {
-        1
-    }
-
-    fn position(&self, _class: usize, column: usize) -> usize {
-        column
-    }
-
+    /// The sum of a leaf without rounding: coefficients are truncated to their grid, so that all
+    /// products are multiples of the sum's unit and far below `2^53` of them.
     #[inline(always)]
-    fn scores<S: Simd, T: Real>(&self, _simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
-        let mut sums = [0.0; CHAINS];
-        for (at, (j, x)) in row.index.iter().zip(row.value).enumerate() {
-            sums[at % CHAINS] += x.wide() * w[*j as usize].wide();
+    fn exact_leaf<S: Simd>(&mut self, simd: S, lines: &[&[T]]) {
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
+        let inverse = 1.0 / grid;
+        let scratch = &mut *self.scratch;
+        scratch.coefficient.clear();
+        let truncated = |c: &T| (c.wide() * inverse).trunc() * grid;
+        scratch
+            .coefficient
+            .extend(scratch.scores.iter().map(truncated));
+        scratch.wide.clear();
+        for line in lines {
+            scratch.wide.extend(line.iter().map(|x| x.wide()));
         }
-        scores[0] = T::near((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    }
-
-    #[inline(always)]
-    fn update<S: Simd, T: Real>(
-        &self,
-        _simd: S,
-        row: TypedRow<'_, T>,
-        w: &mut [T],
-        coefficient: &[T],
-    ) {
-        let c = coefficient[0].wide();
-        for (index, value) in row.index.iter().zip(row.value) {
-            let weight = &mut w[*index as usize];
-            *weight = T::near(weight.wide() + c * value.wide());
+        let mut rows: [&[f64]; LEAF] = [&[]; LEAF];
+        for (row, line) in rows.iter_mut().zip(scratch.wide.chunks_exact(d)) {
+            *row = line;
         }
-    }
-
-    fn score_depth(&self, row_length: usize, _lanes: usize) -> f64 {
-        (row_length / CHAINS + CHAINS + 2) as f64
+        let stride = d + usize::from(clip.intercept > 0.0);
+        let total = self.sum.room(lines.len() as f64 * clip.bound);
+        let (rows, coefficients) = (&rows[..lines.len()], &scratch.coefficient);
+        leaf_sum(simd, rows, coefficients, k, (&mut *total, stride), 0.0);
+        if clip.intercept > 0.0 {
+            for class in 0..k {
+                let line = &coefficients[class * LEAF..][..lines.len()];
+                total[class * stride + d] += line.iter().sum::<f64>() * clip.intercept;
+            }
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! The two ways to sum contributions: leaves of dense rows, and sparse rows one by one.
 
 use super::exact_sum::ExactSum;
-use super::leaves::plant;
+use super::leaves::{LEAF, plant};
 use super::passes::{DensePass, Precision, Rule, Scratch, SparsePass, View};
-use super::released::{Noise, Places, add_noise};
+use super::released::{Noise, Places, add_noise, for_each_exact};
 use crate::simd::dispatch;
 use crate::solver::kernels::WeightLayout;
 use crate::solver::records::{ROW_GRID, RecordRows, Records};
@@ -43,6 +43,15 @@ impl Batch {
         }
     }
 
+    /// Cuts the batch into groups in its own order: for sums that do not depend on them.
+    pub fn cut(&mut self) {
+        let n = self.order.len();
+        self.leaves.clear();
+        let groups = (0..n).step_by(LEAF);
+        self.leaves
+            .extend(groups.map(|first| first..n.min(first + LEAF)));
+    }
+
     /// Cuts the batch into leaves.
     pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) {
         self.tags.resize(self.order.len(), 0);
@@ -79,6 +88,8 @@ pub trait Plan<T>: Sync {
     );
     /// The sum with noise, in the order of the weights.
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]);
+    /// The sum in its units, in the order of the weights.
+    fn units(&self, sum: &ExactSum, units: &mut [i128]);
 }
 
 /// Leaves of dense rows.
@@ -86,15 +97,26 @@ pub struct DensePlan<'r> {
     records: &'r Records,
     rule: Rule,
     unit: f64,
+    exact: bool,
 }
 
 impl<'r> DensePlan<'r> {
-    /// With sums rounded to multiples of `unit`.
-    pub fn new(records: &'r Records, rule: Rule, unit: f64) -> Self {
+    /// With sums of leaves rounded to multiples of `unit`, or `exact` ones.
+    pub fn new(records: &'r Records, rule: Rule, (unit, exact): (f64, bool)) -> Self {
         Self {
             records,
             rule,
             unit,
+            exact,
+        }
+    }
+
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+        let columns = self.columns();
+        Places {
+            shape: (self.rule.loss.scores, columns),
+            position: move |k, j| k * columns + j,
+            centre: None,
         }
     }
 
@@ -171,6 +193,7 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
             records: self.records,
             order: &batch.order,
             leaves: &batch.leaves[items],
+            exact: self.exact,
             rule: self.rule,
             view,
             sum,
@@ -179,13 +202,11 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
     }
 
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
-        let columns = self.columns();
-        let places = Places {
-            shape: (self.rule.loss.scores, columns),
-            position: |k, j| k * columns + j,
-            centre: None,
-        };
-        add_noise(sum, &places, noise, noisy);
+        add_noise(sum, &self.places(), noise, noisy);
+    }
+
+    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
+        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
     }
 }
 
@@ -203,6 +224,23 @@ impl<'r, L: WeightLayout> SparsePlan<'r, L> {
             records,
             rule,
             layout,
+        }
+    }
+
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let (layout, stored) = (self.layout, self.layout.stored());
+        let centre = self.records.centre.as_ref();
+        Places {
+            shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
+            position: move |score: usize, column: usize| {
+                if column < d {
+                    layout.position(score, column)
+                } else {
+                    stored + k + score
+                }
+            },
+            centre: centre.map(|centre| (&*centre.point, stored)),
         }
     }
 }
@@ -270,20 +308,10 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
     }
 
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
-        let (k, d) = (self.rule.loss.scores, self.records.columns);
-        let (layout, stored) = (self.layout, self.layout.stored());
-        let centre = self.records.centre.as_ref();
-        let places = Places {
-            shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
-            position: |score: usize, column: usize| {
-                if column < d {
-                    layout.position(score, column)
-                } else {
-                    stored + k + score
-                }
-            },
-            centre: centre.map(|centre| (&*centre.point, stored)),
-        };
-        add_noise(sum, &places, noise, noisy);
+        add_noise(sum, &self.places(), noise, noisy);
+    }
+
+    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
+        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
     }
 }

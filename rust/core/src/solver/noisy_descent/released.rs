@@ -64,14 +64,21 @@ pub fn add_noise<F: Fn(usize, usize) -> usize>(
             Noise::Grid(..) => {}
         }
     }
-    for_each_exact(sum, places, |at, units| match noise {
-        Noise::Grid(grid, steps) => {
-            let whole = rescaled(units, exponent(sum.unit()) - exponent(grid));
-            noisy[at] = (whole + i128::from(steps[at])) as f64 * grid;
-        }
-        Noise::Float(values) => noisy[at] = units as f64 * sum.unit() + values[at],
-        Noise::None => noisy[at] = units as f64 * sum.unit(),
+    for_each_exact(sum, places, |at, units| {
+        noisy[at] = noisy_sum(units, sum.unit(), noise, at);
     });
+}
+
+/// One sum of `units` times `unit`, rounded once to the grid of the noise, and noise `at`.
+pub fn noisy_sum(units: i128, unit: f64, noise: Noise<'_>, at: usize) -> f64 {
+    match noise {
+        Noise::Grid(grid, steps) => {
+            let whole = rescaled(units, exponent(unit) - exponent(grid));
+            (whole + i128::from(steps[at])) as f64 * grid
+        }
+        Noise::Float(values) => units as f64 * unit + values[at],
+        Noise::None => units as f64 * unit,
+    }
 }
 
 #[inline(always)]
@@ -90,7 +97,7 @@ fn for_each<F: Fn(usize, usize) -> usize>(
 }
 
 /// Every sum in units, the centre's part subtracted.
-fn for_each_exact<F: Fn(usize, usize) -> usize>(
+pub fn for_each_exact<F: Fn(usize, usize) -> usize>(
     sum: &ExactSum,
     places: &Places<'_, F>,
     mut take: impl FnMut(usize, i128),
@@ -118,13 +125,15 @@ fn exponent(power: f64) -> i32 {
     libm::frexp(power).1 - 1
 }
 
-/// `units * 2^shift`, rounded to nearest where that is no integer.
+/// `units * 2^shift`, rounded to nearest where that is no integer, from the middle to even: what
+/// doubles do, so that a sum has the same bits whether it was kept in doubles or in integers.
 fn rescaled(units: i128, shift: i32) -> i128 {
     if shift >= 0 {
         units << shift.min(60)
     } else {
         let down = (-shift).min(120);
-        (units + (1 << (down - 1))) >> down
+        let odd = (units >> down) & 1;
+        (units + (1 << (down - 1)) - 1 + odd) >> down
     }
 }
 
@@ -138,6 +147,13 @@ mod tests {
         assert_eq!(rescaled(40, -3), 5);
         assert_eq!(rescaled(43, -3), 5);
         assert_eq!(rescaled(44, -3), 6);
+        assert_eq!(rescaled(36, -3), 4);
+        assert_eq!(rescaled(-44, -3), -6);
+        assert_eq!(rescaled(-36, -3), -4);
+        for units in -40_i32..=40 {
+            let exact = (f64::from(units) / 8.0).round_ties_even();
+            assert_eq!(rescaled(i128::from(units), -3) as f64, exact);
+        }
         assert_eq!(rescaled(-43, -3), -5);
     }
 }

@@ -1,0 +1,153 @@
+//! Bindings for descent whose sums come from shards of the records, possibly in other processes.
+
+use crate::arrays::{contiguous, matrix, read_parts};
+use crate::descent::Descent;
+use crate::errors::to_python;
+use crate::gate;
+use crate::noise::NoiseSource;
+use dpsvm_core::Error;
+use dpsvm_core::noise::{KEY_BYTES, Key};
+use dpsvm_core::solver::exact_parts::join;
+use numpy::PyArray2;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::Mutex;
+
+/// Contributions are at most `2^46` units, and this many times `2^44` records have room.
+const MOST_BITS: u32 = 90;
+
+/// The key that all shards of one run share.
+pub fn shard_key(bytes: &Bound<'_, PyBytes>) -> PyResult<Key> {
+    let bytes = bytes.as_bytes();
+    let key: &[u8; KEY_BYTES] = bytes.try_into().map_err(|_| {
+        let message = format!("got {} bytes, expected {KEY_BYTES}", bytes.len());
+        to_python(Error::invalid("key", message))
+    })?;
+    Ok(Key::from_bytes(key))
+}
+
+/// The driver's side of a run over shards: the key of their batches, and the noise.
+///
+/// Each step's noise is added to one total and never again.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct ShardedRun {
+    descent: Py<Descent>,
+    source: Py<NoiseSource>,
+    /// First of the three calls of `source` that this run uses.
+    first: u32,
+    steps: u32,
+    next: Mutex<u32>,
+}
+
+impl ShardedRun {
+    /// For `steps` steps of `descent`.
+    pub fn new(
+        descent: &Bound<'_, Descent>,
+        source: &Bound<'_, NoiseSource>,
+        steps: u32,
+    ) -> PyResult<Self> {
+        let first = source.get().new_tasks(3)?;
+        let run = Self {
+            descent: descent.clone().unbind(),
+            source: source.clone().unbind(),
+            first,
+            steps,
+            next: Mutex::new(0),
+        };
+        // Settings that no step could use are refused before any work is given out.
+        let descent = descent.get();
+        let tasks = run.tasks()?;
+        descent.streams(tasks, steps).map_err(to_python)?;
+        descent.settings().check_steps().map_err(to_python)?;
+        Ok(run)
+    }
+
+    fn tasks(&self) -> PyResult<[dpsvm_core::noise::Task<'_>; 3]> {
+        let source = self.source.get();
+        Ok([
+            source.task(self.first)?,
+            source.task(self.first + 1)?,
+            source.task(self.first + 2)?,
+        ])
+    }
+}
+
+#[pymethods]
+impl ShardedRun {
+    /// Key of the shards' batches, a secret: whoever has it knows which records joined which step.
+    #[getter]
+    fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let [batches, ..] = self.tasks()?;
+        Ok(PyBytes::new(py, batches.new_key().as_slice()))
+    }
+
+    /// The step to be taken next.
+    #[getter]
+    fn step(&self) -> PyResult<u32> {
+        let step = self.next.try_lock().map_err(|_| in_use())?;
+        Ok(*step)
+    }
+
+    /// The weights that the next step's sums are to be computed at.
+    #[getter]
+    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let descent = self.descent.get();
+        let weights = descent.locked()?.weights.clone();
+        matrix(py, weights, descent.shape())
+    }
+
+    /// Takes a step with the merged sums of all shards.
+    fn advance(&self, py: Python<'_>, total: &Bound<'_, PyAny>) -> PyResult<()> {
+        let descent = self.descent.get();
+        let total = read_parts(total, Some(descent.shape()), "total")?;
+        let total = contiguous(&total, "total")?;
+        let mut next = self.next.try_lock().map_err(|_| in_use())?;
+        let step = *next;
+        if step >= self.steps {
+            let message = format!("all {} steps of this run were taken", self.steps);
+            return Err(PyRuntimeError::new_err(message));
+        }
+        let tasks = self.tasks()?;
+        let mut guard = descent.locked()?;
+        let state = &mut *guard;
+        gate::run(py, |_| {
+            let units = join(total, 1 << MOST_BITS)?;
+            let streams = descent.streams(tasks, self.steps)?;
+            descent.settings().advance(state, &units, &streams, step)
+        })?;
+        *next = step + 1;
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __copy__(&self) -> PyResult<()> {
+        Err(not_copyable())
+    }
+
+    #[expect(clippy::unused_self, reason = "Python passes the object")]
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(not_copyable())
+    }
+}
+
+fn in_use() -> PyErr {
+    PyRuntimeError::new_err("this ShardedRun is taking a step in another thread")
+}
+
+/// The refusal of copying and pickling.
+fn not_copyable() -> PyErr {
+    PyTypeError::new_err(
+        "a ShardedRun can be neither copied nor pickled: the copy would repeat the same noise",
+    )
+}
+
+/// Adds this file's class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<ShardedRun>()
+}
