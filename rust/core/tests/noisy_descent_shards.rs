@@ -123,8 +123,13 @@ impl Table {
 }
 
 fn settings(scores: usize, d: usize, arithmetic: Arithmetic) -> Result<Settings> {
+    let name = if scores == 1 {
+        "huber"
+    } else {
+        "softmax_margin"
+    };
     Ok(Settings {
-        loss: SmoothLoss::new("softmax_margin", scores, 0.5, 1.0)?,
+        loss: SmoothLoss::new(name, scores, 0.5, 1.0)?,
         features: d,
         clip: Clip::new(0.4, 0.9, 0.3),
         noise: DescentStreams::kind(2.0, Some(GRID)),
@@ -187,9 +192,6 @@ fn full_batches_have_the_same_bits_for_any_sharding() -> Result<()> {
             for arithmetic in [Arithmetic::Single, Arithmetic::Double] {
                 let table = Table::new(333, 21, classes, centred);
                 let mut at = settings(scores, 21, arithmetic)?;
-                if scores == 1 {
-                    at.loss = SmoothLoss::new("huber", 1, 0.5, 1.0)?;
-                }
                 let key = Key::from_seed(11);
                 let one = whole(&at, &table.records(0..333, dense), &key, 1.0)?;
                 assert!(one.weights.iter().all(|w| *w != 0.0));
