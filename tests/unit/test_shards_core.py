@@ -1,0 +1,379 @@
+"""The compiled sums of shards: they merge to those of the whole, bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from oracles.noisy_descent import kernel, records_of, settings
+
+Array = NDArray[Any]
+KEY = bytes(range(32))
+SHARDS = (1, 2, 3, 7)
+N, D, CLASSES = 260, 11, 3
+# Numbers of 2^-40 beyond which no sum over fewer than 2^32 records lies.
+MOST_HIGH = 2**40
+
+
+def table(form: Any = np.asarray) -> tuple[Any, Array]:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(N, D)) * (rng.random((N, D)) < 0.6)
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    return form(X), rng.integers(0, CLASSES, size=N)
+
+
+def centred(records: Any) -> Any:
+    records.centre(np.linspace(-0.2, 0.3, D), 1)
+    return records
+
+
+def whitened(records: Any) -> Any:
+    rng = np.random.default_rng(1)
+    records.transform(np.eye(D) + 0.1 * rng.normal(size=(D, D)), 1)
+    return records
+
+
+CHANGES = {
+    "as they are": lambda records: records,
+    "centred": centred,
+    "whitened": whitened,
+    "centred and whitened": lambda records: whitened(centred(records)),
+}
+FORMS = {"dense": np.asarray, "sparse": sparse.csr_matrix}
+
+
+def cuts(shards: int) -> list[tuple[int, int]]:
+    """Shards of unequal sizes; the second of seven is empty."""
+    rng = np.random.default_rng(shards)
+    inner = np.sort(rng.integers(1, N, size=shards - 1))
+    if shards == 7:
+        inner[1] = inner[0]
+    ends = [0, *inner.tolist(), N]
+    return list(itertools.pairwise(ends))
+
+
+def split(shards: int, form: str, change: str) -> list[Any]:
+    X, y = table(FORMS[form])
+    parts = cuts(shards)
+    return [CHANGES[change](records_of(X[a:b], y[a:b], CLASSES)) for a, b in parts]
+
+
+def descent(**changes: Any) -> Any:
+    """A noisy descent on three classes."""
+    plain = settings(
+        **kernel("softmax_margin", CLASSES),
+        n_features=D,
+        intercept=0.3,
+        row_scale=0.9,
+        clip=0.4,
+        sigma=1.5,
+        grid=2.0**-36,
+        divisor=8.0,
+        regularization=0.01,
+        learning_rate=0.5,
+    )
+    return _core.Descent(**(plain | changes))
+
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "Adam": {"optimizer": "adam", "noise_correction": True, "learning_rate": 0.1},
+    "averaged": {"momentum": 0.5, "average_from": 2},
+    "floating-point noise": {"grid": None},
+    "last iterate": {
+        "precision": "f64",
+        "radius": 10.0,
+        "learning_rate": 0.25,
+    },
+}
+
+
+def spread(
+    one: Any, shards: list[Any], *, seed: int = 5, n_steps: int = 4, n_threads: int = 1
+) -> Any:
+    """A run over shards: partial sums on one side, noise on the other."""
+    driver = one.shards(_core.NoiseSource(seed), n_steps)
+    for step in range(n_steps):
+        assert driver.step == step
+        parts = [
+            one.partial(records, driver.weights, driver.key, i, step, n_threads)
+            for i, records in enumerate(shards)
+        ]
+        driver.advance(np.sum(parts[::-1], axis=0))
+    return one
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_sums_of_outer_products_merge(form: str, change: str) -> None:
+    (whole,) = split(1, form, change)
+    expected = whole.gram(1)
+    for shards in SHARDS:
+        parts = [records.gram_parts(1) for records in split(shards, form, change)]
+        for part in parts:
+            assert part.dtype == np.int64
+            assert part.shape == (2, D, D)
+            assert (part[1] >= 0).all()
+            assert (part[1] < 2**32).all()
+        found = _core.Records.gram_from_parts(np.sum(parts, axis=0))
+        assert (found == expected).all()
+    assert (expected != 0).any()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_sums_of_rows_merge(form: str) -> None:
+    expected = split(1, form, "as they are")[0].sums(1)
+    for shards in SHARDS:
+        parts = [records.sums(1) for records in split(shards, form, "as they are")]
+        assert (np.sum(parts, axis=0) == expected).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_column_moments_merge(form: str) -> None:
+    X, _ = table(FORMS[form])
+    options = {"offset": np.linspace(-1, 1, D), "scale": np.full(D, 0.7), "n_threads": 1}
+
+    def moments(part: Any) -> Array:
+        if form == "dense":
+            return np.array(_core.column_moments_dense(part, **options))
+        given = (part.data, part.indices, part.indptr, part.shape)
+        return np.array(_core.column_moments_csr(*given, **options))
+
+    for shards in SHARDS:
+        parts = [moments(X[a:b]) for a, b in cuts(shards)]
+        assert (np.sum(parts, axis=0) == moments(X)).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("options", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_full_batches_have_the_bits_of_one_run(
+    form: str, change: str, options: dict[str, Any]
+) -> None:
+    local = descent(exact_sums=True, **options)
+    (whole,) = split(1, form, change)
+    local.run(whole, _core.NoiseSource(5), 4, 1)
+    for shards in SHARDS:
+        found = spread(descent(**options), split(shards, form, change))
+        assert (found.weights() == local.weights()).all()
+        assert (found.iterate() == local.state()["weights"]).all()
+        assert found.state()["steps"] == 4
+
+
+def test_sparse_rows_have_the_bits_of_a_plain_run() -> None:
+    local = descent()
+    local.run(split(1, "sparse", "as they are")[0], _core.NoiseSource(5), 4, 1)
+    found = spread(descent(), split(3, "sparse", "as they are"))
+    assert (found.weights() == local.weights()).all()
+    other = spread(descent(), split(3, "sparse", "as they are"), seed=6)
+    assert (other.weights() != local.weights()).all()
+
+
+def test_dense_rows_are_near_a_plain_run() -> None:
+    """Leaves round in single precision, exact sums truncate coefficients."""
+    quiet = {"sigma": 0.0, "grid": None}
+    local = descent(**quiet)
+    local.run(split(1, "dense", "as they are")[0], _core.NoiseSource(5), 4, 1)
+    found = spread(descent(**quiet), split(3, "dense", "as they are"))
+    gap = float(np.abs(found.weights() - local.weights()).max())
+    assert 0.0 < gap < 1e-4 * float(np.abs(local.weights()).max())
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_lifted_rows(stored: bool) -> None:
+    X, y = table()
+    made = _core.FourierMap(
+        n_features=D,
+        n_components=24,
+        gamma=1.5,
+        kernel="rbf",
+        structure="independent",
+        centre="none",
+        seed=7,
+    )
+    runs = []
+    for shards in SHARDS:
+        parts = [records_of(X[a:b], y[a:b], CLASSES) for a, b in cuts(shards)]
+        for records in parts:
+            records.lift(made, stored, 1)
+        one = descent(n_features=parts[0].n_features)
+        runs.append(spread(one, parts).weights())
+        if shards == 1:
+            local = descent(n_features=parts[0].n_features, exact_sums=True)
+            local.run(parts[0], _core.NoiseSource(5), 4, 1)
+            runs.append(local.weights())
+    assert all((weights == runs[0]).all() for weights in runs)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_tasks_that_run_again_give_the_same_numbers(form: str, rate: float) -> None:
+    (records,) = split(1, form, "as they are")
+    weights = np.full((CLASSES, D + 1), 0.1)
+    one, other = descent(sampling_rate=rate), descent(sampling_rate=rate)
+    other.run(records, _core.NoiseSource(0), 2, 1)  # Its own state does not matter.
+    first = one.partial(records, weights, KEY, 3, 8, 1)
+    assert (first == other.partial(records, weights, KEY, 3, 8, 2)).all()
+    assert (first != 0).any()
+    for shard, step, key in ((4, 8, KEY), (3, 9, KEY), (3, 8, KEY[::-1])):
+        changed = one.partial(records, weights, key, shard, step, 1)
+        assert (changed == first).all() == (rate == 1.0)
+    assert (one.iterate() == 0).all()
+
+
+def test_sampled_shards_follow_the_rate() -> None:
+    """Every gradient is (1, 0, ...): the sum counts the batch; chi-square over shards and steps."""
+    n, rate, rounds = 5000, 0.2, 40
+    rows = np.zeros((n, 2))
+    rows[:, 0] = 1.0 - 2.0**-20
+    records = records_of(rows, np.ones(n))
+    one = _core.Descent(**settings(n_features=2, clip=10.0, sampling_rate=rate))
+    weights = np.zeros((1, 2))
+
+    def size(shard: int, step: int) -> float:
+        high, low = one.partial(records, weights, KEY, shard, step, 1)[:, 0, 0]
+        full = units_of_one()
+        return abs(int(high) * 2**32 + int(low)) / full
+
+    def units_of_one() -> float:
+        whole = _core.Descent(**settings(n_features=2, clip=10.0))
+        high, low = whole.partial(records, weights, KEY, 0, 0, 1)[:, 0, 0]
+        return abs(int(high) * 2**32 + int(low)) / n
+
+    sizes = np.array([[size(i, t) for t in range(rounds)] for i in range(2)])
+    assert (np.abs(sizes - np.rint(sizes)) < 1e-6).all()
+    z = (sizes - n * rate) / np.sqrt(n * rate * (1 - rate))
+    # 80 degrees of freedom: outside with probability below 1e-6 (chi-square quantiles).
+    assert 32.0 < float((z**2).sum()) < 159.0
+    # Shards and steps are not copies of each other: 40 pairs agree in size with probability
+    # 0.01 each, so that more than 12 do with probability below 1e-15.
+    assert (np.rint(sizes[0]) == np.rint(sizes[1])).sum() <= 12
+    assert len(np.unique(np.rint(sizes[0]))) > 20
+
+
+def test_batches_of_two_shards_meet_by_chance_alone() -> None:
+    """Rows are unit vectors: the sum shows who joined. Control: a shard with itself."""
+    n, rate = 1200, 0.3
+    rows = sparse.identity(n, format="csr") * (1.0 - 2.0**-20)
+    records = records_of(rows, np.ones(n))
+    one = _core.Descent(**settings(n_features=n, clip=10.0, sampling_rate=rate))
+
+    def joined(shard: int, step: int) -> Array:
+        found = one.partial(records, np.zeros((1, n)), KEY, shard, step, 1)
+        return np.asarray((found != 0).any(axis=0)[0])
+
+    def excess(a: Array, b: Array) -> float:
+        both = n * rate**2
+        return float(((a & b).sum() - both) / np.sqrt(both * (1 - rate**2)))
+
+    pairs = [((0, 0), (1, 0)), ((0, 0), (0, 1)), ((2, 5), (5, 2)), ((7, 1), (1, 7))]
+    for first, second in pairs:
+        # Binomial(1200, 0.09), 108 on average: beyond 5.5 standard deviations with probability
+        # below 2e-7 (exact tails), four times.
+        assert abs(excess(joined(*first), joined(*second))) < 5.5
+    assert excess(joined(0, 0), joined(0, 0)) > 15
+
+
+def test_empty_shards_and_empty_batches_add_nothing() -> None:
+    for form in FORMS.values():
+        X, y = table(form)
+        empty = records_of(X[:0], y[:0], CLASSES)
+        assert empty.n_rows == 0
+        assert records_of(X, y, CLASSES).n_rows == N
+        assert (empty.gram_parts(1) == 0).all()
+        assert (empty.sums(1) == 0).all()
+        weights = np.full((CLASSES, D + 1), 0.1)
+        for rate in (1.0, 0.5):
+            one = descent(sampling_rate=rate)
+            assert (one.partial(empty, weights, KEY, 0, 0, 1) == 0).all()
+        rare = descent(sampling_rate=1e-12)
+        found = rare.partial(records_of(X, y, CLASSES), weights, KEY, 0, 0, 1)
+        assert found.shape == (2, CLASSES, D + 1)
+        assert (found == 0).all()
+
+
+def test_a_step_without_records_is_noise() -> None:
+    one = descent(regularization=0.0)
+    one.shards(_core.NoiseSource(5), 1).advance(np.zeros((2, CLASSES, D + 1), dtype=np.int64))
+    assert (one.weights() != 0).all()
+
+
+def refused(what: str) -> Any:
+    return pytest.raises((ValueError, TypeError), match=what)
+
+
+def test_parts_of_another_shape_are_refused() -> None:
+    (records,) = split(1, "dense", "as they are")
+    one = descent()
+    weights = np.zeros((CLASSES, D + 1))
+    for wrong in (weights[:, :-1].copy(), weights[0], weights.astype(np.float32)):
+        with refused("weights"):
+            one.partial(records, wrong, KEY, 0, 0, 1)
+    with refused("weights"):
+        one.partial(records, np.full_like(weights, np.nan), KEY, 0, 0, 1)
+    with refused("key"):
+        one.partial(records, weights, KEY[:31], 0, 0, 1)
+    with pytest.raises(OverflowError):
+        one.partial(records, weights, KEY, -1, 0, 1)
+    with refused("n_features"):
+        descent(n_features=D + 1).partial(records, np.zeros((CLASSES, D + 2)), KEY, 0, 0, 1)
+    total = one.partial(records, weights, KEY, 0, 0, 1)
+    driver = one.shards(_core.NoiseSource(0), 2)
+    for wrong in (total[:1], total[:, :, :-1], total.astype(np.float64), total[0]):
+        with refused("total"):
+            driver.advance(wrong)
+    for wrong in (total[:, :, :3], np.zeros((3, 4, 4), dtype=np.int64), total[0]):
+        with refused("parts"):
+            _core.Records.gram_from_parts(np.ascontiguousarray(wrong[:, :2]))
+    assert driver.step == 0
+    assert (one.weights() == 0).all()
+
+
+def test_sums_beyond_all_records_are_refused() -> None:
+    shape = (2, CLASSES, D + 1)
+    driver = descent().shards(_core.NoiseSource(0), 1)
+    for half, value in ((0, 2**59), (0, -(2**59)), (1, -1), (0, 2**63 - 1)):
+        total = np.zeros(shape, dtype=np.int64)
+        total[half, 1, 1] = value
+        with refused("damaged"):
+            driver.advance(total)
+    parts = np.zeros((2, D, D), dtype=np.int64)
+    parts[0] = MOST_HIGH
+    assert (_core.Records.gram_from_parts(parts) == 2.0**32).all()
+    for half, value in ((0, MOST_HIGH + 1), (0, -MOST_HIGH - 1), (1, -1)):
+        wrong = np.zeros_like(parts)
+        wrong[half] = value
+        with refused("damaged"):
+            _core.Records.gram_from_parts(wrong)
+
+
+def test_no_noise_is_used_twice() -> None:
+    one = descent()
+    source = _core.NoiseSource(3)
+    driver, another = one.shards(source, 1), one.shards(source, 1)
+    assert driver.key == driver.key != another.key
+    assert len(driver.key) == 32
+    zero = np.zeros((2, CLASSES, D + 1), dtype=np.int64)
+    driver.advance(zero)
+    with pytest.raises(RuntimeError, match="all 1 steps"):
+        driver.advance(zero)
+    first = one.weights()
+    another.advance(zero)
+    assert (one.weights() - first != first).all()
+    for way in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            way(driver)
+
+
+def test_settings_that_no_step_could_use_are_refused_at_once() -> None:
+    odd = descent(precision="f64", radius=10.0, learning_rate=0.3)
+    with refused("learning_rate"):
+        odd.shards(_core.NoiseSource(0), 1)
