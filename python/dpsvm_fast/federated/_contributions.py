@@ -57,20 +57,11 @@ def contributions(
     for own, n, source in zip(values, records.sizes, sources, strict=True):
         steps = plan.codec.encode(np.ascontiguousarray(own).ravel())
         if plan.sigma_steps:
-            drawn = discrete_noise(source, steps.size, plan.sigma_steps, n_threads)
+            drawn = source.discrete_gaussian(steps.size, plan.sigma_steps, n_threads)
             steps = plan.codec.add_noise(steps, drawn)
         vector = np.empty(plan.length, dtype=np.int64)
         vector[:-2], vector[-2], vector[-1] = steps, n if by_records else 0, 1
         yield vector
-
-
-def discrete_noise(
-    source: _core.NoiseSource, size: int, sigma_steps: int, n_threads: int
-) -> Integers:
-    """Independent draws of the discrete Gaussian law."""
-    if hasattr(source, "discrete_gaussian"):
-        return np.asarray(source.discrete_gaussian(size, sigma_steps, n_threads))
-    return source.gaussian_on_grid(size, float(sigma_steps), 1.0, n_threads)
 
 
 def _values(

@@ -16,12 +16,17 @@ __all__ = [
 ]
 
 # Standard deviation of the noise in one class score of a row of the largest norm, beside a margin
-# of 1, that the regularisation is chosen for.
-SCORE_NOISE = 0.2
-# Regularisation below this, relative to the curvature of a hinge, gains nothing from few records.
-LEAST = 1e-3
-# For whole parties, whose noise follows the radius and not the regularisation.
-USER_REGULARIZATION = 0.1
+# of 1, that the regularisation is chosen for. On USPS and MNIST (unit rows of pixels, and 64 public
+# components), 50 records a party, 10 to 1,000 parties and epsilon from 0.1 to 8 the best lies
+# between 0.06 and 0.35, for the softmax as for the hinge, and 0.1 is within 0.03 of it in accuracy.
+SCORE_NOISE = 0.12
+# Less regularisation, relative to the gradient of the loss, gained nothing there without noise.
+LEAST = 5e-4
+# For whole parties the noise follows the radius alone. Models of 50 records do best with little
+# regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
+# and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
+USER_REGULARIZATION = 0.01
+USER_RADIUS = 0.12
 
 
 def typical_records(min_records: int, max_records: int) -> int:
@@ -44,9 +49,9 @@ def automatic_regularization(
 
     .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
 
-    so that the noise in a class score has standard deviation c = 0.2, as with one owner's rule for
-    C; m is the noise multiplier, n the number of records that a party is expected to have. The
-    root is what honest parties that are not counted on add.
+    so that the noise in a class score has standard deviation c = 0.12; m is the
+    noise multiplier, n the number of records that a party is expected to have. The root is what
+    honest parties that are not counted on add.
     """
     if unit == "user":
         return USER_REGULARIZATION * row_norm * row_norm
@@ -56,11 +61,12 @@ def automatic_regularization(
     return max(moved / SCORE_NOISE, LEAST * loss.lipschitz) * row_norm * row_norm
 
 
-def automatic_radius(loss: Loss, regularization: float, row_norm: float) -> float:
-    r"""A radius that holds every minimiser.
+def automatic_radius(loss: Loss, regularization: float, row_norm: float, unit: str) -> float:
+    r"""Radius of ``radius="auto"``: one that holds every minimiser, 0.12 of it for whole parties.
 
     .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
     """
     by_gradient = loss.lipschitz * row_norm / regularization
     by_value = math.sqrt(2.0 * loss_at_zero(loss) / regularization)
-    return min(by_gradient, by_value) * (1.0 + 1e-12)
+    share = USER_RADIUS if unit == "user" else 1.0 + 1e-12
+    return min(by_gradient, by_value) * share

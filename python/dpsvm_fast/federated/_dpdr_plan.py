@@ -9,7 +9,6 @@ and noise inside an objective gets what the accountant says is left.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -23,7 +22,6 @@ from dpsvm_fast.federated.noise import delta_left, multiplier_of, plan_noise
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.training import LocalTraining
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._composed_budget import epsilon_left
 from dpsvm_fast.mechanisms._noisy_sum import share_of
 from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
@@ -32,6 +30,13 @@ from dpsvm_fast.mechanisms.pca import NoisyComponents
 __all__ = ["DpdrPlan", "ObjectiveTraining"]
 
 OBJECTIVE_TOL = 1e-5
+# Of the search for what the first round leaves to the second: where it begins, relative to what
+# Gaussian noise would be left; by how much delta may be missed from below; and when it ends.
+FIRST_GUESS = 0.97
+UNUSED = 0.1
+SLOPE = 5.0
+STEPS = 16
+LEAST_DELTA = 5e-324
 # Released numbers that are only hidden among others are rounded to this share of their bound.
 PLAIN_STEPS = 2**28
 # A vector of more numbers than this is surely a mistake.
@@ -106,6 +111,8 @@ class DpdrPlan:
     weighting : {"records", "users"}
     unit : {"record", "group", "user"}
     group_size, min_records, max_records : int
+    objective_epsilon : float or None
+        What round 2 may spend with ``training=None``; None for what round 1 leaves.
     """
 
     epsilon: float
@@ -125,6 +132,7 @@ class DpdrPlan:
     group_size: int
     min_records: int
     max_records: int
+    objective_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what has no proof, or no room."""
@@ -176,11 +184,29 @@ class DpdrPlan:
         if self.training is not None:
             return None
         return ObjectiveTraining(
-            mechanism=_objective(self),
+            mechanism=self._objective,
             regularization=self.regularization,
             weighting=self.weighting,
             max_records=self.max_records,
         )
+
+    @cached_property
+    def left_for_objective(self) -> float:
+        """Epsilon of the noise in the objective: as given, or what the first round leaves."""
+        if self.objective_epsilon is not None:
+            return self.objective_epsilon
+        return _left_for_objective(self)
+
+    @cached_property
+    def _objective(self) -> ObjectivePerturbation:
+        """Noise in the objective, of which it is certain that both rounds are within the budget."""
+        mechanism = self.objective_with(self.left_for_objective)
+        both = (*self.spent_first(), *mechanism.events)
+        if not _delta_of(both, self.epsilon) <= self.delta:
+            raise InvalidParameterError(
+                "objective_epsilon: the two rounds together exceed epsilon and delta"
+            )
+        return mechanism
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
@@ -267,19 +293,52 @@ class DpdrPlan:
 
 
 @lru_cache(maxsize=64)
-def _objective(plan: DpdrPlan) -> ObjectivePerturbation:
-    """Noise in the objective for what exact composition leaves after round 1."""
-    spent: Sequence[PrivacyEvent] = plan.spent_first()
+def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
+    """Composition, remembered: with many classes it takes a good part of a second."""
+    return composed_delta(events, epsilon)
+
+
+def _left_for_objective(plan: DpdrPlan) -> float:
+    """About the largest epsilon of noise in the objective that keeps both rounds in the budget.
+
+    By secants of the logarithm of delta, from what Gaussian noise would be left.
+    """
+    spent = plan.spent_first()
+
+    def log_excess(own: float) -> float:
+        events = (*spent, *plan.objective_with(own).events)
+        return math.log(max(_delta_of(events, plan.epsilon), LEAST_DELTA) / plan.delta)
+
     left = share_of(plan._mu, 1.0 - plan.first_share)
-    own = epsilon_left(
-        plan.epsilon,
-        plan.delta,
-        spent,
-        lambda epsilon: plan.objective_with(epsilon).events,
-        gaussian_epsilon(plan._delta, div_down(1.0, left)),
-    )
-    while True:
-        mechanism = plan.objective_with(own)
-        if composed_delta([*spent, *mechanism.events], plan.epsilon) <= plan.delta:
-            return mechanism
-        own *= 1.0 - 1e-6
+    own = min(gaussian_epsilon(plan._delta, div_down(1.0, left)), plan.epsilon) * FIRST_GUESS
+    low, at_low, high, at_high = 0.0, -math.inf, math.inf, math.inf
+    for _ in range(STEPS):
+        found = log_excess(own)
+        if found <= 0.0:
+            low, at_low = own, found
+        else:
+            high, at_high = own, found
+        if at_low >= -UNUSED or low >= plan.epsilon:
+            break
+        own = _next_guess(low, at_low, high, at_high)
+    if not low > 0.0:
+        raise InvalidParameterError.of(
+            "first_share",
+            got=plan.first_share,
+            accepted="less: the first round leaves nothing to noise in the objective",
+        )
+    return low
+
+
+def _next_guess(low: float, at_low: float, high: float, at_high: float) -> float:
+    """Between the two, aimed a little below the root; beyond one of them where there is no other.
+
+    One percent less epsilon takes about five percent of delta away.
+    """
+    aim = -0.5 * UNUSED
+    if math.isinf(high):
+        return low * min(1.2, 1.0 + (aim - at_low) / SLOPE)
+    if low == 0.0:
+        return high * max(0.5, 1.0 + (aim - at_high) / SLOPE)
+    guess = low + (high - low) * (aim - at_low) / (at_high - at_low)
+    return guess if low < guess < high else 0.5 * (low + high)

@@ -75,6 +75,7 @@ TABLES: dict[str, Table] = {
         "n_components": partial(check.check_integer, "n_components", low=1),
         "aggregation": partial(check.check_option, "aggregation", options=AGGREGATIONS),
         "align": partial(check.check_bool, "align"),
+        "objective_epsilon": or_word(None, partial(check.check_epsilon, name="objective_epsilon")),
         "first_share": partial(
             check.check_real,
             "first_share",
@@ -206,4 +207,6 @@ def _choose_sizes(
             group_size=values["group_size"],
         )
     if values["radius"] == "auto":
-        values["radius"] = automatic_radius(loss, values["regularization"], row_norm)
+        values["radius"] = automatic_radius(
+            loss, values["regularization"], row_norm, values["unit"]
+        )

@@ -143,7 +143,7 @@ class FixedPointCodec:
 
     def rounding(self, size: int) -> float:
         """How far encoding can move two vectors of ``size`` numbers apart, rounded up."""
-        return mul_up(mul_up(self.step, ROUNDED_STEPS), sqrt_up(float(size)))
+        return mul_up(self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
 
 
 def whole_numbers(total: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -43,8 +43,10 @@ class LocalUpdate:
 class PartyState:
     """What a party has paid for and released under one specification, so that it does so once.
 
-    A round that is restarted gets the same noisy vector again; another question under the same
-    name gets none. Keep it where only the party can read, and store it before a vector is sent.
+    Before its vector has been sent, a round that is restarted gets the same noisy vector again;
+    another question under the same name gets none. Once it has been sent, say so by
+    :meth:`mark_sent`: two sums of the same vectors over different parties differ by single vectors.
+    Keep the state where only the party can read, and store it before a vector is sent.
 
     Parameters
     ----------
@@ -54,11 +56,14 @@ class PartyState:
         Rounds that the ledger was charged for.
     released : dict
         Of each round, what it was made from (a digest of public numbers) and the vector.
+    sent : list of str
+        Rounds whose vector may be in a sum that somebody opened: never answered again.
     """
 
     digest: str = ""
     charged: list[str] = field(default_factory=list)
     released: dict[str, tuple[str, NDArray[np.int64]]] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
 
     def open_for(self, spec: FederatedSpec) -> None:
         """Bind a fresh state to a specification.
@@ -79,8 +84,10 @@ class PartyState:
         Raises
         ------
         PartyRefusedError
-            One was made from other public numbers: a second would be a second release.
+            One was sent, or made from other public numbers: a second would be a second release.
         """
+        if round_name in self.sent:
+            raise PartyRefusedError("round: was answered before")
         if round_name not in self.released:
             return None
         made_from, vector = self.released[round_name]
@@ -88,13 +95,24 @@ class PartyState:
             raise PartyRefusedError("round: was answered before, from other public numbers")
         return vector
 
+    def mark_sent(self, round_name: str) -> None:
+        """The round's vector leaves: it is forgotten, and the round never answered again."""
+        self.released.pop(round_name, None)
+        if round_name not in self.sent:
+            self.sent.append(round_name)
+
     def to_bytes(self) -> bytes:
         """The state, to be stored."""
         released = {
             name: [mark, base64.b64encode(vector.astype("<i8").tobytes()).decode()]
             for name, (mark, vector) in self.released.items()
         }
-        record = {"digest": self.digest, "charged": self.charged, "released": released}
+        record = {
+            "digest": self.digest,
+            "charged": self.charged,
+            "released": released,
+            "sent": self.sent,
+        }
         return json.dumps({"format": FORMAT} | record).encode()
 
     @classmethod
@@ -117,7 +135,8 @@ class PartyState:
                 )
                 for name, (mark, text) in record["released"].items()
             }
-            return cls(str(record["digest"]), [str(c) for c in record["charged"]], released)
+            charged, sent = (list(map(str, record[name])) for name in ("charged", "sent"))
+            return cls(str(record["digest"]), charged, released, sent)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise PartyRefusedError("state: damaged") from None
 
@@ -148,7 +167,8 @@ def local_update(
         What a later round takes from the sums of earlier ones, see
         :func:`dpsvm_fast.federated.public_state`.
     state : PartyState or None
-        Is written to. None for a party that surely is asked once.
+        Is written to. None for a party that surely is asked once. A round that is asked for again
+        gets the same vector until :meth:`PartyState.mark_sent`.
     source : NoiseSource or None
         None takes the operating system's entropy. A seeded one makes the result not private.
     ledger : PrivacyLedger or None

@@ -108,7 +108,8 @@ class SumNoise:
     @cached_property
     def rounding(self) -> float:
         """How far encoding moves the sums of neighbours apart, rounded up."""
-        return mul_up(self.n_affected * self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(self.size))))
+        each = mul_up(self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(self.size))))
+        return mul_up(float(self.n_affected), each)
 
     @cached_property
     def total(self) -> float:
@@ -145,9 +146,9 @@ class SumNoise:
         """Probability that some party's noise leaves the range, rounded up."""
         room = float(self.codec.limit - self.bound_steps - 1)
         exponent = -0.5 * (room / self.sigma_steps) ** 2
-        tail = math.exp(exponent * (1.0 - 1e-12)) if exponent > -700.0 else 0.0
-        bound = 2.0 * self.counts.n_users * self.size * tail
-        return max(bound * (1.0 + 1e-9), LEAST_DISTANCE)
+        # Beyond the floats' exponents, the largest value that such a tail can have.
+        tail = math.exp(max(exponent, -700.0) * (1.0 - 1e-12))
+        return 2.0 * self.counts.n_users * self.size * tail * (1.0 + 1e-9)
 
 
 def plan_noise(

@@ -16,6 +16,7 @@ from dpsvm_fast._validation import (
     check_n_threads,
     check_random_state,
 )
+from dpsvm_fast.accounting import PrivacyLedger, check_ledger
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.federated._contributions import contributions
 from dpsvm_fast.federated.aggregate import finalize, public_state
@@ -39,6 +40,7 @@ def simulate(
     n_threads: int | None = None,
     dropouts: Iterable[int] | Mapping[str, Iterable[int]] = (),
     secure_sum: SecureSum | None = None,
+    ledger: PrivacyLedger | None = None,
 ) -> FederatedLinearSVC:
     """Train across parties whose records are all in this process.
 
@@ -58,7 +60,10 @@ def simulate(
     dropouts : iterable of int, or mapping of round names to such, default=()
         Parties, by their number, that vanish before the sum.
     secure_sum : SecureSum or None, default=None
-        What adds up; None for a curator who is trusted, which is what this process is.
+        What adds up; None for a plain sum. The result has the same bits. Either way whoever runs
+        this process sees all records, and the statement says that they are trusted.
+    ledger : PrivacyLedger or None, default=None
+        Charged with everything before any records are looked at.
 
     Returns
     -------
@@ -70,12 +75,15 @@ def simulate(
         Another number of parties than agreed on, or a parameter outside its range.
     PartyRefusedError
         A party's records are not as agreed on; nothing is released.
+    BudgetExceededError
+        The ledger refuses. Nothing was read or spent.
     SecureSumAborted
         Too few parties were left; nothing is released.
     """
     check_arithmetic()
     threads = check_n_threads(n_threads)
     seed = check_random_state(random_state)
+    ledger = check_ledger(ledger, "replace_one")
     if len(parties) != spec.n_users:
         raise InvalidParameterError.of("parties", got=len(parties), accepted=f"{spec.n_users}")
     gone = _dropped(spec, dropouts)
@@ -83,6 +91,8 @@ def simulate(
     for name, lost in gone.items():
         if spec.n_users - len(lost) < spec.survivors_needed:
             raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
+    if ledger is not None:
+        ledger.spend(spec.events("trusted_curator"), f"{spec.algorithm} of {spec.n_users} parties")
     if seed is not None:
         warnings.warn(
             "random_state is a seed: whoever knows it can remove the noise; use None for "
@@ -100,7 +110,7 @@ def simulate(
     return finalize(
         results,
         spec,
-        trust=adder.trust,
+        trust="trusted_curator",
         random_source="operating_system" if seed is None else "seed",
     )
 
