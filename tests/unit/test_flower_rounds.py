@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -399,3 +400,28 @@ def test_the_wrong_number_of_parties_and_endless_waiting_are_refused() -> None:
         sum_of_parties(grid, terms(4), range(7), timeout=0.0)
     with pytest.raises(TypeError, match="timeout"):
         sum_of_parties(grid, terms(4), range(7), timeout=None)  # type: ignore[arg-type]
+
+
+def masked_and_keys(grid: LocalGrid) -> tuple[list[bytes], list[bytes]]:
+    """All masked vectors and all public keys that went to the server."""
+    masked, keys = [], []
+    for sent in grid.traffic:
+        if sent.upwards:
+            record = sent.message.content.config_records["secaggplus_configs"]
+            masked += record.get("masked_params", [])
+            keys += [record[name] for name in ("pk1", "pk2") if name in record]
+    return masked, keys
+
+
+@pytest.mark.usefixtures("identity")
+def test_two_rounds_have_no_key_and_no_mask_in_common_whatever_is_seeded() -> None:
+    both = {name: terms(20, name=name) for name in ("first", "second")}
+    apps = [make_party_app(lambda _: both, lambda *_: rows(N, 20)[0])] * N
+    grid = LocalGrid(apps, record=True)
+    for agreed in both.values():
+        np.random.seed(1)  # noqa: NPY002
+        random.seed(1)
+        sum_of_parties(grid, agreed, grid.get_node_ids())
+    masked, keys = masked_and_keys(grid)
+    assert len(keys) == len(set(keys)) == 2 * 2 * N
+    assert len(masked) == len(set(masked)) == 2 * 2 * N
