@@ -10,11 +10,13 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated._counts import PartyCounts
 from dpsvm_fast.federated.noise import SMOOTHING, SumNoise, plan_noise
 from oracles.federated_laws import merge_exponent, smoothing_exponent
@@ -132,3 +134,26 @@ def test_counts_without_an_honest_noise_or_a_threshold_are_refused(
 ) -> None:
     with pytest.raises(InvalidParameterError):
         PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
+
+
+@pytest.mark.parametrize(("group", "users", "touched"), [(2, 5, 2), (5, 5, 5), (9, 5, 5)])
+def test_a_group_rounds_in_every_party_it_touches(group: int, users: int, touched: int) -> None:
+    shared: dict[str, Any] = {
+        "n_users": users,
+        "n_features": 4,
+        "classes": [0, 1],
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "max_records": 20,
+    }
+    spec = FederatedSpec.dp_helmet(**shared, unit="group", group_size=group)
+    noise, training = spec.rounds[0].noise, spec.training
+    assert noise is not None
+    assert training is not None
+    rounded = touched * noise.step * math.sqrt(training.size)
+    assert noise.rounding == pytest.approx(rounded, rel=1e-5)
+    errors = 2 * touched * training.solver_radius
+    assert noise.distance == pytest.approx(group * training.by_record + errors)
+    alone = FederatedSpec.dp_helmet(**shared).rounds[0].noise
+    assert alone is not None
+    assert alone.rounding == pytest.approx(alone.step * math.sqrt(training.size), rel=1e-5)

@@ -1,0 +1,108 @@
+"""Faults of training across parties and over partitions, and the tests that see them."""
+
+from __future__ import annotations
+
+from mutant_kinds import PACKAGE, Edit, Mutant
+
+__all__ = ["PARTIES"]
+
+FEDERATED = PACKAGE + "federated/"
+
+PARTIES = (
+    Mutant(
+        "noise of all honest parties",
+        "DP-Helmet as published: each party's share of the noise as if nobody could drop out",
+        (
+            Edit(
+                FEDERATED + "_counts.py",
+                "        return self.survivors_needed - self.colluders\n",
+                "        return self.n_users - self.colluders\n",
+            ),
+        ),
+        (
+            "tests/unit/test_federated_bounds.py::test_honest_survivors_in_the_worst_case",
+            "tests/statistical/test_federated_noise.py::"
+            "test_the_noise_of_the_honest_is_what_the_statement_says",
+        ),
+    ),
+    Mutant(
+        "a group rounds once",
+        "the rounding of one party for records that lie with several",
+        (
+            Edit(
+                FEDERATED + "training.py",
+                'return min(self.group_size, self.n_users) if self.unit == "group" else 1',
+                "return 1",
+            ),
+        ),
+        ("tests/unit/test_federated_bounds.py::test_a_group_rounds_in_every_party_it_touches",),
+    ),
+    Mutant(
+        "model scaled to the sphere",
+        "DP-Helmet, Algorithms 1 and 3: R f/|f|, which is no projection",
+        (
+            Edit(
+                FEDERATED + "training.py",
+                "factors = radius / np.maximum(norms, radius)",
+                "factors = radius / np.maximum(norms, 1e-300)",
+            ),
+        ),
+        ("tests/property/test_federated_sensitivity.py::test_neighbours_stay_within_the_plan",),
+        slow=True,
+    ),
+    Mutant(
+        "second moments with sensitivity 1",
+        "FedDPDR, Lemma 4.1: the bound of a record that is added, for one that is exchanged",
+        (
+            Edit(
+                FEDERATED + "_dpdr_plan.py",
+                "distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(rows)),",
+                "distance=mul_up(clip_norm, float(rows)),",
+            ),
+        ),
+        (
+            "tests/property/test_federated_sensitivity.py::"
+            "test_second_moments_stay_within_the_plan_and_reach_it",
+        ),
+    ),
+    Mutant(
+        "parties with one stream of noise",
+        "all parties of a simulation draw from the same seed: the noise of the sum is U times one",
+        (
+            Edit(
+                FEDERATED + "simulate.py",
+                "return [_core.NoiseSource(root.public_seed()) for _ in range(n)]",
+                "return [_core.NoiseSource(seed) for _ in range(n)]",
+            ),
+        ),
+        ("tests/statistical/test_federated_noise.py::test_no_two_vectors_share_noise",),
+    ),
+    Mutant(
+        "a vector in two sums",
+        "what a party wrote down about its answers is not looked at: two sums differ by its vector",
+        (
+            Edit(
+                FEDERATED + "flower/guard.py",
+                "not journal.claim(terms.digest, terms.name):",
+                "journal.claim(terms.digest, terms.name) is None:",
+            ),
+        ),
+        (
+            "tests/unit/test_federated_attacks.py::"
+            "test_interleaved_runs_do_not_get_the_vector_twice",
+        ),
+    ),
+    Mutant(
+        "masks from a folded key",
+        "flwr #7522: masks from 32 bits of the key, which can be searched in seconds",
+        (
+            Edit(
+                FEDERATED + "flower/prg.py",
+                "salt=None, info=info).derive(key)",
+                "salt=None, info=info).derive(key[:4])",
+            ),
+        ),
+        ("tests/unit/test_flower_prg.py::test_every_bit_of_the_key_changes_the_stream",),
+        slow=True,
+    ),
+)
