@@ -282,6 +282,33 @@ def test_batches_of_two_shards_meet_by_chance_alone() -> None:
     assert excess(joined(0, 0), joined(0, 0)) > 15
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_record_that_shifts_all_shards_moves_the_sum_by_its_own_contribution(
+    form: str, change: str
+) -> None:
+    """Inserted in front of all others: every shard of fixed length changes."""
+    X, y = table()
+    one, weights = descent(), np.full((CLASSES, D + 1), 0.2) * np.arange(3)[:, None]
+
+    def units(first: int) -> Array:
+        total = np.zeros((2, CLASSES, D + 1), dtype=np.int64)
+        for shard, at in enumerate(range(first, N, 37)):
+            rows = slice(at, min(at + 37, N))
+            part = records_of(FORMS[form](X[rows]), y[rows], CLASSES)
+            total += one.partial(CHANGES[change](part), weights, KEY, shard, 0, 1)
+        return total[0].astype(object) * 2**32 + total[1]
+
+    alone = CHANGES[change](records_of(FORMS[form](X[:1]), y[:1], CLASSES))
+    high, low = one.partial(alone, weights, KEY, 0, 0, 1)
+    own = high.astype(object) * 2**32 + low
+    moved = units(0) - units(1)
+    assert (moved == own).all()
+    # The clip, 0.4, in units of 2^-20 of the coefficients' grid 2^-21.
+    square = sum(int(u) ** 2 for u in own.ravel())
+    assert 0 < square <= (0.4 * 2**41) ** 2
+
+
 def test_empty_shards_and_empty_batches_add_nothing() -> None:
     for form in FORMS.values():
         X, y = table(form)
