@@ -51,6 +51,8 @@ MOST_CHOICES, MOST_OUTCOMES = 4096, 20_000
 MOST_ATOMS = 200_000
 # Logarithm of the smallest delta of a curve each point of which takes long.
 DEAR_DEPTH = -34.0
+# A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
+LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 # Points among which the best epsilon is looked for first.
 GRID_POINTS = 65
 # Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
@@ -172,7 +174,7 @@ def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
     choice = _Choice(replace_one=events[0].adjacency == "replace_one")
     for event in events:
         if isinstance(event, GaussianEvent):
-            choice.squares.append((event.sensitivity / event.sigma) ** 2)
+            choice.squares.append(_square(event.sensitivity / event.sigma))
         elif isinstance(event, PureEvent):
             choice.pure.append(event.epsilon)
         elif isinstance(event, ApproximateEvent):
@@ -181,7 +183,7 @@ def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
         elif isinstance(event, SubsampledGaussianEvent):
             _add_sampled(choice, event)
         elif isinstance(event, ZCDPEvent):
-            choice.rho.append(event.rho)
+            choice.rho.append(min(event.rho, LARGEST_MU))
         elif isinstance(event, RandomStoppingEvent):
             _add_stopping(choice, event)
         elif isinstance(event, AlternativesEvent):
@@ -195,14 +197,21 @@ def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
     return choice
 
 
+def _square(mu: float) -> float:
+    """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
+    return min(mu, LARGEST_MU) ** 2
+
+
 def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
     """Sampled sums, which are Gaussian mechanisms where everyone is in each."""
     if event.sampling_rate < 1.0:
-        steps = (event.noise_multiplier, event.sampling_rate, event.n_steps)
+        # More noise than that is still counted as no more.
+        noise = min(event.noise_multiplier, LARGEST_NOISE)
+        steps = (noise, event.sampling_rate, event.n_steps)
         choice.sampled.append(steps)
     else:
         moved = 2.0 if choice.replace_one else 1.0
-        choice.squares.append(event.n_steps * (moved / event.noise_multiplier) ** 2)
+        choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
 
 
 def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
