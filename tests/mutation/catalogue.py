@@ -205,18 +205,18 @@ CONTRIBUTIONS = (
                 "factor[i] = if length.is_finite() {",
             ),
             Edit(
-                CORE + "solver/noisy_descent.rs",
+                CORE + "solver/noisy_descent/walk.rs",
                 "                .noisy(&self.workers[0].sum, noise, &mut self.noisy);\n",
-                "                .noisy(&self.workers[0].sum, released::Noise::None, "
+                "                .noisy(&self.workers[0].sum, super::released::Noise::None, "
                 "&mut self.noisy);\n"
                 "            let norm = self.noisy.iter().map(|g| g * g).sum::<f64>().sqrt();\n"
                 "            let factor = (settings.clip.bound / norm).min(1.0);\n"
                 "            for (at, g) in self.noisy.iter_mut().enumerate() {\n"
                 "                *g = *g * factor + match noise {\n"
-                "                    released::Noise::Grid(grid, steps) => "
+                "                    super::released::Noise::Grid(grid, steps) => "
                 "steps[at] as f64 * grid,\n"
-                "                    released::Noise::Float(values) => values[at],\n"
-                "                    released::Noise::None => 0.0,\n"
+                "                    super::released::Noise::Float(values) => values[at],\n"
+                "                    super::released::Noise::None => 0.0,\n"
                 "                };\n            }\n",
             ),
         ),
@@ -227,10 +227,11 @@ CONTRIBUTIONS = (
         "Opacus #571: the noisy sum is divided by the number of records in the batch",
         (
             Edit(
-                CORE + "solver/noisy_descent.rs",
-                "        let inverse = 1.0 / settings.divisor;\n",
-                "        let members = self.batch.records(self.job.records).max(1);\n"
-                "        let inverse = 1.0 / members as f64;\n",
+                CORE + "solver/noisy_descent/walk.rs",
+                "            settings.take_step(self.state, &mut self.noisy);\n",
+                "            let members = self.batch.records(self.job.records).max(1);\n"
+                "            let of_batch = Settings { divisor: members as f64, ..*settings };\n"
+                "            of_batch.take_step(self.state, &mut self.noisy);\n",
             ),
         ),
         (
@@ -244,8 +245,9 @@ CONTRIBUTIONS = (
         (
             Edit(
                 CORE + "private_descent.rs",
+                "        batch.clear();\n"
                 "        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);\n",
-                "        let mut stream = self.batches.stream(step);\n"
+                "        batch.clear();\n        let mut stream = self.batches.stream(step);\n"
                 "        let size = (self.rate.value() * n as f64).round().max(1.0) as usize;\n"
                 "        let mut all: Vec<u32> = (0..n as u32).collect();\n"
                 "        for at in 0..size.min(n) {\n"
@@ -266,9 +268,9 @@ CONTRIBUTIONS = (
         (
             Edit(
                 PACKAGE + "estimators/_training.py",
-                "        mechanism = self._mechanism(settings, classes.size, X.shape[1])\n",
-                "        settings.data_norm = max(1e-9, float(abs(X).max())) * X.shape[1] ** 0.5\n"
-                "        mechanism = self._mechanism(settings, classes.size, X.shape[1])\n",
+                "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
+                "        settings.data_norm = max(1e-9, float(abs(X).max())) * n_features ** 0.5\n"
+                "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
             ),
         ),
         ("tests/unit/test_released_attributes.py::test_statement_does_not_depend_on_the_data",),
