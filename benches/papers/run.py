@@ -1,14 +1,15 @@
 """Accuracy of private pipelines beside published figures.
 
-    python benches/papers/run.py auto|op|adult|kernel|balls|feddpdr|lmgc|tuning [--data NAME ...]
-        [--repeats N] [--timing] [--step run|analyse|plot ...] [--out FOLDER]
+    python benches/papers/run.py auto|op|adult|kernel|balls|feddpdr|lmgc|tuning|helmet|uneven
+        [--data NAME ...] [--repeats N] [--timing] [--step run|analyse|plot ...] [--out FOLDER]
 
 auto: the linear pipeline at its defaults. op: objective perturbation with Gaussian noise, many
 classes. adult: pure objective perturbation, two classes. kernel: random features at their defaults.
 balls: a kernel under pure epsilon. feddpdr: private PCA before a linear SVM. lmgc: Gaussian
-ellipsoids. tuning: searches over parameters beside the defaults. Data sets as for the benchmarks;
-every fit goes to papers_<subject>_runs.csv. With --timing only the timed part of kernel or feddpdr
-runs, on an otherwise idle machine.
+ellipsoids. tuning: searches over parameters beside the defaults. helmet: blind averaging over many
+users. uneven: parties with different numbers of rows. Data sets as for the benchmarks; every fit
+goes to papers_<subject>_runs.csv. With --timing only the timed part of kernel or feddpdr runs, on
+an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from benches.papers import (  # noqa: E402
     balls,
     feddpdr,
     feddpdr_timing,
+    helmet,
     kernel,
     kernel_timing,
     lmgc,
     op,
     tuning,
+    uneven,
 )
 from dpsvm_fast import _core  # noqa: E402
 
@@ -49,6 +52,8 @@ SUBJECTS: dict[str, Any] = {
     "feddpdr": feddpdr,
     "lmgc": lmgc,
     "tuning": tuning,
+    "helmet": helmet,
+    "uneven": uneven,
 }
 TIMED: dict[str, Any] = {"kernel": kernel_timing, "feddpdr": feddpdr_timing}
 # Data sets of the subjects that have several.
@@ -59,6 +64,8 @@ DATA: dict[str, tuple[str, ...]] = {
     "feddpdr": feddpdr.TASKS,
     "lmgc": tuple(lmgc.RECIPES),
     "tuning": tuning.NAMES,
+    "helmet": helmet.FEATURES,
+    "uneven": uneven.TASKS,
 }
 STEPS = ("run", "analyse", "plot")
 
