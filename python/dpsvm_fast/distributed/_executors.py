@@ -182,8 +182,14 @@ class ClusterExecutor:
                         workers=worker,
                     )
                 )
-            last = self._added(list(futures), futures)
-        return self._awaited(last)
+            few = self._added(list(futures), futures)
+        total = Share()
+        for future in few:
+            share = self._awaited(future)
+            if share is None:
+                return None
+            total.add(share)
+        return total
 
     def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
         """Numbers of partitions that one task takes, and the worker that it is tied to."""
@@ -204,10 +210,10 @@ class ClusterExecutor:
                 if own[k :: threads[worker]]:
                     yield own[k :: threads[worker]], worker
 
-    def _added(self, level: list[Any], futures: list[Any]) -> Any:
-        """The sum of all shares, as a tree of tasks that are done before others begin."""
+    def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
+        """Sums of all shares, few of them, by a tree of tasks that are done before others begin."""
         depth = 0
-        while len(level) > 1:
+        while len(level) > FAN_IN:
             groups = [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)]
             level = [
                 self._submit(merged, group, name=f"tree-{depth}-{k}", priority=1)
@@ -215,7 +221,7 @@ class ClusterExecutor:
             ]
             futures += level
             depth += 1
-        return level[0]
+        return level
 
     def _awaited(self, future: Any) -> Share | None:
         """The result; None where records were lost with their worker."""

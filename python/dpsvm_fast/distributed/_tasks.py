@@ -54,6 +54,10 @@ MOST_FITS = 4
 MOST_ENDED = 256
 
 
+class RefusedError(Exception):
+    """A constant text about what was loaded."""
+
+
 class Change(Protocol):
     """A step from one form of the records to the next, by public or released numbers."""
 
@@ -124,25 +128,23 @@ class Recipe:
 
         Raises
         ------
-        ValueError, TypeError
-            Something else was loaded; the text is one of this file's.
+        RefusedError
+            Something else was loaded.
         """
         pair = isinstance(loaded, tuple) and len(loaded) == 2
         X, y = loaded if pair else (loaded, None)
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if sparse.issparse(X) is self.sparse and len(shape) == 2 and shape[1] == self.n_features:
+            codes = self._codes(y, shape[0])
+            try:
+                return (X if shape[0] == 0 else checked_outputs(None, X)), codes
+            except MemoryError:
+                raise
+            except Exception:
+                # What it says may quote a number.
+                pass
         kind = "CSR" if self.sparse else "dense"
-        wanted = f"expected {kind} rows of {self.n_features} finite numbers"
-        if sparse.issparse(X) is not self.sparse:
-            raise TypeError(wanted)
-        shape = np.shape(X)
-        if len(shape) != 2 or shape[1] != self.n_features:
-            raise ValueError(wanted)
-        codes = self._codes(y, shape[0])
-        if shape[0] == 0:
-            return X, codes
-        try:
-            return checked_outputs(None, X), codes
-        except (ValueError, TypeError):
-            raise ValueError(wanted) from None
+        raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
         """Class indices; rows without labels are all of class 0."""
@@ -152,9 +154,11 @@ class Recipe:
             labels = np.asarray(y)
             if labels.shape == (n_rows,):
                 return encoded_labels(labels, self.classes)
-        except (ValueError, TypeError):
+        except MemoryError:
+            raise
+        except Exception:
             pass
-        raise ValueError(BAD_LABELS)
+        raise RefusedError(BAD_LABELS)
 
     def mapped(self, X: Any, codes: NDArray[np.int64], n_threads: int) -> _core.Records:
         """Records before any change."""
@@ -397,7 +401,7 @@ def _share(
             return Share(n_rows, operation.parts(rows, partition, n_threads))
     except MemoryError:
         return Share(failure=(partition, NO_MEMORY))
-    except _RefusedError as refused:
+    except RefusedError as refused:
         return Share(failure=(partition, str(refused)))
     except Exception as error:
         # Whatever it says may quote a row.
@@ -413,10 +417,6 @@ def _bring_up(kept: _Kept, recipe: Recipe, n_threads: int) -> None:
     kept.records, kept.n_changes = records, len(recipe.changes)
 
 
-class _RefusedError(Exception):
-    """A constant text about what was loaded."""
-
-
 def _loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
     """Checked rows and class indices of a partition."""
     try:
@@ -424,11 +424,8 @@ def _loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
     except MemoryError:
         raise
     except Exception as error:
-        raise _RefusedError(f"its loader raised {_kind(error)}") from None
-    try:
-        return recipe.checked(loaded)
-    except (ValueError, TypeError) as error:
-        raise _RefusedError(str(error)) from None
+        raise RefusedError(f"its loader raised {_kind(error)}") from None
+    return recipe.checked(loaded)
 
 
 def _kind(error: Exception) -> str:

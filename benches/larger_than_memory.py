@@ -1,0 +1,164 @@
+"""A data set of 20 GB that is generated part by part, trained on by two workers in bounded memory.
+
+Run ``python -m benches.larger_than_memory``; ``--rows`` makes it smaller. Written to
+``benches/results/larger_than_memory.csv``: seconds, peak memory of each process, accuracy, and how
+far the model of a subsample is from the one that its own ``fit`` releases with the same noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import GradientPerturbationSVC, NotPrivateWarning, PrivateStandardScaler, _core
+from dpsvm_fast.distributed import Partitions, fit
+
+ROWS, FEATURES, PART = 25_000_000, 100, 125_000
+# Full-batch steps: each of them generates all rows again.
+STEPS = 6
+WORKERS, LIMIT = 2, "1.5GB"
+RESULT = Path(__file__).parent / "results" / "larger_than_memory.csv"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Uniform rows of one partition, with labels by a hidden direction and some of them wrong."""
+
+    part: int
+    n_rows: int
+
+    def __call__(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        rng = np.random.Generator(np.random.SFC64([7, self.part]))
+        X = rng.random((self.n_rows, FEATURES))
+        X -= 0.5
+        hidden = np.random.default_rng(0).normal(size=FEATURES)
+        y = (X @ hidden > 0.0).astype(np.int64)
+        wrong = rng.random(self.n_rows) < 0.05
+        return X, np.where(wrong, 1 - y, y)
+
+
+def parts(n_rows: int) -> Partitions:
+    """So many rows, of which none exists yet."""
+    starts = range(0, n_rows, PART)
+    loaders = [Generated(k, min(PART, n_rows - start)) for k, start in enumerate(starts)]
+    return Partitions.from_loaders(loaders, n_features=FEATURES, n_rows=n_rows)
+
+
+def descent(**settings: Any) -> GradientPerturbationSVC:
+    """Few steps over very many rows."""
+    # Rows of uniform numbers in [-1/2, 1/2] have norms of about sqrt(100 / 12).
+    return GradientPerturbationSVC(
+        1.0, 1e-9, classes=[0, 1], data_norm=3.2, n_steps=STEPS, average=0.5, **settings
+    )
+
+
+def peak() -> float:
+    """Largest resident size of this process so far, in MB."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) / 1024
+
+
+def measured(n_rows: int) -> list[Row]:
+    """Both fits on the whole, and what belongs to them."""
+    from distributed import Client, LocalCluster
+
+    rows: list[Row] = []
+    settings: dict[str, Any] = {
+        "n_workers": WORKERS,
+        "threads_per_worker": 1,
+        "memory_limit": LIMIT,
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "worker_dashboard_address": "127.0.0.1:0",
+    }
+    X, y = Generated(10**6, 100_000)()
+    with LocalCluster(**settings) as cluster, Client(cluster) as client:
+        rows += memory("before", client)
+        whole = parts(n_rows)
+        scaler, seconds = timed(PrivateStandardScaler(0.1, bounds=(-1, 1)), whole, client)
+        off = float(np.abs(scaler.scale_ - 12**-0.5).max())
+        rows.append({"what": "scaler, seconds", "value": round(seconds, 1)})
+        rows.append({"what": "scaler, largest error of a scale", "value": f"{off:.1e}"})
+        model, seconds = timed(descent(), whole, client)
+        rows.append({"what": f"descent of {STEPS} steps, seconds", "value": round(seconds, 1)})
+        rows.append({"what": "accuracy (0.95 is best)", "value": round(model.score(X, y), 4)})
+        rows.append({"what": "rows in a partition, MB", "value": PART * FEATURES * 8 // 10**6})
+        rows += memory("after", client)
+        rows += same_as_local(client)
+    return rows
+
+
+def timed(estimator: Any, whole: Partitions, client: Any) -> tuple[Any, float]:
+    """The fitted estimator, and seconds."""
+    start = time.perf_counter()
+    return fit(estimator, whole, client=client), time.perf_counter() - start
+
+
+def memory(when: str, client: Any) -> list[Row]:
+    """Peaks of all processes."""
+    found = [("driver and scheduler", peak())]
+    found += [(f"worker {k}", mb) for k, mb in enumerate(client.run(peak).values())]
+    return [{"what": f"peak of {name} {when}, MB", "value": round(mb)} for name, mb in found]
+
+
+def same_as_local(client: Any) -> list[Row]:
+    """A subsample on the cluster and in one process, with the same noise."""
+    loaders = parts(4 * PART).loaders[::2]
+    some = Partitions.from_loaders(loaders, n_features=FEATURES)
+    pairs = [loader() for loader in loaders]
+    X, y = np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+    how = {"random_state": 5}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotPrivateWarning)
+        there = fit(descent(**how), some, client=client)
+        here = fit(descent(**how), some)
+        local = descent(**how).fit(X, y)
+        scaler = PrivateStandardScaler(0.1, bounds=(-1, 1), **how)
+        scales = fit(scaler, some, client=client).scale_, scaler.fit(X).scale_
+    distance = np.abs(there.coef_ - local.coef_).max() / np.abs(local.coef_).max()
+    return [
+        {"what": "subsample, rows", "value": len(X)},
+        {"what": "subsample: scaler, same bits as fit(X)", "value": np.array_equal(*scales)},
+        {
+            "what": "subsample: descent, same bits as in one process",
+            "value": np.array_equal(there.coef_, here.coef_),
+        },
+        {"what": "subsample: descent, relative distance to fit(X, y)", "value": f"{distance:.1e}"},
+    ]
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--rows", type=int, default=ROWS)
+    n_rows = reader.parse_args().rows
+    size = n_rows * FEATURES * 8 / 1e9
+    head = [
+        {"what": "rows", "value": n_rows},
+        {"what": "features", "value": FEATURES},
+        {"what": "size of the rows, GB", "value": round(size, 2)},
+        {"what": "workers and limit of each", "value": f"{WORKERS} x {LIMIT}"},
+        {"what": "cores", "value": len(os.sched_getaffinity(0))},
+        {"what": "build", "value": _core.build_info()["profile"]},
+    ]
+    rows = head + measured(n_rows)
+    for row in rows:
+        print(f"{row['what']}: {row['value']}")
+    if n_rows == ROWS:
+        with RESULT.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, ["what", "value"], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
