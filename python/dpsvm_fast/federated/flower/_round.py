@@ -180,7 +180,9 @@ def _stage(
     aborted = SecureSumAborted(watched.stage, len(watched.parties), needed)
     for text in watched.told():
         _LOG.error(text)
-        aborted.add_note(text)
+        # Flower needs this version; type checkers may run on an older one.
+        if sys.version_info >= (3, 11):
+            aborted.add_note(text)
     raise aborted from None
 
 

@@ -71,4 +71,4 @@ def expand_mask(key: bytes, modulus: int, size: int) -> Mask:
     cipher_key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(key)
     stream = Cipher(ChaCha20(cipher_key, _NONCE), mode=None).encryptor().update(bytes(8 * size))
     words = np.frombuffer(stream, dtype="<u8") & np.uint64(modulus - 1)
-    return words.astype(np.int64)
+    return np.asarray(words.astype(np.int64))
