@@ -105,4 +105,19 @@ PARTIES = (
         ("tests/unit/test_flower_prg.py::test_every_bit_of_the_key_changes_the_stream",),
         slow=True,
     ),
+    Mutant(
+        "one batch for all partitions",
+        "every partition draws its batch from the same stream: the sampling is of whole columns",
+        (
+            Edit(
+                PACKAGE + "distributed/_tasks.py",
+                "self.weights, self.key, partition, self.step, n_threads)",
+                "self.weights, self.key, 0, self.step, n_threads)",
+            ),
+        ),
+        (
+            "tests/unit/test_distributed_attacks.py::"
+            "test_batches_of_partitions_steps_and_fits_are_independent",
+        ),
+    ),
 )
