@@ -117,7 +117,7 @@ def test_noise_is_added_once_however_the_rows_are_cut() -> None:
         ).coef_
         for rows in (N_ROWS, N_ROWS // 6)
     ]
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     other = fit(estimator(sampling_rate=1.0, random_state=6), Partitions.from_arrays(X, y)).coef_
     assert not np.array_equal(found[0], other)
 
