@@ -13,8 +13,10 @@ from fractions import Fraction
 from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 
+from dpsvm_fast import total_privacy
 from dpsvm_fast.accounting import (
     DistanceEvent,
     FederatedStatement,
@@ -37,6 +39,8 @@ from dpsvm_fast.accounting.federated_statement import (
     caveats_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.federated import FederatedSpec, simulate
+from dpsvm_fast.federated._statement import statement_of
 from oracles.federated_statements import FEDERATED, federated_statement
 from oracles.tampering import replaced
 
@@ -460,6 +464,38 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
     user = replace(step, statement=federated_statement("dpdr output user"))
     with pytest.raises(InvalidParameterError, match="unit"):
         replace(whole, steps=(step, user))
+
+
+@pytest.mark.parametrize("unit", ["record", "group", "user"])
+def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None:
+    rng = np.random.default_rng(3)
+    spec = FederatedSpec.dp_helmet(
+        n_users=8,
+        n_features=4,
+        classes=[0, 1, 2],
+        epsilon=1.0,
+        delta=1e-6,
+        min_records=10,
+        max_records=40,
+        honest_fraction=0.75,
+        max_dropout=0.125,
+        unit=unit,
+        group_size=3 if unit == "group" else 1,
+    )
+    parties = [(rng.normal(size=(20, 4)) / 4.0, np.arange(20) % 3) for _ in range(8)]
+    model = simulate(spec, parties)
+    for trust in ("trusted_curator", "secure_sum"):
+        statement = statement_of(spec, trust, "operating_system", ())
+        outcome = verify(statement)
+        assert outcome, outcome
+        assert outcome.epsilon == pytest.approx(1.0, rel=1e-6)
+        read = json.loads(statement.to_json())
+        for name in ("epsilon", "delta"):
+            assert not verify(read | {name: 0.9999 * read[name]})
+    total = total_privacy([model, model])
+    assert verify(total)
+    assert 1.2 < total.epsilon < 2.0
+    assert total.private
 
 
 ODD: list[Any] = [

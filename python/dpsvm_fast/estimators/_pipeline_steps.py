@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 
-from dpsvm_fast.accounting import PrivacyStatement, SelectionStatement
+from dpsvm_fast.accounting import FederatedStatement, PrivacyStatement, SelectionStatement
 
 __all__ = ["Step", "leaf_steps", "learned_steps"]
 
@@ -40,10 +40,11 @@ class Step:
     estimator: Any
 
     @property
-    def statement(self) -> PrivacyStatement | SelectionStatement | None:
+    def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
         """What its fit promised."""
         found = getattr(self.estimator, "privacy_", None)
-        return found if isinstance(found, (PrivacyStatement, SelectionStatement)) else None
+        kinds = (PrivacyStatement, SelectionStatement, FederatedStatement)
+        return found if isinstance(found, kinds) else None
 
     @property
     def role(self) -> str:

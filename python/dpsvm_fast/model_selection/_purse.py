@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpsvm_fast.accounting import (
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -65,6 +66,8 @@ def covers(larger: PrivacyEvent, smaller: PrivacyEvent) -> bool:
         return smaller.rho <= larger.rho
     if isinstance(larger, ApproximateEvent) and isinstance(smaller, ApproximateEvent):
         return smaller.epsilon <= larger.epsilon and smaller.delta <= larger.delta
+    if isinstance(larger, DistanceEvent) and isinstance(smaller, DistanceEvent):
+        return smaller.distance <= larger.distance
     if isinstance(larger, SubsampledGaussianEvent) and isinstance(smaller, SubsampledGaussianEvent):
         return (
             smaller.sampling_rate == larger.sampling_rate
