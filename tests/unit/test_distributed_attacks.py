@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[Batches, NDArr
 
 def agreement(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
     """Standardised number of records on which two batches agree."""
-    return abs(float((one == other).sum()) - N_ROWS / 2) / (0.5 * N_ROWS**0.5)
+    return float(abs(int((one == other).sum()) - N_ROWS / 2) / (0.5 * N_ROWS**0.5))
 
 
 def test_batches_of_partitions_steps_and_fits_are_independent(
