@@ -107,6 +107,8 @@ class FederatedSpec:
                 f"study: expected a text of at most {LONGEST_STUDY} letters"
             )
         store(self, "min_survivors", self.counts.survivors_needed)
+        # With the number just stored, like those of a specification that was read.
+        vars(self).pop("counts")
         values = chosen(self.algorithm, self.params, self.n_features)
         store(self, "params", MappingProxyType(values))
         words = [name for name in ("regularization", "radius", "loss") if values[name] == "auto"]
@@ -247,7 +249,7 @@ class FederatedSpec:
         intercept_scaling: float | str = "auto",
         aggregation: str = "gram",
         align: bool = True,
-        first_share: float = 0.3,
+        first_share: float = 0.4,
         local: str = "objective",
         loss: str = "auto",
         smoothing: float | str = "auto",
