@@ -14,14 +14,22 @@ mkdir "$folder"
 folder=$(cd "$folder" && pwd)
 mkdir "$folder/logs"
 started=()
-trap 'kill "${started[@]}" 2>/dev/null || true; wait' EXIT
+
+end_all() { # The hospitals first: they say goodbye to the SuperLink.
+  kill "${started[@]:1}" 2>/dev/null || true
+  wait "${started[@]:1}" || true
+  kill "${started[@]:0:1}" 2>/dev/null || true
+  wait
+}
+trap end_all EXIT
 
 wait_for() { # FILE TEXT
   for _ in $(seq 240); do
     if grep -q "$2" "$1" 2>/dev/null; then return; fi
     sleep 0.5
   done
-  echo "waited in vain for '$2' in $1" >&2
+  echo "waited in vain for '$2' in $1:" >&2
+  tail -n 20 "$1" >&2
   exit 1
 }
 

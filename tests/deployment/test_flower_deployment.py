@@ -24,6 +24,7 @@ from oracles.hospitals import (
     SECRET,
     Study,
     authority,
+    documented,
     example_script,
     prepare,
 )
@@ -77,13 +78,6 @@ def assert_nothing_released(study: Study, run: Run) -> None:
     assert not study.results.exists()
 
 
-def documented(text: str) -> str:
-    """A text that the README's table quotes."""
-    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
-    assert text in readme
-    return text
-
-
 def note(run: Run, deployment: Deployment) -> None:
     """What the README's table says; ``pytest --log-cli-level=INFO`` shows it."""
     megabytes = round(deployment.peak_bytes / 1e6)
@@ -130,6 +124,8 @@ def test_one_hospital_killed(
         run = deployment.finish(run_id)
         note(run, deployment)
         assert run.status == "finished:completed", run.log
+        assert documented("1 of the parties: no reply") in run.log
+        assert documented(f"round 'model': {len(left)} of 3 parties in the sum") in run.log
         assert_released(study, deployment, left)
 
 
@@ -159,6 +155,7 @@ def test_one_hospital_raises(tmp_path: Path) -> None:
         run = deployment.run(study.app, study.settings(stage_seconds=30.0))
         note(run, deployment)
         assert run.status == "finished:completed", run.log
+        assert documented("round 'model': 2 of 3 parties in the sum") in run.log
         assert_released(study, deployment, HOSPITALS[:2])
         everything = deployment.logs() + run.log + run.details
     assert documented("1 of the parties: this party could not contribute") in run.log

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oracles.flower_processes import LOOPBACK, Deployment, free_ports, supported
-from oracles.hospitals import EXAMPLE, authority, node_key
+from oracles.hospitals import EXAMPLE, authority, documented, node_key
 
 pytestmark = [
     pytest.mark.deployment,
@@ -120,10 +120,12 @@ def test_registered_hospitals_get_in_and_nobody_else(tmp_path: Path, application
         deployment.supernode("misled", "number=1000", key=foreign, wait=False, trust=strange)
         deployment.wait_for_exit("foreign")
         deployment.wait_for_exit("keyless")
-        assert "[code: 2004] Failed to activate SuperNode." in deployment.log("foreign")
-        assert "[code: 2001] SuperNode authentication is enabled." in deployment.log("keyless")
+        unknown = documented("[code: 2004] Failed to activate SuperNode.")
+        assert unknown in deployment.log("foreign")
+        missing = documented("[code: 2001] SuperNode authentication is enabled.")
+        assert missing in deployment.log("keyless")
         for name in ("open", "misled"):
-            deployment.wait_for(name, "Connection attempt failed, retrying")
+            deployment.wait_for(name, documented("Connection attempt failed, retrying"))
             deployment.kill(name)
 
         run = deployment.run(application)
@@ -147,8 +149,9 @@ def test_another_program_is_refused(tmp_path: Path, application: Path) -> None:
             accepted = digest if name == "a" else "0" * 64
             deployment.supernode(name, f"number={10**number}", key=key, command=pinned(accepted))
         run = deployment.run(application, "parties=2")
-        assert "sum 1 of 1; refused: ['The FAB could not be verified.']" in run.log
-        assert "FAB verification failed" in deployment.log("b")
+        refusal = documented("The FAB could not be verified.")
+        assert f"sum 1 of 1; refused: ['{refusal}']" in run.log
+        assert documented("FAB verification failed") in deployment.log("b")
         # It was not even unpacked.
         assert (deployment.folder / "a/flwr/apps").exists()
         assert not (deployment.folder / "b/flwr/apps").exists()

@@ -140,6 +140,13 @@ def prepare(folder: Path, *, additions: str = "") -> Study:
     return study
 
 
+def documented(text: str) -> str:
+    """A text that the README's table quotes."""
+    readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    assert text in readme
+    return text
+
+
 def authority(folder: Path) -> Security:
     """What the example's script makes."""
     subprocess.run(
