@@ -1,6 +1,6 @@
-"""Use the model that the server wrote: how often is it right about records nobody trained on?
+"""Use the model that the server wrote: its share of right answers where nobody trained.
 
-    python evaluate.py MODEL FILE
+Usage: python evaluate.py MODEL FILE
 """
 
 from __future__ import annotations
