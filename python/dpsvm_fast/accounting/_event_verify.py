@@ -218,9 +218,10 @@ def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
     """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
     branches = [_choice(branch) for branch in event.branches]
     # Whichever it is, it is no further away than the farthest.
-    choice.distances.append(max(math.fsum(branch.distances) for branch in branches))
+    farthest = max(branches, key=lambda branch: math.fsum(branch.distances))
+    choice.distances.extend(farthest.distances)
     for branch in branches:
-        branch.distances.clear()
+        branch.distances = []
     for branch in branches:
         if all(_covers(branch, other) for other in branches):
             for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
