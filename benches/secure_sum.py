@@ -3,8 +3,9 @@
 python benches/secure_sum.py [--rounds 3] [--out FOLDER]
 
 Writes ``secure_sum.csv``: the least wall time and the median processor time over the rounds, for
-each number of parties and of numbers in a vector. Other programs of the machine add to wall times. All parties' work is added up; in a deployment they work side by side. The exit status is
-1 when a sum is not exact.
+each number of parties and of numbers in a vector. Other programs of the machine add to wall times.
+All parties' work is added up; in a deployment they work side by side. The exit status is 1 when a
+sum is not exact.
 """
 
 from __future__ import annotations
