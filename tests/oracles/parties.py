@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast.federated import FederatedSpec
 
-__all__ = ["NoNoise", "digits_of", "helmet", "reduction"]
+__all__ = ["NoNoise", "Party", "digits_of", "helmet", "reduction"]
 
 Party = tuple[NDArray[np.float64], NDArray[np.int64]]
 
