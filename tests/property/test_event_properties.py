@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from dpsvm_fast.accounting import (
     AlternativesEvent,
     ApproximateEvent,
+    DistanceEvent,
     GaussianEvent,
     ParallelEvent,
     PrivacyEvent,
@@ -33,18 +35,24 @@ plain = st.one_of(
     st.floats(1.0, 50.0).map(lambda s: GaussianEvent(s, 1.0, A)),
     st.tuples(st.floats(0.01, 1.0), st.floats(1e-9, 0.1)).map(lambda t: ApproximateEvent(*t, A)),
 )
-branches = st.lists(st.lists(plain, min_size=1, max_size=2).map(tuple), min_size=1, max_size=3).map(
-    tuple
-)
-parallel = branches.map(lambda b: ParallelEvent(b, A))
-alternatives = branches.map(lambda b: AlternativesEvent(b, A))
+distances = st.floats(1e-12, 1e-4).map(lambda d: DistanceEvent(d, A))
+parts = st.one_of(plain, plain, distances)
+
+
+def branches_of(inside: st.SearchStrategy[PrivacyEvent]) -> st.SearchStrategy[Any]:
+    branch = st.lists(inside, min_size=1, max_size=2).map(tuple)
+    return st.lists(branch, min_size=1, max_size=3).map(tuple)
+
+
+parallel = branches_of(parts).map(lambda b: ParallelEvent(b, A))
+alternatives = branches_of(parts).map(lambda b: AlternativesEvent(b, A))
 best = st.builds(
     lambda base, law, mean: RandomStoppingEvent((base,), law, mean, A),
-    st.one_of(plain, parallel),
+    st.one_of(plain, branches_of(plain).map(lambda b: ParallelEvent(b, A))),
     st.sampled_from(["geometric", "logarithmic", "poisson"]),
     st.floats(1.1, 30.0),
 )
-events = st.one_of(plain, parallel, alternatives, best, st.just(ZCDPEvent(0.01, A)))
+events = st.one_of(plain, distances, parallel, alternatives, best, st.just(ZCDPEvent(0.01, A)))
 epsilons = st.floats(0.0, 4.0)
 
 
@@ -56,14 +64,14 @@ def test_records_come_back(event: PrivacyEvent) -> None:
     assert hash(again) == hash(event)
 
 
-@given(listed=st.lists(st.one_of(plain, parallel), min_size=1, max_size=4), epsilon=epsilons)
+@given(listed=st.lists(st.one_of(parts, parallel), min_size=1, max_size=4), epsilon=epsilons)
 def test_order_is_nothing(listed: list[PrivacyEvent], epsilon: float) -> None:
     shuffled = random.Random(1).sample(listed, len(listed))
     one, other = composed_delta(listed, epsilon), composed_delta(shuffled, epsilon)
     assert abs(one - other) <= 1e-9 * one + 1e-15
 
 
-@given(listed=st.lists(st.one_of(plain, parallel), max_size=3), more=plain, epsilon=epsilons)
+@given(listed=st.lists(st.one_of(parts, parallel), max_size=3), more=parts, epsilon=epsilons)
 def test_one_more_event_never_costs_less(
     listed: list[PrivacyEvent], more: PrivacyEvent, epsilon: float
 ) -> None:
@@ -99,7 +107,7 @@ def test_what_is_promised_is_confirmed(listed: list[PrivacyEvent], delta: float)
     assert found[2]
 
 
-@given(listed=st.lists(plain, min_size=1, max_size=12))
+@given(listed=st.lists(parts, min_size=1, max_size=12))
 def test_adaptive_ledgers_admit_no_more_than_fixed_sizes_allow(listed: list[PrivacyEvent]) -> None:
     ledger = PrivacyLedger(2.0, 0.01, adaptive=True)
     for event in listed:

@@ -71,7 +71,8 @@ class PrivacyLedger:
         or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
         which (epsilon, delta) is all that counts: approximate ones with their own delta, and
         objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
-        16th of that tenth each. Of branches the largest of each number counts.
+        16th of that tenth each; and for what distances let be told. Of branches the largest of each
+        number counts.
 
     Raises
     ------
@@ -164,7 +165,8 @@ class PrivacyLedger:
         Parameters
         ----------
         event : PrivacyEvent or tuple of PrivacyEvent
-            Several events of one release are recorded together or not at all.
+            Several events of one release are recorded together or not at all; a distance belongs
+            with those that it is about.
         label : str
             Free text for the history; must not be taken from the data.
 
