@@ -123,7 +123,7 @@ def test_aggregations_agree_where_there_is_next_to_no_noise() -> None:
     settings = DIGITS | {"epsilon": 500.0, "delta": 0.5, "max_records": 400, "n_components": 3}
     settings |= {"classes": [0, 1], "local": "objective"}
     pooled = projector(pooled_components(parties, 3))
-    missed = {}
+    missed, shortest = {}, {}
     for aggregation in ("projectors", "eigenvectors"):
         for align in (True, False):
             spec = reduction(**settings, aggregation=aggregation, align=align)
@@ -135,12 +135,13 @@ def test_aggregations_agree_where_there_is_next_to_no_noise() -> None:
             ]
             V = public_state(spec, {"components": SumResult(np.sum(updates, axis=0), 4)})
             assert V is not None
+            shortest[aggregation, align] = np.linalg.norm(V, axis=1).min()
             missed[aggregation, align] = np.abs(projector(V) - pooled).max()
     assert missed["projectors", True] < 0.05
-    # Vectors shrink where parties differ.
+    # Averaged vectors shrink where parties differ, and vanish where signs do: what the rule is for.
     assert missed["eigenvectors", True] < 0.2
-    # What the rule for signs is for.
-    assert missed["eigenvectors", False] > 2.0 * missed["eigenvectors", True], missed
+    assert shortest["eigenvectors", True] > 0.9
+    assert shortest["eigenvectors", False] < 0.6
 
 
 def test_uneven_parties_count_by_their_records(monkeypatch: pytest.MonkeyPatch) -> None:

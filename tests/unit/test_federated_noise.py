@@ -135,7 +135,7 @@ def _no_rounding(patch: pytest.MonkeyPatch) -> None:
 
 
 def _half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
-    whole = LocalTraining.distance.func
+    whole = vars(LocalTraining)["distance"].func
     patch.setattr(LocalTraining, "distance", property(lambda t: 0.5 * whole(t)))
 
 
@@ -144,7 +144,7 @@ def _weights_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_solver_radius(patch: pytest.MonkeyPatch) -> None:
-    whole = LocalTraining.by_record.func
+    whole = vars(LocalTraining)["by_record"].func
     patch.setattr(LocalTraining, "distance", property(whole))
 
 
@@ -181,7 +181,7 @@ def test_groups_and_users_are_not_verified_as_records(monkeypatch: pytest.Monkey
     assert is_promised(helmet(**SETTINGS, **group))
     user: dict[str, Any] = {"unit": "user"}
     assert is_promised(helmet(**SETTINGS, **user))
-    whole = LocalTraining.by_record.func
+    whole = vars(LocalTraining)["by_record"].func
     monkeypatch.setattr(LocalTraining, "distance", property(lambda t: 1.01 * whole(t)))
     assert not is_promised(helmet(**SETTINGS, **group))
     assert not is_promised(helmet(**SETTINGS, radius=100.0, **user))

@@ -263,7 +263,7 @@ def test_a_trusted_sum_adds_up_and_counts() -> None:
     with pytest.raises(InconsistentSumError):
         TrustedSum().sum([vectors[0], vectors[1][:2]])
     with pytest.raises(InconsistentSumError):
-        TrustedSum().sum([vectors[0].astype(np.int32)])  # type: ignore[list-item]
+        TrustedSum().sum([vectors[0].astype(np.int32)])
 
 
 def test_a_damaged_state_is_no_fresh_one() -> None:
