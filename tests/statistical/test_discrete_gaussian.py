@@ -84,7 +84,7 @@ def test_moments_agree_with_the_reference(point: dict[str, Any]) -> None:
 
 
 def binned_law(sigma: float, edges: Array) -> Array:
-    """Probabilities of edges[i] <= X < edges[i + 1]: sums of the density, 1e-31 short at 12 sigma."""
+    """Probabilities of edges[i] <= X < edges[i + 1]: summed to 12 sigma."""
     reach = math.ceil(12 * sigma)
     k = np.arange(-reach, reach + 1)
     density = np.exp(-0.5 * (k / sigma) ** 2)
