@@ -26,6 +26,8 @@ OBJECTIVE_SLACK = 1e-6
 # A release of a few thousand weights puts its noise on a grid about this much finer than sigma.
 NOISE_STEPS = 2.0**28
 NOISE_THREADS = (1, 2)
+# Of the discrete Gaussian: what a party adds to a sum, in steps.
+NOISE_SIGMA = 2**20
 
 BUDGETS: tuple[tuple[float, float], ...] = ((0.1, 1e-5), (1.0, 1e-6), (8.0, 1e-10))
 
@@ -89,6 +91,11 @@ SAMPLED_DELTA, SAMPLED_GOAL = 1e-5, 0.1
 # Transformers: rows, columns, and pairs of random features.
 TRANSFORMER_ROWS, TRANSFORMER_FEATURES, TRANSFORMER_COMPONENTS = 10_000, (16, 64, 784), 1_000
 
+# Parties: rows of each, columns, classes; Lambda of the mean-form objective; passes of projected
+# SGD; and the parties over which a loop of single calls is measured.
+PARTIES_SHAPE, PARTIES_REGULARIZATIONS = (50, 784, 10), (0.1, 0.01, 0.001)
+PARTIES_EPOCHS, PARTIES_LOOP = (20, 50), 50
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -102,6 +109,8 @@ class Plan:
         Threads of our solver.
     n_draws : int
         Noise values a measurement.
+    n_parties : int
+        Local fits of one call.
     batch_seconds : float
         Length of one measurement of calls that are too short to time alone.
     max_rows : int or None
@@ -114,6 +123,7 @@ class Plan:
     repeats: int = 7
     n_threads: int = 1
     n_draws: int = 1_000_000
+    n_parties: int = 1_000
     batch_seconds: float = 0.05
     max_rows: int | None = None
     C_values: tuple[float, ...] = C_VALUES
@@ -126,6 +136,7 @@ def quick(n_threads: int = 1) -> Plan:
         repeats=2,
         n_threads=n_threads,
         n_draws=20_000,
+        n_parties=20,
         batch_seconds=0.002,
         max_rows=600,
         C_values=(0.005, 1.0),

@@ -1,7 +1,7 @@
 """Benchmarks in four steps, each of which can be run alone; see README.md in this folder.
 
     python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|descent
-        |descent_memory|linear_fit|transformers|all]
+        |descent_memory|linear_fit|transformers|parties|all]
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
@@ -35,6 +35,7 @@ from benches.subjects import (  # noqa: E402
     noise,
     objective,
     objective_fit,
+    parties,
     solver,
     transformers,
 )
@@ -52,6 +53,7 @@ SUBJECTS: dict[str, ModuleType] = {
     "descent_memory": descent_memory,
     "linear_fit": linear_fit,
     "transformers": transformers,
+    "parties": parties,
 }
 STEPS = ("run", "analyse", "plot", "update")
 RESULTS = ROOT / "benches" / "results"

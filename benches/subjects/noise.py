@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from benches.config import NOISE_STEPS, NOISE_THREADS, Plan
+from benches.config import NOISE_SIGMA, NOISE_STEPS, NOISE_THREADS, Plan
 from benches.libraries import numpy_generator
 from benches.measuring import interleaved
 from benches.tables import Row, as_rows
@@ -26,6 +26,7 @@ def run(plan: Plan) -> list[Row]:
         grid = 1.0 / NOISE_STEPS
         ours: dict[str, Callable[[], object]] = {
             "gaussian_on_grid": partial(source.gaussian_on_grid, size, 1.0, grid, n_threads),
+            "discrete_gaussian": partial(source.discrete_gaussian, size, NOISE_SIGMA, n_threads),
             "gaussian": partial(source.gaussian, size, 1.0, n_threads),
             "gamma_ball": partial(source.gamma_ball, size, 1.0, n_threads),
         }

@@ -31,6 +31,7 @@ from dpsvm_fast import _core  # noqa: E402
 TINY = Plan(
     repeats=2,
     n_draws=1000,
+    n_parties=3,
     batch_seconds=1e-4,
     max_rows=80,
     C_values=(0.1,),
@@ -51,7 +52,8 @@ def small_problem() -> Problem:
 
 
 @pytest.mark.parametrize(
-    "subject", ["solver", "noise", "accounting", "crossing", "objective", "objective_fit"]
+    "subject",
+    ["solver", "noise", "accounting", "crossing", "objective", "objective_fit", "parties"],
 )
 def test_measure_and_analyse(
     subject: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -186,6 +186,22 @@ impl<'a> Rows<'a> {
         })
     }
 
+    /// Some neighbouring rows of a dense matrix; nothing for a sparse one, or out of range.
+    #[must_use]
+    pub fn dense_part(&self, rows: std::ops::Range<usize>) -> Option<Self> {
+        let part = rows.start * self.n_features..rows.end.checked_mul(self.n_features)?;
+        let values = match self.values {
+            _ if !self.is_dense() => return None,
+            Values::F64(v) => Values::F64(v.get(part)?),
+            Values::F32(v) => Values::F32(v.get(part)?),
+        };
+        Some(Self {
+            values,
+            n_rows: rows.len(),
+            ..*self
+        })
+    }
+
     /// Number of rows.
     pub fn n_rows(&self) -> usize {
         self.n_rows

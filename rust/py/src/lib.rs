@@ -10,6 +10,7 @@ mod gate;
 mod gaussian_margin;
 mod linear_algebra;
 mod noise;
+mod parties;
 mod pld;
 mod projected_sgd;
 mod records;
@@ -61,6 +62,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     gaussian_margin::register(m)?;
     linear_algebra::register(m)?;
     noise::register(m)?;
+    parties::register(m)?;
     pld::register(m)?;
     projected_sgd::register(m)?;
     records::register(m)?;

@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 /// Weights, and facts for tests and benchmarks only.
 type Descended<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyDict>);
 
-fn projection(name: &str) -> Result<Projection> {
+pub(crate) fn projection(name: &str) -> Result<Projection> {
     match name {
         "joint" => Ok(Projection::Joint),
         "per_class" => Ok(Projection::PerClass),
@@ -24,7 +24,7 @@ fn projection(name: &str) -> Result<Projection> {
     }
 }
 
-fn average(name: &str) -> Result<Average> {
+pub(crate) fn average(name: &str) -> Result<Average> {
     match name {
         "last" => Ok(Average::Last),
         "uniform" => Ok(Average::Uniform),

@@ -95,9 +95,20 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     ///
     /// # Errors
     /// No memory, an interrupt.
-    pub fn run(mut self, most_steps: Option<u64>) -> Result<Minimum> {
+    pub fn run(self, most_steps: Option<u64>) -> Result<Minimum> {
+        self.run_from(None, most_steps)
+    }
+
+    /// [`run`](Self::run) from given weights.
+    ///
+    /// # Errors
+    /// No memory, an interrupt.
+    pub fn run_from(mut self, start: Option<Vec<f64>>, most_steps: Option<u64>) -> Result<Minimum> {
         let most_steps = most_steps.unwrap_or(u64::MAX);
-        let start = self.warm_start(most_steps)?;
+        let start = match start {
+            Some(start) => start,
+            None => self.warm_start(most_steps)?,
+        };
         let mut point = self.point(start)?;
         let first = point.norm;
         let mut floor_steps = 0;

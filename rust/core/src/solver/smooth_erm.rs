@@ -12,6 +12,7 @@ use super::dense_design::DenseTiles;
 use super::design::Design;
 use super::newton_cg::Search;
 use super::newton_parts::Minimum;
+use super::row_space;
 use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
 use super::sparse_design::{SparsePanels, SparseSingle};
 use super::store::{Store, reserve};
@@ -70,9 +71,48 @@ pub fn solve(
         pool,
         labels,
         linear,
+        start: None,
         settings,
         scaled,
         columns: d,
+        interrupt,
+    }
+    .choose()
+}
+
+/// [`solve`] by one thread without a linear term, for few rows of many entries: the search runs in
+/// the space of the rows. The same certificate, not the same bits.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_few_rows(
+    rows: Rows<'_>,
+    labels: &[i64],
+    settings: &SmoothSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothSolution> {
+    let scaled = Scaled::new(&rows, settings)?;
+    check(&rows, labels, settings)?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let stored = Store::new(
+        rows,
+        settings.loss.scores,
+        seed,
+        low_memory,
+        None,
+        interrupt,
+    )?;
+    let columns = rows.n_columns();
+    let start = row_space::start(&stored, labels, settings, &scaled, columns, interrupt)?;
+    Job {
+        stored,
+        pool: None,
+        labels,
+        linear: None,
+        start,
+        settings,
+        scaled,
+        columns,
         interrupt,
     }
     .choose()
@@ -125,6 +165,7 @@ pub fn solve_batch(
             pool: None,
             labels,
             linear: Some(linear),
+            start: None,
             settings,
             scaled: Scaled::new(&rows, settings)?,
             columns: d,
@@ -181,6 +222,8 @@ struct Job<'j, 'a> {
     pool: Option<Arc<ThreadPool>>,
     labels: &'j [i64],
     linear: Option<&'j [f64]>,
+    /// Where to begin, in the solver's units, score after score.
+    start: Option<Vec<f64>>,
     settings: &'j SmoothSettings,
     scaled: Scaled,
     columns: usize,
@@ -204,6 +247,13 @@ impl Job<'_, '_> {
 
     fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
         let rest = (self.columns, self.settings);
+        let start = self.start.map(|weights| {
+            let mut stored = vec![0.0; design.stored()];
+            for (at, w) in weights.iter().enumerate() {
+                stored[design.position(at / self.columns, at % self.columns)] = *w;
+            }
+            stored
+        });
         let problem = SmoothProblem::new(
             self.stored,
             self.pool,
@@ -213,7 +263,8 @@ impl Job<'_, '_> {
             &self.scaled,
             rest,
         )?;
-        let found = Search::new(&problem, self.interrupt)?.run(self.settings.max_steps)?;
+        let found =
+            Search::new(&problem, self.interrupt)?.run_from(start, self.settings.max_steps)?;
         Ok(in_user_units(found, &problem))
     }
 }

@@ -1,0 +1,205 @@
+//! Many small problems in one call: every party's records are neighbouring rows of one matrix.
+//!
+//! One thread solves a problem from beginning to end, several of them side by side, so that results
+//! do not depend on the number of threads. A problem's result is a function of its own rows, labels and numbers.
+
+use super::smooth_problem::SmoothSettings;
+use super::store::reserve;
+use super::{dual_coordinate, problem, projected_sgd, smooth_erm};
+use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, check_threads, each_task};
+use crate::rows::Rows;
+use std::ops::Range;
+
+/// The parties' rows and labels.
+#[derive(Debug, Clone)]
+pub struct Parties<'a> {
+    rows: Rows<'a>,
+    labels: &'a [i64],
+    ranges: Vec<Range<usize>>,
+}
+
+/// The weights of all parties, one after the other; 0 where not certified.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fits {
+    /// In the user's units, score after score.
+    pub weights: Vec<f64>,
+    /// Whether each party's weights are certified.
+    pub certified: Vec<bool>,
+}
+
+/// A party's weights and whether they are certified.
+type Task<'w> = (&'w mut [f64], &'w mut bool);
+
+impl<'a> Parties<'a> {
+    /// Party `i` has the rows from `offsets[i]` to before `offsets[i + 1]`.
+    ///
+    /// # Errors
+    /// Rows that are not dense; labels that are not one for each row; offsets that do not rise from 0 to
+    /// the number of rows.
+    pub fn new(rows: Rows<'a>, labels: &'a [i64], offsets: &[i64]) -> Result<Self> {
+        if !rows.is_dense() {
+            return Err(Error::invalid("X", "expected a dense matrix"));
+        }
+        if labels.len() != rows.n_rows() {
+            let message = "its length is not the number of rows of X";
+            return Err(Error::invalid("y", message));
+        }
+        let bad = || Error::invalid("offsets", "expected numbers that rise from 0 to n_rows");
+        let ends: Option<Vec<usize>> = offsets.iter().map(|o| usize::try_from(*o).ok()).collect();
+        let ends = ends.ok_or_else(bad)?;
+        if ends.first() != Some(&0) || ends.last() != Some(&rows.n_rows()) || !ends.is_sorted() {
+            return Err(bad());
+        }
+        Ok(Self {
+            rows,
+            labels,
+            ranges: ends.windows(2).map(|ends| ends[0]..ends[1]).collect(),
+        })
+    }
+
+    /// Number of parties.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// True without parties.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// `solve(party, rows, labels)` for every party, weights of `scores` rows each.
+    fn each(
+        &self,
+        scores: usize,
+        threads: usize,
+        interrupt: &dyn Interrupt,
+        solve: impl Fn(usize, Rows<'a>, &[i64], &dyn Interrupt) -> Result<Option<Vec<f64>>> + Sync,
+    ) -> Result<Fits> {
+        check_threads(threads)?;
+        let size = scores.saturating_mul(self.rows.n_columns());
+        let all = size.saturating_mul(self.len());
+        let (mut weights, mut certified) = (Vec::new(), vec![false; self.len()]);
+        reserve(&mut weights, all)?;
+        weights.resize(all, 0.0);
+        // Without columns there is nothing to write to, for any party.
+        let mut nothing = vec![[0.0; 0]; self.len()];
+        let places: Vec<&mut [f64]> = if size == 0 {
+            nothing.iter_mut().map(|place| &mut place[..]).collect()
+        } else {
+            weights.chunks_exact_mut(size).collect()
+        };
+        let mut tasks: Vec<Task<'_>> = places.into_iter().zip(&mut certified).collect();
+        let work = |i: usize, (place, certified): &mut Task<'_>, interrupt: &dyn Interrupt| {
+            let range = self.ranges[i].clone();
+            let labels = &self.labels[range.clone()];
+            // Checked when the parties were made.
+            let Some(rows) = self.rows.dense_part(range) else {
+                return Ok(());
+            };
+            if let Some(found) = solve(i, rows, labels, interrupt)? {
+                place.copy_from_slice(&found);
+                **certified = true;
+            }
+            Ok(())
+        };
+        each_task(threads, &mut tasks, interrupt, work)?;
+        Ok(Fits { weights, certified })
+    }
+
+    /// Refuses numbers that are not one for each party.
+    fn check(&self, name: &'static str, numbers: &[f64]) -> Result<()> {
+        if numbers.len() == self.len() {
+            return Ok(());
+        }
+        Err(Error::invalid(name, "expected one number for each party"))
+    }
+}
+
+/// Minimisers of smooth losses; `numbers` are each party's regularization and gradient tolerance,
+/// in place of those in `settings`.
+///
+/// # Errors
+/// As [`smooth_erm::solve`]; numbers that are not one for each party.
+pub fn smooth(
+    parties: &Parties<'_>,
+    settings: &SmoothSettings,
+    (regularizations, gradient_tols): (&[f64], &[f64]),
+    interrupt: &dyn Interrupt,
+) -> Result<Fits> {
+    parties.check("regularizations", regularizations)?;
+    parties.check("gradient_tols", gradient_tols)?;
+    let scores = settings.loss.scores;
+    parties.each(
+        scores,
+        settings.threads,
+        interrupt,
+        |i, rows, labels, interrupt| {
+            let own = SmoothSettings {
+                regularization: regularizations[i],
+                gradient_tol: gradient_tols[i],
+                threads: 1,
+                ..*settings
+            };
+            Ok(smooth_erm::solve_few_rows(rows, labels, &own, interrupt)?.weights)
+        },
+    )
+}
+
+/// Crammer-Singer minimisers with the bits of single ones; `numbers` are each party's C and radius,
+/// in place of those in `settings`.
+///
+/// # Errors
+/// As [`dual_coordinate::solve`]; numbers that are not one for each party.
+pub fn crammer_singer(
+    parties: &Parties<'_>,
+    settings: &problem::Settings,
+    (costs, radii): (&[f64], &[f64]),
+    interrupt: &dyn Interrupt,
+) -> Result<Fits> {
+    parties.check("C", costs)?;
+    parties.check("radius", radii)?;
+    let classes = settings.classes;
+    parties.each(
+        classes,
+        settings.threads,
+        interrupt,
+        |i, rows, labels, interrupt| {
+            let own = problem::Settings {
+                cost: costs[i],
+                radius: radii[i],
+                threads: 1,
+                ..*settings
+            };
+            Ok(dual_coordinate::solve(rows, labels, &own, interrupt)?.weights)
+        },
+    )
+}
+
+/// Projected descents with the bits of single ones; each party's regularization and, where it has
+/// fewer records than a batch, the number of its records take the place of those in `settings`.
+///
+/// # Errors
+/// As [`projected_sgd::solve`], which wants a record of every party; numbers that are not one for
+/// each party.
+pub fn descents(
+    parties: &Parties<'_>,
+    settings: &projected_sgd::Settings,
+    regularizations: &[f64],
+    threads: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<f64>> {
+    parties.check("regularizations", regularizations)?;
+    let scores = settings.loss.scores;
+    let found = parties.each(scores, threads, interrupt, |i, rows, labels, interrupt| {
+        let own = projected_sgd::Settings {
+            regularization: regularizations[i],
+            batch: settings.batch.min(rows.n_rows()),
+            ..*settings
+        };
+        Ok(Some(
+            projected_sgd::solve(rows, labels, &own, interrupt)?.weights,
+        ))
+    })?;
+    Ok(found.weights)
+}
