@@ -107,12 +107,11 @@ impl DiscreteGaussian {
     fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
         loop {
             let negative = word >> SIGN & 1 == 1;
-            match self.magnitude(word, spare) {
-                // Zero would be counted under both signs.
-                Some(0) if negative => {}
-                Some(k) if negative => return -(k as i64),
-                Some(k) => return k as i64,
-                None => {}
+            // Zero would be counted under both signs.
+            if let Some(k) = self.magnitude(word, spare)
+                && !(negative && k == 0)
+            {
+                return if negative { -(k as i64) } else { k as i64 };
             }
             word = spare.word();
         }
