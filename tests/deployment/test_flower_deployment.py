@@ -118,7 +118,7 @@ def test_one_hospital_killed(
     with Deployment(tmp_path / "run") as deployment:
         deployment.superlink()
         study.start_hospitals(deployment)
-        run_id = deployment.start_run(study.app, study.settings(stage_seconds=30.0))
+        run_id = deployment.start_run(study.app, study.settings())
         deployment.wait_for(HOSPITALS[2], SENT, count=stages)
         deployment.kill(HOSPITALS[2])
         run = deployment.finish(run_id)
@@ -133,7 +133,7 @@ def test_too_few_hospitals_left(study: Study, tmp_path: Path) -> None:
     with Deployment(tmp_path / "run") as deployment:
         deployment.superlink()
         study.start_hospitals(deployment)
-        run_id = deployment.start_run(study.app, study.settings(stage_seconds=30.0))
+        run_id = deployment.start_run(study.app, study.settings())
         for name in HOSPITALS[1:]:
             deployment.wait_for(name, SENT, count=2)
             deployment.kill(name)
@@ -152,7 +152,7 @@ def test_one_hospital_raises(tmp_path: Path) -> None:
         deployment.superlink()
         study.start_hospitals(deployment, HOSPITALS[:2])
         study.start_hospitals(deployment, HOSPITALS[2:], extra="raises=1")
-        run = deployment.run(study.app, study.settings(stage_seconds=30.0))
+        run = deployment.run(study.app, study.settings())
         note(run, deployment)
         assert run.status == "finished:completed", run.log
         assert documented("round 'model': 2 of 3 parties in the sum") in run.log
@@ -174,7 +174,7 @@ def test_another_specification_is_refused(study: Study, tmp_path: Path) -> None:
         for name in HOSPITALS[1:]:
             deployment.kill(name)
             study.start_again(deployment, name, spec=other)
-        run = deployment.run(study.app, study.settings(stage_seconds=30.0))
+        run = deployment.run(study.app, study.settings())
         note(run, deployment)
         assert_nothing_released(study, run)
         assert documented("2 of the parties: another specification") in run.log

@@ -92,7 +92,7 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, *, security: Security | None = None, limit_seconds: float = 240.0
+        self, folder: Path, *, security: Security | None = None, limit_seconds: float = 420.0
     ) -> None:
         self.folder = folder
         self.security = security
