@@ -102,6 +102,9 @@ def test_what_a_privacy_officer_reads() -> None:
     assert "7 rows, exchanged for others, whichever parties" in " ".join(
         str(federated_statement("helmet group")).split()
     )
+    own = " ".join(str(federated_statement("dpdr own noise")).split())
+    assert "every party adds by itself all the noise" in own
+    assert "drop out;" not in own
     curator = " ".join(str(federated_statement("helmet curator")).split())
     assert "computationally" not in curator
     assert "whoever adds up sees what every single party sends" in curator

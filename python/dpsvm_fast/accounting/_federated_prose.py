@@ -62,16 +62,21 @@ def _trust(statement: FederatedStatement) -> tuple[str, ...]:
     """Who may do what without harm, and what is left when that goes wrong."""
     bad = statement.min_survivors - statement.honest_survivors
     lines: tuple[str, ...] = (
-        f"{statement.n_users} parties take part. Up to {bad} of them may tell others all that they "
-        "know, their own noise included",
+        f"{_parties(statement.n_users)} take part. Up to {bad} of them may tell others all that "
+        "they know, their own noise included",
     )
     if not statement.rounds:
-        return lines
+        return (
+            *lines,
+            "every party adds by itself all the noise that the promise rests on: it holds whatever "
+            "others do, and whoever sees what the party sent",
+        )
     lost = statement.n_users - statement.min_survivors
     lines += (
-        f"up to {lost} parties may drop out; with fewer than {statement.min_survivors} left no sum "
-        f"is opened. The promise counts the noise of {statement.honest_survivors} parties alone, "
-        "the honest ones that are in every opened sum",
+        f"{f'up to {_parties(lost)}' if lost else 'nobody'} may drop out; with fewer than "
+        f"{statement.min_survivors} left no sum is opened. The promise counts the noise of "
+        f"{_parties(statement.honest_survivors)} alone, of honest ones that are in every opened "
+        "sum whoever drops out",
     )
     if statement.trust == "secure_sum":
         lines += (
@@ -82,6 +87,11 @@ def _trust(statement: FederatedStatement) -> tuple[str, ...]:
     else:
         lines += ("whoever adds up sees what every single party sends, and is trusted with it",)
     return (*lines, _without_sum(statement))
+
+
+def _parties(n: int) -> str:
+    """Return a number of parties in words."""
+    return f"{n} {'party' if n == 1 else 'parties'}"
 
 
 def _without_sum(statement: FederatedStatement) -> str:
@@ -124,10 +134,12 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
         else ""
     )
     return (
-        f"sum of {part.what} ({part.size} numbers): neighbours differ by at most {part.exact:.6g}, "
-        f"rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; total {part.total:.6g}",
+        f"{part.what}, summed over parties ({part.size} numbers): neighbours differ by at most "
+        f"{part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; "
+        f"total {part.total:.6g}",
         f"every party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
-        f"{part.honest_survivors} of them count as Gaussian noise, sigma = {part.sigma:.6g}",
+        f"{part.honest_survivors} of these noises count, as Gaussian noise with sigma = "
+        f"{part.sigma:.6g}",
         "what is added to delta, times 1 + e^epsilon: noise on a grid instead of real numbers "
         f"{part.discreteness:.3g}, numbers too large to be encoded {part.overflow:.3g}{assumed}",
     )
