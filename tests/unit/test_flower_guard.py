@@ -16,6 +16,7 @@ pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
 
+from dpsvm_fast import PrivacyLeakWarning
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.federated import FederatedSpec, PartyRefusedError, SecureSumAborted
 from dpsvm_fast.federated.flower import _refusals as said
@@ -476,22 +477,35 @@ def test_apps_train_a_model_charge_the_ledgers_and_answer_one_run(tmp_path: Path
     assert [ledger.total() for ledger in ledgers] == spent
 
 
-def test_a_ledger_that_refuses_keeps_its_party_out() -> None:
+def test_a_ledger_that_refuses_keeps_its_party_out_and_its_data_unread() -> None:
     agreed = study()
-    poor = PrivacyLedger(0.01, 1e-9, "replace_one")
+    budgets = [0.01, 8.0, 8.0, 8.0]
+    ledgers = [PrivacyLedger(epsilon, 1e-5, "replace_one") for epsilon in budgets]
+    read: list[int] = []
+
+    def load(party: int) -> Any:
+        read.append(party)
+        return records(party)
+
     apps = [
-        make_client_app(agreed, lambda _, i=i: records(i), ledger=poor if i == 0 else None)
-        for i in range(4)
+        make_client_app(agreed, lambda _, i=i: load(i), ledger=ledger)
+        for i, ledger in enumerate(ledgers)
     ]
     grid = LocalGrid(apps)
     model = run_training(grid, agreed, grid.get_node_ids())
     assert model.n_survivors_ == 3
-    assert not poor.history
+    assert sorted(read) == [1, 2, 3]
+    assert not ledgers[0].history
 
 
-def test_the_server_waits_for_enough_parties_and_takes_no_strangers() -> None:
+def test_a_party_that_counts_nothing_is_warned() -> None:
+    with pytest.warns(PrivacyLeakWarning, match="every run that the server starts is answered"):
+        make_client_app(study(), lambda _: records(0))
+
+
+def test_the_server_waits_for_enough_parties_and_takes_no_strangers(tmp_path: Path) -> None:
     agreed = study()
-    app = make_client_app(agreed, lambda _: records(0))
+    app = make_client_app(agreed, lambda _: records(0), journal=tmp_path)
     server = make_server_app(agreed, on_result=lambda *_: None, wait=0.01)
     context = LocalGrid([None]).contexts[0]
     with pytest.raises(SecureSumAborted, match="waiting"):
