@@ -63,6 +63,8 @@ def test_a_true_certificate_holds_and_is_read_as_it_was_written(kind: str) -> No
     outcome = verify(statement)
     assert outcome, outcome
     assert outcome.epsilon == pytest.approx(1.5, rel=1e-3)
+    for name in ("epsilon", "delta"):
+        assert not verify(document(kind) | {name: 0.98 * getattr(statement, name)})
     # The promise is that of the events, and not a round number above it.
     assert composed_delta(statement.events, 1.5) <= statement.delta < 1.001 * outcome.delta
 

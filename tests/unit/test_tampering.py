@@ -243,11 +243,8 @@ def within_the_slack(document: Document, path: tuple[Any, ...], name: str) -> bo
 
 
 # Their laws are recomputed on grids, in a tenth of a second; those of the rest in a thousandth.
-LONG = (
-    *("objective", "objective logistic", "objective m3", "gradient sampled", "pipeline"),
-    "dpdr objective",
-)
-VERY_LONG = ("ellipsoids three", "ellipsoids several")
+LONG = ("objective", "objective logistic", "objective m3", "gradient sampled", "pipeline")
+VERY_LONG = ("ellipsoids three", "ellipsoids several", "dpdr objective")
 
 
 def sampled(kind: Kind) -> int:
