@@ -133,11 +133,12 @@ def _own_components(
     weight = float(rows.shape[0] if spec.params["weighting"] == "records" else 1)
     if spec.params["aggregation"] == "projectors":
         return packed(vectors.T @ vectors, 1.0) * weight
-    if not spec.params["align"]:
+    if spec.params["align"]:
+        signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
+    else:
         # Without a rule a solver's signs are arbitrary.
-        bits = np.random.default_rng(source.public_seed()).integers(0, 2, k)
-        vectors = vectors * (2.0 * bits - 1.0)[:, None]
-    return np.asarray(vectors * weight)
+        signs = 2.0 * np.random.default_rng(source.public_seed()).integers(0, 2, k) - 1.0
+    return np.asarray(vectors * (weight * signs)[:, None])
 
 
 def projection(spec: FederatedSpec, components: Array) -> Projection:

@@ -282,8 +282,9 @@ class FederatedSpec:
             every party takes the components of its own noisy matrix, and their projectors or the
             components themselves are averaged, as the paper does the latter.
         align : bool
-            Of ``"eigenvectors"``: whether each is given a sign by a public rule first. Without,
-            what is averaged may cancel.
+            Of ``"eigenvectors"``: whether each is turned so that its entries add up to a positive
+            number. Without, what is averaged may cancel; with it too where that sum is near 0, or
+            where eigenvalues are near each other: the other aggregations know no signs.
         first_share : float in (0, 1)
             Share of round 1 in the budget: of the squared Gaussian parameter.
         local : {"objective", "output"}
