@@ -34,6 +34,8 @@ def test_the_readme_names_every_example() -> None:
     scripts = sorted((ROOT / "examples").glob("*.py"))
     assert [script.stem for script in scripts] == [
         "ellipsoids",
+        "federated_simulation",
+        "larger_than_memory",
         "private_pipeline",
         "private_search",
     ]
@@ -80,3 +82,15 @@ def test_private_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert "certificate holds: True" in shown
     # 0.94 with a standard deviation of 0.01 over the noise and the choice.
     assert number(r"accuracy after the search: (\S+)", shown) > 0.85
+
+
+def test_federated_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+    script = example("federated_simulation")
+    script.main()
+    shown = capsys.readouterr().out
+    assert "NOT PRIVATE" not in shown
+    assert "certificate holds: True" in shown
+    # 0.78 and 0.68, with standard deviations of 0.03 over the noise.
+    assert number(r"one record protected: (\S+)", shown) > 0.5
+    assert number(r"on 16 components: (\S+)", shown) > 0.4
+    assert "26 of 27 needed parties left" in shown
