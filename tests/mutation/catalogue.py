@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from mutant_kinds import CORE, PACKAGE, Edit, Mutant
 from mutant_parties import PARTIES
+from mutant_shards import SHARDS
 
 __all__ = ["CATALOGUE", "Edit", "Mutant"]
 
@@ -406,4 +407,5 @@ CATALOGUE: tuple[Mutant, ...] = (
     *OBJECTIVES,
     *RELEASES,
     *PARTIES,
+    *SHARDS,
 )
