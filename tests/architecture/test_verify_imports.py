@@ -38,6 +38,7 @@ RECORDS = {
 }
 # The recomputation.
 CHECKS = {
+    "accounting._distance_check",
     "accounting._federated_verify",
     "accounting._gaussian_check",
     "accounting._joint_check",

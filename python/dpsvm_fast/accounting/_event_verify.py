@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
+from dpsvm_fast.accounting._distance_check import cost, least_delta
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
@@ -53,8 +54,6 @@ MOST_ATOMS = 200_000
 DEAR_DEPTH = -34.0
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
-# Points among which the best epsilon is looked for first.
-GRID_POINTS = 65
 # Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
 SPACING, SIDE = 0.05, 220
 
@@ -84,6 +83,11 @@ class _Choice:
     def mu(self) -> float:
         """Parameter of the Gaussian loss."""
         return math.sqrt(math.fsum(self.squares))
+
+    @property
+    def distance(self) -> float:
+        """Sum of the distances."""
+        return math.fsum(self.distances)
 
     @property
     def is_pure(self) -> bool:
@@ -133,7 +137,7 @@ def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
         return near
     while excess(high) > 0.0:
         low, high = high, max(1.5 * high, 1e-3)
-        if high > 1e4 or max(_cost(choice, high) for choice in choices) > delta:
+        if high > 1e4 or max(cost(c.distance, high) for c in choices) > delta:
             return math.inf
     if excess(low) <= 0.0:
         return low
@@ -218,7 +222,7 @@ def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
     """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
     branches = [_choice(branch) for branch in event.branches]
     # Whichever it is, it is no further away than the farthest.
-    farthest = max(branches, key=lambda branch: math.fsum(branch.distances))
+    farthest = max(branches, key=lambda branch: branch.distance)
     choice.distances.extend(farthest.distances)
     for branch in branches:
         branch.distances = []
@@ -276,37 +280,13 @@ def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
 
 def _least_delta(choice: _Choice, epsilon: float) -> tuple[float, float]:
     """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
-    if not choice.distances:
-        return _delta(choice, epsilon), epsilon
-    # Beyond this the distance alone costs 1.
-    top = min(epsilon, max(0.0, -math.log(math.fsum(choice.distances))))
-
-    def whole(x: float) -> float:
-        return _whole_delta(choice, x)
-
-    at_top = whole(top)
-    if _cost(choice, top) <= EXACT_SLACK * at_top or top <= 0.0:
-        return at_top, top
-    # It falls before it rises, with a corner where everything else is pure.
-    points = [math.fsum(choice.pure), *np.linspace(0.0, top, GRID_POINTS)]
-    at_best, best = min((whole(x), x) for x in points if x <= top)
-    step = top / (GRID_POINTS - 1)
-    near = (max(0.0, best - step), min(top, best + step))
-    found = minimize_scalar(whole, bounds=near, method="bounded", options={"xatol": 1e-10})
-    return min((at_top, top), (at_best, best), (float(found.fun), float(found.x)))
-
-
-def _cost(choice: _Choice, epsilon: float) -> float:
-    """What distances add to delta."""
-    size = math.fsum(choice.distances)
-    if size == 0.0:
-        return 0.0
-    return min(1.0, size + math.exp(min(0.0, epsilon + math.log(size))))
+    kink = math.fsum(choice.pure)
+    return least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
 
 
 def _whole_delta(choice: _Choice, epsilon: float) -> float:
     """Delta of one choice with its distances."""
-    return min(1.0, _delta(choice, epsilon) + _cost(choice, epsilon))
+    return min(1.0, _delta(choice, epsilon) + cost(choice.distance, epsilon))
 
 
 def _delta(choice: _Choice, epsilon: float) -> float:
