@@ -24,6 +24,10 @@ class Future:
 
     def __init__(self, value: Any, *, lost: bool = False) -> None:
         self.value, self.lost, self.status = value, lost, "finished"
+        self.released = False
+
+    def release(self) -> None:
+        self.released = True
 
     def result(self, timeout: float | None = None) -> Any:
         if self.lost:
@@ -62,14 +66,11 @@ class Cluster:
         self.keys: list[str] = []
         self.sent: list[bytes] = []
         self.results: list[Any] = []
-        self.cancelled: list[Any] = []
+        self.futures: list[Future] = []
         self.versions: Any = None
 
     def nthreads(self) -> dict[str, int]:
         return dict(self.threads)
-
-    def cancel(self, futures: list[Future], *, force: bool) -> None:
-        self.cancelled += futures
 
     def run(self, function: Any, *given: Any, on_error: str) -> dict[str, Any]:
         if self.versions is not None and not given:
@@ -99,7 +100,7 @@ class Cluster:
                 del self.threads[gone], self.stores[gone]
         lost = lost or (workers is not None and workers not in self.threads)
         if lost:
-            return Future(None, lost=True)
+            return self._future(None, lost=True)
         task = pickle.dumps((function, given, named))
         self.sent.append(task)
         # A free task goes to a worker that depends on how many there were before.
@@ -111,7 +112,11 @@ class Cluster:
         if isinstance(first, _tasks.Share):
             _check_same(first, second)
         self.results.append(first)
-        return Future(pickle.loads(pickle.dumps(first)))
+        return self._future(pickle.loads(pickle.dumps(first)))
+
+    def _future(self, value: Any, *, lost: bool = False) -> Future:
+        self.futures.append(Future(value, lost=lost))
+        return self.futures[-1]
 
     def _on(self, worker: str, call: Callable[[], Any]) -> Any:
         """What a call returns in the process of a worker."""

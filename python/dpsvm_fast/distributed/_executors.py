@@ -139,11 +139,11 @@ class ClusterExecutor:
             try:
                 share = self._attempt(recipe, operation, futures)
             except BaseException:
-                self._cancel(futures)
+                _release(futures)
                 raise
             if share is not None:
                 return share
-            self._cancel(futures)
+            _release(futures)
         raise ClusterError(
             f"workers were lost in each of {ATTEMPTS} attempts; smaller partitions, or "
             "resident=False, need less memory"
@@ -152,7 +152,7 @@ class ClusterExecutor:
     def close(self) -> None:
         """Drops all records on all workers, and stops what still runs."""
         held = [*self._held.values(), *(() if self._recipe is None else (self._recipe[1],))]
-        self._cancel(held)
+        _release(held)
         self._held, self._recipe = {}, None
         try:
             self._client.run(forget, self._token, on_error="ignore")
@@ -268,14 +268,14 @@ class ClusterExecutor:
         key = f"dpsvm-{self._token}-{self._n_runs}-{name}"
         return self._client.submit(function, *given, key=key, pure=False, **how)
 
-    def _cancel(self, futures: list[Any]) -> None:
-        """Takes tasks back; never hides why."""
-        if not futures:
-            return
-        try:
-            self._client.cancel(futures, force=True)
-        except Exception:
-            return
+
+def _release(futures: list[Any]) -> None:
+    """Tells the cluster that results are not wanted any more: what has not begun never will.
+
+    Exceptions keep references to futures for as long as somebody looks at them, so it is told.
+    """
+    for future in futures:
+        future.release()
 
 
 def _itself(value: Any) -> Any:
@@ -290,7 +290,7 @@ def _version() -> str:
 
 def _check_client(client: Any) -> None:
     """Refuses what cannot run a fit, before anything is spent."""
-    for name in ("submit", "nthreads", "run", "cancel"):
+    for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
             raise TypeError(
                 f"client: got {type(client).__name__}, expected a distributed.Client or None"
