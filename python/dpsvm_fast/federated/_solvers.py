@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,15 +54,6 @@ def fit_parties(
     return _smooth(training, X, codes, offsets, seed, n_threads)
 
 
-def _each(fit: Callable[[int, slice], Any], offsets: Integers, n_threads: int) -> list[Any]:
-    """One result a party, several at a time."""
-    rows = [slice(int(a), int(b)) for a, b in pairwise(offsets)]
-    if n_threads == 1 or len(rows) == 1:
-        return [fit(i, own) for i, own in enumerate(rows)]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(fit, range(len(rows)), rows))
-
-
 def _loss_options(training: LocalTraining) -> dict[str, Any]:
     """What the solvers of smooth losses want to know about the loss and the rows."""
     kernel, smoothing, margin = training.loss.kernel
@@ -84,11 +72,11 @@ def _sizes(offsets: Integers) -> list[int]:
     return [int(n) for n in np.diff(offsets)]
 
 
-def _certified(weights: Array | None) -> Array:
-    """Weights, if the solver certified them."""
-    if weights is None:
+def _certified(weights: Array, certified: NDArray[np.bool_]) -> Array:
+    """Weights, if the solver certified those of all parties."""
+    if not certified.all():
         raise PartyRefusedError(UNCERTIFIED)
-    return weights
+    return np.asarray(weights)
 
 
 def _smooth(
@@ -101,38 +89,17 @@ def _smooth(
 ) -> Array:
     """Certified minimisers of a smooth loss."""
     sizes = _sizes(offsets)
-    lambdas = [training.sum_regularization(n) for n in sizes]
-    tols = [training.gradient_tol(n) for n in sizes]
-    shared = _loss_options(training) | {"shuffle_seed": seed}
-    if hasattr(_core, "solve_smooth_parties_dense"):
-        weights, certified = _core.solve_smooth_parties_dense(
-            X,
-            codes,
-            offsets,
-            regularizations=np.array(lambdas),
-            gradient_tols=np.array(tols),
-            n_threads=n_threads,
-            **shared,
-        )
-        if not certified.all():
-            raise PartyRefusedError(UNCERTIFIED)
-        return np.asarray(weights)
-
-    def fit(i: int, own: slice) -> Array:
-        found, _ = _core.solve_smooth_dense(
-            X[own],
-            codes[own],
-            regularization=lambdas[i],
-            linear=None,
-            gradient_tol=tols[i],
-            max_iter=None,
-            n_threads=1,
-            low_memory=False,
-            **shared,
-        )
-        return _certified(found)
-
-    return np.array(_each(fit, offsets, n_threads))
+    found = _core.solve_smooth_parties_dense(
+        X,
+        codes,
+        offsets,
+        regularizations=np.array([training.sum_regularization(n) for n in sizes]),
+        gradient_tols=np.array([training.gradient_tol(n) for n in sizes]),
+        shuffle_seed=seed,
+        n_threads=n_threads,
+        **_loss_options(training),
+    )
+    return _certified(*found)
 
 
 def _crammer_singer(
@@ -145,42 +112,19 @@ def _crammer_singer(
 ) -> Array:
     """Certified minimisers of the multi-class hinge."""
     sizes = _sizes(offsets)
-    constants = [training.own_C(n) for n in sizes]
-    radii = [training.own_radius(n) for n in sizes]
-    shared: dict[str, Any] = {
-        "n_classes": training.loss.n_classes,
-        "data_norm": training.data_norm,
-        "intercept_scaling": training.intercept_scaling,
-        "shuffle_seed": seed,
-    }
-    if hasattr(_core, "solve_crammer_singer_parties_dense"):
-        weights, certified = _core.solve_crammer_singer_parties_dense(
-            X,
-            codes,
-            offsets,
-            C=np.array(constants),
-            radius=np.array(radii),
-            n_threads=n_threads,
-            **shared,
-        )
-        if not certified.all():
-            raise PartyRefusedError(UNCERTIFIED)
-        return np.asarray(weights)
-
-    def fit(i: int, own: slice) -> Array:
-        found, _ = _core.solve_crammer_singer_dense(
-            X[own],
-            codes[own],
-            C=constants[i],
-            radius=radii[i],
-            max_iter=None,
-            n_threads=1,
-            low_memory=False,
-            **shared,
-        )
-        return _certified(found)
-
-    return np.array(_each(fit, offsets, n_threads))
+    found = _core.solve_crammer_singer_parties_dense(
+        X,
+        codes,
+        offsets,
+        n_classes=training.loss.n_classes,
+        C=np.array([training.own_C(n) for n in sizes]),
+        radius=np.array([training.own_radius(n) for n in sizes]),
+        data_norm=training.data_norm,
+        intercept_scaling=training.intercept_scaling,
+        shuffle_seed=seed,
+        n_threads=n_threads,
+    )
+    return _certified(*found)
 
 
 def _sgd(
@@ -192,39 +136,22 @@ def _sgd(
     n_threads: int,
 ) -> Array:
     """Last iterates of projected SGD."""
-    shared = _loss_options(training) | {
-        "n_epochs": training.n_epochs,
-        "radius": training.radius,
-        "projection": training.projection,
-        "average": "last",
-        "permutation_seed": seed,
-    }
-    sizes = _sizes(offsets)
-    if hasattr(_core, "projected_sgd_parties_dense"):
-        return np.asarray(
-            _core.projected_sgd_parties_dense(
-                X,
-                codes,
-                offsets,
-                regularizations=np.full(len(sizes), training.regularization),
-                batch_size=training.batch_size,
-                n_threads=n_threads,
-                **shared,
-            )
+    return np.asarray(
+        _core.projected_sgd_parties_dense(
+            X,
+            codes,
+            offsets,
+            regularizations=np.full(offsets.size - 1, training.regularization),
+            n_epochs=training.n_epochs,
+            batch_size=training.batch_size,
+            radius=training.radius,
+            projection=training.projection,
+            average="last",
+            permutation_seed=seed,
+            n_threads=n_threads,
+            **_loss_options(training),
         )
-
-    def fit(i: int, own: slice) -> Array:
-        found, _ = _core.projected_sgd_dense(
-            X[own],
-            codes[own],
-            regularization=training.regularization,
-            batch_size=min(training.batch_size, sizes[i]),
-            low_memory=False,
-            **shared,
-        )
-        return np.asarray(found)
-
-    return np.array(_each(fit, offsets, n_threads))
+    )
 
 
 def fit_objective(
@@ -255,4 +182,6 @@ def fit_objective(
         n_threads=n_threads,
         low_memory=False,
     )
-    return mechanism.release(_certified(weights), source, n_threads=n_threads)
+    if weights is None:
+        raise PartyRefusedError(UNCERTIFIED)
+    return mechanism.release(weights, source, n_threads=n_threads)
