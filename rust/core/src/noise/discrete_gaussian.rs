@@ -221,7 +221,10 @@ impl Kernel for FirstLook<'_> {
             let negative = word >> SIGN & 1;
             let mask = -(negative as i64);
             *value = (k as i64 ^ mask) - mask;
-            // Without branches: a wrong guess costs more than the whole line.
+            #[expect(
+                clippy::needless_bitwise_bool,
+                reason = "without branches: a wrong guess costs more than the whole line"
+            )]
             let sure = (usize::from(code) < SURE_CELLS) & fresh & inside & (k >= negative);
             self.open[n] = i as u16;
             n += usize::from(!sure);
