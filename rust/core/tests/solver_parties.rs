@@ -173,14 +173,16 @@ impl Interrupt for Now {
 
 #[test]
 fn parties_can_be_interrupted() {
-    let (x, y) = data(30);
-    let parties = Parties::new(rows(&x), &y, &[0, 10, 20, 30]).unwrap();
+    // Several threads are told within 10 ms, which the work must outlast.
+    let (x, y) = data(6000);
+    let offsets: Vec<i64> = (0..=400).map(|i| 15 * i).collect();
+    let parties = Parties::new(rows(&x), &y, &offsets).unwrap();
     for threads in [1, 2] {
         let settings = SmoothSettings {
             threads,
             ..settings("huber", 1.0, 1e-3)
         };
-        let numbers = ([1.0; 3], [1e-3; 3]);
+        let numbers = ([0.01; 400], [1e-9; 400]);
         let fits = smooth(&parties, &settings, (&numbers.0, &numbers.1), &Now);
         assert_eq!(fits.err(), Some(Error::Interrupted));
     }
