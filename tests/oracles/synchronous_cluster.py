@@ -67,15 +67,14 @@ class Cluster:
         self.sent: list[bytes] = []
         self.results: list[Any] = []
         self.futures: list[Future] = []
-        self.versions: Any = None
+        self.builds: dict[str, Any] = {}
 
     def nthreads(self) -> dict[str, int]:
         return dict(self.threads)
 
     def run(self, function: Any, *given: Any, on_error: str) -> dict[str, Any]:
-        if self.versions is not None and not given:
-            return dict.fromkeys(self.threads, self.versions)
-        return {name: self._on(name, lambda: function(*given)) for name in self.threads}
+        found = {name: self._on(name, lambda: function(*given)) for name in self.threads}
+        return found | (self.builds if not given else {})
 
     def submit(
         self,

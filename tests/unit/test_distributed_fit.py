@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -343,11 +344,26 @@ def test_other_arguments_are_checked() -> None:
     nobody.threads = {}
     with pytest.raises(ClusterError, match="no workers"):
         fit(model, partitions(), client=nobody)
-    other = Cluster()
-    other.versions = "0.0"
-    with pytest.raises(ClusterError, match=r"a worker answers 0\.0"):
-        fit(model, partitions(), client=other)
+    for answer, text in (
+        ("dpsvm-fast 0.0 for x86-64-v1", r"dpsvm-fast 0\.0 for x86-64-v1,"),
+        (ImportError("secret"), "cannot import dpsvm-fast: ImportError;"),
+    ):
+        other = Cluster()
+        other.builds = {"b": answer}
+        with pytest.raises(ClusterError, match="nothing was spent") as caught:
+            fit(model, partitions(), client=other)
+        assert re.search(text, str(caught.value))
+        assert "secret" not in str(caught.value)
     assert not ledger.history
+
+
+def test_a_worker_of_another_kind_may_not_join(monkeypatch: Patch) -> None:
+    def joined(function: Any) -> None:
+        if function is _tasks.share_of_bundle:
+            monkeypatch.setattr(_tasks, "build", lambda: "dpsvm-fast 0.0 for another processor")
+
+    with pytest.raises(ClusterError, match=r"another processor, .*; the budget is spent"):
+        fit(clone(LINEAR), partitions(), client=Cluster(before=joined))
 
 
 def test_a_public_number_of_rows_has_to_be_known_where_it_is_needed() -> None:

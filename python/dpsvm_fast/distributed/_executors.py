@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Protocol
 
-from dpsvm_fast import _core
 from dpsvm_fast.distributed._tasks import (
     Loader,
     Operation,
     Recipe,
     Share,
+    build,
     forget,
     merged,
     share_of_bundle,
@@ -109,7 +109,7 @@ class ClusterExecutor:
     Raises
     ------
     ClusterError
-        There is no worker, or one with another version of this library.
+        There is no worker, or they run several versions or kinds of processors.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ClusterExecutor:
         self._home: dict[int, str] = {}
         self._recipe: tuple[Recipe, Any] | None = None
         self._n_runs = 0
-        _check_client(client)
+        self._build = _check_client(client)
         self.caveats: tuple[str, ...] = (CLUSTER.format(protocol=_protocol(client)),)
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
@@ -142,6 +142,8 @@ class ClusterExecutor:
                 _release(futures)
                 raise
             if share is not None:
+                # Workers may have joined since they were asked.
+                _one_build(share.builds | {self._build}, "the budget is spent")
                 return share
             _release(futures)
         raise ClusterError(
@@ -283,13 +285,8 @@ def _itself(value: Any) -> Any:
     return value
 
 
-def _version() -> str:
-    """Of this library, on a worker."""
-    return str(_core.build_info()["version"])
-
-
-def _check_client(client: Any) -> None:
-    """Refuses what cannot run a fit, before anything is spent."""
+def _check_client(client: Any) -> str:
+    """The build that all workers run; refuses what cannot run a fit, before anything is spent."""
     for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
             raise TypeError(
@@ -301,14 +298,24 @@ def _check_client(client: Any) -> None:
         )
     if not client.nthreads():
         raise ClusterError("client: the cluster has no workers; nothing was spent")
-    versions = client.run(_version, on_error="return")
-    wrong = [v for v in versions.values() if v != _version()]
-    if wrong:
-        said = wrong[0] if isinstance(wrong[0], str) else type(wrong[0]).__name__
+    answers = client.run(build, on_error="return")
+    failed = [answer for answer in answers.values() if not isinstance(answer, str)]
+    if failed:
         raise ClusterError(
-            f"client: a worker answers {said} to the question for the version of dpsvm-fast, "
-            f"expected {_version()} everywhere; nothing was spent"
+            f"client: a worker cannot import dpsvm-fast: {type(failed[0]).__name__}; nothing was "
+            "spent"
         )
+    return _one_build(frozenset(answers.values()), "nothing was spent")
+
+
+def _one_build(builds: frozenset[str], spent: str) -> str:
+    """Refuse a mixture: what one record adds must not depend on who happens to sum it."""
+    if len(builds) != 1:
+        raise ClusterError(
+            f"client: the workers run {', '.join(sorted(builds))}; expected one version, and one "
+            f"kind of processor, on all of them; {spent}"
+        )
+    return next(iter(builds))
 
 
 def _protocol(client: Any) -> str:

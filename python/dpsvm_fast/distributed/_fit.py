@@ -79,8 +79,8 @@ def fit(
     BudgetExceededError
         The ledger refuses. Nothing was loaded or spent.
     ClusterError
-        The cluster has no workers, or other versions; then nothing was spent. Or it lost too many
-        workers; then the budget is spent.
+        The cluster has no workers, or several kinds of them; then nothing was spent. Or it lost
+        too many workers; then the budget is spent.
     PartitionError
         A partition could not be loaded, or holds something else than finite rows of ``n_features``
         numbers with labels in ``classes``. The budget is spent and nothing is released.

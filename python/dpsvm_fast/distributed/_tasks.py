@@ -36,6 +36,7 @@ __all__ = [
     "Share",
     "Sums",
     "Transformed",
+    "build",
     "forget",
     "merged",
     "share_of_bundle",
@@ -266,15 +267,19 @@ class Share:
         None where there were no rows.
     failure : tuple of (int, str) or None
         The first partition that failed, and a constant text.
+    builds : frozenset of str
+        Of the processes that summed.
     """
 
     n_rows: int = 0
     parts: tuple[NDArray[Any], ...] | None = None
     failure: tuple[int, str] | None = None
+    builds: frozenset[str] = frozenset()
 
     def add(self, other: Share) -> None:
         """Takes in another share. Exact, so that the order does not matter."""
         self.n_rows += other.n_rows
+        self.builds |= other.builds
         if self.failure is None or (other.failure is not None and other.failure < self.failure):
             self.failure = other.failure
         if self.parts is None:
@@ -312,6 +317,12 @@ class _Kept:
 _KEPT: OrderedDict[str, dict[int, _Kept]] = OrderedDict()
 _ENDED: OrderedDict[str, None] = OrderedDict()
 _LOCK = threading.Lock()
+
+
+def build() -> str:
+    """What the bits of a record's contribution depend on: this library and the processor's kind."""
+    info = _core.build_info()
+    return f"dpsvm-fast {info['version']} for {info['simd']}"
 
 
 def forget(token: str) -> None:
@@ -359,7 +370,7 @@ def share_of_bundle(
     resident : bool
         Whether records are kept for the next call; otherwise one partition is held at a time.
     """
-    total = Share()
+    total = Share(builds=frozenset({build()}))
     for partition, loader in bundle:
         if token in _ENDED:
             total.add(Share(failure=(partition, STOPPED)))
