@@ -59,6 +59,24 @@ METHODS = {
     "density": ("d", "exact densities"),
 }
 
+# Of the settings of many users those that are shown: setting, users, epsilon, and their heading.
+AVERAGED = {
+    ("points", "10", "1"): "10 users, ε = 1",
+    ("points", "100", "0.5885"): "100 users, ε = 0.5885",
+    ("points", "1000", "0.1"): "1,000 users, ε = 0.1",
+    ("points", "1000", "0.5885"): "1,000 users, ε = 0.5885",
+    ("points", "1000", "2"): "1,000 users, ε = 2",
+    ("spread", "10", "0.5885"): "10 users with 5,000, ε = 0.5885",
+    ("one class", "1000", "1.172"): "1,000 users of one class each, ε = 1.172",
+}
+LEARNERS = {
+    "SVM_SGD": '`local="svm_sgd"`, as in the paper',
+    "Softmax_SLP_SGD": '`local="softmax_slp_sgd"`, as in the paper',
+    "exact softmax": '`local="exact"`',
+    "one curator": "`PrivateLinearSVC` on all rows, one trusted owner",
+}
+UNEVEN_TASK = "3 or 8"
+
 Summaries = Mapping[str, Sequence[Row]]
 
 
@@ -273,6 +291,39 @@ def tuning(found: Summaries) -> str:
     )
 
 
+def averaged(found: Summaries) -> str:
+    """Accuracy of blind averages by number of users and epsilon."""
+    table = [row for row in found["papers_helmet"] if row["data"] == "components"]
+    cells = {
+        (
+            row["method"],
+            row["setting"],
+            row["users"],
+            row["epsilon"],
+        ): f"{float(row['accuracy']):.3f}"
+        for row in table
+    }
+    rows = [
+        (label, *(cells.get((method, *place), "") for place in AVERAGED))
+        for method, label in LEARNERS.items()
+    ]
+    return "\n".join(_grid(("", *AVERAGED.values()), rows))
+
+
+def uneven(found: Summaries) -> str:
+    """Accuracy of two rounds over uneven parties, beside parties alone."""
+    table = [row for row in found["papers_uneven"] if row["data"] == UNEVEN_TASK]
+    places = list(dict.fromkeys((row["sizes"], row["epsilon"]) for row in table))
+    cells = {
+        (row["method"], row["sizes"], row["epsilon"]): f"{float(row['accuracy']):.3f}"
+        for row in table
+    }
+    methods = dict.fromkeys(row["method"] for row in table)
+    rows = [(method, *(cells.get((method, *place), "") for place in places)) for method in methods]
+    heads = (f"{sizes}, ε = {epsilon}" for sizes, epsilon in places)
+    return "\n".join(_grid(("", *heads), rows))
+
+
 def audits(found: Summaries) -> str:
     """Claims and certified lower bounds, one line for each mechanism and relation."""
     table = found["audit"]
@@ -343,6 +394,8 @@ TABLES: Tables = {
     "ellipsoid-table": (ellipsoids, "papers_lmgc", ()),
     "transformer-table": (transformers, "transformers", ()),
     "tuning-table": (tuning, "papers_tuning", ()),
+    "averaging-table": (averaged, "papers_helmet", ()),
+    "uneven-table": (uneven, "papers_uneven", ()),
 }
 
 
