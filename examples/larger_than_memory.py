@@ -1,6 +1,6 @@
 """Train on a file that is never in memory as a whole, here and on a cluster of two workers.
 
-A memory map of 200,000 rows stands for one of any size: a partition of 20,000 rows is loaded,
+A memory map of 100,000 rows stands for one of any size: a partition of 10,000 rows is loaded,
 summed and dropped, again and again. With `pip install "dpsvm-fast[distributed]"` the same fit runs
 on a Dask cluster. The model is the same to the last bit where the noise is, which a seed shows here
 and nobody should give a fit that is meant to be private.
@@ -21,7 +21,7 @@ from dpsvm_fast import GradientPerturbationSVC, NotPrivateWarning, PrivateLinear
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.distributed import Partitions, fit
 
-N_ROWS, N_FEATURES, PART = 200_000, 20, 20_000
+N_ROWS, N_FEATURES, PART = 100_000, 20, 10_000
 
 
 def written(folder: Path) -> tuple[Any, Any]:
