@@ -170,10 +170,7 @@ def test_another_specification_is_refused(study: Study, tmp_path: Path) -> None:
     security = authority(tmp_path / "secrets")
     with Deployment(tmp_path / "run", security=security) as deployment:
         deployment.superlink()
-        study.start_registered(deployment)
-        for name in HOSPITALS[1:]:
-            deployment.kill(name)
-            study.start_again(deployment, name, spec=other)
+        study.start_registered(deployment, specs=dict.fromkeys(HOSPITALS[1:], other))
         run = deployment.run(study.app, study.settings())
         note(run, deployment)
         assert_nothing_released(study, run)
@@ -182,7 +179,7 @@ def test_another_specification_is_refused(study: Study, tmp_path: Path) -> None:
 
         # No vector has left: with the right file the same study can be run.
         for name in HOSPITALS[1:]:
-            deployment.kill(name)
+            deployment.stop(name)
             study.start_again(deployment, name)
         again = deployment.run(study.app, study.settings())
         assert again.status == "finished:completed", again.log

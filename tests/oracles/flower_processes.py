@@ -29,6 +29,8 @@ MARK = "DPSVM_TEST_DEPLOYMENT"
 PARTY = "DPSVM_TEST_PARTY"
 POLL_SECONDS = 0.25
 LISTENING = "0A"
+# What a SuperNode writes once the SuperLink knows it.
+TAKEN_IN = "SuperNode ID:"
 
 
 class DeadlineError(AssertionError):
@@ -167,9 +169,10 @@ class Deployment:
             line += ["--insecure"]
         if key is not None:
             line += ["--auth-supernode-private-key", str(key)]
+        before = self.log(name).count(TAKEN_IN)
         self._start(name, line)
         if wait:
-            self.wait_for(name, "SuperNode ID:")
+            self.wait_for(name, TAKEN_IN, count=before + 1)
 
     def gate(self, port: int) -> None:
         """Start the proxy that lets only SuperNodes through, and wait until it answers."""
@@ -186,6 +189,13 @@ class Deployment:
         for process in self._processes(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+
+    def stop(self, name: str) -> None:
+        """SIGTERM for a party: it says goodbye, so that its key may come back at once."""
+        for process in self._processes(name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        self.wait_for_exit(name)
 
     # The operator --------------------------------------------------------------------------------
 

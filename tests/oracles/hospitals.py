@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -90,13 +90,17 @@ class Study:
             deployment.supernode(name, self.node_config(name, extra=extra))
 
     def start_registered(
-        self, deployment: Deployment, names: Sequence[str] = HOSPITALS, *, bundle: str | None = None
+        self,
+        deployment: Deployment,
+        *,
+        bundle: str | None = None,
+        specs: Mapping[str, Path] | None = None,
     ) -> None:
         """Make keys, register them, start a SuperNode each, which runs one bundle if told so."""
-        for name in names:
+        for name in HOSPITALS:
             key = node_key(self.folder / "keys", name)
             deployment.flwr("supernode", "register", f"{key}.pub")
-            self.start_again(deployment, name, bundle=bundle)
+            self.start_again(deployment, name, bundle=bundle, spec=(specs or {}).get(name))
 
     def start_again(
         self,
