@@ -168,7 +168,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
     names = list(dict.fromkeys(row["data"] for row in table))
     methods = list(dict.fromkeys(row["method"] for row in table))
     figure, axes = pyplot.subplots(
-        1, len(names), figsize=(3.4 * len(names), 4.2), squeeze=False, layout="constrained"
+        1, len(names), figsize=(4.2 * len(names), 4.2), squeeze=False, layout="constrained"
     )
     width = 0.8 / len(methods)
     for own, name in zip(axes[0], names, strict=True):
@@ -183,7 +183,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
             places = np.arange(len(members)) + (at - len(methods) / 2 + 0.5) * width
             heights = [float(row["accuracy"]) for row in members]
             own.bar(places, heights, width, label=method, hatch=HATCHES[at % len(HATCHES)])
-        own.set_xticks(range(len(SIZES)), ["A", "B", "C"])
+        own.set_xticks(range(len(SIZES)), list(SIZES), fontsize="x-small")
         own.set_title(f"{name}, epsilon {EPSILON:g}", fontsize="medium")
     axes[0][0].set_ylabel("accuracy on the official test part")
     handles, labels = axes[0][0].get_legend_handles_labels()
