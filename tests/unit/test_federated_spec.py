@@ -136,7 +136,7 @@ def test_a_specification_cannot_be_changed() -> None:
         ({"epsilon": math.nan}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"delta": 1e-23}, "delta"),
-        ({"epsilon": 60.0}, "delta"),
+        ({"epsilon": 60.0}, "epsilon: got 60.0, expected at most"),
         ({"classes": [1]}, "classes"),
         ({"n_features": 0}, "n_features"),
         ({"min_records": 21}, "min_records"),

@@ -214,6 +214,14 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
     left = add_down(delta, -delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED))
     if not left > 0.5 * delta:
         needed = 2.0 * delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED)
+        if needed >= 1e-3:
+            most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
+            raise InvalidParameterError.of(
+                "epsilon",
+                got=epsilon,
+                accepted=f"at most {most} with this delta: what the sum's cryptography may fail "
+                "by counts (1 + e^epsilon)-fold",
+            )
         raise InvalidParameterError.of(
             "delta",
             got=delta,
