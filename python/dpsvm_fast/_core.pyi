@@ -11,6 +11,7 @@ __all__ = [
     "LossDistribution",
     "NoiseSource",
     "Records",
+    "ShardedRun",
     "build_info",
     "clipped_sum_distance",
     "column_moments_csr",
