@@ -11,7 +11,7 @@ demo: .venv/module-built         # train a private classifier on real data, prin
 
 test: .venv/module-built         # core tests (Rust), then package tests (Python)
 	tools/test_core.sh
-	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4
+	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 check: .venv/module-built        # format, lint, types, stub, import directions
 	tools/check.sh
