@@ -21,7 +21,7 @@ PARTIES = (
         ),
         (
             "tests/unit/test_federated_bounds.py::test_honest_survivors_in_the_worst_case",
-            "tests/statistical/test_federated_noise.py::"
+            "tests/statistical/test_federated_sums.py::"
             "test_the_noise_of_the_honest_is_what_the_statement_says",
         ),
     ),
@@ -75,7 +75,7 @@ PARTIES = (
                 "return [_core.NoiseSource(seed) for _ in range(n)]",
             ),
         ),
-        ("tests/statistical/test_federated_noise.py::test_no_two_vectors_share_noise",),
+        ("tests/statistical/test_federated_sums.py::test_no_two_vectors_share_noise",),
     ),
     Mutant(
         "a vector in two sums",

@@ -53,11 +53,12 @@ def proved(honest: int) -> float:
     return epsilon_of_separation(separation_bound(sums(1.0, honest), sums(-1.0, honest)), DELTA)
 
 
-def test_colluders_prove_almost_the_claim_and_never_more() -> None:
+def test_colluders_prove_much_of_the_claim_and_never_more() -> None:
     noise = SPEC.rounds[0].noise
     assert noise is not None
     assert noise.honest_survivors == 2
-    assert 0.8 * EPSILON <= proved(2) <= EPSILON
+    # 0.8 of it on average with so few sums; below a half with probability below 1e-6.
+    assert 0.5 * EPSILON <= proved(2) <= EPSILON
 
 
 def test_with_one_noise_less_they_prove_more() -> None:

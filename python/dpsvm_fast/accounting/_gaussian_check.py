@@ -32,7 +32,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 1.0 if mu > 1.0 else 0.0
     if x > 0.0 and mu >= 1.0:
         # Both terms are of the order of delta here.
-        return float(math.exp(log_ndtr(x)) - math.exp(epsilon + log_ndtr(-y)))
+        first, second = float(log_ndtr(x)), float(epsilon + log_ndtr(-y))
+        # Never larger than the first, but for the rounding of absurd numbers: then no less than
+        # delta is returned.
+        return math.exp(first) - (math.exp(second) if second < first else 0.0)
     density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
     if mu >= 1.0:
         return density * float(_mills(-x) - _mills(y))

@@ -312,7 +312,7 @@ class ReleasePart:
         Spacing of the noisy sums; None where they are not rounded to a grid.
     shape : tuple of int
         Of the sum.
-    n_steps : int >= 1, default=1
+    n_steps : int in 1..10**9, default=1
         How many such sums.
     sampling_rate : float in (0, 1], default=1.0
         Probability with which a record is in a sum, drawn independently for each record and sum.
@@ -346,7 +346,7 @@ class ReleasePart:
         factor = check_real("relation_factor", self.relation_factor, low=1.0, high=2.0)
         store(self, "relation_factor", factor)
         _check_law(f"part {self.name!r}", self, dimensions=None)
-        store(self, "n_steps", check_integer("n_steps", self.n_steps, 1))
+        store(self, "n_steps", check_integer("n_steps", self.n_steps, 1, 10**9))
         store(self, "sampling_rate", check_fraction("sampling_rate", self.sampling_rate))
         full_batches = self.sampling_rate == 1.0
         if self.distribution == "gamma" and not (full_batches and self.n_steps == 1):

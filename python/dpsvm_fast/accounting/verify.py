@@ -143,9 +143,13 @@ dict or str
         statement = _read(certificate)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
-    if isinstance(statement, PipelineStatement):
-        return _verify_pipeline(statement)
-    return _verify_step(statement)
+    try:
+        if isinstance(statement, PipelineStatement):
+            return _verify_pipeline(statement)
+        return _verify_step(statement)
+    except OverflowError:
+        problem = "its numbers are too large to compute with"
+        return Verification(ok=False, problems=(problem,), epsilon=None, delta=None)
 
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:
