@@ -116,7 +116,9 @@ def fit(
     """
     _check_kind(estimator, partitions)
     resident = check.check_bool("resident", resident)
-    _forget(estimator)
+    whole: Any = estimator
+    # Before anything else: an estimator is fitted as a whole or not at all.
+    whole._forget()
     fresh: Any = copy.copy(estimator)
     settings = fresh._checked_parameters()
     _check_settings(estimator, settings, partitions)
@@ -153,11 +155,6 @@ def _fit_with(
         fresh._fit_on(rows, None, classes, facts, settings)
     caveats = (*fresh.privacy_.caveats, *executor.caveats)
     fresh.privacy_ = dataclasses.replace(fresh.privacy_, caveats=caveats)
-
-
-def _forget(estimator: Any) -> None:
-    """Before anything else: an estimator is fitted as a whole or not at all."""
-    estimator._forget()
 
 
 def _check_kind(estimator: object, partitions: object) -> None:

@@ -129,10 +129,6 @@ class FixedPointCodec:
         # Below 2**47: exact as floats.
         return np.asarray(whole.astype(np.float64) * self.step)
 
-    def required_range(self, bound: float, sigma_steps: int, deviations: int = 14) -> int:
-        """Steps that contributions of size at most ``bound`` take up together with their noise."""
-        return self.bound_steps(bound) + deviations * sigma_steps
-
     def bound_steps(self, bound: float) -> int:
         """R_g: steps of an encoded number of size at most ``bound``, generously."""
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1

@@ -108,8 +108,7 @@ class SumNoise:
     @cached_property
     def rounding(self) -> float:
         """How far encoding moves the sums of neighbours apart, rounded up."""
-        each = mul_up(self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(self.size))))
-        return mul_up(float(self.n_affected), each)
+        return mul_up(float(self.n_affected), self.codec.rounding(self.size))
 
     @cached_property
     def total(self) -> float:
