@@ -79,7 +79,7 @@ def load(name: str, *, logarithms: bool = False) -> DataSet | None:
     Parameters
     ----------
     name : str
-        One of the names in ``benches.papers.run``.
+        Of the file, without its ending.
     logarithms : bool, default=False
         Whether Adult's amounts of money pass through the public map log(1 + x).
     """

@@ -17,13 +17,13 @@ from benches.papers import (  # noqa: E402
     auto,
     balls,
     budget,
+    command,
     feddpdr,
     feddpdr_timing,
     kernel,
     kernel_timing,
     lmgc,
     op,
-    run,
     tuning,
 )
 from benches.papers.data import DataSet, bounds, load  # noqa: E402
@@ -49,7 +49,7 @@ def test_missing_data_are_named(
 ) -> None:
     monkeypatch.delenv("DPSVM_DATA", raising=False)
     assert load("usps") is None
-    assert run.main(["op", "--data", "usps", "--out", str(tmp_path)]) == 0
+    assert command.main(["op", "--data", "usps", "--out", str(tmp_path)]) == 0
     assert "SKIPPED usps" in capsys.readouterr().out
 
 
@@ -63,8 +63,8 @@ def test_pipelines_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(op, "EPSILONS", (8.0,))
     monkeypatch.setitem(op.PROTOTYPE, "vehicle", (0.5,))
     monkeypatch.setitem(op.PAPER, "vehicle", (0.5,))
-    assert run.main(["op", "--data", "vehicle", "--repeats", "2", "--out", str(tmp_path)]) == 0
-    table = op.analyse(run.tables.read(tmp_path / "papers_op_runs.csv")[0])
+    assert command.main(["op", "--data", "vehicle", "--repeats", "2", "--out", str(tmp_path)]) == 0
+    table = op.analyse(command.tables.read(tmp_path / "papers_op_runs.csv")[0])
     assert float(table[0]["delta"]) <= 1e-5 * (1.0 + 1e-9)
     assert float(table[0]["accuracy"]) > 0.5
     too_low = table[0] | {"difference": "-0.5", "delta": "2e-05"}
@@ -82,8 +82,10 @@ def test_the_whole_pipeline_runs_and_is_judged(
     monkeypatch.setattr(auto, "EPSILONS", (8.0,))
     monkeypatch.setitem(auto.PROTOTYPE, "vehicle", (0.5,))
     monkeypatch.setitem(auto.PAPER, "vehicle", (0.5,))
-    assert run.main(["auto", "--data", "vehicle", "--repeats", "2", "--out", str(tmp_path)]) == 0
-    table = auto.analyse(run.tables.read(tmp_path / "papers_auto_runs.csv")[0])
+    assert (
+        command.main(["auto", "--data", "vehicle", "--repeats", "2", "--out", str(tmp_path)]) == 0
+    )
+    table = auto.analyse(command.tables.read(tmp_path / "papers_auto_runs.csv")[0])
     assert table[0]["holds"] == "True"
     assert float(table[0]["accuracy"]) > 0.5
     assert len(auto.failures([table[0] | {"difference": "-0.5", "holds": "False"}])) == 2
@@ -177,8 +179,8 @@ def test_kernels_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     np.savez(tmp_path / "vehicle.npz", X=X, y=y)
     monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
     monkeypatch.setitem(kernel.CELLS, "vehicle", kernel.Cell(2, 20, {8.0: 0.6}, 1))
-    assert run.main(["kernel", "--data", "vehicle", "--out", str(tmp_path)]) == 0
-    table = run.tables.read(tmp_path / "papers_kernel.csv")[0]
+    assert command.main(["kernel", "--data", "vehicle", "--out", str(tmp_path)]) == 0
+    table = command.tables.read(tmp_path / "papers_kernel.csv")[0]
     assert len(table) == 1
     assert float(table[0]["accuracy"]) > 0.6
     assert float(table[0]["not_private"]) > 0.9
@@ -222,10 +224,10 @@ def test_reduction_runs_and_is_drawn(
     monkeypatch.setattr(feddpdr, "SHOWN_DIMENSION", 6)
     monkeypatch.setattr(feddpdr, "SHOWN_EPSILON", 8.0)
     given = ["feddpdr", "--data", "0 or 1", "--repeats", "1", "--out", str(tmp_path)]
-    assert run.main(given) == 0
+    assert command.main(given) == 0
     feddpdr._mnist.cache_clear()
     assert (tmp_path / "papers_feddpdr.png").read_bytes().startswith(b"\x89PNG")
-    table = run.tables.read(tmp_path / "papers_feddpdr.csv")[0]
+    table = command.tables.read(tmp_path / "papers_feddpdr.csv")[0]
     assert len(table) == 3 + 2 * (2 + 2 * 3)
     # Halves add up to less than the whole, one ledger fills it.
     spent = {row["method"]: float(row["spent"]) for row in table if row["spent"] != ""}
@@ -272,8 +274,8 @@ def test_ellipsoids_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(lmgc, "N_ROWS", 1500)
     monkeypatch.setattr(lmgc, "EPSILONS", (8.0,))
     given = ["lmgc", "--data", lmgc.COVARIANCES, "--repeats", "2", "--out", str(tmp_path)]
-    assert run.main(given) == 0
-    (row,) = run.tables.read(tmp_path / "papers_lmgc.csv")[0]
+    assert command.main(given) == 0
+    (row,) = command.tables.read(tmp_path / "papers_lmgc.csv")[0]
     # No plane separates classes of the same mean.
     assert float(row["linear"]) < 0.55 < float(row["ellipsoids"])
     assert float(row["not_private_linear"]) < 0.55 < float(row["not_private"])
@@ -339,8 +341,8 @@ def test_times_are_medians() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [["balls", "--data", "usps"], ["op", "--timing"], ["lmgc", "--data", "wisdm"]],
+    [["balls", "--data", "usps"], ["op", "--data", "mnist"], ["lmgc", "--data", "wisdm"]],
 )
 def test_what_a_subject_has_not_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit):
-        run.arguments(given)
+        command.arguments(given)
