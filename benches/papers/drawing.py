@@ -1,0 +1,103 @@
+"""Line plots that stay legible in black and white."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# A mark along a line: place, height, and half the height of its error bar.
+Point = tuple[float, float, float]
+MARKERS = ("o", "s", "^", "D", "v", "x", "P", "*")
+LINES = ("-", "--", "-.", ":")
+# Dark to light, so that they differ in grey as well.
+COLOURS = ("#000000", "#08519c", "#a63603", "#238b45", "#6a51a3", "#969696", "#d94801", "#4292c6")
+WIDTH, HEIGHT, DOTS = 3.4, 3.2, 75
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Parameters
+    ----------
+    title : str
+    lines : mapping
+        From a method's name to its points.
+    """
+
+    title: str
+    lines: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+
+
+def panels(
+    path: Path,
+    drawn: Sequence[Panel],
+    *,
+    x_label: str,
+    y_label: str = "test accuracy",
+    columns: int | None = None,
+    logarithmic: bool = True,
+    legend_columns: int = 3,
+) -> None:
+    """Store panels side by side, the same mark for a method in all of them."""
+    # Imported here: only this step needs it, and it is an optional dependency.
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    wide = columns or len(drawn)
+    rows = -(-len(drawn) // wide)
+    legend = -(-len(styles(drawn)) // legend_columns)
+    figure, axes = pyplot.subplots(
+        rows,
+        wide,
+        figsize=(max(WIDTH * wide, 6.5), HEIGHT * rows + 0.25 * legend),
+        squeeze=False,
+        layout="constrained",
+    )
+    handles: dict[str, Any] = {}
+    for own, panel in itertools.zip_longest(axes.flat, drawn):
+        if panel is None:
+            own.set_visible(False)
+            continue
+        for name, style in styles(drawn).items():
+            if points := sorted(panel.lines.get(name, ())):
+                x, y, errors = zip(*points, strict=True)
+                handles[name] = own.errorbar(x, y, errors, label=name, **style)
+        if logarithmic:
+            own.set_xscale("log")
+        own.set_title(panel.title, fontsize="medium")
+        own.set_xlabel(x_label)
+        own.grid(visible=True, alpha=0.3)
+    for own in axes[:, 0]:
+        own.set_ylabel(y_label)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=legend_columns,
+        fontsize="small",
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DOTS)
+    pyplot.close(figure)
+
+
+def styles(drawn: Sequence[Panel]) -> dict[str, dict[str, Any]]:
+    """Mark, line and colour of each method, in the order of their first appearance."""
+    names = dict.fromkeys(name for panel in drawn for name in panel.lines)
+    return {
+        name: {
+            "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": LINES[i % len(LINES)],
+            "color": COLOURS[i % len(COLOURS)],
+            "markersize": 4,
+            "linewidth": 1.2,
+            "capsize": 2,
+        }
+        for i, name in enumerate(names)
+    }
