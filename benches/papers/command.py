@@ -34,9 +34,9 @@ RESULTS, IMAGES, PAGE = (
 MODULES: tuple[str, ...] = (
     "auto",
     "op",
-    "adult",
-    "balls",
-    "feddpdr",
+    "feddpdr_figure2",
+    "feddpdr_figure3",
+    "feddpdr_figure4",
     "feddpdr_timing",
     "uneven",
     "helmet",
@@ -53,6 +53,12 @@ OWN_PACKAGES = ("benches", "dpsvm_fast")
 def module_of(name: str) -> Any:
     """The module of a registered name."""
     return legacy.adapted(importlib.import_module(f"benches.papers.{name}"))
+
+
+def complete() -> dict[str, Any]:
+    """Every module that has a place on the page of results."""
+    found = {name: importlib.import_module(f"benches.papers.{name}") for name in MODULES}
+    return {name: module for name, module in found.items() if hasattr(module, "page")}
 
 
 def script(path: str) -> int:
@@ -144,7 +150,7 @@ def _measured(name: str, options: argparse.Namespace, folder: Path) -> tuple[str
     """The steps asked for: an outcome in a word, and what misses what it has to reach."""
     if name == "page":
         path = PAGE if folder == RESULTS else folder / PAGE.name
-        results_page.write(path, folder, {one: module_of(one) for one in MODULES})
+        results_page.write(path, folder, complete())
         return "written", []
     module = module_of(name)
     path = folder / f"papers_{name}_runs.csv"

@@ -12,12 +12,8 @@ from benches.tables import Row
 
 # Names of the modules' constants with the names of their data sets.
 DATA_OF = {
-    "auto": "PROTOTYPE",
-    "op": "SPLITS",
-    "kernel": "CELLS",
     "feddpdr": "TASKS",
     "lmgc": "RECIPES",
-    "tuning": "NAMES",
     "helmet": "FEATURES",
     "uneven": "TASKS",
 }

@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benches import tables
+from benches.tables import Row
+
+HEAD = """# Results
+
+Tables and figures of the papers that this library builds on, measured again with it: ours beside
+what is printed. This page is written by `python -m benches.papers page` from the summaries in
+[benches/results](../benches/results), which hold a standard error with every mean; no figure on it
+is typed. What differs from a paper's protocol is said in each section, and what the papers print
+stands in the scripts, with table and page. How to run them: [benches/README.md]"""
+HEAD += "(../benches/README.md#accuracy-papers).\n"
+# The papers by the beginnings of their modules' names; what belongs to none comes last.
+PAPERS = {
+    "PMSVM (NeurIPS 2025)": ("pmsvm_",),
+    "SCM (Sarwate, Chaudhuri and Monteleoni 2009)": ("scm_",),
+    "FedDPDR (2024)": ("feddpdr_",),
+    "DP-Helmet (2022)": ("helmet_",),
+    "LMGC (Pathak and Raj 2010)": ("lmgc",),
+    "Defaults elsewhere": ("",),
+}
+# Facts of the machine that are of use here, by what they are called.
+FACTS = {
+    "cpu": "processor",
+    "cores": "cores",
+    "system": "system",
+    "python": "Python",
+    "dpsvm_fast": "dpsvm_fast",
+    "numpy": "NumPy",
+    "scipy": "SciPy",
+    "scikit-learn": "scikit-learn",
+}
+
+
+def paper_of(name: str) -> str:
+    """The heading under which a module stands."""
+    return next(paper for paper, starts in PAPERS.items() if name.startswith(starts))
+
 
 def contents(folder: Path, modules: Mapping[str, Any]) -> str:
-    """The page for the summaries that are stored in a folder."""
-    raise NotImplementedError(folder, modules)
+    """The page for the summaries that are stored in a folder, in the order of the modules."""
+    stored = {
+        name: tables.read(path)
+        for name in modules
+        if (path := folder / f"papers_{name}.csv").is_file()
+    }
+    parts = [HEAD, _machines([facts for _, facts in stored.values()])]
+    shown = {paper: [name for name in stored if paper_of(name) == paper] for paper in PAPERS}
+    for paper, names in shown.items():
+        parts += [f"- {paper}\n", *(_entry(modules[name].TITLE) for name in names)] if names else []
+    for paper, names in shown.items():
+        parts += [f"\n## {paper}\n"] if names else []
+        parts += [_section(name, modules[name], stored[name][0]) for name in names]
+    return "".join(parts)
+
+
+def _machines(heads: Sequence[Mapping[str, str]]) -> str:
+    """What the summaries say about where they were measured: one line a fact."""
+    lines = []
+    for fact, label in FACTS.items():
+        found = dict.fromkeys(head[fact] for head in heads if fact in head)
+        lines += [f"- {label}: {', or '.join(found)}\n"] if found else []
+    return "\nMeasured with:\n\n" + "".join(lines) + "\nContents:\n\n" if lines else ""
+
+
+def _entry(title: str) -> str:
+    """A line of the contents."""
+    anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+    return f"  - [{title}](#{anchor})\n"
+
+
+def _section(name: str, module: Any, table: Sequence[Row]) -> str:
+    """One module's part."""
+    protocol = "".join(f"- {sentence}\n" for sentence in module.PROTOCOL)
+    picture = f"images/papers_{name}.png"
+    here = Path(__file__).resolve().parents[2] / "docs"
+    drawn = f"\n![{module.TITLE}]({picture})\n" if (here / picture).is_file() else ""
+    return (
+        f"\n### {module.TITLE}\n\n{protocol}\n{module.page(table).strip()}\n{drawn}\n"
+        f"`python -m benches.papers {name}`: "
+        f"[every fit](../benches/results/papers_{name}_runs.csv), "
+        f"[summary](../benches/results/papers_{name}.csv).\n"
+    )
 
 
 def write(path: Path, folder: Path, modules: Mapping[str, Any]) -> None:

@@ -1,11 +1,4 @@
-"""Private searches over parameters beside the defaults, at the same total budget, delta = 1e-6.
-
-Public bounds, add_remove, random splits of Adult and USPS; every model of a row of the table spends
-the same epsilon, the search included. Three searches: PrivateLinearSVC over its margin and
-mechanism, PrivateKernelSVC over its kernel and gamma, and output perturbation, without centre or
-whitening, over C. Beside them the defaults of all, output perturbation with scikit-learn's C = 1,
-and scikit-learn's grid search with logistic regression, which is not private (on the first split).
-"""
+"""Private searches over parameters beside the defaults, at the same total budget."""
 
 from __future__ import annotations
 
@@ -13,6 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -23,7 +17,9 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
+from benches.papers.cells import grid
 from benches.papers.data import DataSet, load
+from benches.papers.drawing import Panel, panels
 from benches.tables import Row, as_rows
 from dpsvm_fast import (
     OutputPerturbationSVC,
@@ -35,7 +31,16 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.model_selection import PrivateGridSearch
 
-NAMES = ("adult", "usps")
+TITLE = "Private searches beside the defaults"
+PROTOCOL: tuple[str, ...] = (
+    "Random 80/20 splits, delta = 1e-6, one row more or fewer, public bounds; every model of a "
+    "column spends the same epsilon, the search included.",
+    "Three searches: `PrivateLinearSVC` over mechanism and margin, `PrivateKernelSVC` over kernel "
+    "and gamma, and output perturbation, without centre or whitening, over C.",
+    "Not private is scikit-learn's grid search with logistic regression, on the first split.",
+)
+DATA = ("adult", "usps")
+QUICK_DATA, QUICK_REPEATS = ("usps",), 1
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 DELTA = 1e-6
 SPLITS = 5
@@ -70,6 +75,7 @@ OF_KERNEL, OF_OUTPUT = (
     ("partition, refit 0.5",),
     ("partition, refit 0.5", "partition, refit 0.8", "geometric", "poisson"),
 )
+UNSEARCHED = ("default", "C = 1")
 # Names of the parameter epsilon.
 OF_EPSILON = {"linear": "epsilon", "kernel": "epsilon", "output": "svc__epsilon"}
 
@@ -115,14 +121,14 @@ def _of_split(data: DataSet, number: int, *, verified: bool) -> list[dict[str, o
     if verified:
         records.append(_scored("not private", "grid search", None, _reference(), rows))
     for epsilon in EPSILONS:
-        for label, model, grid, ways in subjects:
+        for label, model, candidates, ways in subjects:
             default = clone(model).set_params(**{OF_EPSILON[label]: epsilon})
             records.append(_scored(label, "default", epsilon, default, rows))
             if label == "output":
                 fixed = clone(default).set_params(svc__C=1.0)
                 records.append(_scored(label, "C = 1", epsilon, fixed, rows))
             for way in ways:
-                search = PrivateGridSearch(model, grid, epsilon, DELTA, **SEARCHES[way])
+                search = PrivateGridSearch(model, candidates, epsilon, DELTA, **SEARCHES[way])
                 records.append(_scored(label, way, epsilon, search, rows))
                 if verified:
                     records[-1]["holds"] = verify(search.privacy_).ok
@@ -206,3 +212,52 @@ def failures(table: Sequence[Row]) -> list[str]:
         if row["holds"] != "True"
         or (row["total"] and float(row["total"]) > float(row["epsilon"]) * (1.0 + 1e-6))
     ]
+
+
+def plot(table: Sequence[Row], path: Path) -> None:
+    """Every way along epsilon, one panel a data set and model."""
+    drawn = []
+    for name, model in dict.fromkeys((r["data"], r["model"]) for r in table if r["epsilon"]):
+        own = [row for row in table if (row["data"], row["model"]) == (name, model)]
+        lines: dict[str, list[tuple[float, float, float]]] = {}
+        for row in own:
+            error = float(row["standard_error"] or 0.0)
+            place = (float(row["epsilon"]), float(row["accuracy"]), error)
+            lines.setdefault(row["how"], []).append(place)
+        drawn.append(Panel(f"{name}, {model}", lines))
+    panels(path, drawn, x_label="epsilon", columns=3)
+
+
+def page(table: Sequence[Row]) -> str:
+    """Accuracy of every way, and what searches gain on the defaults."""
+    private = [row for row in table if row["epsilon"]]
+    epsilons = sorted({row["epsilon"] for row in private}, key=float)
+    cells = {(r["data"], r["model"], r["how"], r["epsilon"]): r for r in private}
+    ways = dict.fromkeys((row["data"], row["model"], row["how"]) for row in private)
+    rows = [
+        (
+            ", ".join(way),
+            *(
+                f"{float(cells[(*way, e)]['accuracy']):.3f}" if (*way, e) in cells else ""
+                for e in epsilons
+            ),
+        )
+        for way in ways
+    ]
+    searched = [row for row in private if row["how"] not in UNSEARCHED and row["gain_error"]]
+    better = sum(float(row["gain"]) > 2.0 * float(row["gain_error"]) for row in searched)
+    worse = sum(float(row["gain"]) < -2.0 * float(row["gain_error"]) for row in searched)
+    limits = [f"{row['data']} {float(row['accuracy']):.3f}" for row in table if not row["epsilon"]]
+    note = (
+        f"Of {len(searched)} cells of searches {better} are better than the default by more than "
+        f"two standard errors of the paired difference, {worse} are worse by as much."
+    )
+    if limits:
+        note += f" Not private: {', '.join(limits)}."
+    return f"{grid(('', *(f'ε = {one}' for one in epsilons)), rows)}\n\n{note}"
+
+
+if __name__ == "__main__":
+    from benches.papers.command import script
+
+    raise SystemExit(script(__file__))
