@@ -1,7 +1,8 @@
 """The catalogue of mutants is up to date, and every mutant in it is killed by the tests it names.
 
-The ordinary suite runs the mutants of Python that take seconds; ``make nightly`` runs all of them,
-those of the compiled module included. By hand: ``python tools/mutants.py``.
+The ordinary suite runs a few mutants of Python, one of each way in which noise can be too small;
+``make nightly`` runs all of them, those of the compiled module included. By hand: ``python
+tools/mutants.py``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogue import CATALOGUE, Edit, Mutant
@@ -19,6 +21,14 @@ from mutant_runner import PATH, ROOT, Verdict, apply, baseline, judge, why_not_k
 
 QUICK = [mutant for mutant in CATALOGUE if not (mutant.slow or mutant.compiled)]
 LONG = [mutant for mutant in CATALOGUE if mutant.slow or mutant.compiled]
+# Of the quick ones those that every run judges: noise of objectives, gradients and parties, and the
+# sensitivity that scales any of it.
+ALWAYS = (
+    "sigma/sqrt2",
+    "Delta without the factor 2",
+    "sqrt(T) forgotten",
+    "noise of all honest parties",
+)
 WANTED = """
 sigma/2, sigma/sqrt2, Delta without the factor 2, per-coordinate Laplace, no clipping,
 clip after mean, divide by actual batch, fixed batch, noise reused over steps,
@@ -27,6 +37,16 @@ solver stopped at 1e-2, intercept unregularised, class counts released, seeded R
 RDP with wrong order, sqrt(T) forgotten, budget not split over classes, tuning charged as one run,
 bounds taken from data
 """
+
+
+def quick() -> list[Any]:
+    """Quick mutants as parameters, most of them for the nightly run alone."""
+    return [
+        pytest.param(
+            mutant, id=mutant.name, marks=() if mutant.name in ALWAYS else pytest.mark.nightly
+        )
+        for mutant in QUICK
+    ]
 
 
 def named(mutant: Mutant) -> str:
@@ -48,6 +68,7 @@ def test_every_fault_that_was_asked_for_is_in_the_catalogue() -> None:
     names = [mutant.name for mutant in CATALOGUE]
     assert {name.strip() for name in WANTED.replace("\n", " ").split(",")} <= set(names)
     assert len(names) == len(set(names))
+    assert set(ALWAYS) <= {mutant.name for mutant in QUICK}
 
 
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=named)
@@ -87,13 +108,14 @@ def verdicts(request: pytest.FixtureRequest) -> dict[str, Future[Verdict]]:
     }
 
 
-@pytest.mark.parametrize("mutant", QUICK, ids=named)
+@pytest.mark.parametrize("mutant", quick())
 def test_a_quick_mutant_is_killed(mutant: Mutant, verdicts: dict[str, Future[Verdict]]) -> None:
     begun = verdicts.get(mutant.name)
     verdict = judge(mutant) if begun is None else begun.result()
     assert verdict.killed, verdict.problem
 
 
+@pytest.mark.nightly
 def test_the_killers_of_quick_mutants_pass_on_the_sources_as_they_are() -> None:
     assert not baseline(killers_of(QUICK))
 
