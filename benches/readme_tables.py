@@ -15,10 +15,10 @@ from benches.tables import Row
 # Of FedDPDR's tasks and dimensions those that are shown.
 REDUCTION_TASKS, REDUCTION_DIMENSION = ("even or odd", "ten digits"), "20"
 REDUCTION_METHODS = {
-    "one ledger, gradient": "`PrivatePCA`, `PrivateLinearSVC`, one ledger",
-    "halves": "halves of ε, pure objective perturbation, as in the paper",
-    "without reduction, pure": "the same second step with all of ε, no reduction",
-    "without reduction, gradient": "`PrivateLinearSVC`, no reduction",
+    "PrivatePCA, PrivateLinearSVC": "`PrivatePCA`, `PrivateLinearSVC`, one ledger",
+    "DPDR-DPML": "halves of ε, pure objective perturbation, as in the paper",
+    "DPML": "the same second step with all of ε, no reduction",
+    "PrivateLinearSVC": "`PrivateLinearSVC`, no reduction",
 }
 # Methods on the nested balls, by what they are called.
 BALLS = {
@@ -75,7 +75,19 @@ LEARNERS = {
     "exact softmax": '`local="exact"`',
     "one curator": "`PrivateLinearSVC` on all rows, one trusted owner",
 }
+# Uneven parties: the task that is shown, and its methods.
 UNEVEN_TASK = "3 or 8"
+UNEVEN = {
+    "FedDPDR-DPML": "five parties, two rounds, second moments in the first",
+    "FedDPDR-DPML, projectors": "projectors instead",
+    "FedDPDR-DPML, eigenvectors": "eigenvectors instead",
+    "FedDPDR-DPML, blind averaging": "one noise for all models",
+    "DPDR-DPML, mean of parties": "the same two steps by each party alone, mean",
+    "DPDR-DPML, largest party": "by the largest party alone",
+    "PrivateLinearSVC, largest party": "`PrivateLinearSVC`, largest party alone",
+    "PrivateLinearSVC, one curator": "`PrivateLinearSVC`, one owner of all rows",
+    "Non-Priv": "not private, all rows",
+}
 
 Summaries = Mapping[str, Sequence[Row]]
 
@@ -159,7 +171,7 @@ def balls(found: Summaries) -> str:
 
 def reduction(found: Summaries) -> str:
     """Accuracy behind private components, by epsilon."""
-    table = found["papers_feddpdr"]
+    table = found["papers_feddpdr_figure3"]
     epsilons = sorted({row["epsilon"] for row in table if row["epsilon"]}, key=float)
     rows = []
     for task in REDUCTION_TASKS:
@@ -169,21 +181,16 @@ def reduction(found: Summaries) -> str:
                 row["epsilon"]: f"{float(row['accuracy']):.3f}"
                 for row in own
                 if row["method"] == method
-                and (row["k"] == REDUCTION_DIMENSION or method.startswith("without"))
             }
             rows.append((f"{task}: {label}", *(shown.get(epsilon, "") for epsilon in epsilons)))
     lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons)), rows)
-    exact = {
-        row["data"]: float(row["accuracy"])
-        for row in table
-        if row["method"] == "not private" and row["k"] == REDUCTION_DIMENSION
-    }
+    exact = {row["data"]: float(row["accuracy"]) for row in table if row["method"] == "Non-Priv"}
     reached = ", ".join(f"{task} {exact[task]:.3f}" for task in REDUCTION_TASKS)
     note = f"Not private, with {REDUCTION_DIMENSION} components: {reached}."
-    timed = [row for row in found["papers_feddpdr_timing"] if row["method"] in REDUCTION_METHODS]
+    timed = [row for row in found["papers_feddpdr_table3"] if row["method"] in REDUCTION_METHODS]
     if timed:
         slowest = max(float(row["slowest"]) for row in timed)
-        paper = next(row["paper_seconds"] for row in timed if row["method"] == "halves")
+        paper = next(row["paper_seconds"] for row in timed if row["method"] == "DPDR-DPML")
         note += (
             f" The slowest of these fits took {slowest:.2f} s; the paper's, with reduction, "
             f"{float(paper):.0f} s on another machine."
@@ -312,14 +319,18 @@ def averaged(found: Summaries) -> str:
 
 def uneven(found: Summaries) -> str:
     """Accuracy of two rounds over uneven parties, beside parties alone."""
-    table = [row for row in found["papers_uneven"] if row["data"] == UNEVEN_TASK]
+    table = [row for row in found["papers_feddpdr_figure5"] if row["data"] == UNEVEN_TASK]
     places = list(dict.fromkeys((row["sizes"], row["epsilon"]) for row in table))
     cells = {
         (row["method"], row["sizes"], row["epsilon"]): f"{float(row['accuracy']):.3f}"
         for row in table
     }
-    methods = dict.fromkeys(row["method"] for row in table)
-    rows = [(method, *(cells.get((method, *place), "") for place in places)) for method in methods]
+    measured = {row["method"] for row in table}
+    rows = [
+        (label, *(cells.get((method, *place), "") for place in places))
+        for method, label in UNEVEN.items()
+        if method in measured
+    ]
     heads = (f"{sizes}, ε = {epsilon}" for sizes, epsilon in places)
     return "\n".join(_grid(("", *heads), rows))
 
@@ -390,12 +401,12 @@ Tables = dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]]
 TABLES: Tables = {
     "kernel-table": (kernel, "papers_kernel", ("papers_kernel_timing",)),
     "balls-table": (balls, "papers_balls", ()),
-    "reduction-table": (reduction, "papers_feddpdr", ("papers_feddpdr_timing",)),
+    "reduction-table": (reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)),
     "ellipsoid-table": (ellipsoids, "papers_lmgc", ()),
     "transformer-table": (transformers, "transformers", ()),
     "tuning-table": (tuning, "papers_tuning", ()),
     "averaging-table": (averaged, "papers_helmet", ()),
-    "uneven-table": (uneven, "papers_uneven", ()),
+    "uneven-table": (uneven, "papers_feddpdr_figure5", ()),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ LINES = ("-", "--", "-.", ":")
 # Dark to light, so that they differ in grey as well.
 COLOURS = ("#000000", "#08519c", "#a63603", "#238b45", "#6a51a3", "#969696", "#d94801", "#4292c6")
 WIDTH, HEIGHT, DOTS = 3.4, 3.2, 75
+COLOURS_KEPT = 32
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,22 @@ def panels(
         ncols=legend_columns,
         fontsize="small",
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DOTS)
+    save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Store a figure with few colours, which makes a small file, and close it."""
+    # Imported here like what draws: pillow comes with it.
+    from matplotlib import pyplot
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=DOTS)
     pyplot.close(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE, colors=COLOURS_KEPT)
+        few.save(path, optimize=True)
 
 
 def styles(drawn: Sequence[Panel]) -> dict[str, dict[str, Any]]:

@@ -12,10 +12,8 @@ from benches.tables import Row
 
 # Names of the modules' constants with the names of their data sets.
 DATA_OF = {
-    "feddpdr": "TASKS",
     "lmgc": "RECIPES",
     "helmet": "FEATURES",
-    "uneven": "TASKS",
 }
 
 

@@ -18,11 +18,8 @@ from benches.papers import (  # noqa: E402
     balls,
     budget,
     command,
-    feddpdr,
-    feddpdr_timing,
     kernel,
     kernel_timing,
-    lmgc,
     op,
     tuning,
 )
@@ -212,92 +209,6 @@ def test_clusters_have_the_stated_shapes() -> None:
         assert set(split.y_test) == set(range(n_classes))
 
 
-def test_reduction_runs_and_is_drawn(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digits_like: tuple[Any, Any]
-) -> None:
-    X, y = digits_like
-    np.savez(tmp_path / "mnist.npz", X=X, y=y, is_train=np.arange(600) < 500)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
-    feddpdr._mnist.cache_clear()
-    monkeypatch.setattr(feddpdr, "EPSILONS", (1.0, 8.0))
-    monkeypatch.setattr(feddpdr, "DIMENSIONS", (2, 6))
-    monkeypatch.setattr(feddpdr, "SHOWN_DIMENSION", 6)
-    monkeypatch.setattr(feddpdr, "SHOWN_EPSILON", 8.0)
-    given = ["feddpdr", "--data", "0 or 1", "--repeats", "1", "--out", str(tmp_path)]
-    assert command.main(given) == 0
-    feddpdr._mnist.cache_clear()
-    assert (tmp_path / "papers_feddpdr.png").read_bytes().startswith(b"\x89PNG")
-    table = command.tables.read(tmp_path / "papers_feddpdr.csv")[0]
-    assert len(table) == 3 + 2 * (2 + 2 * 3)
-    # Halves add up to less than the whole, one ledger fills it.
-    spent = {row["method"]: float(row["spent"]) for row in table if row["spent"] != ""}
-    assert spent["halves"] < 7.99
-    assert 7.9 < spent["one ledger, objective"] <= 8.0
-    assert 7.99 < spent["one ledger, gradient"] <= 8.0
-    assert len(feddpdr.failures([table[-1] | {"epsilon": "1", "spent": "1.1"}])) == 1
-
-
-def test_curves_of_reduction() -> None:
-    rows = [
-        {"method": method, "k": k, "epsilon": epsilon, "accuracy": accuracy}
-        for method, k, epsilon, accuracy in (
-            *(("halves", "20", "0.1", "0.5"), ("halves", "20", "1", "0.6")),
-            *(("halves", "5", "0.1", "0.3"), ("not private", "20", "", "0.9")),
-        )
-    ]
-    assert dict(feddpdr.curves(rows, "epsilon", "20"))["halves"] == ([0.1, 1.0], [0.5, 0.6])
-    assert dict(feddpdr.curves(rows, "k", "0.1"))["halves"] == ([5, 20], [0.3, 0.5])
-    level = dict(feddpdr.curves(rows, "epsilon", "20"))["not private"]
-    assert level == (list(feddpdr.EPSILONS), [0.9] * len(feddpdr.EPSILONS))
-
-
-def test_tasks_of_reduction(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, digits_like: tuple[Any, Any]
-) -> None:
-    X, y = digits_like
-    np.savez(tmp_path / "mnist.npz", X=X, y=y, is_train=np.arange(600) < 500)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
-    feddpdr._mnist.cache_clear()
-    pair, parity, ten = (feddpdr.task_of(n, 0) for n in ("3 or 8", "even or odd", "ten digits"))
-    feddpdr._mnist.cache_clear()
-    assert pair is not None
-    assert parity is not None
-    assert ten is not None
-    assert (pair.X.shape, pair.X_test.shape, pair.n_classes) == ((100, 12), (20, 12), 2)
-    assert (parity.X.shape, parity.n_classes, ten.n_classes) == ((500, 12), 2, 10)
-    np.testing.assert_allclose(np.linalg.norm(ten.X, axis=1), 1.0, rtol=1e-12)
-    # Rows of the pair keep their digit: 3 has its peak in column 3, 8 in column 8.
-    assert (pair.X.argmax(axis=1) == np.where(pair.y == 0, 3, 8)).all()
-
-
-def test_ellipsoids_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(lmgc, "N_ROWS", 1500)
-    monkeypatch.setattr(lmgc, "EPSILONS", (8.0,))
-    given = ["lmgc", "--data", lmgc.COVARIANCES, "--repeats", "2", "--out", str(tmp_path)]
-    assert command.main(given) == 0
-    (row,) = command.tables.read(tmp_path / "papers_lmgc.csv")[0]
-    # No plane separates classes of the same mean.
-    assert float(row["linear"]) < 0.55 < float(row["ellipsoids"])
-    assert float(row["not_private_linear"]) < 0.55 < float(row["not_private"])
-    assert len(lmgc.failures([row | {"gain": "-0.1"}])) == 1
-
-
-def test_gains_within_chance_are_even() -> None:
-    assert [lmgc._verdict(gain, 0.01) for gain in (0.015, 0.03, -0.03)] == ["even", "yes", "no"]
-    assert lmgc._verdict(0.5, None) == "even"
-
-
-def test_recipes_of_ellipsoids_fill_one_ledger() -> None:
-    rng = np.random.default_rng(2)
-    X = rng.random((300, 18))
-    split = lmgc.Split(X, np.arange(300) % 2, X, np.arange(300) % 2, 2, (0.0, 1.0))
-    own = lmgc.own_epsilon("vehicle", 8.0, "softmax_margin", 18, 2)
-    model = lmgc.ellipsoids(lmgc.RECIPES["vehicle"], split, 8.0, "softmax_margin", own)
-    model.fit(split.X, split.y)
-    spent, _ = model[-1].ledger.total()
-    assert 7.8 < spent <= 8.0
-
-
 def test_searches_run_within_their_budget_and_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 420)
@@ -320,12 +231,6 @@ def test_searches_run_within_their_budget_and_are_judged(monkeypatch: pytest.Mon
 
 
 def test_times_are_medians() -> None:
-    rows = [
-        {"data": "3 or 8", "method": "halves", "seconds": seconds, "cpu_seconds": "0.1"}
-        for seconds in ("0.5", "0.7", "9")
-    ]
-    (row,) = feddpdr_timing.analyse(rows)
-    assert (float(row["seconds"]), row["goal_met"]) == (0.7, "True")
     common = {"model": "kernel", "storage": "uint8", "low_memory": "auto", "cpu_seconds": "2"}
     rows = [
         common

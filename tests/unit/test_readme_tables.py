@@ -57,28 +57,45 @@ def test_times_of_kernels_follow() -> None:
     assert shown[-1] == "All features of all rows take 480 MB."
 
 
-def reduced(data: str, method: str, k: str, epsilon: str, accuracy: str) -> tables.Row:
-    named = ("data", "method", "k", "epsilon", "accuracy")
-    return dict(zip(named, (data, method, k, epsilon, accuracy), strict=True))
+def reduced(data: str, method: str, epsilon: str, accuracy: str) -> tables.Row:
+    named = ("data", "method", "epsilon", "accuracy")
+    return dict(zip(named, (data, method, epsilon, accuracy), strict=True))
 
 
-def test_reduction_shows_one_dimension() -> None:
+def test_reduction_shows_its_methods() -> None:
     table = []
     for data in readme_tables.REDUCTION_TASKS:
         table += [
-            reduced(data, "not private", "20", "", "0.9"),
-            reduced(data, "not private", "5", "", "0.1"),
-            reduced(data, "halves", "5", "0.1", "0.2"),
-            reduced(data, "halves", "20", "0.1", "0.7"),
-            reduced(data, "without reduction, gradient", "784", "0.1", "0.6"),
+            reduced(data, "Non-Priv", "", "0.9"),
+            reduced(data, "DPDR-DPML", "0.1", "0.7"),
+            reduced(data, "FedDPDR-DPML", "0.1", "0.8"),
+            reduced(data, "PrivateLinearSVC", "0.1", "0.6"),
         ]
-    timed = {"method": "halves", "slowest": "0.213", "paper_seconds": "111.7"}
-    other = {"method": "without reduction, pure", "slowest": "9", "paper_seconds": "7873"}
-    shown = lines("reduction-table", papers_feddpdr=table, papers_feddpdr_timing=[timed, other])
+    timed = {"method": "DPDR-DPML", "slowest": "0.213", "paper_seconds": "111.7"}
+    other = {"method": "DPML", "slowest": "9", "paper_seconds": "7873"}
+    found = {"papers_feddpdr_figure3": table, "papers_feddpdr_table3": [timed, other]}
+    shown = lines("reduction-table", **found)
     assert len(shown) == 2 + 8 + 2
     assert [line.rsplit("| ", 1)[1] for line in shown[2:6]] == ["|", "0.700 |", "|", "0.600 |"]
     assert "even or odd 0.900, ten digits 0.900" in shown[-1]
     assert "took 9.00 s; the paper's, with reduction, 112 s" in shown[-1]
+
+
+def test_uneven_parties_show_what_was_measured() -> None:
+    named = ("data", "sizes", "epsilon", "method", "accuracy")
+    rows = [
+        dict(zip(named, cell, strict=True))
+        for cell in (
+            (readme_tables.UNEVEN_TASK, "small", "0.1", "Non-Priv", "0.95"),
+            (readme_tables.UNEVEN_TASK, "small", "1", "FedDPDR-DPML", "0.8"),
+            (readme_tables.UNEVEN_TASK, "small", "1", "DPML, largest party", "0.7"),
+            ("ten digits", "large", "1", "FedDPDR-DPML", "0.4"),
+        )
+    ]
+    shown = lines("uneven-table", papers_feddpdr_figure5=rows)
+    assert shown[0] == "| | small, ε = 0.1 | small, ε = 1 |"
+    first = next(iter(readme_tables.UNEVEN.values()))
+    assert shown[2:] == [f"| {first} | | 0.800 |", "| not private, all rows | 0.950 | |"]
 
 
 def test_ellipsoids_are_bold_where_they_help() -> None:
