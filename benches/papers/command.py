@@ -34,6 +34,10 @@ RESULTS, IMAGES, PAGE = (
 MODULES: tuple[str, ...] = (
     "auto",
     "op",
+    "pmsvm_figure3",
+    "pmsvm_table9",
+    "pmsvm_table10",
+    "pmsvm_table11",
     "feddpdr_figure2",
     "feddpdr_figure3",
     "feddpdr_figure4",

@@ -102,6 +102,7 @@ def gradient_arguments(
     norm: float,
     batch: int | None = BATCH,
     clip: float = CLIP,
+    script_loss: bool = False,
 ) -> dict[str, Any]:
     """Arguments of ``GradientPerturbationSVC`` for a method as tuned in table 8.
 
@@ -122,6 +123,9 @@ def gradient_arguments(
         Rows in a batch on average; None for all.
     clip : float, default=1.0
         R, for gradients of rows as they are given.
+    script_loss : bool, default=False
+        Of PMSVM-GP and -AGP, whether the loss is that of the published script of the paper's table
+        9 instead of its equation 12: cross-entropy divided by the number of classes, no penalty.
 
     Notes
     -----
@@ -135,6 +139,10 @@ def gradient_arguments(
     epochs, scale = tuned[GRADIENT_METHODS.index(method)]
     batches = 1 if batch is None else max(1, math.ceil(n_rows / batch))
     adaptive = method == "PMSVM-AGP"
+    if script_loss:
+        # Gradients that are n_classes times as long are clipped and scaled as if they were not.
+        clip, base = clip * n_classes, base if adaptive else base / n_classes
+        method = "Linear"
     rate = base * scale * norm * (1.0 if adaptive else SGD_FACTOR * norm)
     return {
         "epsilon": epsilon,
