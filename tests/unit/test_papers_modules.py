@@ -1,0 +1,136 @@
+"""Every script of the papers' tables keeps the contract, and its stored figures are its own."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches import tables  # noqa: E402
+from benches.papers import command, results_page  # noqa: E402
+
+RESULTS = ROOT / "benches" / "results"
+# The functions of a module with the names of their parameters: all are called by position.
+FUNCTIONS = {"run": 2, "analyse": 1, "failures": 1, "plot": 2, "page": 1}
+
+
+def complete(name: str) -> Any:
+    module = command.module_of(name)
+    if not hasattr(module, "PROTOCOL"):
+        pytest.skip("not complete yet")
+    return module
+
+
+def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
+    """Runs and summary as they are stored."""
+    paths = [RESULTS / f"papers_{name}{end}.csv" for end in ("_runs", "")]
+    if not paths[1].is_file():
+        pytest.skip("nothing stored")
+    return tables.read(paths[0])[0], tables.read(paths[1])[0]
+
+
+def test_names_are_registered_once() -> None:
+    assert len(set(command.MODULES)) == len(command.MODULES)
+    titles = [module.TITLE for module in command.complete().values()]
+    assert len(set(titles)) == len(titles)
+
+
+def test_what_is_stored_has_a_module() -> None:
+    names = {path.stem.removeprefix("papers_") for path in RESULTS.glob("papers_*.csv")}
+    known = {end for name in command.MODULES for end in (name, f"{name}_runs")}
+    assert names <= known
+    pictures = {path.stem for path in (ROOT / "docs" / "images").glob("papers_*.png")}
+    assert pictures <= {f"papers_{name}" for name in command.MODULES}
+
+
+@pytest.mark.parametrize("name", command.MODULES)
+def test_the_contract_is_kept(name: str) -> None:
+    module = complete(name)
+    assert isinstance(module.TITLE, str)
+    assert module.TITLE.strip() == module.TITLE
+    assert isinstance(module.PROTOCOL, tuple)
+    assert module.PROTOCOL
+    for sentence in module.PROTOCOL:
+        assert sentence.endswith(".")
+        assert "  " not in sentence
+    for names in (module.DATA, module.QUICK_DATA):
+        assert isinstance(names, tuple)
+        assert names
+        assert all(isinstance(one, str) for one in names)
+    assert len(set(module.DATA)) == len(module.DATA)
+    assert set(module.QUICK_DATA) <= set(module.DATA)
+    assert isinstance(module.QUICK_REPEATS, int)
+    assert module.QUICK_REPEATS >= 1
+    for function, parameters in FUNCTIONS.items():
+        inspect.signature(getattr(module, function)).bind(*range(parameters))
+
+
+@pytest.mark.parametrize("name", command.MODULES)
+def test_the_stored_summary_is_that_of_the_stored_runs(name: str) -> None:
+    module = complete(name)
+    runs, table = stored(name)
+    assert {row["data"] for row in runs} <= set(module.DATA)
+    again = module.analyse(runs)
+    assert again == table
+    assert all(isinstance(line, str) for line in module.failures(table))
+
+
+@pytest.mark.parametrize("name", command.MODULES)
+def test_a_part_of_a_summary_has_its_page(name: str) -> None:
+    """Somebody may have measured only some of the sets, or only begun."""
+    module = complete(name)
+    runs, table = stored(name)
+    whole = module.page(table)
+    assert "|---|" in whole
+    for data in dict.fromkeys(row["data"] for row in runs):
+        own = module.analyse([row for row in runs if row["data"] == data])
+        assert isinstance(module.page(own), str)
+        assert all(isinstance(line, str) for line in module.failures(own))
+    for part in (table[:1], table[::2], table[-1:]):
+        assert isinstance(module.page(part), str)
+
+
+@pytest.mark.parametrize("name", command.MODULES)
+def test_pictures_are_small(name: str) -> None:
+    path = ROOT / "docs" / "images" / f"papers_{name}.png"
+    if path.is_file():
+        assert path.stat().st_size < 170_000
+
+
+def test_the_page_is_that_of_the_stored_summaries() -> None:
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    fresh = results_page.contents(RESULTS, command.complete())
+    assert page == fresh, "run: python -m benches.papers page"
+
+
+def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:
+    modules = command.complete()
+    assert "###" not in results_page.contents(tmp_path, modules)
+    for name in ("kernel", "auto"):
+        path = tmp_path / f"papers_{name}.csv"
+        path.write_bytes((RESULTS / path.name).read_bytes())
+    shown = results_page.contents(tmp_path, modules)
+    sections = [line for line in shown.splitlines() if line.startswith("### ")]
+    assert sections == [f"### {modules[name].TITLE}" for name in ("auto", "kernel")]
+    assert "processor: AMD EPYC" in shown
+    for sentence in modules["auto"].PROTOCOL:
+        assert f"- {sentence}\n" in shown
+
+
+def test_anchors_of_the_contents_are_those_of_the_headings() -> None:
+    assert results_page._entry("PMSVM (NeurIPS 2025), Table 10: the clip norm") == (
+        "  - [PMSVM (NeurIPS 2025), Table 10: the clip norm]"
+        "(#pmsvm-neurips-2025-table-10-the-clip-norm)\n"
+    )
+
+
+def test_modules_stand_with_their_paper() -> None:
+    assert results_page.paper_of("pmsvm_table2").startswith("PMSVM")
+    assert results_page.paper_of("lmgc").startswith("LMGC")
+    assert results_page.paper_of("tuning") == "Defaults elsewhere"
