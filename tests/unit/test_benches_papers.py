@@ -13,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benches.papers import (  # noqa: E402
-    adult,
     auto,
-    balls,
     budget,
     command,
     kernel,
@@ -97,47 +95,6 @@ def test_whitening_of_published_rows_follows_the_rule() -> None:
 def columns(name: str) -> int:
     known = {"cornell": 4134, "dermatology": 34, "isolet": 617, "usps": 256}
     return known.get(name, 18 if name == "vehicle" else 43)
-
-
-def test_errors_above_the_paper_are_named() -> None:
-    rows = [
-        {"amounts": "linear", "epsilon": "0.1", "spent": "0.1", "error": error}
-        for error in ("0.2", "0.22")
-    ]
-    table = adult.analyse(rows)
-    assert float(table[0]["error"]) == pytest.approx(0.21)
-    assert len(adult.failures(table)) == 1
-    assert adult.failures([table[0] | {"error": "0.18"}]) == []
-
-
-def test_points_of_the_nested_balls() -> None:
-    X, y, chance = balls.points(40_000, np.random.default_rng(0))
-    radius = np.linalg.norm(X, axis=1)
-    assert ((radius < 0.1) == (chance == 1.0)).all()
-    assert ((radius > 0.2) == (chance == 0.0)).all()
-    assert (y[chance == 1.0] == 1).all()
-    assert (y[chance == 0.0] == 0).all()
-    assert radius.max() <= 0.5
-    # Volumes are uniform within a shell: their mean is known to about 0.002 of the range.
-    outer = (radius[radius > 0.2] ** 5 - 0.2**5) / (0.5**5 - 0.2**5)
-    assert outer.mean() == pytest.approx(0.5, abs=0.015)
-    assert np.mean(chance == 0.5) == pytest.approx(0.1, abs=0.01)
-    best = (radius < 0.15).astype(np.int64)
-    assert balls.expected_error(best, chance) == pytest.approx(balls.BAYES)
-    assert balls.expected_error(np.ones_like(y), chance) == pytest.approx(0.5)
-
-
-def test_nested_balls_are_judged() -> None:
-    rows = [
-        {"method": "pure, objective, automatic gamma", "n": "240000", "error": error}
-        | {"epsilon": "0.1", "delta": "0", "gamma": "1", "holds": holds, "cpu_seconds": "1"}
-        for error, holds in (("0.05", "True"), ("0.06", "True"))
-    ]
-    table = balls.analyse(rows)
-    assert float(table[0]["error"]) == pytest.approx(0.055)
-    assert balls.failures(table) == []
-    assert len(balls.failures([table[0] | {"error": "0.07"}])) == 1
-    assert len(balls.failures(balls.analyse([rows[0] | {"holds": "False"}]))) == 1
 
 
 def test_shares_of_a_budget_fill_it() -> None:
@@ -246,7 +203,7 @@ def test_times_are_medians() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [["balls", "--data", "usps"], ["op", "--data", "mnist"], ["lmgc", "--data", "wisdm"]],
+    [["scm_figure1", "--data", "usps"], ["op", "--data", "mnist"], ["lmgc", "--data", "wisdm"]],
 )
 def test_what_a_subject_has_not_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit):

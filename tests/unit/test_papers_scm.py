@@ -1,0 +1,301 @@
+"""Figures of Sarwate, Chaudhuri and Monteleoni: what is compared, and that its budgets hold."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches.papers import (  # noqa: E402
+    balls,
+    data,
+    scm,
+    scm_figure1,
+    scm_figure2,
+    scm_figure3,
+    scm_figure4,
+)
+from benches.tables import Row, as_rows  # noqa: E402
+
+EVERYTHING = (scm.NOT_PRIVATE, scm.SENSITIVITY, *scm.TUNED, *scm.RULED)
+
+
+def clusters(n: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Two classes of unit rows that a line separates."""
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 4)) + 3.0 * np.outer(2.0 * y - 1.0, [1.0, 0.0, 0.0, 0.0])
+    return X / np.linalg.norm(X, axis=1, keepdims=True), y
+
+
+@pytest.fixture
+def part() -> scm.Part:
+    X, y = clusters(1200, np.random.default_rng(0))
+    return scm.Part(X[:1000], y[:1000], X[1000:], y[1000:])
+
+
+@pytest.fixture
+def kdd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file as somebody might supply it, with bounds of its own."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 1200)
+    X = rng.random((1200, 3)) * 50.0
+    X[:, 0] += 50.0 * y
+    bounds = {"low": np.zeros(3, dtype=int), "high": np.full(3, 100)}
+    np.savez(tmp_path / "kddcup99.npz", X=X, y=y, **bounds)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_bounds_come_with_a_file_that_has_them(kdd: Path) -> None:
+    found = data.load("kddcup99")
+    assert found is not None
+    assert (found.low == 0.0).all()
+    assert (found.high == 100.0).all()
+    X, _ = scm.unit_data("kddcup99") or (None, None)
+    assert X is not None
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
+
+
+def test_the_paper_takes_so_many_rows(kdd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scm, "KDD_ROWS", 100)
+    found = scm.unit_data("kddcup99")
+    assert found is not None
+    assert found[0].shape == (100, 3)
+
+
+def test_printed_figures_agree_with_each_other() -> None:
+    printed = scm_figure3.paper()
+    assert len(printed) == 6 * 5 + 7 * 7
+    for epsilon in scm_figure2.EPSILONS["adult"]:
+        lowest = min(
+            error
+            for (name, method, _, at), error in printed.items()
+            if (name, method, at) == ("adult", scm.ALGORITHM, epsilon)
+        )
+        assert lowest == scm_figure2.PAPER["adult", epsilon][scm.ALGORITHM]
+    without = [error for key, error in printed.items() if key[:2] == ("adult", scm.NOT_PRIVATE)]
+    assert round(min(without), 4) == 0.1536
+    assert printed["kddcup99", scm.SENSITIVITY, 1e-2, 0.05] == 0.1045
+
+
+def test_lambda_is_that_of_the_mean(part: scm.Part) -> None:
+    """The gradient of the paper's objective, written out, is zero at the solution."""
+    Lambda, h, n = 1e-2, scm.SMOOTHING, len(part.y)
+    weights = scm.huber(part.X, part.y, n * Lambda)
+    signs = 2.0 * part.y - 1.0
+    margins = signs * (part.X @ weights)
+    slope = np.where(margins < 1.0 - h, -1.0, 0.0)
+    bent = np.abs(1.0 - margins) <= h
+    slope[bent] = -(1.0 + h - margins[bent]) / (2.0 * h)
+    gradient = (slope * signs) @ part.X / n + Lambda * weights
+    assert np.linalg.norm(gradient) < 1e-5
+    assert np.linalg.norm(weights) > 0.5
+
+
+@pytest.mark.parametrize("loss", ["huber", "logistic"])
+@pytest.mark.parametrize("total", [1e-3, 1.0, 1e3])
+def test_curvature_never_costs_more_than_half(loss: str, total: float) -> None:
+    for epsilon in (0.01, 0.2, 3.0):
+        added = scm.extra(loss, epsilon, total)
+        cost = math.log1p(scm.CURVATURE[loss] / (total + added))
+        assert cost <= 0.5 * epsilon * (1.0 + 1e-9)
+        assert added == 0.0 or cost == pytest.approx(0.5 * epsilon)
+
+
+def test_long_features_have_more_curvature() -> None:
+    model = scm.objective(0.2, 1e-3, data_norm=2.0)
+    assert model.extra_regularization + 1e-3 == pytest.approx(4.0 / math.expm1(0.1))
+    assert scm.objective(0.2, 1e3, data_norm=2.0).extra_regularization == 0.0
+
+
+def test_every_method_keeps_its_budget(part: scm.Part) -> None:
+    rows = as_rows(scm.sweep(part, 0, EVERYTHING, (1e-1, 1e-4), (1.0,), 1))
+    assert {row["method"] for row in rows} == set(EVERYTHING)
+    for row in rows:
+        private = row["method"] != scm.NOT_PRIVATE
+        assert row["holds"] == ("True" if private else "")
+        assert row["delta"] == (
+            "" if not private else "1e-05" if row["method"] == scm.OURS else "0"
+        )
+        assert (float(row["spent"]) <= 1.0 + 1e-6) if private else row["spent"] == ""
+    assert scm.broken("x", [row | {"data": "adult", "holds": "True"} for row in rows]) == []
+    without = [float(row["error"]) for row in rows if row["method"] == scm.NOT_PRIVATE]
+    assert max(without) < 0.05
+
+
+def test_draws_of_the_sensitivity_method_differ_and_its_solution_is_checked(
+    part: scm.Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = 100.0
+    minimiser = scm.huber(part.X, part.y, total)
+    model = scm.sensitivity(total, minimiser)
+    model.set_params(epsilon=2.0)
+    drawn = np.array([model.fit(part.X, part.y).coef_[0] for _ in range(200)])
+    assert len(np.unique(drawn[:, 0])) == 200
+    # Its noise has the rate epsilon / sensitivity, hence a mean length of d / (100 * 2).
+    lengths = np.linalg.norm(drawn - minimiser, axis=1)
+    assert lengths.mean() == pytest.approx(4 / (total * 2.0), rel=0.15)
+    monkeypatch.setattr(scm, "GRADIENT_TOL", 0.1)
+    with pytest.raises(RuntimeError, match="needed"):
+        model.fit(part.X, part.y)
+
+
+def row_of(method: str, error: float, **settings: Any) -> dict[str, object]:
+    """One fit as a script would store it."""
+    place = {"data": "adult", "curve": "epsilon", "method": method, "Lambda": None, "n": 1000}
+    facts = {"split": 0, "epsilon": 0.1, "draw": 0, "delta": 0.0, "spent": 0.1, "holds": True}
+    return place | facts | {"error": error} | settings
+
+
+def test_the_best_lambda_is_that_of_the_mean_error() -> None:
+    rows = as_rows(
+        row_of(scm.ALGORITHM, error, Lambda=Lambda, split=split, draw=draw)
+        for Lambda, split, draw, error in (
+            (0.1, 0, 0, 0.1),
+            (0.1, 0, 1, 0.3),
+            (0.1, 1, 0, 0.5),
+            (0.01, 0, 0, 0.3),
+            (0.01, 1, 0, 0.3),
+        )
+    )
+    table = scm.means(rows, ("data", "method", "epsilon", "Lambda"))
+    # Means over splits, whatever their draws.
+    assert [row["error"] for row in table] == pytest.approx([0.35, 0.3])
+    assert table[0]["standard_error"] == pytest.approx(0.15)
+    assert [row["Lambda"] for row in scm.best(table, ("data", "method", "epsilon"))] == ["0.01"]
+
+
+def test_certificates_and_budgets_are_judged() -> None:
+    good = as_rows([row_of(scm.PURE, 0.1)])[0]
+    assert scm.broken("x", [good]) == []
+    assert len(scm.broken("x", [good | {"holds": "False"}])) == 1
+    assert len(scm.broken("x", [good | {"spent": "0.11"}])) == 1
+
+
+def test_figure_1_is_judged_by_its_goal() -> None:
+    rows = as_rows(
+        row_of(balls.PURE_KERNEL, error, data="balls", n=balls.N_POINTS, curve=curve, split=split)
+        for curve in ("epsilon", "rows")
+        for split, error in enumerate((0.05, 0.06))
+    )
+    table = scm_figure1.analyse(rows)
+    assert [float(row["error"]) for row in table] == pytest.approx([0.055, 0.055])
+    assert scm_figure1.failures(table) == []
+    assert len(scm_figure1.failures([table[0] | {"error": "0.07"}])) == 1
+    assert "0.0550" in scm_figure1.page(table)
+
+
+def test_figure_2_is_judged_by_the_paper() -> None:
+    rows = as_rows(
+        [
+            row_of(scm.NOT_PRIVATE, 0.15, epsilon=None, spent=None, holds=None),
+            row_of(scm.PURE, 0.18),
+            row_of(scm.PURE_EXCHANGED, 0.19),
+        ]
+    )
+    table = scm_figure2.analyse(rows)
+    # What is not private stands at both epsilons.
+    assert [row["method"] for row in table].count(scm.NOT_PRIVATE) == 2
+    assert scm_figure2.failures(table) == []
+    page = scm_figure2.page(table)
+    assert "Of 1 errors of ours at the defaults 1 are below" in page
+    assert "+0.0047 at ε = 0.1" in page
+    worse = [row | {"error": "0.186"} if row["method"] == scm.PURE else row for row in table]
+    assert len(scm_figure2.failures(worse)) == 1
+
+
+def test_figures_of_lambda_stand_beside_the_paper() -> None:
+    rows = as_rows(
+        [
+            row_of(scm.ALGORITHM, 0.2, Lambda=1e-3),
+            row_of(scm.NOT_PRIVATE, 0.17, Lambda=1e-3, epsilon=None, spent=None, holds=None),
+            row_of(scm.PURE, 0.18),
+        ]
+    )
+    table = scm_figure3.analyse(rows)
+    assert [row["paper"] for row in table] == ["0.1853", "0.17279", ""]
+    page = scm_figure3.page(table)
+    assert "0.2000 / 0.1853" in page
+    assert "-0.0200 to -0.0200" in page
+    along = scm_figure4.analyse(rows)
+    printed = [row for row in along if row["method"] == scm.PAPER]
+    assert [float(row["error"]) for row in printed] == [line[3] for line in scm_figure3.PAPER_ADULT]
+    assert [row[scm_figure4.AXIS] for row in printed] == ["2", "3", "4", "5", "6", "7"]
+    assert "Algorithm 1 at 0.001" in scm_figure4.page(along)
+    assert scm_figure4.failures(along) == []
+
+
+@pytest.mark.parametrize("module", [scm_figure1, scm_figure2, scm_figure3, scm_figure4])
+def test_supplied_rows_are_measured(
+    module: Any, kdd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(scm.LAMBDAS, "kddcup99", (1e-1, 1e-2))
+    monkeypatch.setattr(scm_figure3, "PAPER_KDD", scm_figure3.PAPER_KDD[:2])
+    monkeypatch.setattr(scm_figure1, "KDD_SIZES", (600,))
+    monkeypatch.setitem(scm_figure1.EPSILONS, "kddcup99", (0.5, 1.0))
+    rows: list[Row] = module.run(["kddcup99"], 1)
+    table = module.analyse(rows)
+    assert module.failures(table) == []
+    assert "kddcup99" in module.page(table) or "KDDCup99" in module.page(table)
+    if module is scm_figure1:
+        assert {row["curve"] for row in table} == {"epsilon", "rows"}
+    pytest.importorskip("matplotlib")
+    module.plot(table, tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("module", [scm_figure1, scm_figure2, scm_figure3, scm_figure4])
+def test_rows_that_are_not_there_are_named(
+    module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DPSVM_DATA", raising=False)
+    assert module.run(["kddcup99"], 1) == []
+    assert "SKIPPED kddcup99" in capsys.readouterr().out
+
+
+def test_points_of_the_nested_balls() -> None:
+    X, y, chance = balls.points(40_000, np.random.default_rng(0))
+    radius = np.linalg.norm(X, axis=1)
+    assert ((radius < 0.1) == (chance == 1.0)).all()
+    assert ((radius > 0.2) == (chance == 0.0)).all()
+    assert (y[chance == 1.0] == 1).all()
+    assert (y[chance == 0.0] == 0).all()
+    assert radius.max() <= 0.5
+    # Volumes are uniform within a shell: their mean is known to about 0.002 of the range.
+    outer = (radius[radius > 0.2] ** 5 - 0.2**5) / (0.5**5 - 0.2**5)
+    assert outer.mean() == pytest.approx(0.5, abs=0.015)
+    assert np.mean(chance == 0.5) == pytest.approx(0.1, abs=0.01)
+    best = (radius < 0.15).astype(np.int64)
+    assert balls.expected_error(best, chance) == pytest.approx(balls.BAYES)
+    assert balls.expected_error(np.ones_like(y), chance) == pytest.approx(0.5)
+
+
+def test_features_of_algorithm_2_are_as_long_as_the_noise_assumes() -> None:
+    X, y, _ = balls.points(500, np.random.default_rng(3))
+    model = balls.Algorithm2(1.0, 5.0, 0)
+    features = model.features.transform(X)
+    longest = np.linalg.norm(features, axis=1).max()
+    assert 1.0 < longest <= balls.LONGEST
+    assert model.model.data_norm == balls.LONGEST
+    assert model.fit(X, y).predict(X).shape == (500,)
+
+
+def test_kernel_machines_keep_their_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balls, "TEST_POINTS", 2000)
+    monkeypatch.setattr(balls, "LAMBDAS", (1e-3,))
+    rows = as_rows(balls.fits(3000, 0, (4.0,)))
+    expected = {scm.NOT_PRIVATE, balls.ALGORITHM_2, *balls.METHODS}
+    assert {row["method"] for row in rows} == expected
+    for row in rows:
+        if row["method"] != scm.NOT_PRIVATE:
+            assert row["holds"] == "True"
+            assert float(row["spent"]) <= 4.0 * (1.0 + 1e-6)
+    errors = {row["method"]: float(row["error"]) for row in rows}
+    assert errors[balls.PURE_KERNEL_GAMMA] < 0.1 < errors[balls.LINEAR]
