@@ -1,0 +1,175 @@
+"""PMSVM's ablations: settings as printed, public rows, tables that come out of few rows."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches.papers import (  # noqa: E402
+    command,
+    pmsvm_figure3,
+    pmsvm_settings,
+    pmsvm_table9,
+    pmsvm_table10,
+    pmsvm_table11,
+)
+from benches.papers.data import DataSet  # noqa: E402
+from benches.papers.pmsvm_settings import gradient_arguments, scaled_rows  # noqa: E402
+
+from dpsvm_fast import GradientPerturbationSVC  # noqa: E402
+from dpsvm_fast.losses import Loss  # noqa: E402
+
+TABLES = (pmsvm_table9, pmsvm_table10, pmsvm_table11)
+MODULES = (pmsvm_figure3, *TABLES)
+
+
+def arguments(method: str, name: str, **changes: Any) -> dict[str, Any]:
+    given = {"epsilon": 4.0, "n_rows": 1000, "n_classes": 10, "norm": 2.0}
+    return gradient_arguments(method, name, **given | changes)
+
+
+def test_settings_are_those_of_table_8() -> None:
+    plain, adaptive = (arguments(method, "usps") for method in ("PMSVM-GP", "PMSVM-AGP"))
+    # 1000 rows are 8 batches of 125; 20 epochs; base 0.01, scale 0.5, in units of rows of norm 2.
+    for given in (plain, adaptive):
+        assert (given["n_steps"], given["sampling_rate"]) == (160, 0.125)
+        assert given["expected_batch_size"] == 125.0
+        assert given["max_grad_norm"] == 0.5
+        assert given["average"] == 0.0
+        assert pytest.approx(1.0 / (2 * 10 * 0.001)) == given["C"]
+    assert plain["learning_rate"] == pytest.approx(100 * 0.01 * 0.5 * 2.0**2)
+    assert adaptive["learning_rate"] == pytest.approx(0.01 * 0.5 * 2.0)
+    assert arguments("Linear", "cornell")["n_steps"] == 10 * 8
+    assert arguments("GRPUA", "vehicle")["loss"] == "huber"
+
+
+def test_the_scripts_loss_is_divided_by_the_number_of_classes() -> None:
+    paper, script = (
+        arguments("PMSVM-GP", "usps", script_loss=script_loss) for script_loss in (False, True)
+    )
+    assert (script["loss"], script["margin"]) == ("softmax_margin", 0.0)
+    assert "C" not in script
+    assert script["max_grad_norm"] == 10 * paper["max_grad_norm"]
+    # A step is at most as long, and so is its noise.
+    for given in (paper, script):
+        step = given["learning_rate"] * given["max_grad_norm"]
+        assert step == pytest.approx(paper["learning_rate"] * paper["max_grad_norm"])
+    adaptive = arguments("PMSVM-AGP", "usps", script_loss=True)
+    assert adaptive["learning_rate"] == arguments("PMSVM-AGP", "usps")["learning_rate"]
+
+
+@pytest.mark.parametrize(("batch", "steps"), [(32, 30 * 32), (512, 30 * 2), (None, 30)])
+def test_batches_of_other_sizes_keep_the_epochs(batch: int | None, steps: int) -> None:
+    given = arguments("PMSVM-AGP", "isolet", batch=batch)
+    assert given["n_steps"] == steps
+    assert given["sampling_rate"] * steps == pytest.approx(30.0)
+
+
+def test_arguments_are_accepted() -> None:
+    for method in pmsvm_settings.GRADIENT_METHODS:
+        for name in pmsvm_settings.NAMES:
+            model = GradientPerturbationSVC(**arguments(method, name, n_classes=3))
+            model._checked_parameters()
+
+
+def test_public_rows_know_nothing_of_other_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0.0, 5.0, (20, 8))
+    data = DataSet(X, np.arange(20) % 2, 2, np.zeros(8), np.full(8, 4.0))
+    rows, norm = scaled_rows(data, "usps")
+    assert norm == pytest.approx(math.sqrt(8))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), norm)
+    other = DataSet(X.copy(), data.y, 2, data.low, data.high)
+    other.X[0] += 1.0
+    np.testing.assert_array_equal(scaled_rows(other, "usps")[0][1:], rows[1:])
+    within, norm = scaled_rows(data, "cornell")
+    assert norm == pytest.approx(math.sqrt(8))
+    assert within.max() == 4.0
+    standardised, norm = scaled_rows(data, "usps", "standardised")
+    np.testing.assert_allclose(standardised.std(axis=0), 1.0)
+    assert norm == np.linalg.norm(standardised, axis=1).max()
+
+
+@pytest.mark.parametrize("module", TABLES)
+def test_printed_tables_are_complete(module: Any) -> None:
+    assert len(module.PAPER) == 24 * len(module.COLUMNS)
+    assert {name for name, _, _ in module.PAPER} == set(pmsvm_settings.NAMES)
+    assert all(0.0 < value < 1.0 for value in module.PAPER.values())
+
+
+def test_printed_tables_agree_where_they_are_about_the_same() -> None:
+    for name in pmsvm_settings.NAMES:
+        for epsilon in ("1", "2", "4", "8"):
+            clipped = pmsvm_table10.PAPER[name, epsilon, "R = 1"]
+            assert clipped == pmsvm_table11.PAPER[name, epsilon, "128"]
+
+
+def test_loss_of_a_curve() -> None:
+    loss = Loss(name="m3", n_classes=3, smoothing=0.5)
+    scores = np.array([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+    gaps = (-1.0, 0.0), (1.0, 1.0)
+    by_hand = sum(0.5 * (g + math.sqrt(g * g + 0.25)) for pair in gaps for g in pair) / 2.0
+    assert pmsvm_figure3.mean_loss(scores, np.array([0, 2]), loss) == pytest.approx(by_hand)
+
+
+def test_marks_are_denser_at_the_start() -> None:
+    found = pmsvm_figure3.marks(600)
+    assert (found[0], found[-1], len(found)) == (0, 600, 16)
+    assert found[1] - found[0] < found[-1] - found[-2]
+    assert pmsvm_figure3.marks(3) == [0, 1, 2, 3]
+
+
+def test_a_curve_ends_where_a_fit_does() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 400)
+    X = 2.0 * np.eye(3, 6)[y] + 0.1 * rng.random((400, 6))
+    given = arguments("PMSVM-AGP", "vehicle", epsilon=50.0, n_rows=400, n_classes=3)
+    curve = list(pmsvm_figure3.curve(given, (X, y), (X[:100], y[:100])))
+    assert curve[0]["step"] == 0
+    assert curve[-1]["step"] == given["n_steps"]
+    # At the start all gaps are the margin.
+    assert curve[0]["loss"] == pytest.approx(2 * 0.5 * (1.0 + math.hypot(1.0, 0.5)))
+    fitted = GradientPerturbationSVC(**given).fit(X, y).score(X, y)
+    assert curve[-1]["train"] == pytest.approx(fitted, abs=0.05)
+    assert fitted > 0.9
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 4, 160)
+    X = (np.eye(4, 18)[y] + 0.1 * rng.random((160, 18))) * 100.0 + 50.0
+    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_scripts_run_and_have_a_page(
+    module: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = module.__name__.rpartition(".")[2]
+    monkeypatch.setattr("benches.papers.pmsvm_ablation.EPSILONS", (8.0,))
+    monkeypatch.setattr(pmsvm_figure3, "EPSILONS", (8.0,))
+    given = [name, "--data", "vehicle", "--repeats", "1", "--out", str(folder)]
+    assert command.main(given) == 0
+    table = command.tables.read(folder / f"papers_{name}.csv")[0]
+    page = module.page(table)
+    assert "| vehicle |" in page
+    assert "nan" not in page
+    if module in TABLES:
+        assert f"({module.PAPER['vehicle', '8', module.COLUMNS[0]]:.3f})" in page
+        broken = table[0] | {"holds": "False"}
+        assert len(module.failures([broken, *table[1:]])) == 1
+    else:
+        flat = [row | {"test": "0.25"} for row in table]
+        assert len(module.failures(flat)) == len(pmsvm_figure3.METHODS)
