@@ -16,8 +16,9 @@ Tables and figures of the papers that this library builds on, measured again wit
 what is printed. This page is written by `python -m benches.papers page` from the summaries in
 [benches/results](../benches/results), which hold a standard error with every mean; no figure on it
 is typed. What differs from a paper's protocol is said in each section, and what the papers print
-stands in the scripts, with table and page. How to run them: [benches/README.md]"""
-HEAD += "(../benches/README.md#accuracy-papers).\n"
+stands in the scripts, with table and page.
+[How to run them](../benches/README.md#accuracy-papers).
+"""
 # The papers by the beginnings of their modules' names; what belongs to none comes last.
 PAPERS = {
     "PMSVM (NeurIPS 2025)": ("pmsvm_",),
