@@ -26,7 +26,7 @@ PROTOCOL: tuple[str, ...] = (
     *scm.ACCOUNTING,
     "The paper's methods and the models without privacy take the Λ with the smallest error on test "
     "rows, as in the paper; nothing of ours is chosen by any row.",
-    "Nested balls: five draws of points, features and noise; Algorithm 2 with noise for features "
+    "Nested balls: three draws of points, features and noise; Algorithm 2 with noise for features "
     "of norm √2, which the paper takes to be 1; the model without privacy is a logistic "
     "regression on random features.",
     "The paper's curves are not printed as figures: only their shape compares, and the points of "
@@ -45,7 +45,7 @@ EPSILONS = {
 METHODS = (scm.NOT_PRIVATE, scm.SENSITIVITY, scm.LOGISTIC, scm.ALGORITHM, scm.PURE, scm.OURS)
 # The paper's private ones.
 RIVALS = (scm.SENSITIVITY, scm.LOGISTIC, scm.ALGORITHM)
-BALLS_DRAWS = 5
+BALLS_DRAWS = 3
 BALLS_EPSILON, BALLS_SIZES = 0.1, (15_000, 30_000, 60_000, 120_000, balls.N_POINTS)
 # Figure 1 (d) and (e): with private tuning over so many values of Lambda, as in the paper.
 KDD_EPSILONS, KDD_SIZES = (0.05, 0.005), (25_000, 50_000, 100_000, 200_000, 400_000)
