@@ -11,8 +11,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from benches.papers.data import DataSet
@@ -24,6 +24,7 @@ FOLDS = 5
 MOST_STEPS = 300
 # The values of C among which is chosen.
 LOGISTIC_C: tuple[float, ...] = (0.01, 0.1, 1.0)
+UNIT_ROWS_C: tuple[float, ...] = (1.0, 10.0, 100.0)
 HINGE_C: tuple[float, ...] = (0.001, 0.01, 0.1)
 KERNEL_C: tuple[float, ...] = (1.0, 10.0)
 
@@ -54,8 +55,14 @@ def scored(data: DataSet, splits: list[tuple[Any, Any]]) -> Iterator[dict[str, o
 
 def _models(X: Any, y: Any) -> dict[str, Any]:
     """The chosen model of each kind."""
+    logistic = LogisticRegression(max_iter=MOST_STEPS)
     linear = [
-        {"svm": [LogisticRegression(max_iter=MOST_STEPS)], "svm__C": LOGISTIC_C},
+        {"svm": [logistic], "svm__C": LOGISTIC_C},
+        {
+            "scale": [make_pipeline(MinMaxScaler(), Normalizer(), StandardScaler(with_std=False))],
+            "svm": [logistic],
+            "svm__C": UNIT_ROWS_C,
+        },
         {
             "svm": [LinearSVC(multi_class="crammer_singer", max_iter=MOST_STEPS, random_state=0)],
             "svm__C": HINGE_C,
@@ -81,4 +88,5 @@ def _name(model: Any) -> str:
     """The chosen model and its C."""
     if not isinstance(model, Pipeline):
         return ""
-    return f"{type(model[-1]).__name__}, C = {model[-1].C:g}"
+    rows = ", unit rows" if isinstance(model[0], Pipeline) else ""
+    return f"{type(model[-1]).__name__}, C = {model[-1].C:g}{rows}"

@@ -66,9 +66,10 @@ PROTOCOL: tuple[str, ...] = (
     "With standardised rows the gradient methods have what the paper has: its constants, and "
     "features scaled by the statistics of all rows, which is not private.",
     "The paper has 20 runs of weight and 5 of gradient perturbation.",
-    "Ceilings are not private: logistic regression or the linear SVM of Crammer and Singer, and "
-    "an SVM with a Gaussian kernel, behind a standard scaler, their kind and C by five-fold "
-    "cross-validation on the training rows of the first split.",
+    "Ceilings are not private: logistic regression, on standardised features or on centred rows of "
+    "norm 1, or the linear SVM of Crammer and Singer, and an SVM with a Gaussian kernel, on "
+    "standardised features; what and which C by five-fold cross-validation on the training rows "
+    "of the first split.",
 )
 # Calibrating objective perturbation takes seconds at every epsilon: a group of its own.
 OURS, SLOW, THEIRS, CEILINGS = "ours", "ours by objective", "baselines", "ceilings"
