@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benches import tables
+from benches import report, tables
 from benches.tables import Row
 
 HEAD = """# Results
@@ -19,6 +19,8 @@ is typed. What differs from a paper's protocol is said in each section, and what
 stands in the scripts, with table and page.
 [How to run them](../benches/README.md#accuracy-papers).
 """
+# What the list in docs/papers.md stands between.
+MARKERS = ("<!-- tables-and-figures -->", "<!-- /tables-and-figures -->")
 # The papers by the beginnings of their modules' names; what belongs to none comes last.
 PAPERS = {
     "PMSVM (NeurIPS 2025)": ("pmsvm_",),
@@ -46,20 +48,24 @@ def paper_of(name: str) -> str:
     return next(paper for paper, starts in PAPERS.items() if name.startswith(starts))
 
 
+def stored(
+    folder: Path, modules: Mapping[str, Any]
+) -> dict[str, tuple[list[Row], Mapping[str, str]]]:
+    """Summaries and facts of the modules that have one."""
+    paths = {name: folder / f"papers_{name}.csv" for name in modules}
+    return {name: tables.read(path) for name, path in paths.items() if path.is_file()}
+
+
 def contents(folder: Path, modules: Mapping[str, Any]) -> str:
     """The page for the summaries that are stored in a folder, in the order of the modules."""
-    stored = {
-        name: tables.read(path)
-        for name in modules
-        if (path := folder / f"papers_{name}.csv").is_file()
-    }
-    parts = [HEAD, _machines([facts for _, facts in stored.values()])]
-    shown = {paper: [name for name in stored if paper_of(name) == paper] for paper in PAPERS}
+    found = stored(folder, modules)
+    parts = [HEAD, _machines([facts for _, facts in found.values()])]
+    shown = {paper: [name for name in found if paper_of(name) == paper] for paper in PAPERS}
     for paper, names in shown.items():
         parts += [f"- {paper}\n", *(_entry(modules[name].TITLE) for name in names)] if names else []
     for paper, names in shown.items():
         parts += [f"\n## {paper}\n"] if names else []
-        parts += [_section(name, modules[name], stored[name][0]) for name in names]
+        parts += [_section(name, modules[name], found[name][0]) for name in names]
     return "".join(parts)
 
 
@@ -74,8 +80,22 @@ def _machines(heads: Sequence[Mapping[str, str]]) -> str:
 
 def _entry(title: str) -> str:
     """A line of the contents."""
-    anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-    return f"  - [{title}](#{anchor})\n"
+    return f"  - [{title}](#{anchor_of(title)})\n"
+
+
+def anchor_of(title: str) -> str:
+    """What a heading is called in an address."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def index(folder: Path, modules: Mapping[str, Any]) -> str:
+    """Every measured table and figure with its script, for docs/papers.md."""
+    places = list(PAPERS)
+    lines = []
+    for name in sorted(stored(folder, modules), key=lambda name: places.index(paper_of(name))):
+        title = modules[name].TITLE
+        lines.append(f"| [{title}](results.md#{anchor_of(title)}) | `benches/papers/{name}.py` |")
+    return "\n".join(["| Measured again | Script |", "|---|---|", *lines])
 
 
 def _section(name: str, module: Any, table: Sequence[Row]) -> str:
@@ -93,5 +113,8 @@ def _section(name: str, module: Any, table: Sequence[Row]) -> str:
 
 
 def write(path: Path, folder: Path, modules: Mapping[str, Any]) -> None:
-    """Write the page."""
+    """Write the page, and the list in docs/papers.md where it lies beside the page."""
     path.write_text(contents(folder, modules), encoding="utf-8")
+    papers = path.with_name("papers.md")
+    if papers.is_file():
+        report.update(papers, index(folder, modules), MARKERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,17 @@ def test_the_page_is_that_of_the_stored_summaries() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     fresh = results_page.contents(RESULTS, command.complete())
     assert page == fresh, "run: python -m benches.papers page"
+
+
+def test_the_list_of_papers_names_every_section() -> None:
+    papers = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    modules = command.complete()
+    opening, closing = results_page.MARKERS
+    listed = papers.partition(opening)[2].partition(closing)[0].strip()
+    assert listed == results_page.index(RESULTS, modules), "run: python -m benches.papers page"
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for anchor in re.findall(r"results\.md#([^)]+)\)", listed):
+        assert f"](#{anchor})" in page
 
 
 def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:
