@@ -17,6 +17,7 @@ LINES = ("-", "--", "-.", ":")
 COLOURS = ("#000000", "#08519c", "#a63603", "#238b45", "#6a51a3", "#969696", "#d94801", "#4292c6")
 WIDTH, HEIGHT, DOTS = 3.4, 3.2, 75
 COLOURS_KEPT = 32
+MOST_TICKS = 8
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def panels(
                 handles[name] = own.errorbar(x, y, errors, label=name, **style)
         if logarithmic:
             own.set_xscale("log")
+        _tick(own, {x for points in panel.lines.values() for x, _, _ in points})
         own.set_title(panel.title, fontsize="medium")
         own.set_xlabel(x_label)
         own.grid(visible=True, alpha=0.3)
@@ -85,6 +87,14 @@ def panels(
         fontsize="small",
     )
     save(figure, path)
+
+
+def _tick(own: Any, places: set[float]) -> None:
+    """Name the places themselves where they are few."""
+    if 0 < len(places) <= MOST_TICKS:
+        named = sorted(places)
+        own.set_xticks(named, [f"{x:g}" for x in named], fontsize="small")
+        own.minorticks_off()
 
 
 def save(figure: Any, path: Path) -> None:

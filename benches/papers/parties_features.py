@@ -1,8 +1,8 @@
-"""Rows of digits as parties would hold them: features of a public map, learned from other digits.
+"""Rows as parties would hold them: features of a public map, learned from other pictures.
 
-As Distributed DP-Helmet takes features of a network trained on public pictures, the map here is
-learned from another collection: components of USPS (its training part), applied to MNIST cut to
-the same frame. On top of it random Fourier features, which need no data at all.
+Distributed DP-Helmet takes features of a network trained on public pictures: cifar10_simclr.npz
+where somebody supplies it. For MNIST the map is learned from another collection: components of USPS
+(its training part), applied to MNIST cut to the same frame.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from scipy import ndimage
 
 from benches.datasets import unit_rows
 from benches.papers.data import load
-from dpsvm_fast import RandomFourierFeatures
 
 Array = NDArray[np.float64]
 
@@ -25,43 +24,55 @@ SIDE, FRAME = 16, slice(4, 24)
 N_COMPONENTS = 64
 # Directions of small variance are stretched by the fourth root of their share.
 STRETCH = 0.25
-N_FOURIER, GAMMA, SEED = 1000, 1.0, 1
+# Where a file has no official split, its last rows are the test part.
+N_TEST = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Digits:
-    """MNIST through the public map.
+class Features:
+    """A data set through its public map.
 
     Parameters
     ----------
-    X, X_test : ndarray of shape (60000, n_features), (10000, n_features)
+    X, X_test : ndarray of shape (n_samples, n_features)
         Rows of norm 1.
     y, y_test : ndarray of int64
+    n_classes : int
     """
 
     X: Array
     y: NDArray[np.int64]
     X_test: Array
     y_test: NDArray[np.int64]
+    n_classes: int
 
 
-@lru_cache(maxsize=2)
-def digits(features: str) -> Digits | None:
-    """MNIST by ``features``, "components" or "fourier"; None where a data set is missing."""
-    private, public = load("mnist"), load("usps")
-    if private is None or public is None or private.is_train is None or public.is_train is None:
+@lru_cache(maxsize=1)
+def features_of(name: str) -> Features | None:
+    """The rows of "mnist" or of a file of features; None where a data set is missing."""
+    private = load(name)
+    if private is None:
         return None
-    other = public.X[public.is_train]
-    other = (other - public.low) / (public.high - public.low)
-    centre = other.mean(axis=0)
-    values, vectors = np.linalg.eigh(np.cov(other.T))
-    matrix = vectors[:, -N_COMPONENTS:] * values[-N_COMPONENTS:] ** -STRETCH
-    rows = unit_rows((_framed(private.X / 255.0) - centre) @ matrix)
-    if features == "fourier":
-        lift = RandomFourierFeatures(N_FOURIER, GAMMA, random_state=SEED)
-        rows = np.asarray(lift.fit_transform(rows))
+    rows = private.X
+    if name == "mnist":
+        public = load("usps")
+        if public is None or public.is_train is None:
+            return None
+        other = public.X[public.is_train]
+        other = (other - public.low) / (public.high - public.low)
+        rows = (_framed(rows / 255.0) - other.mean(axis=0)) @ components(other)
+    rows = unit_rows(rows)
     train = private.is_train
-    return Digits(rows[train], private.y[train], rows[~train], private.y[~train])
+    if train is None:
+        train = np.arange(len(rows)) < len(rows) - N_TEST
+    y = private.y
+    return Features(rows[train], y[train], rows[~train], y[~train], private.n_classes)
+
+
+def components(other: Array) -> Array:
+    """Matrix onto the principal components of public rows."""
+    values, vectors = np.linalg.eigh(np.cov(other.T))
+    return np.asarray(vectors[:, -N_COMPONENTS:] * values[-N_COMPONENTS:] ** -STRETCH)
 
 
 def _framed(X: Array) -> Array:

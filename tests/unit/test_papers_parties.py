@@ -24,10 +24,20 @@ from benches.papers import (  # noqa: E402
     feddpdr_figure4,
     feddpdr_figure5,
     feddpdr_table3,
+    helmet,
+    helmet_figure3,
+    helmet_figure4,
+    helmet_table2,
     lmgc,
+    parties_features,
     pictures,
 )
 from benches.papers.cells import Statement, cells, error, grid, shown, statements  # noqa: E402
+
+from dpsvm_fast.accounting import (  # noqa: E402
+    gaussian_sigma,
+    subsampled_gaussian_noise_multiplier,
+)
 
 
 @pytest.fixture
@@ -234,6 +244,177 @@ def test_facts_of_feddpdr() -> None:
     assert all(len(sizes) == feddpdr.N_PARTIES for sizes in feddpdr_figure5.SIZES.values())
 
 
+@pytest.fixture
+def few_features() -> parties_features.Features:
+    """Three classes along axes of their own."""
+    rng = np.random.default_rng(2)
+    y = np.arange(400) % 3
+    X = np.eye(3, 5)[y] + 0.1 * rng.normal(size=(400, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return parties_features.Features(X[:300], y[:300], X[300:], y[300:], 3)
+
+
+def test_users_hold_their_points(few_features: parties_features.Features) -> None:
+    mixed = helmet.parties_of(few_features, helmet.Setting("points", 10, 20, 1.0), 0)
+    assert [len(y) for _, y in mixed] == [20] * 10
+    rows = np.concatenate([X for X, _ in mixed])
+    assert len(np.unique(rows, axis=0)) == 200
+    biased = helmet.parties_of(few_features, helmet.Setting("one class", 10, 20, 1.0), 0)
+    assert [(len(y), len(set(y))) for _, y in biased] == [(20, 1)] * 10
+    assert {int(y[0]) for _, y in biased} == {0, 1, 2}
+    assert (helmet.points(7, 1.0).points, helmet.spread(10, 1.0).points) == (50, 5000)
+
+
+def test_larger_data_sets_are_less_noise() -> None:
+    setting = helmet.Setting("points", 100, 50, 1.172, 67)
+    less = gaussian_sigma(1.172, 1e-5) / gaussian_sigma(setting.noise_epsilon, 1e-5)
+    assert less * setting.copies == pytest.approx(67.0, rel=1e-6)
+    own = helmet.Setting("points", 100, 50, 1.172)
+    assert (own.copies, own.noise_epsilon) == (1, 1.172)
+
+
+@pytest.mark.parametrize(("users", "points"), [(1, 50), (100, 50), (1000, 50)])
+def test_each_user_of_the_baseline_protects_itself(users: int, points: int) -> None:
+    """The noise of the sum is that of so many users, each of whom had enough for its own."""
+    model = helmet.descent(helmet.Setting("points", users, points, 0.5885), 10, 4.0)
+    n = users * points
+    sampled = min(1.0, 1024 / n)
+    assert model.n_steps == round(40 / sampled)
+    assert model.expected_batch_size == pytest.approx(min(n, 1024))
+    of_sum, of_one = (
+        subsampled_gaussian_noise_multiplier(*budget, sampled, model.n_steps, "replace_one")
+        for budget in ((model.epsilon, model.delta), (0.5885, 1e-5))
+    )
+    assert of_sum / of_one == pytest.approx(users**0.5, rel=1e-3)
+
+
+def test_the_baseline_shows_its_printed_and_its_best_rate() -> None:
+    place = {"data": "mnist", "setting": "points", "users": "10", "points": "50"}
+    rows = [
+        place | {"epsilon": "1", "method": method, "accuracy": accuracy, "holds": ""}
+        for method, accuracy in (
+            ("SVM_SGD", "0.5"),
+            ("DP-FL, rate 4", "0.4"),
+            ("DP-FL, rate 16", "0.45"),
+            ("DP-FL, rate 1", "0.3"),
+        )
+    ]
+    table = helmet.analyse(rows)
+    assert {row["method"]: row["accuracy"] for row in table} == {
+        "SVM_SGD": "0.5",
+        helmet.FEDERATED: "0.4",
+        helmet.BEST: "0.45",
+    }
+    assert helmet.failures(table, "x") == []
+    assert len(helmet.failures(helmet.analyse([rows[0] | {"holds": "False"}]), "x")) == 1
+
+
+HELMET = {
+    "helmet_figure3": (helmet_figure3, "mnist, 50 points a user"),
+    "helmet_figure4": (helmet_figure4, "mnist"),
+    "helmet_table2": (helmet_table2, "mnist"),
+}
+
+
+@pytest.mark.parametrize("name", HELMET)
+def test_users_run_and_are_drawn(
+    name: str,
+    few_features: parties_features.Features,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    module, data = HELMET[name]
+    monkeypatch.setattr(module, "features_of", lambda one: few_features)
+    monkeypatch.setattr(module, "USERS", 6 if name == "helmet_table2" else (1, 6))
+    if name == "helmet_figure3":
+        monkeypatch.setattr(module, "EPSILONS", (0.5885, 8.0))
+    monkeypatch.setattr(helmet, "OTHER_RATES", ())
+    arguments = [name, "--data", data, "--repeats", "2", "--out", str(tmp_path)]
+    assert command.main(arguments) == 0
+    table = tables.read(tmp_path / f"papers_{name}.csv")[0]
+    assert {row["holds"] for row in table} == {"True"}
+    assert {row["data"] for row in table} == {data}
+    shown = module.page(table)
+    assert shown.startswith("| ")
+    assert all(isinstance(module.page(part), str) for part in (table[:1], table[-1:]))
+    assert (tmp_path / f"papers_{name}.png").is_file()
+    if name == "helmet_table2":
+        assert {row["multiplier"] for row in table} == {"1", "67"}
+        assert "| SVM_SGD, 1x | " in shown
+        assert " | 0.85 (-2 pp) |" in shown
+        assert module.failures([table[0] | {"holds": "False"}]) != []
+
+
+def test_the_place_where_curves_cross_is_checked() -> None:
+    rows = [
+        {"method": method, "users": users, "accuracy": accuracy}
+        for method, users, accuracy in (
+            *(("Softmax_SLP_SGD", "10", "0.2"), (helmet.FEDERATED, "10", "0.3")),
+            *(("Softmax_SLP_SGD", "100", "0.5"), (helmet.FEDERATED, "100", "0.6")),
+            *(("Softmax_SLP_SGD", "500", "0.5"), (helmet.FEDERATED, "500", "0.6")),
+        )
+    ]
+    assert helmet_figure4._crossing(rows) == [True, False]
+
+
+def test_a_graceful_decline_is_checked() -> None:
+    common = {"setting": "spread", "epsilon": "1"}
+    rows = [
+        common | {"method": method, "users": users, "accuracy": accuracy}
+        for method, users, accuracy in (
+            *(("SVM_SGD", "1", "0.8"), ("SVM_SGD", "1000", "0.7")),
+            *(("Softmax_SLP_SGD", "1", "0.9"), ("Softmax_SLP_SGD", "1000", "0.5")),
+            *((helmet.FEDERATED, "1", "0.9"), (helmet.FEDERATED, "1000", "0.6")),
+        )
+    ]
+    assert helmet_figure3._graceful(rows) == [True, False]
+    assert helmet_figure3._graceful([row | {"setting": "points"} for row in rows]) == []
+
+
+def test_facts_of_dp_helmet() -> None:
+    assert {method for method, _ in helmet_table2.PAPER} < set(helmet.LEARNERS)
+    assert {multiplier for _, multiplier in helmet_table2.PAPER} == set(helmet_table2.MULTIPLIERS)
+    assert set(helmet_figure3.PAPER_ONE_USER) < {*helmet.LEARNERS, helmet.FEDERATED}
+
+
+def test_features_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parties_features.features_of.cache_clear()
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    assert parties_features.features_of("cifar10_simclr") is None
+    assert "SKIPPED cifar10_simclr" in capsys.readouterr().out
+    X, y = np.random.default_rng(0).normal(size=(40, 7)), np.arange(40) % 4
+    np.savez(tmp_path / "cifar10_simclr.npz", X=X, y=y)
+    monkeypatch.setattr(parties_features, "N_TEST", 10)
+    parties_features.features_of.cache_clear()
+    found = parties_features.features_of("cifar10_simclr")
+    parties_features.features_of.cache_clear()
+    assert found is not None
+    assert (found.X.shape, found.X_test.shape, found.n_classes) == ((30, 7), (10, 7), 4)
+    np.testing.assert_allclose(np.linalg.norm(found.X, axis=1), 1.0, rtol=1e-12)
+
+
+def test_components_of_public_pictures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pictures_of = rng.integers(0, 256, (30, 28 * 28), dtype=np.uint8)
+    is_train = np.arange(30) < 20
+    np.savez(tmp_path / "mnist.npz", X=pictures_of, y=np.arange(30) % 10, is_train=is_train)
+    np.savez(tmp_path / "usps.npz", X=rng.random((90, 256)), y=np.arange(90) % 10)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    parties_features.features_of.cache_clear()
+    # Without an official split of the public pictures nothing says which part was meant.
+    assert parties_features.features_of("mnist") is None
+    public = {"X": rng.random((90, 256)), "y": np.arange(90) % 10, "is_train": np.arange(90) < 80}
+    np.savez(tmp_path / "usps.npz", **public)
+    parties_features.features_of.cache_clear()
+    found = parties_features.features_of("mnist")
+    parties_features.features_of.cache_clear()
+    assert found is not None
+    assert (found.X.shape, found.X_test.shape) == ((20, 64), (10, 64))
+    np.testing.assert_allclose(np.linalg.norm(found.X, axis=1), 1.0, rtol=1e-12)
+
+
 def test_means_and_grids() -> None:
     rows = [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}, {"a": "1", "b": "z"}]
     assert [len(part) for part in cells(rows, ["a"]).values()] == [2, 1]
@@ -269,6 +450,8 @@ def test_ellipsoids_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path
     given = ["lmgc", "--data", lmgc.COVARIANCES, "--repeats", "2", "--out", str(tmp_path)]
     assert command.main(given) == 0
     (row,) = tables.read(tmp_path / "papers_lmgc.csv")[0]
+    assert (tmp_path / "papers_lmgc.png").is_file()
+    assert "| same means, 2 splits | **0." in lmgc.page([row])
     # No plane separates classes of the same mean.
     assert float(row["linear"]) < 0.55 < float(row["ellipsoids"])
     assert float(row["not_private_linear"]) < 0.55 < float(row["not_private"])

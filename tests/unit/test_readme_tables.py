@@ -116,6 +116,26 @@ def test_ellipsoids_are_bold_where_they_help() -> None:
     assert "-0.050 to +0.090" in shown[-1]
 
 
+def test_averages_come_from_two_summaries() -> None:
+    named = ("data", "method", "setting", "users", "epsilon", "accuracy")
+    curator = "PrivateLinearSVC, one curator"
+    rows = [
+        dict(zip(named, cell, strict=True))
+        for cell in (
+            ("mnist, 50 points a user", "SVM_SGD", "points", "10", "1", "0.2"),
+            ("mnist, 50,000 points", curator, "spread", "1", "0.5885", "0.89"),
+            ("cifar10_simclr, 50,000 points", "SVM_SGD", "spread", "10", "0.5885", "0.5"),
+        )
+    ]
+    biased = {"data": "mnist", "method": "SVM_SGD", "multiplier": "1", "accuracy": "0.4"}
+    other = biased | {"multiplier": "67", "accuracy": "0.8"}
+    found = {"papers_helmet_figure3": rows, "papers_helmet_table2": [biased, other]}
+    shown = lines("averaging-table", **found)
+    assert len(shown) == 2 + 2
+    assert shown[2] == '| `local="svm_sgd"`, as in the paper | 0.200 | | | | | | 0.400 |'
+    assert shown[3].endswith("owner | | | | | | 0.890 | |")
+
+
 def test_transformers_beside_scikit_learn() -> None:
     shape = {"task": "scales", "n_samples": "20000", "n_features": "784", "dtype": "float64"}
     rows = [
