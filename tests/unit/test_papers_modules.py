@@ -6,7 +6,6 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,13 +20,6 @@ RESULTS = ROOT / "benches" / "results"
 FUNCTIONS = {"run": 2, "analyse": 1, "failures": 1, "plot": 2, "page": 1}
 
 
-def complete(name: str) -> Any:
-    module = command.module_of(name)
-    if not hasattr(module, "PROTOCOL"):
-        pytest.skip("not complete yet")
-    return module
-
-
 def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
     """Runs and summary as they are stored."""
     paths = [RESULTS / f"papers_{name}{end}.csv" for end in ("_runs", "")]
@@ -38,7 +30,7 @@ def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
 
 def test_names_are_registered_once() -> None:
     assert len(set(command.MODULES)) == len(command.MODULES)
-    titles = [module.TITLE for module in command.complete().values()]
+    titles = [module.TITLE for module in command.all_modules().values()]
     assert len(set(titles)) == len(titles)
 
 
@@ -52,7 +44,7 @@ def test_what_is_stored_has_a_module() -> None:
 
 @pytest.mark.parametrize("name", command.MODULES)
 def test_the_contract_is_kept(name: str) -> None:
-    module = complete(name)
+    module = command.module_of(name)
     assert isinstance(module.TITLE, str)
     assert module.TITLE.strip() == module.TITLE
     assert isinstance(module.PROTOCOL, tuple)
@@ -74,7 +66,7 @@ def test_the_contract_is_kept(name: str) -> None:
 
 @pytest.mark.parametrize("name", command.MODULES)
 def test_the_stored_summary_is_that_of_the_stored_runs(name: str) -> None:
-    module = complete(name)
+    module = command.module_of(name)
     runs, table = stored(name)
     assert {row["data"] for row in runs} <= set(module.DATA)
     again = module.analyse(runs)
@@ -85,7 +77,7 @@ def test_the_stored_summary_is_that_of_the_stored_runs(name: str) -> None:
 @pytest.mark.parametrize("name", command.MODULES)
 def test_a_part_of_a_summary_has_its_page(name: str) -> None:
     """Somebody may have measured only some of the sets, or only begun."""
-    module = complete(name)
+    module = command.module_of(name)
     runs, table = stored(name)
     whole = module.page(table)
     assert "|---|" in whole
@@ -106,13 +98,13 @@ def test_pictures_are_small(name: str) -> None:
 
 def test_the_page_is_that_of_the_stored_summaries() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    fresh = results_page.contents(RESULTS, command.complete())
+    fresh = results_page.contents(RESULTS, command.all_modules())
     assert page == fresh, "run: python -m benches.papers page"
 
 
 def test_the_list_of_papers_names_every_section() -> None:
     papers = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    modules = command.complete()
+    modules = command.all_modules()
     opening, closing = results_page.MARKERS
     listed = papers.partition(opening)[2].partition(closing)[0].strip()
     assert listed == results_page.index(RESULTS, modules), "run: python -m benches.papers page"
@@ -122,7 +114,7 @@ def test_the_list_of_papers_names_every_section() -> None:
 
 
 def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:
-    modules = command.complete()
+    modules = command.all_modules()
     assert "###" not in results_page.contents(tmp_path, modules)
     for name in ("kernel", "auto"):
         path = tmp_path / f"papers_{name}.csv"
