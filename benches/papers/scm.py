@@ -41,7 +41,7 @@ from dpsvm_fast.accounting import composed_epsilon
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-FOLDS, FOLDS_USED, DRAWS = 10, 5, 3
+FOLDS, FOLDS_USED, DRAWS = 10, 5, 2
 DELTA = 1e-5
 # Half width of the Huber hinge's bend, which the paper does not print, and what it gives: the
 # largest curvature of the losses in the score.
