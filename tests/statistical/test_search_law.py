@@ -136,7 +136,10 @@ def statistic(
     return total, float(chi2.isf(ALPHA, len(large)))
 
 
-@pytest.mark.parametrize("kind", ["geometric", "logarithmic", "poisson"])
+@pytest.mark.parametrize(
+    "kind",
+    ["geometric", pytest.param("logarithmic", marks=pytest.mark.nightly), "poisson"],
+)
 def test_the_best_of_a_random_number_of_runs_has_the_law_of_the_page(kind: str) -> None:
     counts, rate = observed(kind)
     event = RandomStoppingEvent((PureEvent(1.0, "add_remove"),), kind, MEAN, "add_remove")

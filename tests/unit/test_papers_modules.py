@@ -93,7 +93,7 @@ def test_a_part_of_a_summary_has_its_page(name: str) -> None:
 def test_pictures_are_small(name: str) -> None:
     path = ROOT / "docs" / "images" / f"papers_{name}.png"
     if path.is_file():
-        assert path.stat().st_size < 170_000
+        assert path.stat().st_size < 150_000
 
 
 def test_the_page_is_that_of_the_stored_summaries() -> None:
