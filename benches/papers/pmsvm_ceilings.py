@@ -22,6 +22,8 @@ __all__ = ["KERNEL", "LINEAR", "MAJORITY", "scored"]
 LINEAR, KERNEL, MAJORITY = "linear ceiling", "kernel ceiling", "majority class"
 FOLDS = 5
 MOST_STEPS = 300
+# LIBLINEAR's own is 1e-4, for ten times the time and the same accuracy on these sets.
+HINGE_TOL = 1e-2
 # The values of C among which is chosen.
 LOGISTIC_C: tuple[float, ...] = (0.01, 0.1, 1.0)
 UNIT_ROWS_C: tuple[float, ...] = (1.0, 10.0, 100.0)
@@ -64,7 +66,7 @@ def _models(X: Any, y: Any) -> dict[str, Any]:
             "svm__C": UNIT_ROWS_C,
         },
         {
-            "svm": [LinearSVC(multi_class="crammer_singer", max_iter=MOST_STEPS, random_state=0)],
+            "svm": [LinearSVC(multi_class="crammer_singer", tol=HINGE_TOL, random_state=0)],
             "svm__C": HINGE_C,
         },
     ]
