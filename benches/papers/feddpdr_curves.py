@@ -32,6 +32,8 @@ PROTOCOL = (
     "the paper takes 0.01.",
     "FedDPDR-DPML sums second moments in its first round, where the paper averages eigenvectors, "
     "whose signs are arbitrary; noise follows the corrected sensitivities.",
+    "Five parties are protected for replaced rows, one site for rows added or removed, which is "
+    "half as much to hide.",
     "Non-Priv reduces dimensions and has no noise; its rows are those of one party.",
     "The paper prints curves without figures: what is compared is what its text says of them.",
 )

@@ -20,7 +20,7 @@ from benches.tables import Row
 TITLE = "FedDPDR (CMC 2024), Figure 3: epsilon"
 DATA = TASKS
 QUICK_DATA, QUICK_REPEATS = ("3 or 8",), 1
-REPEATS = 5
+REPEATS = 3
 ALONG, LABEL = "epsilon", "ε"
 SAID = (
     Statement(

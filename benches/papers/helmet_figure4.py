@@ -24,7 +24,7 @@ from benches.tables import Row, as_rows
 TITLE = "Distributed DP-Helmet, Figure 4: the number of users"
 PROTOCOL = (*helmet.COMMON_PROTOCOL, *helmet.FEDERATED_PROTOCOL)
 QUICK_DATA, QUICK_REPEATS = ("mnist",), 1
-REPEATS = 5
+REPEATS = 3
 USERS = (1, 10, 50, 100, 200, 500, 1000)
 METHODS = (*LEARNERS, FEDERATED, BEST, CURATOR, NOT_PRIVATE)
 # Abstract: 1,000 users reach this on CIFAR-10 already at epsilon 0.36.
