@@ -155,6 +155,8 @@ def test_rules_for_samples() -> None:
     assert (unknown.rate, unknown.steps, unknown.divisor) == (0.1, 200, 128.0)
     few = mechanism(optimizer="sgd", n_records=100)
     assert (few.rate, few.steps, few.divisor) == (1.0, 100, 100.0)
+    for rate, steps in ((0.1, 200), (0.2, 100), (0.21, 100), (0.5, 100), (0.999, 100)):
+        assert mechanism(optimizer="adam", sampling_rate=rate).steps == steps
     # The divisor scales the learning rate and nothing else.
     other = mechanism(optimizer="sgd", expected_batch_size=1.0)
     assert other.step / other.divisor == pytest.approx(unknown.step / unknown.divisor, rel=1e-12)

@@ -78,9 +78,13 @@ def automatic_divisor(optimizer: str, sampling_rate: float, n_records: int | Non
 
 
 def automatic_steps(mu: float, sampling_rate: float, n_records: int | None) -> int:
-    """T: 100 to 500 for full batches, growing with n mu; twenty passes for sampled ones."""
+    """T: 100 to 500 for full batches, growing with n mu; twenty passes for sampled ones.
+
+    Never fewer than 100: in twenty passes over samples of half the records, steps are so long that
+    the weights swing, where the budget is large and the noise does not hide it.
+    """
     if sampling_rate < 1.0:
-        return math.ceil(PASSES / sampling_rate)
+        return max(FEWEST_STEPS, math.ceil(PASSES / sampling_rate))
     if n_records is None:
         return FEWEST_STEPS
     return math.ceil(min(max(n_records * mu / ROWS_A_STEP, FEWEST_STEPS), MOST_STEPS))
