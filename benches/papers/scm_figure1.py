@@ -232,7 +232,15 @@ def plot(table: Sequence[Row], path: Path) -> None:
             axis = "along ε" if epsilon is None else f"along rows, ε = {epsilon:g}"
             column = "epsilon" if curve == ALONG_EPSILON else "n"
             drawn.append(scm.panel(f"({letter}) {names[data]}, {axis}", rows, column))
-    drawing.panels(path, drawn, x_label="ε, or number of rows", y_label="error")
+    columns = min(3, len(drawn))
+    drawing.panels(
+        path,
+        drawn,
+        x_label="ε, or number of rows",
+        y_label="error",
+        columns=columns,
+        legend_columns=columns,
+    )
 
 
 def page(table: Sequence[Row]) -> str:

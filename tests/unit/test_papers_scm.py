@@ -244,6 +244,8 @@ def test_supplied_rows_are_measured(
     table = module.analyse(rows)
     assert module.failures(table) == []
     assert "kddcup99" in module.page(table) or "KDDCup99" in module.page(table)
+    for part in (table[:1], table[::2], table[-1:]):
+        assert isinstance(module.page(part), str)
     if module is scm_figure1:
         assert {row["curve"] for row in table} == {"epsilon", "rows"}
     pytest.importorskip("matplotlib")
