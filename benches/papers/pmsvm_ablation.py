@@ -220,17 +220,21 @@ def beside(table: Sequence[Row], arms: Sequence[str], columns: Sequence[str]) ->
     for (name, epsilon), members in cells(table, ["data", "epsilon"]).items():
         majority = f"{float(members[0]['majority']):.3f}"
         figures = [
-            figure([found[name, arm, column, epsilon] for arm in arms], printed=len(arms) > 1)
+            figure([found.get((name, arm, column, epsilon)) for arm in arms], printed=len(arms) > 1)
             for column in columns
         ]
         lines.append((name, epsilon, majority, *figures))
     return grid(("data", "ε", "majority", *columns), lines)
 
 
-def figure(rows: Sequence[Row], *, printed: bool) -> str:
+def figure(rows: Sequence[Row | None], *, printed: bool) -> str:
     """Accuracies, and the paper's in brackets if it is wanted and there."""
-    ours = " / ".join(f"{float(row['accuracy']):.3f}" for row in rows)
-    return f"{ours} ({float(rows[0]['paper']):.3f})" if printed and rows[0]["paper"] else ours
+    known = [row for row in rows if row is not None]
+    if not known:
+        return ""
+    ours = " / ".join("?" if row is None else f"{float(row['accuracy']):.3f}" for row in rows)
+    paper = known[0]["paper"]
+    return f"{ours} ({float(paper):.3f})" if printed and paper else ours
 
 
 def averages(table: Sequence[Row], columns: Sequence[str], arms: Mapping[str, str]) -> str:

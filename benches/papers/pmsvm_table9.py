@@ -129,9 +129,9 @@ def _counted(table: Sequence[Row], arm: str, sign: int) -> int:
         if row["arm"] == arm
     }
     differences = [
-        value - found[name, epsilon, column.removesuffix(", decay")]
+        found[name, epsilon, f"{column}, decay"] - value
         for (name, epsilon, column), value in found.items()
-        if column.endswith(", decay")
+        if (name, epsilon, f"{column}, decay") in found
     ]
     least = NOTABLE if sign else 0.0
     return sum(sign * difference >= least for difference in differences)
