@@ -254,7 +254,7 @@ def test_the_page_has_ours_the_papers_and_the_ceilings() -> None:
 
 def test_gaps_are_taken_within_splits() -> None:
     def fit(split: str, epsilon: str, accuracy: float) -> Row:
-        return a_run("OPERA", accuracy, epsilon, split=split) | {"data": "usps"}
+        return a_run("OPERA", accuracy, epsilon, split=split)
 
     rows = [
         fit(split, f"{epsilon:g}", free - lost)
