@@ -9,6 +9,7 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.estimators import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.mechanisms._noisy_sum import joined_parameter
 from dpsvm_fast.mechanisms._training_path import Training
 from dpsvm_fast.mechanisms.kernel_pipeline import (
     COMPONENTS_A_FEATURE,
@@ -136,8 +137,10 @@ def _share(mu: float, mechanism: PrivateLinear) -> str:
 
 def _share_of_whitening(mechanism: PrivateLinear) -> str:
     """What whitening takes from the training."""
-    assert mechanism.whitening is not None
-    return f"for {_share(mechanism.whitening.mu, mechanism)}"
+    times = len(mechanism.whitenings)
+    how = f"in {times} releases " if times > 1 else ""
+    together = joined_parameter(*(moments.mu for moments in mechanism.whitenings))
+    return f"{how}for {_share(together, mechanism)}"
 
 
 def _rows_for_whitening(mechanism: PrivateLinear) -> int | None:

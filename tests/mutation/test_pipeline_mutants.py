@@ -130,10 +130,12 @@ def draws_are_fresh(adjacency: str) -> bool:
     """Whether no number serves twice, and sizes and scales are those of the statement."""
     source = Source(3)
     training = run(plan(adjacency))(neighbours(adjacency)[0][0], source).training
-    first, second, third = training.sums
+    first, *matrices, last = training.sums
     above = D * (D - 1) // 2
-    wanted = [(first.size, first.scale), (above, second.scale * 0.5**0.5), (D, second.scale)]
-    wanted += [(third.size, third.scale)] * training.rule.n_steps
+    wanted = [(first.size, first.scale)]
+    for matrix in matrices:
+        wanted += [(above, matrix.scale * 0.5**0.5), (D, matrix.scale)]
+    wanted += [(last.size, last.scale)] * training.rule.n_steps
     if [draw.size for draw in source.draws] != [size for size, _ in wanted]:
         return False
     asked = np.array([draw.scale for draw in source.draws])
@@ -251,7 +253,7 @@ def share_joined_twice(patch: Patch) -> None:
     patch.setattr(
         linear_pipeline,
         "joined_parameter",
-        lambda mu, unspent: _noisy_sum.joined_parameter(mu, unspent, unspent),
+        lambda mu, *unspent: _noisy_sum.joined_parameter(mu, *unspent, *unspent),
     )
 
 

@@ -26,6 +26,8 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import GaussianEvent, composed_delta
 from dpsvm_fast.estimators import _linear_fit, _private_pipeline, linear
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap
+from oracles.coupled import use_slow_core
 
 ALPHA = 1e-6
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -176,9 +178,31 @@ def test_what_is_published(kind: str) -> None:
         run = fitted.privacy_.parts[-1]
         assert (run.n_steps, run.clip_norm) == (fitted.n_steps_, fitted.max_grad_norm_)
         assert fitted.learning_rate_ == pytest.approx(1.0 / (fitted.lambda_ * fitted.n_steps_))
-        assert list(fitted.mu_) == [part.name for part in fitted.privacy_.parts]
+        parts = fitted.privacy_.parts
+        assert list(fitted.mu_) == list(dict.fromkeys(part.name for part in parts))
+        events = list(zip(parts, fitted.privacy_.events, strict=True))
+        for name, mu in fitted.mu_.items():
+            squares = [event.mu**2 for part, event in events if part.name == name]
+            assert mu**2 == pytest.approx(sum(squares), rel=1e-9)
     else:
         assert fitted.n_steps_ is None
+
+
+def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) -> None:
+    """What the training sees is what prediction computes from the product alone."""
+    X, y = clusters(n_features=6)
+    private = model(whiten=True)
+    mechanism = private._mechanism(private._checked_parameters(), 3, 6)
+    assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
+    source = _core.NoiseSource(3)
+    use_slow_core(monkeypatch)
+    ready = _linear_fit.prepared(mechanism, PublicMap(), X, y, source, 1)
+    assert ready.centre is not None
+    seen = ReleasedMap(ready.centre, ready.matrix).mapped(PublicMap().apply(X))
+    assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]
+    # Negative control: without the product of all three it is another row.
+    other = ReleasedMap(ready.centre, None).mapped(PublicMap().apply(X))
+    assert not np.allclose(ready.records.rows, other, atol=0.01)  # type: ignore[union-attr]
 
 
 @seeded

@@ -233,7 +233,8 @@ def test_every_path_stays_within_the_budget_and_uses_it(
         for whiten in (False, True)
     ]
     paths += [mechanism.training(count).events for count in (1.0, 1e6, 1e9)]
-    assert {len(path) for path in paths} == {2, 3}
+    # Twelve features and three classes: rows are whitened three times.
+    assert {len(path) for path in paths} == {2, 5}
     for events in (mechanism.events, *paths):
         squares = sum(event.mu**2 for event in events if isinstance(event, GaussianEvent))
         assert mu**2 * (1.0 - 1e-9) <= squares <= mu**2 * (1.0 + 1e-12)
@@ -241,10 +242,21 @@ def test_every_path_stays_within_the_budget_and_uses_it(
 
 
 def test_shares_are_those_of_the_recipe() -> None:
-    whitened = pipeline(whiten=True).training(1000.0)
-    squares = [event.mu**2 for event in whitened.events if isinstance(event, GaussianEvent)]
-    assert np.array(squares) / sum(squares) == pytest.approx([0.07, 0.10, 0.83], rel=1e-6)
-    assert [part.name for part in whitened.sums] == ["centre", "whitening", "training"]
+    thrice = ([0.07, 0.05, 0.05, 0.10, 0.73], 3)
+    once = ([0.07, 0.10, 0.83], 1)
+    for n_features, (shares, times) in {6: thrice, 20: thrice, 5: once, 21: once}.items():
+        whitened = pipeline(whiten=True, n_features=n_features).training(1000.0)
+        squares = [event.mu**2 for event in whitened.events if isinstance(event, GaussianEvent)]
+        assert np.array(squares) / sum(squares) == pytest.approx(shares, rel=1e-6)
+        names = [part.name for part in whitened.sums]
+        assert names == ["centre", *times * ["whitening"], "training"]
+
+
+def test_noise_in_the_objective_reserves_one_whitening() -> None:
+    loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
+    mechanism = pipeline(trainer="objective", loss=loss, n_features=8)
+    assert len(mechanism.whitenings) == 1
+    assert len(pipeline(trainer="output", loss=loss, n_features=8).whitenings) == 3
 
 
 def test_the_objective_gets_what_exact_composition_leaves() -> None:
@@ -305,6 +317,9 @@ def test_the_training_run_follows_its_rule() -> None:
     assert rule(count=100.0).c == 0.7
     assert rule(count=100.0).average_from == 87
     assert rule(count=240.0 / 0.5).c == 0.5
+    whitened = rule(whitened=True, count=1e5)
+    assert (whitened.c, whitened.average_from) == (0.25, 40)
+    assert rule(whitened=True, count=240.0 / 0.5).average_from == 70
     swapped = rule(adjacency="replace_one")
     assert swapped.regularization == 2.0 * run.regularization
     assert swapped.sum.scale == pytest.approx(2.0 * run.sum.scale)

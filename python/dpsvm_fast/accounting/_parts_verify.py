@@ -45,6 +45,8 @@ NEEDED = {
 }
 # Sums that are vectors, and those that are square matrices. A count is one number.
 VECTORS, SQUARES = ("count", "centre", "means", "moments"), ("whitening", "components")
+# How often rows are whitened at most; elsewhere once.
+WHITENINGS = {"private_linear": 3, "private_kernel": 3}
 # By how many contributions sums can differ when a record is exchanged.
 EXCHANGED = {
     "count": 2.0,
@@ -88,7 +90,8 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     # Training may be taken up again; what comes before it may not.
     if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
         problems.append("the noisy sums are not in their order")
-    if names.count("whitening") > 1 or (names.count("training") > 1 and len(known) > 1):
+    trained_twice = names.count("training") > 1 and len(known) > 1
+    if trained_twice or names.count("whitening") > WHITENINGS.get(statement.mechanism, 1):
         problems.append("a noisy sum is there twice")
     if names.count("means") + names.count("moments") > 1:
         problems.append("a noisy sum is there twice")

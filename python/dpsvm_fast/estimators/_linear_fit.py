@@ -126,14 +126,14 @@ def prepared(
         and (training.whitened or training.rule is not None)
     ):
         records.centre(centre, n_threads)
-    if training.whitened:
-        assert mechanism.whitening is not None
+    for moments in mechanism.whitenings if training.whitened else ():
         assert records is not None
-        matrix = mechanism.whitening.release(records.gram(n_threads), source, n_threads)
+        own = moments.release(records.gram(n_threads), source, n_threads)
+        matrix = own if matrix is None else _core.row_products(own, matrix, n_threads)
+        if training.rule is not None or moments is not mechanism.whitening:
+            records.transform(own, n_threads)
     if training.rule is None:
         records = None
-    elif matrix is not None and records is not None:
-        records.transform(matrix, n_threads)
     return Prepared(count, centre, matrix, training, records)
 
 

@@ -34,7 +34,9 @@ from dpsvm_fast.estimators._training_data import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms._noisy_sum import joined_parameter
 from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms._training_path import Training
 from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 
 __all__ = ["PrivatePipeline"]
@@ -222,7 +224,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             "centre_": fit.centre,
             "whitened_": fit.training.whitened,
             "whitening_": fit.whitening,
-            "mu_": {part.name: part.mu for part in fit.training.sums} if gradient else {},
+            "mu_": _parameters_of(fit.training) if gradient else {},
             "max_grad_norm_": rule.clip if rule is not None else None,
             "n_steps_": rule.n_steps if rule is not None else None,
             "learning_rate_": rule.learning_rate if rule is not None else None,
@@ -236,6 +238,17 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             fit.training, **promise_facts(settings, "bounds")
         )
         return promised
+
+
+def _parameters_of(training: Training) -> dict[str, float]:
+    """The Gaussian parameter of each kind of release."""
+    found: dict[str, list[float]] = {}
+    for part in training.sums:
+        if part.mu is not None:
+            found.setdefault(part.name, []).append(part.mu)
+    return {
+        name: mus[0] if len(mus) == 1 else joined_parameter(*mus) for name, mus in found.items()
+    }
 
 
 def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Loss:

@@ -33,7 +33,9 @@ class PrivateLinearSVC(PrivatePipeline):
     2. the mean of the rows and their number are released with noise (7 % of the squared Gaussian
        parameter); rows are centred and scaled to norm 1 again;
     3. if the noisy number of rows is large enough for their dimension, the matrix of their second
-       moments is released with noise (10 %); rows are whitened and scaled to norm 1 again;
+       moments is released with noise (10 %); rows are whitened and scaled to norm 1 again. With 2 K
+       to 20 features, K the number of classes, that is done twice before (5 % each): what one
+       whitening enlarges stands out of the noise of the next;
     4. weights of all classes are trained with what is left of the budget, by default by full-batch
        gradient descent on clipped gradients with noise in every step; the mean of the last iterates
        is released.
@@ -110,11 +112,11 @@ class PrivateLinearSVC(PrivatePipeline):
         Noisy mean of the mapped rows, shrunk by the share of noise in its length.
     whitened_ : bool
     whitening_ : ndarray of shape (n_features, n_features) or None
-        Noisy whitening matrix, of spectral norm 1.
+        Noisy whitening matrix, of spectral norm at most 1; the product of all of them.
     mechanism_ : {"gradient", "objective", "output"}
     mu_ : dict of str to float
-        Gaussian parameter of each release ("centre", "whitening", "training"), of "gradient"; the
-        sum of their squares is that of the whole budget. Empty otherwise.
+        Gaussian parameter of each kind of release ("centre", "whitening", "training"), of
+        "gradient"; the sum of their squares is that of the whole budget. Empty otherwise.
     max_grad_norm_, n_steps_, learning_rate_, c_, lambda_ : float or int, or None
         Of "gradient": clip norm, number of steps, step on the sum of gradients, and the rule behind
         it, see Notes. With "objective", lambda_ is that of the objective.
@@ -145,9 +147,10 @@ class PrivateLinearSVC(PrivatePipeline):
     classes), n = ``n_samples_`` and mu the parameter of the training (halved for ``replace_one``):
     T = n mu / 300 steps, between 100 and 500; c = sqrt(6 d / n), between 0.35 and 0.7; lambda = c R
     / mu; steps of 1 / (lambda T) on the sum of clipped gradients; no weight decay; the mean of the
-    last 0.0875 T / c iterates. The constants of the recipe were chosen on six data sets (vehicle,
-    dermatology, isolet, usps, cornell, wisdm; epsilon 1 to 8, delta 1e-5): expect a little less on
-    others.
+    last 0.0875 T / c iterates. Whitened rows take c down to 0.25 and the last 0.15 T / c iterates.
+    The constants of the recipe were chosen on six data sets (vehicle, dermatology, isolet, usps,
+    cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening on small versions of them, too:
+    expect a little less on others.
 
     Sparse rows stay sparse: centring is implicit, so ``bounds`` must have low = 0, or low = -high.
     Only whitening makes a dense copy (single precision), and it needs n >= d**2 / 2. "objective"

@@ -11,7 +11,9 @@ With R the clip norm, :math:`\mu` the Gaussian parameter of all steps together (
 on the sum of clipped gradients, without weight decay, and the mean of the last
 :math:`0.0875\, T / c` iterates, an eighth to a quarter of them: with many features a row noise
 dominates and every step should count in full, with few the iterates oscillate and averaging calms
-them. Noise of standard deviation :math:`\sqrt T R / \mu` in the sum moves W by
+them. Whitened rows take c down to 0.25 and the mean of the last :math:`0.15\, T / c` iterates: they
+learn all directions at one pace, so where rows are many most of the path is noise around one
+place. Noise of standard deviation :math:`\sqrt T R / \mu` in the sum moves W by
 :math:`1 / (c \sqrt T)` a step whatever the data; the whole step :math:`1 / \lambda` acts as
 regularisation. T costs time, not privacy: once steps are small the noise of the result does not
 depend on it. R is far below the largest gradient: a sum of clipped gradients keeps its direction
@@ -43,6 +45,8 @@ SMALLEST_C, LARGEST_C = 0.35, 0.7
 FEATURES_A_ROW = 6.0
 # Of the iterates, at the smallest c; inversely proportional to c.
 AVERAGED_SHARE = 0.25
+# For whitened rows.
+SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
 GRID_SHARE = 1e-6
@@ -65,6 +69,8 @@ class DescentRule:
         Number of rows, public or released.
     fixed_c : float > 0 or None
         Replaces the rule for c; public, or chosen by what was released.
+    whitened : bool
+        Whether the rows themselves, and not features of them, are whitened.
     """
 
     loss: Loss
@@ -75,6 +81,7 @@ class DescentRule:
     mu: float
     count: float
     fixed_c: float | None = None
+    whitened: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,9 +118,12 @@ class DescentRule:
         """The factor c of lambda, larger for more features a row."""
         if self.fixed_c is not None:
             return self.fixed_c
-        return min(
-            LARGEST_C, max(SMALLEST_C, math.sqrt(FEATURES_A_ROW * self.n_features / self.count))
-        )
+        by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.count)
+        return min(LARGEST_C, max(self._smallest_c, by_shape))
+
+    @property
+    def _smallest_c(self) -> float:
+        return SMALLEST_WHITENED_C if self.whitened else SMALLEST_C
 
     @property
     def regularization(self) -> float:
@@ -128,7 +138,9 @@ class DescentRule:
     @property
     def average_from(self) -> int:
         """The number, from 0, of the first step whose iterate is averaged."""
-        return self.n_steps - math.ceil(AVERAGED_SHARE * SMALLEST_C / self.c * self.n_steps)
+        at_smallest = AVERAGED_WHITENED_SHARE if self.whitened else AVERAGED_SHARE
+        share = at_smallest * self._smallest_c / self.c
+        return self.n_steps - math.ceil(share * self.n_steps)
 
     @property
     def row_scale(self) -> float:

@@ -6,6 +6,8 @@ ones are chosen by the results of earlier ones, as long as the sum is fixed (sec
 and "Composition"). Here it is the same on both paths: what the whitening does not spend, because
 too few rows would drown in its noise, stays with the training.
 
+Rows of few features are whitened three times, each time by a release of what is left to whiten.
+
 Training by noise in the objective has another privacy law, so nothing can move between its budget
 and others: a share reserved for whitening that does not happen is lost. With delta = 0 epsilons add
 up and there is no whitening.
@@ -47,13 +49,13 @@ from dpsvm_fast.mechanisms._training_path import Solver, Training
 from dpsvm_fast.mechanisms.centre import NoisyMean
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.mechanisms.whitening import NoisyMoments
+from dpsvm_fast.mechanisms.whitening import NoisyMoments, releases_of, whitening_shares
 
 __all__ = ["TRAINERS", "PrivateLinear"]
 
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
-CENTRE_SHARE, WHITENING_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10, 0.10
+CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Below, noise on a grid would have more steps than the sampler draws, once the budget is spent.
@@ -154,23 +156,26 @@ class PrivateLinear:
         )
 
     @cached_property
+    def whitenings(self) -> tuple[NoisyMoments, ...]:
+        """The releases after the first, where they may happen: each of rows whitened before."""
+        wide = self.whiten == "auto" and self.n_features > MOST_FEATURES
+        if not self.centred or self.pure or self.whiten is False or wide:
+            return ()
+        shares = whitening_shares(self.n_features, self.loss.n_classes)
+        # Noise in the objective would lose every share where rows are not whitened.
+        shares = shares[-1:] if self.trainer == "objective" else shares
+        return releases_of(shares, self.mu, self.n_features, self.adjacency, self.noise_grid)
+
+    @property
     def whitening(self) -> NoisyMoments | None:
-        """The second release, where it may happen."""
-        if not self.centred or self.pure or self.whiten is False:
-            return None
-        if self.whiten == "auto" and self.n_features > MOST_FEATURES:
-            return None
-        return NoisyMoments(
-            n_features=self.n_features,
-            adjacency=self.adjacency,
-            noise_grid=self.noise_grid,
-            mu=share_of(self.mu, WHITENING_SHARE),
-        )
+        """The last of them, whose noise decides whether there are any."""
+        return self.whitenings[-1] if self.whitenings else None
 
     @property
     def _before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the training."""
-        return tuple(part.event for part in (self.centre, self.whitening) if part is not None)
+        centre = () if self.centre is None else (self.centre.event,)
+        return (*centre, *(moments.event for moments in self.whitenings))
 
     @cached_property
     def _rest(self) -> GaussianEvent:
@@ -216,13 +221,11 @@ class PrivateLinear:
         )
         sums: tuple[NoisySum, ...] = () if centre is None else (centre.sum,)
         mu = 0.0 if self.pure else self._rest.mu
-        if moments is not None and whitened:
-            sums += (moments.sum,)
-        elif moments is not None:
-            event = moments.event
-            assert isinstance(event, GaussianEvent)
-            mu = joined_parameter(mu, event.mu)
-        return whitened, sums, mu
+        if whitened:
+            return whitened, (*sums, *(each.sum for each in self.whitenings)), mu
+        events = (each.event for each in self.whitenings)
+        unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
+        return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
 
     def _training(
         self,
@@ -252,6 +255,8 @@ class PrivateLinear:
             mu=mu,
             count=count,
             fixed_c=fixed_c,
+            # A fixed c is that of features, whatever became of the rows.
+            whitened=whitened and fixed_c is None,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 

@@ -10,14 +10,28 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import NoiseSource, row_products, symmetric_eigen
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
+from dpsvm_fast.mechanisms._noisy_sum import share_of
 
-__all__ = ["RIDGE", "NoisyMoments"]
+__all__ = ["RIDGE", "NoisyMoments", "releases_of", "whitening_shares"]
+
+# Shares of the squared Gaussian parameter: of the last whitening, and of those before it where
+# features are few and classes fewer still. Each makes small directions large beside the noise of
+# the next. With many features it would enlarge those that tell nothing about classes, too; with
+# many classes the large ones tell most.
+LAST_SHARE, EARLIER_SHARES = 0.10, (0.05, 0.05)
+MOST_FEW_FEATURES, FEATURES_A_CLASS = 20, 2
 
 # Whitening needs this many rows a squared dimension, and noise at most this share of the rows.
 ROWS_A_SQUARE, LARGEST_NOISE = 0.5, 0.15
 # The ridge below the noisy eigenvalues, in units of the norm of the noise. From a quarter to a half
 # most data sets do alike; small ones do better with less.
 RIDGE = 0.35
+
+
+def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
+    """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
+    few = FEATURES_A_CLASS * n_classes <= n_features <= MOST_FEW_FEATURES
+    return (*(EARLIER_SHARES if few else ()), LAST_SHARE)
 
 
 class NoisyMoments(SecondMoments):
@@ -66,3 +80,18 @@ class NoisyMoments(SecondMoments):
         # Not by BLAS, whose sums depend on its threads.
         whitening = row_products(scaled, vectors, n_threads)
         return np.asarray(0.5 * (whitening + whitening.T))
+
+
+def releases_of(
+    shares: tuple[float, ...], mu: float, n_features: int, adjacency: str, noise_grid: str
+) -> tuple[NoisyMoments, ...]:
+    """One release for each share of the squared Gaussian parameter ``mu`` of a whole budget."""
+    return tuple(
+        NoisyMoments(
+            n_features=n_features,
+            adjacency=adjacency,
+            noise_grid=noise_grid,
+            mu=share_of(mu, share),
+        )
+        for share in shares
+    )
