@@ -19,10 +19,13 @@ from functools import cached_property
 from dpsvm_fast._rounding import div_up, mul_up, round_up, sqrt_up
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "Loss"]
+__all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 
 # Losses with a Hessian, or (Huber) a Lipschitz gradient.
 SMOOTH_LOSSES = ("softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww")
+
+# Losses for noise on the weights, which needs no law of its own for the loss.
+WEIGHT_LOSSES = ("crammer_singer", *SMOOTH_LOSSES, "margin_distance")
 
 # Losses that can be negative log-likelihoods: with margin 0 they give probabilities.
 LIKELIHOODS = ("logistic", "softmax_margin", "softplus")
@@ -31,7 +34,7 @@ LIKELIHOODS = ("logistic", "softmax_margin", "softplus")
 _WESTON_WATKINS = ("m3", "huber_ww")
 
 # Losses over all classes at once, which have K scores for K = 2 too.
-_PAIRWISE = ("crammer_singer", *_WESTON_WATKINS)
+_PAIRWISE = ("crammer_singer", "margin_distance", *_WESTON_WATKINS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +54,12 @@ class Loss:
           (m + h - z)^2 / (4h) between
         - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
         - ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)` with the H of ``huber``
+        - ``margin_distance``: d - h/2, and d^2 / (2h) for d < h, with d the Euclidean distance of s
+          to the scores with :math:`s_y \ge s_k + m` for all :math:`k \ne y`
     n_classes : int >= 2
     smoothing : float > 0
-        tau, or the half width h of ``huber`` and ``huber_ww``. Not used by ``crammer_singer`` and
-        ``logistic``.
+        tau, the half width h of ``huber`` and ``huber_ww``, or the h of ``margin_distance``. Not
+        used by ``crammer_singer`` and ``logistic``.
     margin : float >= 0
         m. Not used by ``crammer_singer`` and ``logistic``.
     per_class : bool, default=False
@@ -108,7 +113,7 @@ class Loss:
     @property
     def law(self) -> str:
         """Name under which the accounting of objective perturbation knows this loss."""
-        if self.name == "crammer_singer":
+        if self.name not in SMOOTH_LOSSES:
             raise InvalidParameterError.of(
                 "loss", got=self.name, accepted="one of " + ", ".join(map(repr, SMOOTH_LOSSES))
             )
@@ -123,6 +128,8 @@ class Loss:
         """L: largest norm of the gradient in the scores, rounded up."""
         if self.name in _WESTON_WATKINS:
             return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
+        if self.name == "margin_distance":
+            return 1.0
         return sqrt_up(2.0 if self.joint else float(self.n_scores))
 
     @cached_property
@@ -132,6 +139,8 @@ class Loss:
             return math.inf
         if self.name in _WESTON_WATKINS:
             return div_up(0.5 * self.n_classes, self.smoothing)
+        if self.name == "margin_distance":
+            return div_up(1.0, self.smoothing)
         return div_up(0.5 if self.joint else 0.25, self.temperature)
 
     def curvature_ratio(self, row_norm: float, regularization: float) -> float:
@@ -148,7 +157,7 @@ class Loss:
             What :meth:`curvature_ratio` returns.
         """
         K, kappa = self.n_classes, curvature_ratio
-        if self.name == "crammer_singer":
+        if self.name not in SMOOTH_LOSSES:
             return math.inf
         if self.name in _WESTON_WATKINS:
             bound = math.log1p(0.5 * K * kappa) + (K - 2) * math.log1p(0.5 * kappa)

@@ -37,6 +37,7 @@ ESTIMATORS = [
     OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
     OutputPerturbationSVC(loss="logistic"),
     OutputPerturbationSVC(loss="huber_ww"),
+    OutputPerturbationSVC(loss="margin_distance"),
     OutputPerturbationSVC(
         loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
     ),

@@ -58,6 +58,7 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "output float": (OUTPUT, THREE | {"noise_grid": "float"}),
     "output gamma": (OUTPUT, THREE | PURE),
     "output huber": (OUTPUT, TWO | {"loss": "huber"}),
+    "output distance": (OUTPUT, THREE | {"loss": "margin_distance"}),
     "output psgd": (OUTPUT, THREE | {"loss": "logistic", "solver": "psgd", "batch_size": 7}),
     "output psgd weighted": (
         OUTPUT,

@@ -21,6 +21,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     ),
     "loss": (
         *("crammer_singer", "softmax_margin", "softplus", "huber", "huber_ww", "m3", "logistic"),
+        "margin_distance",
         "none",
     ),
     "adjacency": ("add_remove", "replace_one"),

@@ -362,7 +362,6 @@ def test_a_fit_without_a_label_set_says_so() -> None:
         ({"bounds": (np.zeros(3), np.ones(4))}, "bounds"),
         ({"mechanism": "sgd"}, "mechanism"),
         ({"margin": -1.0}, "margin"),
-        ({"mechanism": "output", "margin": 0.5}, "margin"),
         ({"noise_grid": "coarse"}, "noise_grid"),
     ],
 )

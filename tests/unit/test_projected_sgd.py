@@ -35,6 +35,7 @@ LOSSES = [
     ("softmax_margin", 5),
     ("m3", 3),
     ("huber_ww", 3),
+    ("margin_distance", 4),
 ]
 
 

@@ -62,6 +62,9 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
         return math.sqrt(2.0)
     if loss in WESTON_WATKINS:
         return math.sqrt(n_scores * (n_scores - 1.0))
+    if loss == "margin_distance":
+        # The slope of a Huber function of a distance.
+        return 1.0
     if loss in ("huber", "logistic", "softplus", "softmax_margin"):
         # One term for each score, each with a derivative in [-1, 1].
         return math.sqrt(n_scores)
@@ -72,6 +75,8 @@ def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
     """Largest eigenvalue of a loss's Hessian in the scores; None for a loss that has none."""
     if loss in WESTON_WATKINS:
         return n_scores / (2.0 * smoothing)
+    if loss == "margin_distance":
+        return 1.0 / smoothing
     if loss == "huber" or (loss == "softmax_margin" and n_scores > 1):
         return 1.0 / (2.0 * smoothing)
     if loss in ("softplus", "softmax_margin", "logistic"):
@@ -268,7 +273,8 @@ def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
     if loss == "logistic":
         tau = 1.0
     lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
-    if lipschitz is None or curvature is None:
+    if lipschitz is None or curvature is None or loss == "margin_distance":
+        # The last one has no law.
         return None
     if n != (1 if K == 2 and loss not in WESTON_WATKINS else K):
         return None

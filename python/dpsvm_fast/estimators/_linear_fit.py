@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,34 +183,26 @@ def solved(
     n_threads: int,
 ) -> tuple[Array, float]:
     """Certified weights with noise in the objective or on them, and the constant feature."""
+    loss, linear = mechanism.score_loss, None
+    if isinstance(mechanism, ObjectivePerturbation):
+        linear = mechanism.draw_linear(source, n_threads=n_threads)
+    kernel, smoothing, margin = loss.kernel
     options: dict[str, Any] = {
+        "loss": kernel,
+        "n_scores": loss.n_scores,
+        "smoothing": smoothing,
+        "margin": margin,
+        "regularization": mechanism.regularization,
+        "linear": linear,
+        "gradient_tol": mechanism.gradient_tol,
         "data_norm": mechanism.data_norm,
         "intercept_scaling": mechanism.intercept_scaling,
         "max_iter": None,
         "n_threads": n_threads,
         "low_memory": False,
+        "shuffle_seed": source.public_seed(),
     }
-    solvers: tuple[Callable[..., Any], Callable[..., Any]]
-    if isinstance(mechanism, OutputPerturbation):
-        solvers = (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr)
-        options |= {
-            "n_classes": mechanism.n_classes,
-            "C": mechanism.C,
-            "radius": mechanism.radius,
-        }
-    else:
-        solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
-        kernel, smoothing, margin = mechanism.loss.kernel
-        options |= {
-            "loss": kernel,
-            "n_scores": mechanism.loss.n_scores,
-            "smoothing": smoothing,
-            "margin": margin,
-            "regularization": mechanism.regularization,
-            "linear": mechanism.draw_linear(source, n_threads=n_threads),
-            "gradient_tol": mechanism.gradient_tol,
-        }
-    options["shuffle_seed"] = source.public_seed()
+    solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
     weights = certified(*solvers, rows, codes, options)
     noisy = mechanism.release(weights, source, n_threads=n_threads)
     return noisy, mechanism.intercept_scaling

@@ -10,7 +10,7 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.estimators._bounds import checked_bounds
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.losses import SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms._projected_sgd import AVERAGES, PROJECTIONS
 from dpsvm_fast.mechanisms._settings import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
 from dpsvm_fast.mechanisms.fourier import (
@@ -44,6 +44,7 @@ AUTOMATIC_SMOOTHING = {
     "huber": 0.5,
     "m3": 0.5,
     "huber_ww": 0.5,
+    "margin_distance": 0.5,
 }
 MARGIN_IN_TEMPERATURES = 2.5
 
@@ -122,7 +123,7 @@ OUTPUT_PERTURBATION: Table = (
     _SHARED
     | LOSS_PARAMETERS
     | {
-        "loss": partial(check.check_option, "loss", options=("crammer_singer", *SMOOTH_LOSSES)),
+        "loss": partial(check.check_option, "loss", options=WEIGHT_LOSSES),
         "tol": partial(check.check_real, "tol", low=SMALLEST_RADIUS, high=1.0),
         "solver": partial(check.check_option, "solver", options=SOLVERS),
         "n_epochs": partial(check.check_integer, "n_epochs", low=1, high=2**36),

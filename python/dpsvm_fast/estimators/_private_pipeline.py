@@ -256,6 +256,6 @@ def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Lo
     if trainer == "gradient":
         return chosen_loss("softmax_margin", n_classes, 1.0, 0.0 if margin == "auto" else margin)
     if trainer == "output":
-        return chosen_loss("crammer_singer", n_classes, "auto", margin)
+        return chosen_loss("margin_distance", n_classes, "auto", margin)
     name = "huber" if delta == 0.0 and n_classes == 2 else "softmax_margin"
     return chosen_loss(name, n_classes, "auto", margin)

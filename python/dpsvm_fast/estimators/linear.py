@@ -59,8 +59,8 @@ class PrivateLinearSVC(PrivatePipeline):
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained. "auto" is "gradient", or "objective" with ``delta=0``.
         "objective" puts noise into the objective (smoothed Crammer-Singer loss, or the Huber hinge
-        for two classes with ``delta=0``); "output" puts it on the trained weights of a
-        Crammer-Singer SVM.
+        for two classes with ``delta=0``); "output" puts it on the trained weights (loss
+        ``margin_distance``, see `OutputPerturbationSVC`).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. It may hold classes that do not
         occur. None reads it from ``y``, which releases it without noise: a
@@ -73,9 +73,9 @@ class PrivateLinearSVC(PrivatePipeline):
         stays with the training, except with ``mechanism="objective"``, where it is lost: there say
         False if you know that the rows are fewer than half the squared number of features.
     margin : "auto" or float >= 0, default="auto"
-        Margin of the softmax loss. "auto" is 0 for "gradient", which makes the loss a likelihood
+        Margin of the loss. "auto" is 0 for "gradient", which makes the loss a likelihood
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many
-        rows and up to 0.01 less for few. "auto" is 1 for "objective".
+        rows and up to 0.01 less for few. "auto" is 1 for "objective" and "output".
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
     random_state : int or None, default=None

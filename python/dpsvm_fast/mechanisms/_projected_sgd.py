@@ -151,6 +151,10 @@ def loss_at_zero(loss: Loss) -> float:
         inside = max(m + tau, 0.0) ** 2 / (4.0 * tau)
         n_terms = loss.n_scores if loss.name == "huber" else K - 1
         return n_terms * (m if m > tau else inside)
+    if loss.name == "margin_distance":
+        # The own score would rise to the mean of 0 and K - 1 margins, the others fall to it less m.
+        distance = m * math.sqrt((K - 1.0) / K)
+        return distance - 0.5 * tau if distance > tau else 0.5 * distance**2 / tau
     if loss.joint:
         return _softplus(m / tau + math.log(K - 1.0)) * tau
     _, tau, m = loss.kernel

@@ -32,7 +32,7 @@ from dpsvm_fast.accounting.statement import (
     Sensitivity,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C, automatic_intercept_scaling
 from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms._settings import (
@@ -85,7 +85,8 @@ class OutputPerturbation:
         Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
     noise_grid : {"exact", "float"}
         Exact sampling of rounded Gaussians on a power-of-two grid, or floating-point noise.
-    loss : {"crammer_singer", "softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww"}
+    loss : str
+        One of :data:`dpsvm_fast.losses.WEIGHT_LOSSES`.
     n_classes, n_features : int
         Shape of the weights.
     data_norm : float > 0
@@ -281,7 +282,7 @@ class OutputPerturbation:
         among them.
         """
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-        if self.sgd is None and self.loss in SMOOTH_LOSSES:
+        if self.sgd is None and self.loss != "crammer_singer":
             own += (PRECISION_CAVEAT,)
         if self.noise == "gamma" or self.noise_grid == "float":
             own += (FLOATING_POINT_CAVEAT,)

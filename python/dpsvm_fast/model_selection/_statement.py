@@ -103,6 +103,6 @@ def _minimises(step: Any) -> bool:
     """Whether a fit certifies the minimum of a smooth loss, which it may fail to do."""
     trainer = getattr(step, "mechanism", None)
     if trainer is not None:
-        return bool(trainer == "objective" or (trainer == "auto" and step.delta == 0.0))
+        return bool(trainer in ("objective", "output") or (trainer == "auto" and step.delta == 0.0))
     certifies = hasattr(step, "max_iter") and getattr(step, "solver", "exact") == "exact"
     return bool(certifies and getattr(step, "loss", None) != "crammer_singer")

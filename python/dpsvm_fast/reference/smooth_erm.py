@@ -11,6 +11,8 @@ scores, y the own class and t_k = +1 for it and -1 otherwise (one score: label 1
 - ``huber``: :math:`\sum_k H(t_k s_k)`, H = 0 above m + h, m - z below m - h, a parabola between
 - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
 - ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)`
+- ``margin_distance``: d - h/2, below h the parabola d^2 / (2h), with d the distance of the scores
+  to those with s_y at least m above all others
 
 J is lambda-strongly convex, so :math:`\|W - W^*\|_F \le \|\nabla J(W)\|_F / \lambda`: the minimiser
 is certified by a gradient evaluated in extended precision.
@@ -63,6 +65,9 @@ def score_loss(scores: Real, y: Labels, kernel: Kernel) -> Real:
         return np.asarray(top[..., 0] + tau * np.log(np.exp((z - top) / tau).sum(axis=-1)))
     if name == "softplus":
         return np.asarray(_softplus(z, tau).sum(axis=-1))
+    if name == "margin_distance":
+        distance = _length(_residual(z, y))
+        return np.where(distance > tau, distance - tau / 2, distance**2 / (2 * tau))
     if name in ("huber", "huber_ww"):
         inside = (z + tau) ** 2 / (4 * tau)
         hinge = np.where(z > tau, z, np.where(z < -tau, 0, inside))
@@ -77,7 +82,10 @@ def score_loss(scores: Real, y: Labels, kernel: Kernel) -> Real:
 
 def score_gradient(scores: Real, y: Labels, kernel: Kernel) -> Real:
     """Gradient of each record's loss in its scores: the shape of ``scores``."""
-    _, sign, joint = score_arguments(scores, y, kernel)
+    z, sign, joint = score_arguments(scores, y, kernel)
+    if kernel[0] == "margin_distance":
+        residual = _residual(z, y)
+        return np.asarray(residual / np.maximum(_length(residual), kernel[1])[..., None])
     slope = _slopes(scores, y, kernel)
     if not joint:
         return np.asarray(-sign * slope)
@@ -95,6 +103,8 @@ def score_hessian(scores: Real, y: Labels, kernel: Kernel) -> Real:
     name, tau, _ = kernel
     z, _, joint = score_arguments(scores, y, kernel)
     eye = np.eye(z.shape[-1], dtype=z.dtype)
+    if name == "margin_distance":
+        return _distance_hessian(_residual(z, y), tau, eye)
     slope = _slopes(scores, y, kernel)
     if name == "softmax_margin":
         spread = slope[..., None] * eye - slope[..., None] * slope[..., None, :]
@@ -259,11 +269,42 @@ def score_arguments(scores: Real, y: Labels, kernel: Kernel) -> tuple[Real, Real
     """Per score: what the scalar loss is applied to, the sign t, and whether classes meet."""
     name, _, margin = kernel
     own = (y == 1)[:, None] if scores.shape[-1] == 1 else _own(scores, y)
-    if name in ("softmax_margin", "m3", "huber_ww"):
+    if name in ("softmax_margin", "m3", "huber_ww", "margin_distance"):
         reference = np.where(own, scores, 0).sum(axis=-1, keepdims=True)
         return np.where(own, 0, margin) + scores - reference, np.ones(own.shape), True
     sign = np.where(own, 1.0, -1.0)
     return margin - sign * scores, sign, False
+
+
+def _residual(z: Real, y: Labels) -> Real:
+    """Scores less the nearest ones that keep the margin; z as of :func:`score_arguments`.
+
+    The own score rises by u and every rival falls by what is left of z above u; these must balance,
+    so u is the mean of 0 and of the largest z, as many as exceed it.
+    """
+    own = _own(z, y)
+    rivals = np.where(own, 0, np.maximum(z, 0))
+    sums = np.cumsum(-np.sort(-rivals, axis=-1), axis=-1)
+    # The mean over too few or too many of them is smaller.
+    u = (sums / np.arange(2, z.shape[-1] + 2)).max(axis=-1, keepdims=True)
+    left = np.where(own, 0, np.maximum(rivals - u, 0))
+    return np.where(own, -left.sum(axis=-1, keepdims=True), left)
+
+
+def _length(residual: Real) -> Real:
+    """Norm of each residual."""
+    return np.asarray(np.sqrt((residual**2).sum(axis=-1)))
+
+
+def _distance_hessian(residual: Real, tau: float, eye: Real) -> Real:
+    """Centring of the moved scores, flat along a residual longer than tau."""
+    moved = (residual != 0).astype(residual.dtype)
+    count = np.maximum(moved.sum(axis=-1), 1)[..., None, None]
+    centring = moved[..., None] * (eye - moved[..., None, :] / count)
+    distance = _length(residual)[..., None, None]
+    along = residual / np.maximum(distance[..., 0], 1e-300)
+    tail = np.where(distance > tau, along[..., None] * along[..., None, :], 0)
+    return np.asarray((centring - tail) / np.maximum(distance, tau))
 
 
 def _slopes(scores: Real, y: Labels, kernel: Kernel) -> Real:

@@ -177,6 +177,7 @@ fn losses_and_widths_agree_with_a_plain_loop() {
         ("softmax_margin", 7, 0.4, 1.0),
         ("m3", 3, 0.5, 1.0),
         ("huber_ww", 4, 0.5, 1.0),
+        ("margin_distance", 4, 0.5, 1.0),
         ("huber", 10, 0.5, 1.0),
         ("softplus", 20, 1.0, 0.0),
     ] {

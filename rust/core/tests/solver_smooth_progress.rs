@@ -65,6 +65,9 @@ fn separable_rows_with_kinks_and_little_regularisation_are_certified() {
         ("huber_ww", 2, 0.5),
         ("huber_ww", 4, 0.5),
         ("huber_ww", 4, 0.03),
+        ("margin_distance", 2, 0.5),
+        ("margin_distance", 4, 0.5),
+        ("margin_distance", 4, 0.03),
         ("softmax_margin", 4, 0.4),
     ] {
         for regularization in [1e-4, 1e-2, 1.0] {

@@ -10,6 +10,7 @@
 //! | huber | `sum_k H(t_k s_k)`, quadratic within `tau` of `m` | `-t_k u_k` | `diag 1/(2 tau)` or 0 |
 //! | pairwise | `sum_{k != y} (g_k + sqrt(g_k^2 + tau^2))/2`, `g_k = m - s_y + s_k` | `u_k`, `-sum u` at y | see below |
 //! | pairwise huber | `sum_{k != y} H(s_y - s_k)`, quadratic within `tau` of `m` | `u_k`, `-sum u` at y | see below |
+//! | margin distance | `d - tau/2`, within `tau` `d^2/(2 tau)`; `d` the distance of `s` to the scores with `s_y >= s_k + m` for all `k != y` | `q/max(d, tau)` | [`super::margin_distance`] |
 //!
 //! The Hessian of both pairwise losses is `sum_{k != y} h_k (e_k - e_y)(e_k - e_y)^T`, with
 //! `0 <= h_k <= 1/(2 tau)`.
@@ -18,6 +19,7 @@
 //! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj, PSDML
 //! 2010, equations (4) and (6) (pairwise huber).
 
+use super::margin_distance;
 use crate::error::{Error, Result};
 use crate::simd::{Real, Simd};
 
@@ -34,6 +36,8 @@ pub enum Kind {
     Pairwise,
     /// Weston-Watkins with a Huber hinge for each pair, over K >= 2 scores.
     PairwiseHuber,
+    /// Huber function of the distance to the scores that keep the margin, over K >= 2 scores.
+    MarginDistance,
 }
 
 /// A loss with its parameters.
@@ -53,7 +57,8 @@ pub struct SmoothLoss {
 const ROUNDOFF: f64 = f64::EPSILON / 2.0;
 
 impl SmoothLoss {
-    /// The loss of the given name: `softmax_margin`, `softplus`, `huber`, `m3` or `huber_ww`.
+    /// The loss of the given name: `softmax_margin`, `softplus`, `huber`, `m3`, `huber_ww` or
+    /// `margin_distance`.
     ///
     /// # Errors
     /// Unknown names, parameters out of range, too few scores.
@@ -64,8 +69,10 @@ impl SmoothLoss {
             "huber" => (Kind::Huber, 1),
             "m3" => (Kind::Pairwise, 2),
             "huber_ww" => (Kind::PairwiseHuber, 2),
+            "margin_distance" => (Kind::MarginDistance, 2),
             _ => {
-                let accepted = "expected softmax_margin, softplus, huber, m3 or huber_ww";
+                let accepted =
+                    "expected softmax_margin, softplus, huber, m3, huber_ww or margin_distance";
                 return Err(Error::invalid("loss", accepted));
             }
         };
@@ -96,7 +103,7 @@ impl SmoothLoss {
 
     /// Whether adding one number to all scores of a row changes nothing.
     pub fn ignores_common_shift(&self) -> bool {
-        self.kind == Kind::Softmax || self.is_pairwise()
+        matches!(self.kind, Kind::Softmax | Kind::MarginDistance) || self.is_pairwise()
     }
 
     /// Whether the loss is a sum over the other classes of a function of the score difference.
@@ -110,6 +117,7 @@ impl SmoothLoss {
             Kind::Softmax | Kind::Huber => 0.5 / self.smoothing,
             Kind::Softplus => 0.25 / self.smoothing,
             Kind::Pairwise | Kind::PairwiseHuber => 0.5 * self.scores as f64 / self.smoothing,
+            Kind::MarginDistance => 1.0 / self.smoothing,
         }
     }
 
@@ -127,7 +135,8 @@ impl SmoothLoss {
     ///
     /// The arguments of the exponentials and roots carry at most four roundings of numbers of size
     /// `2 largest_score + margin` (a further error of the scores); evaluation, normalisation and
-    /// the sum over the other classes add at most `2 K + 32` roundings of numbers of size `L`.
+    /// the sum over the other classes add at most `2 K + 32` roundings of numbers of size `L`. The
+    /// projection of the margin distance has roundings of its own.
     pub fn gradient_error(&self, score_error: f64, largest_score: f64) -> f64 {
         let k = self.scores as f64;
         let argument = 4.0 * ROUNDOFF * (2.0 * largest_score + self.margin + self.smoothing);
@@ -135,8 +144,15 @@ impl SmoothLoss {
             Kind::Softmax => 1.5,
             Kind::Softplus | Kind::Huber => k.sqrt(),
             Kind::Pairwise | Kind::PairwiseHuber => k,
+            Kind::MarginDistance => 1.0,
         };
-        self.curvature() * (score_error + k.sqrt() * argument)
+        let inside = match self.kind {
+            Kind::MarginDistance => {
+                margin_distance::rounding(self.scores) * (2.0 * largest_score + self.margin)
+            }
+            _ => 0.0,
+        };
+        self.curvature() * (score_error + k.sqrt() * argument + inside)
             + largest * (2.0 * k + 32.0) * ROUNDOFF
     }
 
@@ -178,6 +194,9 @@ impl SmoothLoss {
             Kind::PairwiseHuber => {
                 let inverse = 1.0 / self.smoothing;
                 self.pairwise(label, scores, state, |g| self.huber(g * inverse));
+            }
+            Kind::MarginDistance => {
+                margin_distance::gradient(label, scores, state, self.margin, self.smoothing);
             }
         }
     }
@@ -279,6 +298,9 @@ impl SmoothLoss {
             Kind::Softmax => dot(simd, row, state),
             Kind::Pairwise | Kind::PairwiseHuber => row[label],
             Kind::Softplus | Kind::Huber => 0.0,
+            Kind::MarginDistance => {
+                return margin_distance::product(row, state, self.smoothing as f32);
+            }
         };
         let minus = f32::splat(simd, -shift);
         let scale = f32::splat(simd, self.state_scale() as f32);

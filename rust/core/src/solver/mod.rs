@@ -18,6 +18,7 @@ pub mod gaussian_margin;
 pub mod gram;
 pub mod kernels;
 pub mod losses;
+pub mod margin_distance;
 pub mod measured;
 pub mod newton;
 pub mod newton_cg;

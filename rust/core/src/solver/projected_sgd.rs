@@ -221,6 +221,7 @@ fn lipschitz(loss: &SmoothLoss) -> f64 {
         Kind::Softmax => std::f64::consts::SQRT_2,
         Kind::Softplus | Kind::Huber => scores.sqrt(),
         Kind::Pairwise | Kind::PairwiseHuber => scores,
+        Kind::MarginDistance => 1.0,
     }
 }
 

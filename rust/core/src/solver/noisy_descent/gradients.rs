@@ -72,6 +72,7 @@ pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
             let inverse = 1.0 / loss.smoothing as f32;
             pairwise(loss, members.label, scores, |g| huber(g * inverse));
         }
+        Kind::MarginDistance => each_record(loss, members.label, scores),
     }
     clip(rule.clip, members, scores);
 }
@@ -173,6 +174,20 @@ fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl F
     }
 }
 
+/// Losses without a form in lanes.
+fn each_record(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
+    let (mut row, mut state) = (vec![0.0_f32; scores.len()], vec![0.0_f32; scores.len()]);
+    for (i, y) in label.iter().enumerate() {
+        for (a, line) in row.iter_mut().zip(scores.iter()) {
+            *a = line[i];
+        }
+        loss.gradient_row(*y as usize, &mut row, &mut state);
+        for (a, line) in row.iter().zip(scores.iter_mut()) {
+            line[i] = *a;
+        }
+    }
+}
+
 /// Unit roundoff of single precision.
 const ROUNDOFF: f32 = f32::EPSILON / 2.0;
 
@@ -267,6 +282,7 @@ mod tests {
             ("huber", 0.5, 1.0),
             ("m3", 0.5, 1.0),
             ("huber_ww", 0.5, 1.0),
+            ("margin_distance", 0.25, 1.0),
         ] {
             for bound in [0.1, 100.0] {
                 let rule = Rule {
