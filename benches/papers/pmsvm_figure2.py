@@ -43,7 +43,8 @@ def run(names: Sequence[str], splits: int | None) -> list[Row]:
     """One row a fit."""
     records: list[dict[str, object]] = []
     for label in names:
-        own = [{"data": label} | row for row in _of_group(*label.split(": "), splits or SPLITS)]
+        group, name = label.split(": ")
+        own = [{"data": label} | row for row in _of_group(group, name, splits or SPLITS)]
         records += own
         print(f"{label}: {len(own)} fits", flush=True)
     return as_rows({column: row.get(column) for column in COLUMNS} for row in records)
