@@ -291,3 +291,8 @@ def at(table: Sequence[Row], setting: str, epsilon: float | None = None) -> list
         for row in table
         if row["setting"] == setting and epsilon in (None, float(row["epsilon"]))
     ]
+
+
+def so_many_users(number: int) -> str:
+    """A heading."""
+    return f"{number:,} user{'s' * (number != 1)}"

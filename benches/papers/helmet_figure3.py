@@ -73,17 +73,13 @@ def plot(table: Sequence[Row], path: Path) -> None:
             lines: dict[str, list[Point]] = {}
             for row in own:
                 if row["method"] == method:
-                    lines.setdefault(_users(row["users"]), []).append(_point(row))
+                    label = helmet.so_many_users(int(row["users"]))
+                    lines.setdefault(label, []).append(_point(row))
             most = max((int(row["users"]) for row in own if row["method"] == CURATOR), default=0)
             curated = [row for row in own if row["method"] == CURATOR]
             lines[CURATOR] = [_point(row) for row in curated if int(row["users"]) == most]
             drawn.append(Panel(f"{name}:\n{method}", lines))
     panels(path, drawn, x_label="epsilon", columns=len(PANELS))
-
-
-def _users(number: str) -> str:
-    """So many users, in words."""
-    return f"{int(number):,} user{'s' * (number != '1')}"
 
 
 def _point(row: Row) -> Point:
@@ -143,7 +139,7 @@ def page(table: Sequence[Row]) -> str:
         for method in (*LEARNERS, FEDERATED, BEST, CURATOR, NOT_PRIVATE):
             row = [_three(found, method, str(users), near) for users in USERS]
             lines.append((f"{name}: {method}", *row))
-    heads = (_users(str(users)) for users in USERS)
+    heads = (helmet.so_many_users(users) for users in USERS)
     parts = [
         grid((f"at ε = {' / '.join(f'{one:g}' for one in near)}", *heads), lines),
         _printed(table),
