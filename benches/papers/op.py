@@ -63,7 +63,7 @@ PUBLISHED_ROWS = {
 TEST_SHARE = 0.2
 SPLITS = {"cornell": 8, "dermatology": 60, "isolet": 8, "usps": 4, "vehicle": 40, "wisdm": 8}
 DATA = tuple(SPLITS)
-QUICK_DATA, QUICK_REPEATS = ("dermatology",), 2
+QUICK_DATA, QUICK_REPEATS = ("vehicle",), 1
 # Accuracy may miss the prototype's by this much, beside three standard errors.
 TOLERANCE = 0.01
 
