@@ -265,8 +265,8 @@ def test_the_automatic_C_knows_the_loss() -> None:
             C = automatic_C(loss=loss, n_classes=n_classes, **shared)
             expected = hinge * math.sqrt(2.0) / LIPSCHITZ[loss](n_classes)
             if loss == "margin_distance":
-                # Half the noise in a score, and less where many classes compete.
-                expected *= 0.1 if n_classes == 50 else 0.5
+                # Less noise in a score, and still less where many classes compete.
+                expected *= 0.1 if n_classes == 50 else 0.6
             assert pytest.approx(expected, rel=1e-12) == C
 
 

@@ -165,7 +165,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     sensitivity 1. Noise in a class score then has a standard deviation of at most 0.2, beside a
     margin of 1. The constant was chosen on digits, USPS and ISOLET (``crammer_singer``, rows of
     norm 1, epsilon 0.5 to 8): neighbouring constants do about as well, and data or losses unlike
-    these may prefer another C. For ``margin_distance`` it is ``min(0.1, 1/K)`` instead of 0.2,
+    these may prefer another C. For ``margin_distance`` it is ``min(0.12, 1/K)`` instead of 0.2,
     chosen on eight data sets of 4 to 26 classes, epsilon 1 to 8.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other

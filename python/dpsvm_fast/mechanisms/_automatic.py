@@ -16,7 +16,7 @@ __all__ = ["automatic_C", "automatic_intercept_scaling"]
 SCORE_NOISE = 0.2
 # Of margin_distance, chosen on eight data sets of 4 to 26 classes at epsilon 1 to 8, the number of
 # classes with it: more of them compete by their noise.
-DISTANCE_SCORE_NOISE = 0.1
+DISTANCE_SCORE_NOISE = 0.12
 
 
 def automatic_C(
@@ -34,7 +34,7 @@ def automatic_C(
 
     .. math:: C = v / (f L m \kappa_t^2)
 
-    with v = 0.2, but :math:`\min(0.1, 1/K)` for ``margin_distance`` and K classes, and with m the
+    with v = 0.2, but :math:`\min(0.12, 1/K)` for ``margin_distance`` and K classes, and with m the
     root mean square of the noise in one weight at sensitivity 1: sigma of the Gaussian
     mechanism, or :math:`\sqrt{p + 1}/\epsilon` for Gamma noise on p weights. The noise in a score
     of a row of norm :math:`\kappa_t` then has standard deviation v, against a margin of 1.
