@@ -311,7 +311,8 @@ def _compared(ahead: str, behind: Sequence[str]) -> Callable[[Sequence[Row]], It
             [row for row in table if row["epsilon"]], ("delta", "epsilon")
         ).values():
             own = {row["method"]: float(row["accuracy"]) for row in members}
-            yield own[ahead] >= max(own[method] for method in behind)
+            if {ahead, *behind} <= set(own):
+                yield own[ahead] >= max(own[method] for method in behind)
 
     return checks
 

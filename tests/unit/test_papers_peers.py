@@ -1,0 +1,280 @@
+"""Other libraries beside ours: environments, the pipe to another process, and what is judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches.papers import (  # noqa: E402
+    environments,
+    helmet_figure8,
+    outside_peers,
+    peer_child,
+    pmsvm_table4,
+)
+
+from dpsvm_fast.accounting import composed_delta  # noqa: E402
+
+FAKE = """
+import json, sys
+print(json.dumps({"versions": "fake " + sys.argv[1]}), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    if request.get("fail"):
+        sys.exit(1)
+    answer = {"accuracy": 0.5, "seconds": 0.1, "epsilon": request["epsilon"], "step_seconds": 0.01}
+    print(json.dumps(answer | {"n_steps": 4}), flush=True)
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Path:
+    """A library's process that knows no library."""
+    path = tmp_path / "child.py"
+    path.write_text(FAKE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No environment is made."""
+    monkeypatch.setattr(environments, "FOLDER", tmp_path / "made")
+    return tmp_path
+
+
+def test_another_process_answers_line_by_line(child: Path) -> None:
+    peer = environments.Peer("diffprivlib", Path(sys.executable), child)
+    assert peer.versions == "fake diffprivlib"
+    assert peer.ask(epsilon=2.0)["epsilon"] == 2.0
+    assert peer.ask(epsilon=4.0)["epsilon"] == 4.0
+    peer.end()
+    assert peer.process.returncode == 0
+
+
+def test_a_process_that_ends_is_named(child: Path) -> None:
+    peer = environments.Peer("opacus", Path(sys.executable), child)
+    with pytest.raises(RuntimeError, match="opacus"):
+        peer.ask(fail=True)
+    peer.end()
+
+
+def test_a_library_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "child.py"
+    path.write_text("raise SystemExit(1)", encoding="utf-8")
+    with pytest.raises(RuntimeError, match="opacus"):
+        environments.Peer("opacus", Path(sys.executable), path)
+
+
+def test_missing_environments_say_how_they_are_made(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with environments.peers() as running:
+        assert running == []
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(environments.NAMES)
+    for name, line in zip(environments.NAMES, said, strict=True):
+        assert line.startswith(f"SKIPPED {name}:")
+        assert line.endswith(f"python -m benches.papers.environments {name} makes it")
+
+
+def test_an_environment_of_other_versions_is_not_ready(nowhere: Path) -> None:
+    mark = environments.FOLDER / "diffprivlib" / environments.MARK
+    mark.parent.mkdir(parents=True)
+    mark.write_text("diffprivlib==0.1\n", encoding="utf-8")
+    assert not environments.ready("diffprivlib")
+    mark.write_text(environments.pins_of("diffprivlib"), encoding="utf-8")
+    assert environments.ready("diffprivlib")
+
+
+@pytest.mark.parametrize("name", environments.NAMES)
+def test_all_versions_are_exact(name: str) -> None:
+    lines = [line for line in environments.pins_of(name).splitlines() if not line.startswith("#")]
+    assert any(line.startswith(f"{name}==") for line in lines)
+    assert all("==" in line for line in lines)
+
+
+def test_environments_are_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert environments.main([]) == 2
+    assert environments.main(["numpy"]) == 2
+    assert "diffprivlib" in capsys.readouterr().err
+
+
+def test_the_child_imports_nothing_of_ours() -> None:
+    assert set(peer_child.LIBRARIES) == set(environments.NAMES)
+    text = environments.CHILD.read_text(encoding="utf-8")
+    assert "dpsvm_fast" not in text
+    assert "import benches" not in text
+    assert "from benches" not in text
+
+
+def test_the_child_answers_with_a_library(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    class Noisy:
+        """Prints what must not pass for an answer."""
+
+        packages = ("numpy",)
+
+        def answer(self, request: dict[str, Any], rows: Any) -> dict[str, Any]:
+            sys.stdout.write("a remark\n")
+            return {"accuracy": float(rows["y"].mean()), "seed": request["seed"]}
+
+    np.savez(tmp_path / "rows.npz", X=np.eye(2), y=np.array([0, 1]))
+    request = json.dumps({"rows": str(tmp_path / "rows.npz"), "seed": 3})
+    (tmp_path / "asked.txt").write_text(f"{request}\n", encoding="utf-8")
+    monkeypatch.setattr(peer_child, "LIBRARIES", {"noisy": Noisy})
+    with (tmp_path / "asked.txt").open(encoding="utf-8") as asked:
+        monkeypatch.setattr(sys, "stdin", asked)
+        peer_child.main("noisy")
+    out = capfd.readouterr().out.splitlines()
+    answers = [json.loads(line) for line in out if line.startswith("{")]
+    assert answers[0]["versions"].startswith("numpy ")
+    assert answers[1] == {"accuracy": 0.5, "seed": 3}
+
+
+def test_others_are_skipped_where_nothing_is_made(
+    nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outside_peers.run(["others: dermatology"], 1) == []
+    assert "SKIPPED diffprivlib" in capsys.readouterr().out
+
+
+def peers_row(data: str, method: str, epsilon: str, accuracy: str, **more: str) -> dict[str, str]:
+    """A stored fit."""
+    common = {"split": "0", "rate": "", "seconds": "0.1", "spent": epsilon, "version": ""}
+    return (
+        common | {"data": data, "method": method, "epsilon": epsilon, "accuracy": accuracy} | more
+    )
+
+
+def test_the_better_rate_of_each_cell_is_taken() -> None:
+    rows = [
+        peers_row("ours: usps", outside_peers.OURS, "1", "0.92"),
+        peers_row("ours: usps", outside_peers.OURS, "1", "0.94", split="1"),
+        peers_row("others: usps", outside_peers.DESCENT, "1", "0.8", rate="1"),
+        peers_row("others: usps", outside_peers.DESCENT, "1", "0.9", rate="10", spent="0.99"),
+        peers_row("others: usps", outside_peers.OTHER, "1", "0.15"),
+        peers_row("others: usps", outside_peers.PLAIN, "", "0.95", spent=""),
+    ]
+    table = outside_peers.analyse(rows)
+    found = {row["method"]: row for row in table}
+    assert (found[outside_peers.DESCENT]["rate"], found[outside_peers.DESCENT]["paper"]) == (
+        "10",
+        "0.875",
+    )
+    assert {row["data"] for row in table} == {"usps"}
+    assert outside_peers.failures(table) == []
+    page = outside_peers.page(table)
+    assert "in 1 of 1 cells" in page
+    assert "0.930 ± 0.010" in page
+
+
+def test_a_library_that_is_ahead_or_overspends_is_named() -> None:
+    rows = [
+        peers_row("ours: usps", outside_peers.OURS, "1", "0.8"),
+        peers_row("others: usps", outside_peers.DESCENT, "1", "0.9", rate="1", spent="1.5"),
+    ]
+    found = outside_peers.failures(outside_peers.analyse(rows))
+    assert len(found) == 2
+    assert "spent 1.5" in found[0]
+
+
+def time_row(method: str, time: str, n_steps: str = "") -> dict[str, str]:
+    """A stored time."""
+    common = {"data": "usps", "repeat": "0", "version": ""}
+    return common | {"method": method, "n_steps": n_steps, "time": time}
+
+
+def test_times_stand_beside_the_papers_and_the_others(tmp_path: Path) -> None:
+    rows = [
+        time_row(pmsvm_table4.JOINT, "1.2"),
+        *(time_row("PMSVM-WP", time) for time in ("0.2", "0.3", "9")),
+        time_row("GRPUA", "1.5", "1770"),
+        time_row("PMSVM-GP", "0.3", "1180"),
+    ]
+    table = pmsvm_table4.analyse(rows)
+    (own,) = [row for row in table if row["method"] == "PMSVM-WP"]
+    assert (own["time"], own["other_over_ours"], own["paper"]) == ("0.3", "4", "1.27")
+    assert pmsvm_table4.failures(table) == []
+    assert "times as fast" not in pmsvm_table4.page(table[:2])
+    page = pmsvm_table4.page(table)
+    assert "| PMSVM-WP | 0.3 / 1.27 | s a fit |" in page
+    assert "is 5.0 times as fast" in page
+    pmsvm_table4.plot(table, tmp_path / "times.png")
+    assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_times_are_taken_of_all_methods(
+    monkeypatch: pytest.MonkeyPatch, nowhere: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    y = np.arange(120) % 6
+    X = 3.0 * np.clip(0.5 * np.eye(6, 34)[y] + 0.1 * rng.random((120, 34)), 0.0, 1.0)
+    np.savez(tmp_path / "dermatology.npz", X=X, y=y)
+    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    rows = pmsvm_table4.run(["dermatology"], 1)
+    assert {row["method"] for row in rows} == set(pmsvm_table4.METHODS) - {pmsvm_table4.OPACUS}
+    assert {row["method"] for row in rows if row["n_steps"]} == {"GRPUA", "PMSVM-GP", "Linear"}
+    assert all(float(row["time"]) > 0.0 for row in rows)
+
+
+def figure_row(method: str, accuracy: str, **more: str) -> dict[str, str]:
+    """A stored fit of figure 8."""
+    cell = {
+        "data": "mnist: delta 1e-05, epsilon 0.59",
+        "repeat": "0",
+        "setting": "",
+        "spent": "0.59",
+    }
+    return cell | {"method": method, "accuracy": accuracy} | more
+
+
+def test_the_best_constants_of_each_learner_are_taken(tmp_path: Path) -> None:
+    rows = [
+        *(figure_row(method, "0.8") for method in helmet_figure8.METHODS),
+        figure_row(helmet_figure8.DP_SGD, "0.9", setting="16"),
+        figure_row(helmet_figure8.SVM, "0.95", data="mnist: not private", spent=""),
+    ]
+    table = helmet_figure8.analyse(rows)
+    (descent,) = [row for row in table if row["method"] == helmet_figure8.DP_SGD]
+    assert (descent["setting"], descent["accuracy"], descent["paper"]) == ("16", "0.9", "0.936")
+    assert helmet_figure8.failures(table) == []
+    assert "0 of" not in helmet_figure8.page(table[:1])
+    assert len(helmet_figure8.failures([descent | {"spent": "0.6"}])) == 1
+    assert len(helmet_figure8.failures([descent | {"spent": ""}])) == 1
+    page = helmet_figure8.page(table)
+    assert "| DP-SGD | 0.900 | 0.936 |" in page
+    assert "| DP-SGD is ahead of the paper's other methods (appendix G.2) | 1 of 1 |" in page
+    assert "SVM, not private, on mnist: 0.950." in page
+    helmet_figure8.plot(table, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_models_of_one_class_each_share_a_budget() -> None:
+    place = helmet_figure8.Place(0.59, 1e-5, 120, 5, 3)
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    model = helmet_figure8.amp(place).fit(np.eye(3, 5)[y] + 0.1 * rng.random((120, 5)), y)
+    events = [event for one in model.models_ for event in one.privacy_.events]
+    # Nearly all of the budget is used, and no more.
+    assert 0.9e-5 < composed_delta(events, 0.59) <= 1e-5
+    assert helmet_figure8._spent(model, place) == 0.59
+    assert helmet_figure8._spent(model, helmet_figure8.Place(0.3, 1e-5, 120, 5, 3)) is None
+
+
+def test_every_learner_has_the_papers_constants() -> None:
+    place = helmet_figure8.Place(0.59, 1e-5, 50_000, 64, 10)
+    # Lambda of a row's mean loss for rows of norm 34.854, as the C of a sum for norm 1.
+    assert place.multiplier(10.0) == pytest.approx(34.854**2 / 10.0 / 50_000)
+    svm = helmet_figure8.svm_sgd(place, 10.0, 0.06)
+    assert (svm.radius, svm.projection) == (pytest.approx(0.06 * 34.854), "per_class")
+    assert helmet_figure8.softmax_slp(place, 10.0, 0.0).radius == "auto"
+    assert helmet_figure8.dp_sgd(place, 4.0).n_steps == round(40 * 50_000 / 1024)
