@@ -252,6 +252,18 @@ def test_shares_are_those_of_the_recipe() -> None:
         assert names == ["centre", *times * ["whitening"], "training"]
 
 
+@either
+@pytest.mark.parametrize("trainer", ["gradient", "output"])
+def test_a_ledger_records_the_same_for_any_number_of_features(adjacency: str, trainer: str) -> None:
+    """A plan of several steps does not know it."""
+    loss = SOFTMAX if trainer == "gradient" else Loss(name="crammer_singer", n_classes=3)
+    settings = {"adjacency": adjacency, "trainer": trainer, "loss": loss}
+    one, few, many = (pipeline(n_features=d, **settings).events for d in (1, 12, 40))
+    for events in (few, many):
+        mus = [[event.mu for event in found] for found in (one, events)]  # type: ignore[union-attr]
+        assert mus[0] == pytest.approx(mus[1], rel=1e-6)
+
+
 def test_noise_in_the_objective_reserves_one_whitening() -> None:
     loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
     mechanism = pipeline(trainer="objective", loss=loss, n_features=8)

@@ -180,10 +180,11 @@ class PrivateLinear:
     @cached_property
     def _rest(self) -> GaussianEvent:
         """What all earlier releases leave, at sensitivity 1."""
-        spent = sum(
-            (Fraction(event.mu) ** 2 for event in self._before if isinstance(event, GaussianEvent)),
-            Fraction(0),
-        )
+        return self._left_by(self._before)
+
+    def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
+        mus = (Fraction(event.mu) for event in events if isinstance(event, GaussianEvent))
+        spent = sum((mu**2 for mu in mus), Fraction(0))
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
@@ -196,13 +197,16 @@ class PrivateLinear:
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger records: it covers the releases of either path."""
-        if self.trainer == "gradient":
-            return (*self._before, self._rest)
-        if self.pure or self.trainer == "objective" or not self._before:
+        own = self.pure or self.trainer == "objective" or not self._before
+        if own and self.trainer != "gradient":
             return (*self._before, *self._solver(1.0).events)
-        # What it refuses is refused before anything is spent.
-        self._solver(self._rest.mu)
-        return (*self._before, self._rest)
+        if self.trainer == "output":
+            # What it refuses is refused before anything is spent.
+            self._solver(self._rest.mu)
+        # A plan does not know the number of features: earlier whitenings count as training.
+        earlier = [moments.event for moments in self.whitenings[:-1]]
+        recorded = tuple(event for event in self._before if event not in earlier)
+        return (*recorded, self._left_by(recorded))
 
     def known_count(self, n_rows: int, source: NoiseSource, n_threads: int) -> float | None:
         """Number of rows where it is public, or released apart from a centre."""
@@ -216,9 +220,8 @@ class PrivateLinear:
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
         centre, moments = self.centre, self.whitening
-        whitened = moments is not None and (
-            self.whiten is True or (count is not None and moments.worthwhile(count))
-        )
+        wanted = self.whiten is True or (moments is not None and moments.worthwhile(count or 0.0))
+        whitened = moments is not None and wanted
         sums: tuple[NoisySum, ...] = () if centre is None else (centre.sum,)
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
@@ -238,12 +241,9 @@ class PrivateLinear:
     ) -> Training:
         """The training that follows the noisy ``sums``."""
         if self.trainer != "gradient":
+            solver, reserved = self._solver(mu), () if whitened else self._reserved
             return Training(
-                whitened=whitened,
-                rule=None,
-                solver=self._solver(mu),
-                sums=sums,
-                reserved=() if whitened else self._reserved,
+                whitened=whitened, rule=None, solver=solver, sums=sums, reserved=reserved
             )
         assert count is not None
         rule = DescentRule(
@@ -263,9 +263,8 @@ class PrivateLinear:
     @property
     def _reserved(self) -> tuple[PrivacyEvent, ...]:
         """The whitening that does not happen, where its budget cannot move to the training."""
-        if self.whitening is None or self.trainer != "objective":
-            return ()
-        return (self.whitening.event,)
+        skipped = self.whitening if self.trainer == "objective" else None
+        return () if skipped is None else (skipped.event,)
 
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, for what is left."""
