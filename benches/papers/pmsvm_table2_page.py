@@ -101,6 +101,7 @@ def verdicts(table: Sequence[Row]) -> Iterator[str]:
         judged = _cells(table, method)
         if judged:
             yield _counted(f"{method} at its defaults is above {than}", judged)
+            yield from _explained(table, [row for row in judged if row["above"] != "True"])
     for row in _near(table):
         yield (
             f"On {row['data']} at epsilon = {row['epsilon']} {MAIN} is "
@@ -124,6 +125,27 @@ def _counted(said: str, judged: Sequence[Row]) -> str:
         for row in below
     )
     return f"{sentence}; not in {named}."
+
+
+def _explained(table: Sequence[Row], below: Sequence[Row]) -> Iterator[str]:
+    """What else is known about cells that are not above."""
+    for row in below:
+        epsilon, printed, name = float(row["epsilon"]), float(row["paper"]), row["data"]
+        place = EPSILONS.index(epsilon)
+        said = []
+        if 0.0 < _ceiling(table, row) < printed + float(row["standard_error"] or 0):
+            said.append(f"the linear ceiling of these splits is {_ceiling(table, row):.3f}")
+        later = [
+            f"{best(name, other):.3f} at epsilon = {EPSILONS[other]:g}"
+            for other in range(place + 1, len(EPSILONS))
+            if row["method"] == MAIN and best(name, other) < printed
+        ]
+        if later:
+            said.append(f"with less noise the paper has less itself, {' and '.join(later)}")
+        if said:
+            yield (
+                f"{name} at {row['epsilon']}, where {printed:.3f} is printed: {'; '.join(said)}."
+            )
 
 
 def missed(table: Sequence[Row]) -> list[str]:

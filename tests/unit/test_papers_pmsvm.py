@@ -270,3 +270,13 @@ def test_gaps_are_taken_within_splits() -> None:
         assert float(row["noise_free"]) == pytest.approx(0.85)
     assert "| OPERA | 0.300 | 0.200 | 0.100 | 0.050 | 0.850 |" in pmsvm_figure2.page(table)
     assert pmsvm_figure2.failures(table) == []
+
+
+def test_cells_that_are_below_are_explained() -> None:
+    name = {"data": "ours: dermatology", "n_rows": "366"}
+    ceiling = a_run(pmsvm_ceilings.LINEAR, 0.974, "") | {"data": "ceilings: dermatology"}
+    rows = [a_run(pmsvm_table2_page.MAIN, 0.97, "4") | name, ceiling]
+    page = pmsvm_table2.page(pmsvm_table2.analyse(rows))
+    assert "in 0 of 1 cells; not in dermatology at 4 (-0.008 ± 0.000)." in page
+    assert "0.978 is printed: the linear ceiling of these splits is 0.974; with less noise" in page
+    assert "0.976 at epsilon = 8." in page
