@@ -53,6 +53,8 @@ def panels(
     from matplotlib import pyplot
 
     wide = columns or len(drawn)
+    # One panel alone is too narrow for a long legend.
+    legend_columns = min(legend_columns, 2) if wide == 1 else legend_columns
     rows = -(-len(drawn) // wide)
     legend = -(-len(styles(drawn)) // legend_columns)
     figure, axes = pyplot.subplots(
