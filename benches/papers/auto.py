@@ -31,7 +31,7 @@ DELTA = 1e-5
 TEST_SHARE = 0.2
 SPLITS = 20
 # Models of each split: the noise of one moves the mean of small sets by more than the tolerance.
-DRAWS = {"cornell": 2, "dermatology": 5, "isolet": 3, "vehicle": 5}
+DRAWS = {"cornell": 5, "dermatology": 10, "isolet": 3, "vehicle": 10, "wisdm": 3}
 # Accuracy at each of EPSILONS, or ADULT_EPSILONS: of the prototype, and of the paper (None: not in
 # it).
 PROTOTYPE: dict[str, tuple[float, ...]] = {
@@ -53,8 +53,9 @@ PAPER: dict[str, tuple[float | None, ...]] = {
 }
 DATA = tuple(PROTOTYPE)
 QUICK_DATA, QUICK_REPEATS = ("dermatology",), 2
-# Accuracy may miss the prototype's by this much, and the paper's in this many cells.
-TOLERANCE, MISSED_CELLS = 0.01, 4
+# Accuracy may miss the prototype's by this much (its own standard error, of 10 splits, is up to
+# 0.013), and the paper's in this many cells.
+TOLERANCE, MISSED_CELLS = 0.015, 3
 
 
 def epsilons_of(name: str) -> tuple[float, ...]:

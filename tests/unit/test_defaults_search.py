@@ -1,0 +1,48 @@
+"""The page about accuracy shows what is stored, and the search chooses as it says."""
+
+from __future__ import annotations
+
+import pytest
+from benches.papers import defaults_search as search
+from benches.tables import Row
+
+from dpsvm_fast.mechanisms import _descent_rule, linear_pipeline, whitening
+
+
+def test_tables_of_the_page_are_those_of_the_stored_results() -> None:
+    text = search.PAGE.read_text(encoding="utf-8")
+    assert search.filled(text) == text
+    # Negative control.
+    with pytest.raises(ValueError, match="unpack"):
+        search.filled(text.replace("<!-- rules -->", ""))
+
+
+def test_a_family_has_no_say_in_what_is_chosen_for_it() -> None:
+    def row(name: str, family: str, rule: str, accuracy: float) -> Row:
+        at = {f"accuracy_{epsilon:g}": str(accuracy) for epsilon in search.EPSILONS}
+        return {"data": name, "family": family, "n": "9", "d": "2", "K": "2", "rule": rule} | at
+
+    best = {"first": "twice", "second": "thrice", "third": "thrice"}
+    rows = [
+        row(name, name, rule, 0.5 + 0.3 * (rule == wanted) + 0.1 * (rule == "twice"))
+        for name, wanted in best.items()
+        for rule in search.RULES
+    ]
+    table = {found["data"]: found for found in search.analyse(rows)}
+    assert table["first"]["chosen by the others"] == "thrice"
+    assert float(table["first"]["its gain"]) == 0.0
+    assert float(table["first"]["its largest regret"]) == pytest.approx(0.4)
+
+
+def test_settings_are_those_of_the_library_and_are_put_back() -> None:
+    assert search.SETTINGS["thrice"] == (
+        (*whitening.EARLIER_SHARES, whitening.LAST_SHARE),
+        (_descent_rule.SMALLEST_WHITENED_C, _descent_rule.AVERAGED_WHITENED_SHARE),
+    )
+    before = vars(linear_pipeline)["whitening_shares"]
+    with search._recipe("twice"):
+        assert vars(linear_pipeline)["whitening_shares"](5, 9) == (0.10, 0.10)
+    assert vars(linear_pipeline)["whitening_shares"] is before
+    for d, K in ((6, 3), (20, 2), (5, 3), (21, 2), (20, 10), (20, 11)):
+        adopted = search.SETTINGS[search.RULES[search.ADOPTED](d, K)][0]
+        assert adopted == whitening.whitening_shares(d, K)
