@@ -34,7 +34,7 @@ SHARED_PROTOCOL = (
     "rows, test rows among them, for which it spends no budget; “as published” so do we, and that "
     "is not private.",
     "The loss is the paper's equation 12; “as published” it is what the authors' script minimises, "
-    "cross-entropy divided by the number of classes, which comes nearer to the paper's figures.",
+    "cross-entropy divided by the number of classes, with which the paper's table 9 comes out.",
     "The noise is that of the exact accountant for Poisson samples under add_remove, on the sum "
     "of a batch; the paper prints it on the mean. The penalty is added after clipping and noise.",
     "The sampling rate is declared with the number of training rows, which counts as public here.",
