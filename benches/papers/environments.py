@@ -116,7 +116,12 @@ class Peer:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(timeout=30.0)
+        try:
+            self.process.wait(timeout=30.0)
+        except subprocess.TimeoutExpired:
+            # A busy machine; whatever it had to say has been read.
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
 
 
