@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benches import report, tables
+from benches import readme_accuracy, report, tables
 from benches.tables import Row
 
 # Of FedDPDR's tasks and dimensions those that are shown.
@@ -416,6 +416,7 @@ def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 # Marker, summary without which there is no table, others that it shows where they are stored.
 Tables = dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]]
 TABLES: Tables = {
+    "accuracy-table": (readme_accuracy.accuracy, "papers_pmsvm_table2", ()),
     "kernel-table": (kernel, "papers_kernel", ("papers_kernel_timing",)),
     "balls-table": (balls, "papers_scm_figure1", ()),
     "reduction-table": (reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)),
