@@ -156,7 +156,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
 
     places = list(dict.fromkeys((row["data"], row["epsilon"]) for row in table))
     figure, axes = pyplot.subplots(
-        1, len(places), figsize=(2.6 * len(places) + 2.5, 4.2), squeeze=False, layout="constrained"
+        1, len(places), figsize=(3.6 * len(places) + 1.5, 4.2), squeeze=False, layout="constrained"
     )
     for own, (name, epsilon) in zip(axes[0], places, strict=True):
         rows = [row for row in table if (row["data"], row["epsilon"]) == (name, epsilon)][::-1]
@@ -179,7 +179,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
         own.set_title(f"{name}, ε = {epsilon}", fontsize="medium")
         own.set_xlabel("error")
         own.grid(visible=True, alpha=0.3)
-    axes[0][0].legend(fontsize="small")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
     drawing.save(figure, path)
 
 
