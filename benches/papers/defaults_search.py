@@ -49,7 +49,7 @@ SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, float]]] = {
 
 def _few(n_features: int, n_classes: int) -> bool:
     """Whether features are few and classes fewer still."""
-    return 2 * n_classes <= n_features <= 20
+    return 2 * n_classes < n_features <= 20
 
 
 # Which of the settings each rule takes. The first one is what there was before.

@@ -118,9 +118,9 @@ def longer_features(patch: Patch) -> None:
     rows, solve = _kernel_fit.feature_rows, _kernel_fit.solved
     patch.setattr(_kernel_fit, "feature_rows", lambda *a: 2.0**0.5 * rows(*a))
 
-    def solved(mechanism: Any, *data: Any) -> Any:
+    def solved(mechanism: Any, *data: Any, n_releases: int) -> Any:
         object.__setattr__(mechanism, "data_norm", 2.0)
-        return solve(mechanism, *data)
+        return solve(mechanism, *data, n_releases=n_releases)
 
     patch.setattr(_kernel_fit, "solved", solved)
 

@@ -20,7 +20,14 @@ from dpsvm_fast.accounting.events import (
 )
 from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, ReleasePart
 
-__all__ = ["PARTS", "check_parts", "reserved_events", "reserved_problems", "steps_of"]
+__all__ = [
+    "PARTS",
+    "check_parts",
+    "reserved_events",
+    "reserved_problems",
+    "steps_of",
+    "weight_releases",
+]
 
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
@@ -122,6 +129,13 @@ def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
     if statement.objective is None or not skips or whitened or len(behind) != 1:
         return ()
     return tuple(event for event in behind if isinstance(event, GaussianEvent))
+
+
+def weight_releases(statement: PrivacyStatement) -> int:
+    """How often weights were released with the stated noise, by the events behind noisy sums."""
+    others = len(statement.parts) + len(reserved_events(statement))
+    inside = 0 if statement.objective is None else 1
+    return max(1, len(statement.events) - others - inside)
 
 
 def reserved_problems(statement: PrivacyStatement) -> list[str]:

@@ -116,8 +116,16 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
         f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
         f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
         f"total {s.total:.6g}",
-        f"{_law(noise)}, {drawn(noise, source)}",
+        f"{_law(noise)}, {drawn(noise, source)}{_repeated(statement)}",
     )
+
+
+def _repeated(statement: PrivacyStatement) -> str:
+    """How often weights were released, where it is more than once."""
+    times = len(statement.events) - len(statement.parts)
+    if times <= 1:
+        return ""
+    return f"; {times} releases like this, each minimiser regularised towards the release before"
 
 
 def _descent(run: Descent, s: Sensitivity) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.accounting._objective_verify import GRID_SLACK, objective_profile
-from dpsvm_fast.accounting._parts_verify import reserved_events, steps_of
+from dpsvm_fast.accounting._parts_verify import reserved_events, steps_of, weight_releases
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta, composed_epsilon
 from dpsvm_fast.accounting.statement import PrivacyStatement
 
@@ -135,10 +135,11 @@ def _add_losses(
     squares.extend(event.mu**2 for event in reserved_events(statement))
     s, noise, inside = statement.sensitivity, statement.noise, statement.objective
     if s is not None and noise is not None:
+        times = weight_releases(statement)
         if noise.beta is not None:
-            pure.append((noise.beta * s.total, 1))
+            pure.append((noise.beta * s.total, times))
         elif noise.sigma is not None:
-            squares.append((s.total / noise.sigma) ** 2)
+            squares.append(times * (s.total / noise.sigma) ** 2)
     if inside is not None and inside.beta is not None:
         pure.append((inside.epsilon, 1))
 

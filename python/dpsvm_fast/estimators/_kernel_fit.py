@@ -85,7 +85,9 @@ def fitted_kernel(
         assert solver is not None
         released = ReleasedMap(ready.centre, ready.matrix)
         rows = feature_rows(features, public, released, X, n_threads)
-        weights, scaling = solved(solver, rows, codes, source, n_threads)
+        weights, scaling = solved(
+            solver, rows, codes, source, n_threads, n_releases=ready.training.n_releases
+        )
     return KernelFit(
         weights, scaling, ready.count, ready.centre, ready.matrix, ready.training, choice, features
     )

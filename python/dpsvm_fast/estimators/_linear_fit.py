@@ -152,7 +152,9 @@ def trained(
     else:
         assert training.solver is not None
         rows = _rows_of_solver(public, ReleasedMap(ready.centre, matrix), X)
-        weights, scaling = solved(training.solver, rows, codes, source, n_threads)
+        weights, scaling = solved(
+            training.solver, rows, codes, source, n_threads, n_releases=training.n_releases
+        )
     if matrix is not None:
         d = X.shape[1]
         weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
@@ -181,8 +183,14 @@ def solved(
     codes: NDArray[np.int64],
     source: _core.NoiseSource,
     n_threads: int,
+    *,
+    n_releases: int = 1,
 ) -> tuple[Array, float]:
-    """Certified weights with noise in the objective or on them, and the constant feature."""
+    """Certified weights with noise in the objective or on them, and the constant feature.
+
+    Of several releases the last: each minimiser is regularised towards the release before it, whose
+    half squared distance times lambda is the penalty of 0 and a linear term.
+    """
     loss, linear = mechanism.score_loss, None
     if isinstance(mechanism, ObjectivePerturbation):
         linear = mechanism.draw_linear(source, n_threads=n_threads)
@@ -203,6 +211,12 @@ def solved(
         "shuffle_seed": source.public_seed(),
     }
     solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
-    weights = certified(*solvers, rows, codes, options)
-    noisy = mechanism.release(weights, source, n_threads=n_threads)
+    noisy = mechanism.release(
+        certified(*solvers, rows, codes, options), source, n_threads=n_threads
+    )
+    for _ in range(1, n_releases):
+        options["linear"] = -mechanism.regularization * noisy
+        options["shuffle_seed"] = source.public_seed()
+        again = certified(*solvers, rows, codes, options)
+        noisy = mechanism.release(again, source, n_threads=n_threads)
     return noisy, mechanism.intercept_scaling

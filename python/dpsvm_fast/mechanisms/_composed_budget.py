@@ -24,6 +24,8 @@ SHARE_UNUSED = 0.01
 NEAR = 0.93
 STEPS = 20
 LEAST_DELTA = 5e-324
+# Of epsilon, that a smaller parameter should leave at the same delta.
+GOOD_PART = 0.1
 
 
 def epsilon_left(
@@ -105,7 +107,7 @@ def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
     The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
     """
     own = gaussian_epsilon(delta, div_down(1.0, mu))
-    if own >= 0.5 * epsilon:
+    if own >= GOOD_PART * epsilon:
         while div_down(1.0, gaussian_sigma(own, delta)) > mu:
             own = round_down(own * (1.0 - 1e-14))
         return own, delta

@@ -25,7 +25,10 @@ class Training:
     rule : DescentRule or None
         The private descent.
     solver : ObjectivePerturbation, OutputPerturbation or None
-        The solver with its noise; exactly one of the two.
+        The solver with its noise, of one release; exactly one of the two.
+    n_releases : int >= 1
+        How often the solver's weights are released: each minimiser is regularised towards the
+        release before it.
     sums : tuple of NoisySum
         All noisy sums of this path, in their order.
     reserved : tuple of PrivacyEvent
@@ -37,10 +40,11 @@ class Training:
     rule: DescentRule | None
     solver: Solver | None
     sums: tuple[NoisySum, ...]
+    n_releases: int = 1
     reserved: tuple[PrivacyEvent, ...] = ()
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Everything that is released on this path, and what is reserved."""
-        own = () if self.solver is None else self.solver.events
+        own = () if self.solver is None else self.n_releases * self.solver.events
         return tuple(part.event for part in self.sums) + own + self.reserved

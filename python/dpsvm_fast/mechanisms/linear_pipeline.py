@@ -58,6 +58,9 @@ TRAINERS = ("gradient", "objective", "output")
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
+# Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
+# correct what of it costs the rows.
+WEIGHT_RELEASES = 4
 # Below, noise on a grid would have more steps than the sampler draws, once the budget is spent.
 SMALLEST_EXACT_MU = 1e-9
 
@@ -65,6 +68,10 @@ THEOREM = (
     "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
     "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
     "Honkela 2023); sensitivities and paths in docs/proofs/auto_pipeline.md"
+)
+THEOREM_OF_RELEASES = (
+    '; {} releases of weights with this noise, section "Several releases" of '
+    "docs/proofs/output_perturbation.md"
 )
 THEOREM_OF_SOLVERS = "noisy sums of docs/proofs/auto_pipeline.md, composed with: "
 
@@ -243,7 +250,12 @@ class PrivateLinear:
         if self.trainer != "gradient":
             solver, reserved = self._solver(mu), () if whitened else self._reserved
             return Training(
-                whitened=whitened, rule=None, solver=solver, sums=sums, reserved=reserved
+                whitened=whitened,
+                rule=None,
+                solver=solver,
+                sums=sums,
+                n_releases=self.n_releases,
+                reserved=reserved,
             )
         assert count is not None
         rule = DescentRule(
@@ -273,8 +285,15 @@ class PrivateLinear:
         if not self._before:
             return self._with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
-            return self._with_budget(*budget_of(mu, self.epsilon, self.delta))
+            each = share_of(mu, 1.0 / self.n_releases)
+            return self._with_budget(*budget_of(each, self.epsilon, self.delta))
         return _objective_solver(self)
+
+    @property
+    def n_releases(self) -> int:
+        """How often noisy weights are released."""
+        several = self.trainer == "output" and not self.pure and self._before
+        return WEIGHT_RELEASES if several else 1
 
     def _with_budget(self, own: float, delta: float) -> Solver:
         """The solver's mechanism with an epsilon and a delta of its own."""
@@ -358,7 +377,10 @@ class PrivateLinear:
             if not training.sums:
                 # Nothing but the solver's own release.
                 return own
-            return dataclasses.replace(own, theorem=THEOREM_OF_SOLVERS + own.theorem, **whole)
+            theorem = THEOREM_OF_SOLVERS + own.theorem
+            if training.n_releases > 1:
+                theorem += THEOREM_OF_RELEASES.format(training.n_releases)
+            return dataclasses.replace(own, theorem=theorem, **whole)
         own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
         if self.noise_grid == "float":
             own_caveats += (FLOATING_POINT_CAVEAT,)

@@ -30,7 +30,7 @@ RIDGE = 0.35
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
     """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
-    few = FEATURES_A_CLASS * n_classes <= n_features <= MOST_FEW_FEATURES
+    few = FEATURES_A_CLASS * n_classes < n_features <= MOST_FEW_FEATURES
     return (*(EARLIER_SHARES if few else ()), LAST_SHARE)
 
 

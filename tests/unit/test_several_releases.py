@@ -1,0 +1,173 @@
+"""Noisy weights released several times: budget, objective of each, certificate."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from conftest import three_clusters
+from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
+from dpsvm_fast._core import NoiseSource
+from dpsvm_fast.accounting import verify
+from dpsvm_fast.estimators._linear_fit import fitted_weights, solved
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms import linear_pipeline
+from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms.linear_pipeline import WEIGHT_RELEASES, PrivateLinear
+from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast.reference.smooth_erm import Problem
+from oracles.audit import epsilon_of_separation
+from oracles.coupled import coupled, use_slow_core
+
+Array = NDArray[Any]
+EPSILON, DELTA = 2.0, 1e-5
+D, N_ROWS = 6, 40
+RELATIONS = ("add_remove", "replace_one")
+
+
+def plan(adjacency: str) -> PrivateLinear:
+    return PrivateLinear(
+        epsilon=EPSILON,
+        delta=DELTA,
+        adjacency=adjacency,
+        trainer="output",
+        noise_grid="exact",
+        # A far margin: all gradients keep their largest norm, so neighbours reach the bound.
+        loss=Loss(name="margin_distance", n_classes=3, smoothing=1.0, margin=1000.0),
+        n_features=D,
+        fit_intercept=True,
+        whiten=False,
+    )
+
+
+def largest_spent(adjacency: str) -> tuple[Array, Array]:
+    """Largest size of each draw over two pairs of neighbours, and what the events claim."""
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(N_ROWS, D)), rng.integers(0, 3, N_ROWS)
+    u = np.ones(D)
+    more = (np.vstack([rows, u]), np.append(y, 1))
+    if adjacency == "add_remove":
+        pairs = [(more, (rows, y))]
+    else:
+        pairs = [(more, (np.vstack([rows, v]), np.append(y, k))) for v, k in ((-u, 1), (u, 2))]
+    mechanism = plan(adjacency)
+
+    def run(data: Any, source: Any) -> Any:
+        return fitted_weights(mechanism, PublicMap(), data[0], data[1], source, 1)
+
+    found = [coupled(run, *pair) for pair in pairs]
+    training = found[0].outcomes[0].training
+    return (
+        np.max([one.sizes for one in found], axis=0),
+        np.array([event.mu for event in training.events]),
+    )
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact sizes on neighbours: each within its event, nearly reached, all within epsilon."""
+    use_slow_core(monkeypatch)
+    sizes, claimed = largest_spent(adjacency)
+    assert sizes.size == claimed.size == 1 + WEIGHT_RELEASES
+    assert (sizes <= claimed * (1.0 + 1e-9)).all()
+    if adjacency == "add_remove":
+        assert (sizes[1:] >= 0.9 * claimed[1:]).all()
+    assert epsilon_of_separation(float(np.linalg.norm(claimed)), DELTA) <= EPSILON * (1 + 1e-9)
+
+
+def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: every release with all of what is left is far over epsilon."""
+    use_slow_core(monkeypatch)
+    divided = linear_pipeline.share_of
+
+    def undivided(mu: float, share: float) -> float:
+        return mu if share == 1.0 / WEIGHT_RELEASES else divided(mu, share)
+
+    monkeypatch.setattr(linear_pipeline, "share_of", undivided)
+    sizes, _ = largest_spent("add_remove")
+    assert epsilon_of_separation(float(np.linalg.norm(sizes)), DELTA) > 1.5 * EPSILON
+
+
+@dataclasses.dataclass
+class Watched:
+    """An output perturbation whose minimisers and releases are kept."""
+
+    mechanism: OutputPerturbation
+    minimisers: list[Array] = dataclasses.field(default_factory=list)
+    released: list[Array] = dataclasses.field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.mechanism, name)
+
+    def release(self, weights: Array, source: NoiseSource, *, n_threads: int) -> Array:
+        self.minimisers.append(weights)
+        self.released.append(self.mechanism.release(weights, source, n_threads=n_threads))
+        return self.released[-1]
+
+
+def test_each_minimiser_is_that_of_the_proximal_objective() -> None:
+    """Its gradient, from the slow twin, is as small as was certified."""
+    X, codes = three_clusters()
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    mechanism = OutputPerturbation(
+        epsilon=5.0,
+        delta=DELTA,
+        adjacency="add_remove",
+        noise="gaussian",
+        noise_grid="exact",
+        loss="margin_distance",
+        n_classes=3,
+        n_features=rows.shape[1],
+        data_norm=1.0,
+        intercept_scaling=0.2,
+        C=0.3,
+        tol=1e-3,
+        smoothing=0.5,
+    )
+    watched = Watched(mechanism)
+    last, _ = solved(watched, rows, codes, NoiseSource(), 1, n_releases=3)  # type: ignore[arg-type]
+    assert len(watched.minimisers) == 3
+    assert last is watched.released[-1]
+    before = np.zeros_like(last)
+    columns = np.hstack([rows, np.full((len(rows), 1), 0.2)])
+    for minimiser, released in zip(watched.minimisers, watched.released, strict=True):
+        problem = Problem(
+            columns,
+            codes,
+            mechanism.score_loss.n_scores,
+            mechanism.score_loss.kernel,
+            mechanism.regularization,
+            -mechanism.regularization * before,
+        )
+        slope = np.linalg.norm(problem.gradient(minimiser.astype(np.longdouble)))
+        assert slope <= mechanism.gradient_tol * (1.0 + 1e-6)
+        # A control: the penalty of 0 alone has another minimiser.
+        if before.any():
+            alone = dataclasses.replace(problem, linear=None).gradient(minimiser)
+            assert np.linalg.norm(alone) > 10.0 * mechanism.gradient_tol
+        before = released
+
+
+@pytest.mark.parametrize("estimator", [PrivateLinearSVC, PrivateKernelSVC])
+def test_certificates_count_the_releases(estimator: type) -> None:
+    """One event more is one release more than the budget has."""
+    X, y = three_clusters()
+    model = estimator(
+        EPSILON, DELTA, mechanism="output", bounds=(-10.0, 10.0), classes=range(3)
+    ).fit(X, y)
+    statement = model.privacy_
+    assert len(statement.events) == len(statement.parts) + WEIGHT_RELEASES
+    assert verify(statement).ok
+    assert f"{WEIGHT_RELEASES} releases" in str(statement)
+    record = statement.to_dict()
+    more = verify(record | {"events": [*record["events"], record["events"][-1]]})
+    assert any("does not give epsilon" in problem for problem in more.problems)
+    none = verify(record | {"events": record["events"][: len(statement.parts)]})
+    assert any("0 events for the weights" in problem for problem in none.problems)
+    other = {**record["events"][-1], "sigma": 2.0 * record["events"][-1]["sigma"]}
+    changed = verify(record | {"events": [*record["events"][:-1], other]})
+    assert any("do not describe the noise" in problem for problem in changed.problems)
