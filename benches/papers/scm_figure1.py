@@ -211,6 +211,11 @@ PANELS = (
     ("f", "balls", ALONG_ROWS, BALLS_EPSILON),
 )
 
+# In the picture one mark for both algorithms of the paper, and what would hide differences left
+# out.
+DRAWN_AS = dict.fromkeys((scm.ALGORITHM, balls.ALGORITHM_2), "Algorithm 1 (a) or 2 (c, f)")
+NOT_DRAWN = (("balls", balls.LINEAR), ("balls", balls.PURE_KERNEL_GAMMA))
+
 
 def panel(table: Sequence[Row], data: str, curve: str, epsilon: float | None) -> list[Row]:
     """Rows of one panel, those without privacy among them."""
@@ -231,7 +236,12 @@ def plot(table: Sequence[Row], path: Path) -> None:
         if rows:
             axis = "along ε" if epsilon is None else f"along rows, ε = {epsilon:g}"
             column = "epsilon" if curve == ALONG_EPSILON else "n"
-            drawn.append(scm.panel(f"({letter}) {names[data]}, {axis}", rows, column))
+            shown = [
+                row | {"method": DRAWN_AS.get(row["method"], row["method"])}
+                for row in rows
+                if (data, row["method"]) not in NOT_DRAWN
+            ]
+            drawn.append(scm.panel(f"({letter}) {names[data]}, {axis}", shown, column))
     columns = min(3, len(drawn))
     drawing.panels(
         path,
