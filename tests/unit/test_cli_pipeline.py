@@ -11,7 +11,7 @@ import pytest
 from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast.cli import main
 
-PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
+PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=5", "--classes=3"]
 
 
 def planned(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -40,7 +40,7 @@ class TestPlanOfThePipeline:
     ) -> None:
         options = [f"--classes={n_classes}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
         shown = planned(capsys, *options)
-        X = np.random.default_rng(0).normal(size=(n_samples, 4))
+        X = np.random.default_rng(0).normal(size=(n_samples, 5))
         model = PrivateLinearSVC(1.0, 1e-5, adjacency=adjacency, classes=range(n_classes))
         model.fit(X, np.arange(n_samples) % n_classes)
         centre, *_, training = model.privacy_.parts
@@ -51,7 +51,7 @@ class TestPlanOfThePipeline:
         whitened = re.search(r"whitening +(yes|no), ", shown)[1] == "yes"  # type: ignore[index]
         # The noisy number of rows is far from the threshold on either side.
         assert whitened == model.whitened_ == (n_samples == 2000)
-        # Four features are few for two classes, which takes three releases.
+        # Five features are few for two classes, which takes three releases.
         share = (73 if n_classes == 2 else 83) if whitened else 93
         assert ("in 3 releases for 20 % of mu^2" in shown) == (share == 73)
         assert f"training       {share} % of mu^2: {model.n_steps_} steps" in shown
@@ -80,10 +80,10 @@ class TestPlanOfThePipeline:
         shown = planned(capsys, *options)
         assert "loss huber, epsilon = 1, delta = 0" in shown
         assert "centre         epsilon = 0.1: " in shown
-        model = PrivateLinearSVC(1.0, 0.0, classes=[0, 1]).fit(np.eye(2, 4), [0, 1])
+        model = PrivateLinearSVC(1.0, 0.0, classes=[0, 1]).fit(np.eye(2, 5), [0, 1])
         inside = model.privacy_.objective
         deviation = number(r"noise +standard deviation (\S+) on every component", shown)
-        assert deviation == pytest.approx(np.sqrt(6.0) / inside.beta, rel=1e-4)
+        assert deviation == pytest.approx(np.sqrt(7.0) / inside.beta, rel=1e-4)
         assert number(r"lambda +(\S+) ", shown) == pytest.approx(inside.regularization, rel=1e-5)
 
     def test_no_data_set_leads_by_more_than_the_bound(
@@ -131,7 +131,7 @@ class TestPlanOfAKernel:
         options = [f"--kernel={kernel}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
         shown = planned(capsys, *options)
         assert "(PrivateKernelSVC)" in shown
-        X = np.random.default_rng(0).normal(size=(n_samples, 4))
+        X = np.random.default_rng(0).normal(size=(n_samples, 5))
         model = PrivateKernelSVC(
             1.0, 1e-5, kernel=kernel, adjacency=adjacency, classes=range(3), n_threads=1
         ).fit(X, np.arange(n_samples) % 3)

@@ -190,9 +190,9 @@ def test_what_is_published(kind: str) -> None:
 
 def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) -> None:
     """What the training sees is what prediction computes from the product alone."""
-    X, y = clusters(n_features=6)
+    X, y = clusters(n_features=7)
     private = model(whiten=True)
-    mechanism = private._mechanism(private._checked_parameters(), 3, 6)
+    mechanism = private._mechanism(private._checked_parameters(), 3, 7)
     assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
     source = _core.NoiseSource(3)
     use_slow_core(monkeypatch)

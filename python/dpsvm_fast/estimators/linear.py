@@ -33,9 +33,9 @@ class PrivateLinearSVC(PrivatePipeline):
     2. the mean of the rows and their number are released with noise (7 % of the squared Gaussian
        parameter); rows are centred and scaled to norm 1 again;
     3. if the noisy number of rows is large enough for their dimension, the matrix of their second
-       moments is released with noise (10 %); rows are whitened and scaled to norm 1 again. With more
-       than 2 K and at most 20 features, K the number of classes, that is done twice before (5 %
-       each): what one whitening enlarges stands out of the noise of the next;
+       moments is released with noise (10 %); rows are whitened and scaled to norm 1 again. With
+       more than 2 K and at most 20 features, K the number of classes, that is done twice before
+       (5 % each): what one whitening enlarges stands out of the noise of the next;
     4. weights of all classes are trained with what is left of the budget, by default by full-batch
        gradient descent on clipped gradients with noise in every step; the mean of the last iterates
        is released.
