@@ -103,10 +103,15 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     if "all" in options.names:
         options.names = [*MODULES, *(["page"] if "page" in options.names else [])]
     for name in options.names if options.data else ():
-        known = () if name == "page" else module_of(name).DATA
+        known = () if name == "page" else _known(module_of(name))
         if not set(options.data) <= set(known):
             parser.error(f"--data of {name} is one of {', '.join(map(repr, known))}")
     return options
+
+
+def _known(module: Any) -> tuple[str, ...]:
+    """Names of data sets; quick runs may have smaller ones of their own."""
+    return tuple(dict.fromkeys((*module.DATA, *module.QUICK_DATA)))
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -26,8 +26,9 @@ PROTOCOL: tuple[str, ...] = (
     "Seconds are medians; they were taken on an otherwise idle machine.",
 )
 DATA = ("mnist",)
-# All rows: nothing quicker would be the same thing.
-QUICK_DATA, QUICK_REPEATS = DATA, 1
+# The first rows: in no stored result.
+QUICK_DATA, QUICK_REPEATS = ("mnist, 2000 rows",), 1
+FEW_ROWS = 2000
 EPSILON = 1.0
 REPEATS = 3
 # Seconds and test accuracy aimed at, of the estimator at its defaults.
@@ -44,17 +45,19 @@ CASES = (
 
 def run(names: Sequence[str], repeats: int | None) -> list[Row]:
     """One row a fit; nothing where data are missing or the system tells no peak."""
-    data = load(names[0])
+    data = load(names[0].partition(",")[0])
     if data is None or data.is_train is None:
         return []
     if not Path("/proc/self/clear_refs").exists():
         print("SKIPPED: needs Linux's /proc to reset and read the peak")
         return []
+    n_rows = FEW_ROWS if names[0] in QUICK_DATA else int(data.is_train.sum())
+    train = np.flatnonzero(data.is_train)[:n_rows]
     records: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         for storage in ("uint8", "float64"):
-            np.save(Path(folder) / f"{storage}.npy", data.X[data.is_train].astype(storage))
-        np.save(Path(folder) / "y.npy", data.y[data.is_train])
+            np.save(Path(folder) / f"{storage}.npy", data.X[train].astype(storage))
+        np.save(Path(folder) / "y.npy", data.y[train])
         np.save(Path(folder) / "X_test.npy", data.X[~data.is_train])
         np.save(Path(folder) / "y_test.npy", data.y[~data.is_train])
         for repeat in range(repeats or REPEATS):

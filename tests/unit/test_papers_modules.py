@@ -57,7 +57,10 @@ def test_the_contract_is_kept(name: str) -> None:
         assert names
         assert all(isinstance(one, str) for one in names)
     assert len(set(module.DATA)) == len(module.DATA)
-    assert set(module.QUICK_DATA) <= set(module.DATA)
+    # Quick runs may have the first rows of a set, which no full run has.
+    assert {one.partition(",")[0] for one in module.QUICK_DATA} <= {
+        one.partition(",")[0] for one in module.DATA
+    }
     assert isinstance(module.QUICK_REPEATS, int)
     assert module.QUICK_REPEATS >= 1
     for function, parameters in FUNCTIONS.items():
