@@ -1,0 +1,43 @@
+//! All tests of the core's public interface in one program: linking one for each file takes minutes.
+
+mod accounting_gaussian;
+mod accounting_normal;
+mod accounting_objective;
+mod accounting_pld;
+mod column_moments;
+mod fourier;
+mod joint_bound;
+mod linear_algebra;
+mod noise_discrete_gaussian;
+mod noise_gamma_ball;
+mod noise_grid_gaussian;
+mod noise_half_normal;
+mod noise_poisson_batch;
+mod noise_selection;
+mod noise_streams;
+mod noise_threads;
+mod noisy_descent;
+mod noisy_descent_shards;
+mod parallel_tasks;
+mod solver_crammer_singer;
+#[path = "solver_gaussian_margin/main.rs"]
+mod solver_gaussian_margin;
+mod solver_losses;
+mod solver_parties;
+mod solver_projected_sgd;
+mod solver_records;
+mod solver_smooth_progress;
+mod thread_arithmetic;
+
+/// A file that is named nowhere would not be compiled, and its tests would silently not run.
+#[test]
+fn every_file_is_named_here() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let entries = std::fs::read_dir(folder).unwrap();
+    for entry in entries {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        let named = include_str!("main.rs").contains(&format!("mod {module};"));
+        assert!(named || module == "main", "{name}");
+    }
+}
