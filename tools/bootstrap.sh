@@ -52,6 +52,6 @@ export PYO3_PYTHON
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install "maturin>=1.9,<2"
 # Builds the module, links the package into the environment, and installs what pyproject.toml lists.
-.venv/bin/maturin develop --quiet --release --locked --extras test,check,plot,bench,federated,distributed,arrow
+.venv/bin/maturin develop --quiet --release --locked --extras test,check,plot,bench,federated,distributed,cli,onnx,interop,docs
 touch .venv/tools-installed
 touch .venv/module-built
