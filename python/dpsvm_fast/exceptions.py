@@ -7,6 +7,7 @@ __all__ = [
     "CertificationError",
     "InvalidParameterError",
     "LedgerError",
+    "ModelFormatError",
     "NotPrivateWarning",
     "PrivacyLeakWarning",
 ]
@@ -45,6 +46,10 @@ class CertificationError(RuntimeError):
 
 class LedgerError(RuntimeError):
     """The ledger's store is missing, damaged or not a ledger. It never turns into a new budget."""
+
+
+class ModelFormatError(ValueError):
+    """A file is no saved model that this release reads, or it was changed after it was saved."""
 
 
 class PrivacyLeakWarning(UserWarning):
