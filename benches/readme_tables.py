@@ -1,15 +1,13 @@
-"""Tables of the README beside those of ``report``, and the audits of docs/guarantees.md.
+"""Tables of the documentation beside those of ``report``: functions of stored summaries alone.
 
-Each is a function of stored summaries alone. A table whose summary is not stored has no place in
-the README either.
+``pages`` says on which page each of them stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from benches import readme_accuracy, report, tables
+from benches.papers.cells import grid
 from benches.tables import Row
 
 # Of FedDPDR's tasks and dimensions those that are shown.
@@ -47,18 +45,6 @@ SEARCHES = {
     ("output", "default"): '`OutputPerturbationSVC`, `C="auto"`',
     ("output", "partition, refit 0.8"): "searched over C, partition",
     ("output", "poisson"): "the same, random stopping",
-}
-
-# The build that is released, in the audits' summary, and the claims that it is audited at.
-RIGHT = "right"
-AUDITED = ("1", "4")
-# How an audit came to its bound: a letter, and what it stands for.
-METHODS = {
-    "gaussian": ("g", "counts read by a Gaussian trade-off curve"),
-    "profile": ("p", "counts read by the claimed law with less noise"),
-    "clopper_pearson": ("c", "counts alone"),
-    "one_run": ("1", "one run with many canaries"),
-    "density": ("d", "exact densities"),
 }
 
 # Of the settings of many users those that are shown: setting, users, epsilon, and their heading.
@@ -103,7 +89,7 @@ def kernel(found: Summaries) -> str:
     cells = {(row["data"], row["epsilon"]): _kernel_cell(row) for row in table}
     reference = {row["data"]: f"{float(row['not_private']):.3f}" for row in table}
     epsilons = sorted({row["epsilon"] for row in table}, key=float)
-    lines = _grid(
+    lines = grid(
         ("", *(f"ε = {epsilon}" for epsilon in epsilons), "linear, not private"),
         (
             (data, *(cells.get((data, epsilon), "") for epsilon in epsilons), reference[data])
@@ -111,14 +97,14 @@ def kernel(found: Summaries) -> str:
         ),
     )
     gains = [float(row["gain"]) for row in table if row["kernel"] != "linear"]
-    lines += [
+    note = [
         "",
         f"Bold: the rule took a kernel in {len(gains)} of {len(table)} cells; in brackets the gain "
         f"over `PrivateLinearSVC` on the same splits, from {min(gains):+.3f} to {max(gains):+.3f}. "
         "The others stayed linear. [How it was measured](benches/README.md#accuracy-papers).",
     ]
     timed = [row for row in found["papers_kernel_timing"] if row["model"] == "kernel"]
-    return "\n".join([*lines, *(["", *_kernel_times(timed)] if timed else [])])
+    return "\n".join([lines, *note, *(["", *_kernel_times(timed)] if timed else [])])
 
 
 def _kernel_cell(row: Row) -> str:
@@ -136,7 +122,7 @@ def _gain(row: Row) -> str:
 
 def _kernel_times(timed: Sequence[Row]) -> list[str]:
     """Whole fits of MNIST."""
-    lines = _grid(
+    lines = grid(
         ("MNIST, 60,000 rows, ε = 1, 2 threads", "", "memory beyond X", "test accuracy"),
         (
             (
@@ -149,7 +135,7 @@ def _kernel_times(timed: Sequence[Row]) -> list[str]:
         ),
     )
     features = float(timed[0]["features_mb"])
-    return [*lines, "", f"All features of all rows take {features:.0f} MB."]
+    return [lines, "", f"All features of all rows take {features:.0f} MB."]
 
 
 def _value(text: str) -> str:
@@ -173,7 +159,7 @@ def balls(found: Summaries) -> str:
     rows.append(("the same as printed", *(printed.get(n, "") for n in BALLS_SIZES)))
     best = f"{float(table[0]['bayes']):.4f}"
     rows.append(("no classifier does better than", *(best for _ in BALLS_SIZES)))
-    return "\n".join(_grid(("error", *(f"{int(n):,} points" for n in BALLS_SIZES)), rows))
+    return grid(("error", *(f"{int(n):,} points" for n in BALLS_SIZES)), rows)
 
 
 def reduction(found: Summaries) -> str:
@@ -190,7 +176,7 @@ def reduction(found: Summaries) -> str:
                 if row["method"] == method
             }
             rows.append((f"{task}: {label}", *(shown.get(epsilon, "") for epsilon in epsilons)))
-    lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons)), rows)
+    lines = grid(("", *(f"ε = {epsilon}" for epsilon in epsilons)), rows)
     exact = {row["data"]: float(row["accuracy"]) for row in table if row["method"] == "Non-Priv"}
     reached = ", ".join(f"{task} {exact[task]:.3f}" for task in REDUCTION_TASKS)
     note = f"Not private, with {REDUCTION_DIMENSION} components: {reached}."
@@ -202,7 +188,7 @@ def reduction(found: Summaries) -> str:
             f" The slowest of these fits took {slowest:.2f} s; the paper's, with reduction, "
             f"{float(paper):.0f} s on another machine."
         )
-    return "\n".join([*lines, "", note])
+    return "\n".join([lines, "", note])
 
 
 def ellipsoids(found: Summaries) -> str:
@@ -217,13 +203,13 @@ def ellipsoids(found: Summaries) -> str:
             f"{float(first[name]):.3f}" for name in ("not_private", "not_private_linear")
         )
         rows.append((data, *(cells.get((data, epsilon), "") for epsilon in epsilons), limits))
-    lines = _grid(("", *(f"ε = {epsilon}" for epsilon in epsilons), "not private"), rows)
+    lines = grid(("", *(f"ε = {epsilon}" for epsilon in epsilons), "not private"), rows)
     helped = sum(row["helps"] == "yes" for row in table)
     harmed = sum(row["helps"] == "no" for row in table)
     other = [float(row["ellipsoids_huber_ww"]) - float(row["ellipsoids"]) for row in table]
     return "\n".join(
         [
-            *lines,
+            lines,
             "",
             f"Ellipsoids / `PrivateLinearSVC` with the same budget on the same splits. Bold where "
             f"ellipsoids are better by more than two standard errors, {helped} of {len(table)} "
@@ -247,7 +233,7 @@ def transformers(found: Summaries) -> str:
         place = tuple(row[name] for name in ("task", "n_samples", "n_features", "dtype"))
         ours = row["library"] == "dpsvm_fast"
         shapes.setdefault(place, {})[row["n_threads"] if ours else "theirs"] = row
-    lines = _grid(
+    return grid(
         ("", "rows", "1 thread", "2 threads", "scikit-learn, 1 thread"),
         (
             (
@@ -262,7 +248,6 @@ def transformers(found: Summaries) -> str:
             )
         ),
     )
-    return "\n".join(lines)
 
 
 def _timed(row: Row) -> str:
@@ -276,7 +261,7 @@ def tuning(found: Summaries) -> str:
     cells = {(r["data"], r["model"], r["how"], r["epsilon"]): r["accuracy"] for r in table}
     names = list(dict.fromkeys(row["data"] for row in table))
     epsilons = sorted({row["epsilon"] for row in table}, key=float)
-    lines = _grid(
+    lines = grid(
         ("", *(f"{name}, ε = {epsilon}" for name in names for epsilon in epsilons)),
         (
             (
@@ -295,7 +280,7 @@ def tuning(found: Summaries) -> str:
     worse = sum(float(row["gain"]) < -2.0 * float(row["gain_error"]) for row in searched)
     return "\n".join(
         [
-            *lines,
+            lines,
             "",
             f"Of all {len(searched)} cells of searches {better} are better than the defaults by "
             "more than two standard errors of the paired difference, "
@@ -331,7 +316,7 @@ def averaged(found: Summaries) -> str:
         for method, label in LEARNERS.items()
         if method in measured
     ]
-    return "\n".join(_grid(("", *AVERAGED.values()), lines))
+    return grid(("", *AVERAGED.values()), lines)
 
 
 def uneven(found: Summaries) -> str:
@@ -349,110 +334,4 @@ def uneven(found: Summaries) -> str:
         if method in measured
     ]
     heads = (f"{sizes}, ε = {epsilon}" for sizes, epsilon in places)
-    return "\n".join(_grid(("", *heads), rows))
-
-
-def audits(found: Summaries) -> str:
-    """Claims and certified lower bounds, one line for each mechanism and relation."""
-    table = found["audit"]
-    cells: dict[tuple[str, ...], dict[tuple[str, str], Row]] = {}
-    for row in table:
-        # The claim of a part of a pipeline is near the number that the row is meant for.
-        near = min(AUDITED, key=lambda one: abs(float(one) - float(row["claim"])))
-        cells.setdefault((row["mechanism"], row["relation"]), {})[row["build"], near] = row
-    builds = list(dict.fromkeys(row["build"] for row in table))
-    columns = [(build, one) for build in builds for one in AUDITED]
-    heads = (f"ε = {one}" if build == RIGHT else f"{build}, {one}" for build, one in columns)
-    lines = _grid(
-        ("Mechanism", "relation", *heads),
-        (
-            (*place, *(_audit_cell(own.get(column)) for column in columns))
-            for place, own in cells.items()
-        ),
-    )
-    right = [row for row in table if row["build"] == RIGHT]
-    wrong = [row for row in table if row["build"] != RIGHT and row["expected"] != "-"]
-    above, caught = (sum(row["refuted"] == "True" for row in rows) for rows in (right, wrong))
-    chance = max(1.0 - float(row["confidence"]) for row in table)
-    longest = max(float(row["seconds"]) for row in table)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Certified ε, and how: {_methods(table)}. Bold: above the claim. Of {len(right)} "
-            f"audits of the library as it is, {above} are above the claim; of {len(wrong)} of "
-            f"wrong builds, {caught} are (in brackets: too weak to tell, and not counted). At most "
-            f"{longest:.0f} seconds each; each bound is wrong with a probability of at most "
-            f"{chance:.1g}. Where a part of a pipeline is audited, its claim is its share.",
-        ]
-    )
-
-
-def _audit_cell(row: Row | None) -> str:
-    """A bound, the claim where it is not that of the column, and the method behind it."""
-    if row is None:
-        return ""
-    bound = f"{float(row['certified']):.3f}"
-    bound = f"**{bound}**" if row["refuted"] == "True" else bound
-    if row["build"] != RIGHT:
-        return f"({bound})" if row["expected"] == "-" else bound
-    claim = float(row["claim"])
-    bound += "" if min(abs(claim - float(one)) for one in AUDITED) < 5e-4 else f" of {claim:.3f}"
-    return f"{bound} {METHODS[row['method']][0]}"
-
-
-def _methods(table: Sequence[Row]) -> str:
-    """The letters of the methods that occur."""
-    used = {row["method"] for row in table}
-    return ", ".join(f"{letter} {text}" for name, (letter, text) in METHODS.items() if name in used)
-
-
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    ruled = ["|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in (head, *rows)]
-    return [ruled[0], "|" + "---|" * len(head), *ruled[1:]]
-
-
-# Marker, summary without which there is no table, others that it shows where they are stored.
-Tables = dict[str, tuple[Callable[[Summaries], str], str, tuple[str, ...]]]
-TABLES: Tables = {
-    "accuracy-table": (readme_accuracy.accuracy, "papers_pmsvm_table2", ()),
-    "kernel-table": (kernel, "papers_kernel", ("papers_kernel_timing",)),
-    "balls-table": (balls, "papers_scm_figure1", ()),
-    "reduction-table": (reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)),
-    "ellipsoid-table": (ellipsoids, "papers_lmgc", ()),
-    "transformer-table": (transformers, "transformers", ()),
-    "tuning-table": (tuning, "papers_tuning", ()),
-    "averaging-table": (averaged, "papers_helmet_figure3", ("papers_helmet_table2",)),
-    "uneven-table": (uneven, "papers_feddpdr_figure5", ()),
-}
-
-
-# The same for docs/guarantees.md.
-GUARANTEES: Tables = {"audit-table": (audits, "audit", ())}
-
-
-def contents(folder: Path, wanted: Tables = TABLES) -> dict[str, str]:
-    """The table of each marker whose summary is stored in ``folder``."""
-    shown = {}
-    for name, (make, needed, others) in wanted.items():
-        if (folder / f"{needed}.csv").is_file():
-            found = {one: _stored(folder / f"{one}.csv") for one in (needed, *others)}
-            shown[name] = make(found)
-    return shown
-
-
-def _stored(path: Path) -> list[Row]:
-    """Rows of a summary; none where it is not stored."""
-    return tables.read(path)[0] if path.is_file() else []
-
-
-def markers(name: str) -> tuple[str, str]:
-    """What a table stands between."""
-    return f"<!-- {name} -->", f"<!-- /{name} -->"
-
-
-def fill(page: Path, folder: Path, wanted: Tables = TABLES) -> None:
-    """Replace every table whose summary is stored."""
-    for name, content in contents(folder, wanted).items():
-        report.update(page, content, markers(name))
+    return grid(("", *heads), rows)

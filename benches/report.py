@@ -1,4 +1,4 @@
-"""From summaries to a picture and to the README's table."""
+"""From summaries to a picture and to the tables of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
 
 
 def markdown(table: Sequence[Row], facts: Mapping[str, str]) -> str:
-    """The README's table: one line a data set, one column a C."""
+    """The table: one line a data set, one column a C."""
     cells = cells_of(table)
     C_values = list(dict.fromkeys(row["C"] for row in cells))
     lines = [
@@ -86,7 +86,7 @@ def _times(ratio: str) -> str:
 
 
 def objective_markdown(table: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]) -> str:
-    """The README's table of the smooth solver, with whole private fits below."""
+    """The table of the smooth solver, with whole private fits below."""
     cells = [row for row in table if row["lambda"]]
     values = list(dict.fromkeys(row["lambda"] for row in cells))
     lines = [
@@ -120,7 +120,7 @@ def _objective_cell(row: Row) -> str:
 def descent_markdown(
     table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]
 ) -> str:
-    """The README's table of private steps, with memory and whole fits below."""
+    """The table of private steps, with memory and whole fits below."""
     lines = [
         "| ms a step | batch | ours (without noise) | numpy, float64 | JAX | Opacus |",
         "|---|---|---|---|---|---|",

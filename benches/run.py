@@ -5,7 +5,7 @@
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
-fills the tables of the project's README. Without --step: run, analyse and plot.
+fills the tables of README and documentation. Without --step: run, analyse and plot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-from benches import readme_tables, report, tables  # noqa: E402
+from benches import pages, report, tables  # noqa: E402
 from benches.config import Plan, quick  # noqa: E402
 from benches.machine import description, require_release  # noqa: E402
 from benches.subjects import (  # noqa: E402
@@ -91,21 +91,12 @@ def plot_step(out: Path) -> None:
         print(f"plot: {out / 'solver.png'}")
 
 
-def update_step(out: Path, page: Path) -> None:
-    """Fill the README's tables from the stored summaries."""
-    table, facts = tables.read(out / "solver.csv")
-    report.update(page, report.markdown(table, facts))
-    table, facts = tables.read(out / "objective.csv")
-    fits = tables.read(out / "objective_fit.csv")[0]
-    report.update(page, report.objective_markdown(table, fits, facts), report.OBJECTIVE)
-    table, facts = tables.read(out / "descent.csv")
-    memory_rows = tables.read(out / "descent_memory.csv")[0]
-    fits = tables.read(out / "linear_fit.csv")[0]
-    report.update(page, report.descent_markdown(table, memory_rows, fits, facts), report.DESCENT)
-    readme_tables.fill(page, out)
-    print(f"updated {page.name}")
-    guarantees = page.parent / "docs" / "guarantees.md"
-    readme_tables.fill(guarantees, out, readme_tables.GUARANTEES)
+def update_step(out: Path) -> None:
+    """Fill the tables of README and documentation from the stored summaries."""
+    pages.fill_speed(out, ROOT)
+    for page in pages.PAGES:
+        pages.fill(page, out, ROOT)
+        print(f"updated {page}")
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -120,7 +111,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     options.step = options.step or ["run", "analyse", "plot"]
     options.out = options.out or (QUICK_RESULTS if options.quick else RESULTS)
     if options.quick and "update" in options.step:
-        parser.error("figures of a --quick run do not go into the README")
+        parser.error("figures of a --quick run do not go into README and documentation")
     return options
 
 
@@ -143,7 +134,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if "plot" in options.step and "solver" in names:
         plot_step(options.out)
     if "update" in options.step:
-        update_step(options.out, ROOT / "README.md")
+        update_step(options.out)
     print("\n".join(failures), file=sys.stderr if failures else sys.stdout)
     return 1 if failures else 0
 

@@ -202,7 +202,7 @@ def test_report(tmp_path: Path) -> None:
     report.update(page, content, report.DESCENT)
     assert page.read_text(encoding="utf-8").count(content) == 1
     assert all(
-        (ROOT / "README.md").read_text(encoding="utf-8").count(m) == 1 for m in report.DESCENT
+        (ROOT / "docs/performance.md").read_text("utf-8").count(m) == 1 for m in report.DESCENT
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables of the README from summaries: which figure goes where."""
+"""Tables of README and documentation from summaries: which figure goes where."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import readme_tables, tables  # noqa: E402
+from benches import audit_page, pages, readme_tables, tables  # noqa: E402
 
 
 def lines(name: str, **found: list[tables.Row]) -> list[str]:
     """The table's lines for these summaries."""
-    make, needed, others = readme_tables.TABLES[name]
+    make, needed, others = next(own[name] for own in pages.PAGES.values() if name in own)
     return make({one: found.get(one, []) for one in (needed, *others)}).splitlines()
 
 
@@ -165,14 +165,14 @@ def audit(mechanism: str, build: str, claim: str, certified: str, method: str) -
     return shown | {
         "relation": "add_remove",
         "refuted": refuted,
-        "expected": str(build != readme_tables.RIGHT),
+        "expected": str(build != audit_page.RIGHT),
         "seconds": "41.4",
         "confidence": "0.999999",
     }
 
 
 def test_audits_say_which_builds_are_refuted() -> None:
-    right = readme_tables.RIGHT
+    right = audit_page.RIGHT
     weak = audit("objective", "noise / sqrt 2", "4", "2.5", "profile") | {"expected": "-"}
     rows = [
         audit("output", right, "1", "0.8421", "gaussian"),
@@ -181,7 +181,7 @@ def test_audits_say_which_builds_are_refuted() -> None:
         audit("objective", right, "1.02", "0.7", "density"),
         weak,
     ]
-    shown = readme_tables.audits({"audit": rows}).splitlines()
+    shown = audit_page.audits({"audit": rows}).splitlines()
     head = "| Mechanism | relation | ε = 1 | ε = 4 | noise / sqrt 2, 1 | noise / sqrt 2, 4 |"
     assert shown[0] == head
     assert shown[2] == "| output | add_remove | 0.842 g | 3.800 g | | **5.100** |"
@@ -194,41 +194,43 @@ def test_audits_say_which_builds_are_refuted() -> None:
 
 
 def test_audits_have_their_own_page(tmp_path: Path) -> None:
-    row = audit("PrivatePCA", readme_tables.RIGHT, "1", "0.9", "gaussian")
+    row = audit("PrivatePCA", audit_page.RIGHT, "1", "0.9", "gaussian")
     tables.write(tmp_path / "audit.csv", [row], {"cpu": "none"})
-    assert "audit-table" not in readme_tables.contents(tmp_path)
-    page = tmp_path / "page.md"
-    opening, closing = readme_tables.markers("audit-table")
-    page.write_text(f"{opening}\nold\n{closing}\n", encoding="utf-8")
-    readme_tables.fill(page, tmp_path, readme_tables.GUARANTEES)
-    assert "| PrivatePCA | add_remove | 0.900 g | |" in page.read_text(encoding="utf-8")
-    guarantees = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
-    assert opening in guarantees
-    assert closing in guarantees
+    assert pages.contents("README.md", tmp_path) == {}
+    shown = pages.contents("docs/guarantees.md", tmp_path)["audit-table"]
+    assert "| PrivatePCA | add_remove | 0.900 g | |" in shown
 
 
 def test_nothing_is_shown_of_what_is_not_stored(tmp_path: Path) -> None:
-    assert readme_tables.contents(tmp_path) == {}
-    page = tmp_path / "page.md"
+    for name in pages.PAGES:
+        assert pages.contents(name, tmp_path) == {}
+    page = tmp_path / "README.md"
     page.write_text("text\n", encoding="utf-8")
-    readme_tables.fill(page, tmp_path)
+    pages.fill("README.md", tmp_path, tmp_path)
     assert page.read_text(encoding="utf-8") == "text\n"
 
 
 def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     tables.write(tmp_path / "papers_kernel.csv", KERNEL_ROWS, {"cpu": "none"})
-    page = tmp_path / "page.md"
+    page = tmp_path / "docs" / "kernels.md"
+    page.parent.mkdir()
     page.write_text("text\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="kernel-table"):
-        readme_tables.fill(page, tmp_path)
-    opening, closing = readme_tables.markers("kernel-table")
+        pages.fill("docs/kernels.md", tmp_path, tmp_path)
+    opening, closing = pages.markers("kernel-table")
     page.write_text(f"before\n{opening}\nold\n{closing}\nafter\n", encoding="utf-8")
-    readme_tables.fill(page, tmp_path)
+    pages.fill("docs/kernels.md", tmp_path, tmp_path)
     text = page.read_text(encoding="utf-8")
     assert "\nold\n" not in text
     assert "**0.954** (+0.013)" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
+
+
+def test_links_start_from_the_page() -> None:
+    text = "[how](benches/README.md)"
+    assert pages.placed("README.md", text) == text
+    assert pages.placed("docs/kernels.md", text) == "[how](../benches/README.md)"
 
 
 def test_accuracies_are_bold_where_they_are_above_the_paper() -> None:

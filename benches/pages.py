@@ -1,0 +1,109 @@
+"""Which table stands on which page of the documentation, and how it gets there.
+
+A table whose summary is not stored has no place on its page either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from benches import audit_page, readme_accuracy, readme_tables, report, tables
+from benches.readme_tables import Summaries
+from benches.tables import Row
+
+
+class Table(NamedTuple):
+    """A table: what makes it, the summary it needs, others that it shows where they are stored."""
+
+    make: Callable[[Summaries], str]
+    needed: str
+    others: tuple[str, ...] = ()
+
+
+# By page, from the root of the repository, and by marker.
+PAGES: Mapping[str, Mapping[str, Table]] = {
+    "README.md": {"accuracy-table": Table(readme_accuracy.accuracy, "papers_pmsvm_table2")},
+    "docs/kernels.md": {
+        "kernel-table": Table(readme_tables.kernel, "papers_kernel", ("papers_kernel_timing",)),
+        "balls-table": Table(readme_tables.balls, "papers_scm_figure1"),
+    },
+    "docs/pipelines.md": {
+        "reduction-table": Table(
+            readme_tables.reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)
+        )
+    },
+    "docs/ellipsoids.md": {"ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc")},
+    "docs/performance.md": {"transformer-table": Table(readme_tables.transformers, "transformers")},
+    "docs/tuning.md": {"tuning-table": Table(readme_tables.tuning, "papers_tuning")},
+    "docs/federated.md": {
+        "averaging-table": Table(
+            readme_tables.averaged, "papers_helmet_figure3", ("papers_helmet_table2",)
+        ),
+        "uneven-table": Table(readme_tables.uneven, "papers_feddpdr_figure5"),
+    },
+    "docs/guarantees.md": {"audit-table": Table(audit_page.audits, "audit")},
+}
+# The page of the tables of ``report``.
+SPEED = "docs/performance.md"
+
+
+def contents(page: str, folder: Path) -> dict[str, str]:
+    """By marker the tables of a page whose summaries are stored in ``folder``."""
+    return {
+        name: placed(page, table.make({one: _stored(folder, one) for one in _names(table)}))
+        for name, table in PAGES[page].items()
+        if _path(folder, table.needed).is_file()
+    }
+
+
+def placed(page: str, content: str) -> str:
+    """The text with its links, which are from the root of the repository, from a page."""
+    up = "../" * page.count("/")
+    return content.replace("](benches/", f"]({up}benches/")
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    """All summaries of a table."""
+    return (table.needed, *table.others)
+
+
+def _path(folder: Path, name: str) -> Path:
+    """Where a summary is stored."""
+    return folder / f"{name}.csv"
+
+
+def _stored(folder: Path, name: str) -> list[Row]:
+    """Rows of a summary; none where it is not stored."""
+    path = _path(folder, name)
+    return tables.read(path)[0] if path.is_file() else []
+
+
+def markers(name: str) -> tuple[str, str]:
+    """What a table stands between."""
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
+
+
+def fill(page: str, folder: Path, root: Path) -> None:
+    """Replace every table of a page whose summary is stored."""
+    for name, content in contents(page, folder).items():
+        report.update(root / page, content, markers(name))
+
+
+def fill_speed(folder: Path, root: Path) -> None:
+    """Replace the tables of solvers and private steps."""
+    table, facts = tables.read(folder / "solver.csv")
+    fill_one(root, report.markdown(table, facts), (report.OPENING, report.CLOSING))
+    table, facts = tables.read(folder / "objective.csv")
+    fits = tables.read(folder / "objective_fit.csv")[0]
+    fill_one(root, report.objective_markdown(table, fits, facts), report.OBJECTIVE)
+    table, facts = tables.read(folder / "descent.csv")
+    memory = tables.read(folder / "descent_memory.csv")[0]
+    fits = tables.read(folder / "linear_fit.csv")[0]
+    fill_one(root, report.descent_markdown(table, memory, fits, facts), report.DESCENT)
+
+
+def fill_one(root: Path, content: str, between: tuple[str, str]) -> None:
+    """Replace one table of the page about speed."""
+    report.update(root / SPEED, placed(SPEED, content), between)
