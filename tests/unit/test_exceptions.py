@@ -17,6 +17,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
         ("CertificationError", RuntimeError),
         ("InvalidParameterError", ValueError),
         ("LedgerError", RuntimeError),
+        ("ModelFormatError", ValueError),
         ("NotPrivateWarning", UserWarning),
         ("PrivacyLeakWarning", UserWarning),
     ],
