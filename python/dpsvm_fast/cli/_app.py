@@ -1,0 +1,120 @@
+"""The commands, by the path of whoever answers for the data, and their common entry.
+
+A command lives in a module of its own, imported when it is called or asked about: a new one is
+``_<name>.py`` with a `click.Command` called ``command``, and a line of ``COMMANDS``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, NamedTuple
+
+import click
+
+from dpsvm_fast._core import build_info
+from dpsvm_fast.cli._errors import Interrupted, ReaderLeft, guarded
+
+__all__ = ["COMMANDS", "PROGRAM", "app", "run"]
+
+PROGRAM = "dpsvm-fast"
+
+
+class Entry(NamedTuple):
+    """A command as the list of commands shows it."""
+
+    name: str
+    part: str
+    does: str
+
+
+TRY, BEFORE, TRAIN, USE, AFTER, SPEED = (
+    "To try it",
+    "Before any data are touched",
+    "Train",
+    "Use a model",
+    "After: what was promised, and whether it holds",
+    "Speed",
+)
+COMMANDS = (
+    Entry("demo", TRY, "train on real digits at five values of epsilon"),
+    Entry("plan", BEFORE, "what noise to expect for a budget"),
+    Entry("verify", AFTER, "recompute the epsilon and delta of a certificate"),
+    Entry("audit", AFTER, "try to refute what every mechanism claims"),
+)
+
+
+class App(click.Group):
+    """Commands that are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help text."""
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"dpsvm_fast.cli._{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name one that was perhaps meant."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+        raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands part by part, without importing them."""
+        for part in dict.fromkeys(entry.part for entry in COMMANDS):
+            rows = [(entry.name, entry.does) for entry in COMMANDS if entry.part == part]
+            with formatter.section(part):
+                formatter.write_dl(rows, col_max=12)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an interrupt and a reader that left are told apart before click does."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+        except BrokenPipeError:
+            raise ReaderLeft from None
+
+
+@click.group(
+    cls=App,
+    subcommand_metavar="COMMAND [OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"{PROGRAM} COMMAND --help shows a command with an example. Every command takes --json.",
+)
+@click.version_option(
+    str(build_info()["version"]), prog_name=PROGRAM, message="%(prog)s %(version)s"
+)
+def app() -> None:
+    """Differentially private support vector machines."""
+
+
+def run(words: list[str]) -> int:
+    """Run one command line.
+
+    Parameters
+    ----------
+    words : list of str
+        What follows the program's name.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    return guarded(
+        lambda: app.main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False),
+        as_json="--json" in words,
+    )

@@ -1,0 +1,217 @@
+"""Failures of a command: one sentence each, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dpsvm_fast import exceptions
+
+__all__ = [
+    "DOES_NOT_HOLD",
+    "DONE",
+    "FAILED",
+    "INTERRUPTED",
+    "OVERSPENT",
+    "CommandError",
+    "Interrupted",
+    "ReaderLeft",
+    "guarded",
+    "note",
+    "printable",
+    "under_its_option",
+]
+
+DONE, DOES_NOT_HOLD, FAILED, OVERSPENT = 0, 1, 2, 3
+INTERRUPTED = 130
+
+# Set to anything, it shows where an unexpected error arose. Tracebacks name no values.
+TRACEBACK = "DPSVM_FAST_TRACEBACK"
+PACKAGE = Path(__file__).resolve().parents[1]
+
+# What the system says about files, as something to do.
+FILE_TROUBLE = {
+    errno.ENOENT: "there is no such file or folder; check the path",
+    errno.EISDIR: "is a folder; name a file in it",
+    errno.ENOTDIR: "a part of this path is a file and no folder; check the path",
+    errno.EACCES: "no permission; choose another place or ask its owner for access",
+    errno.EPERM: "no permission; choose another place or ask its owner for access",
+    errno.EROFS: "this place cannot be written to; choose another one",
+    errno.ENOSPC: "the disk is full; free some space and run the command again",
+    errno.EEXIST: "exists already; choose another name",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+class CommandError(Exception):
+    """A command cannot go on; the text is one sentence that says what to do."""
+
+    def __init__(self, sentence: str, exit_code: int = FAILED) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+class Interrupted(Exception):
+    """Ctrl-C."""
+
+
+class ReaderLeft(Exception):
+    """Whoever read standard output has closed it."""
+
+
+def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
+    """Run a command and turn whatever stops it into one sentence.
+
+    Parameters
+    ----------
+    command : callable
+        Returns the exit code; None counts as 0.
+    as_json : bool
+        Also write ``{"error": ..., "exit_code": ...}`` on standard output.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = command() or DONE
+            sys.stdout.flush()
+        except (BrokenPipeError, ReaderLeft):
+            return _silenced()
+        except Exception as error:
+            sentence, code = _judged(error)
+        else:
+            return code
+    sentence = " ".join(printable(sentence).split())
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}) + "\n")
+            sys.stdout.flush()
+        note(sentence)
+    except BrokenPipeError:
+        return _silenced()
+    return code
+
+
+def note(sentence: str) -> None:
+    """Write one line on standard error."""
+    line = f"dpsvm-fast: {printable(sentence)}\n"
+    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
+    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: a file must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def under_its_option(
+    error: exceptions.InvalidParameterError, command: click.Command
+) -> exceptions.InvalidParameterError:
+    """The error of a library argument under the name of the option that the user typed."""
+    name, colon, rest = str(error).partition(": ")
+    for option in command.params:
+        if colon and option.name == name and isinstance(option, click.Option):
+            return exceptions.InvalidParameterError(f"{_shown_name(option)}: {rest}")
+    return error
+
+
+def _silenced() -> int:
+    """Nobody reads any more; Python would complain once again when it closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning as a sentence, without the line of source that raised it."""
+    note(f"warning: {' '.join(str(message).split())}")
+
+
+def _judged(error: Exception) -> tuple[str, int]:
+    """The sentence and the exit code of a failure."""
+    if isinstance(error, Interrupted | click.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return _usage(error), FAILED
+    if isinstance(error, CommandError):
+        return str(error), error.exit_code
+    if isinstance(error, exceptions.BudgetExceededError):
+        return str(error), OVERSPENT
+    if isinstance(error, OSError):
+        return _about_a_file(error), FAILED
+    if isinstance(error, MemoryError):
+        return "out of memory; use a machine with more of it, or fewer columns or rows", FAILED
+    if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
+        return str(error), FAILED
+    return _unexpected(error), FAILED
+
+
+def _about_a_file(error: OSError) -> str:
+    """What is wrong with a file, and what to do."""
+    if error.filename is None or error.errno is None:
+        return str(error)
+    reason = FILE_TROUBLE.get(error.errno, error.strerror or "cannot be used")
+    return f"{error.filename}: {reason}"
+
+
+def _unexpected(error: Exception) -> str:
+    """An error of the library itself; its text could hold a value from the data."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    return (
+        f"unexpected {type(error).__name__}{place}; please report it with what "
+        f"{TRACEBACK}=1 dpsvm-fast ... prints"
+    )
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the words of the command line."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    path = ctx.command_path if ctx is not None else "dpsvm-fast"
+    return f"{_complaint(error)} (see {path} --help)"
+
+
+def _complaint(error: click.ClickException) -> str:
+    """The sentence itself."""
+    if isinstance(error, click.NoSuchOption):
+        near = error.possibilities
+        return f"{error.option_name}: no such option" + (
+            f"; did you mean {near[0]}?" if near else ""
+        )
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        name = _shown_name(error.param)
+        if isinstance(error, click.MissingParameter):
+            return f"{name} is missing"
+        return f"{name}: {error.message.rstrip('.')}"
+    text = error.message.rstrip(".")
+    # Not where it begins with the name of something: COMMAND.
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _shown_name(param: click.Parameter) -> str:
+    """An option as it is typed; an argument as the help text calls it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.human_readable_name

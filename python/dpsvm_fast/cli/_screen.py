@@ -1,0 +1,227 @@
+"""What a command shows: text and tables for people, one JSON object for machines.
+
+On a terminal tables and headings come from rich; elsewhere they are plain aligned text of any
+width, for grep and for files. Colours carry no meaning of their own, and ``NO_COLOR`` turns them
+off. With ``--json`` nothing but the object is on standard output. Progress and notes go to
+standard error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import click
+
+from dpsvm_fast.cli._errors import note, printable, under_its_option
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["Progress", "Screen", "example", "pass_screen"]
+
+BETWEEN = "  "
+
+
+class Progress:
+    """How far some work has come; shown on a terminal and nowhere else."""
+
+    def __init__(self, advance: Callable[[float], None] | None = None) -> None:
+        self._advance = advance
+
+    def advance_to(self, done: float) -> None:
+        """Tell how much of the total is done."""
+        if self._advance is not None:
+            self._advance(done)
+
+
+class Screen:
+    """Where a command writes.
+
+    Parameters
+    ----------
+    json : bool
+        Whether the caller wants one JSON object instead of text.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+
+    def say(self, text: str = "", *, style: str | None = None) -> None:
+        """Print text as it is, one or several lines; not with ``--json``."""
+        if self.json:
+            return
+        if style is None or not sys.stdout.isatty():
+            _write(sys.stdout, printable(text) + "\n")
+        else:
+            from rich.text import Text
+
+            self._console().print(Text(printable(text), style=style), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print the title of what follows, after an empty line."""
+        self.say(f"\n{text}", style="bold")
+
+    def note(self, text: str) -> None:
+        """Print a remark on standard error."""
+        note(text)
+
+    def table(
+        self,
+        title: str | None,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        left: int = 1,
+    ) -> None:
+        """Print a table; not with ``--json``.
+
+        Parameters
+        ----------
+        title : str or None
+        columns : sequence of str
+        rows : sequence of sequences
+            Cells as they are to be read.
+        left : int, default=1
+            Number of leading columns that are text; the others are numbers, on the right.
+        """
+        if self.json:
+            return
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        if sys.stdout.isatty():
+            self._rich_table(title, columns, cells, left)
+            return
+        if title is not None:
+            _write(sys.stdout, f"{title}\n")
+        for line in _aligned([list(columns), *cells], left):
+            _write(sys.stdout, f"{line}\n")
+
+    def result(self, record: dict[str, Any]) -> None:
+        """Write the JSON object, with ``--json``; numbers that are none become null."""
+        if self.json:
+            _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
+
+    @contextmanager
+    def progress(
+        self, description: str, total: float | None, *, unit: str = ""
+    ) -> Iterator[Progress]:
+        """Show a bar while the body runs, where standard error is a terminal.
+
+        Parameters
+        ----------
+        description : str
+            What is being done.
+        total : float or None
+            What ``advance_to`` reaches at the end; None where nobody knows.
+        unit : {"", "bytes"}, default=""
+            What is counted: "bytes" are shown as MB.
+
+        Yields
+        ------
+        Progress
+        """
+        if not sys.stderr.isatty():
+            yield Progress()
+            return
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as Bars
+
+        counted = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+        with Bars(
+            *columns, counted, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+        ) as bars:
+            task = bars.add_task(printable(description), total=total)
+            yield Progress(lambda done: bars.update(task, completed=done))
+
+    def _console(self) -> Any:
+        """Rich's console on standard output as it is now."""
+        from rich.console import Console
+
+        return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+
+    def _rich_table(
+        self, title: str | None, columns: Sequence[str], cells: list[list[str]], left: int
+    ) -> None:
+        """Print a table on a terminal."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(
+            title=title,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+        )
+        for number, name in enumerate(columns):
+            table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+        for row in cells:
+            table.add_row(*row)
+        self._console().print(table)
+
+
+def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command ``--json`` and, as its first argument, the `Screen` that it writes to.
+
+    An `InvalidParameterError` about an argument of the library is told under the name of the
+    command's option.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+    @functools.wraps(function)
+    def with_screen(*args: Any, as_json: bool, **options: Any) -> int | None:
+        try:
+            return function(Screen(json=as_json), *args, **options)
+        except InvalidParameterError as error:
+            raise under_its_option(error, click.get_current_context().command) from error
+
+    return with_screen
+
+
+def example(*lines: str) -> str:
+    """Epilog of a help text: command lines to start from, kept as they are."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write at once, and in whatever the stream can encode."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
+def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
+    """Rows as lines with columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if number < left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield BETWEEN.join(cells).rstrip()
+
+
+def _strict(value: Any) -> Any:
+    """``value`` without what JSON has no word for."""
+    if isinstance(value, dict):
+        return {str(name): _strict(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if hasattr(value, "tolist"):
+        # Of numpy.
+        return _strict(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
