@@ -544,3 +544,31 @@ def test_dropping_a_partition_is_seen() -> None:
     local = seeded(PrivateCenter()).fit(X)
     found = fit(seeded(PrivateCenter()), loaded_by(list(partitions().loaders)[:-1]))
     assert not np.array_equal(local.mean_, found.mean_)
+
+
+@pytest.mark.parametrize("resident", [False, True])
+@pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
+def test_steps_are_told_and_nothing_else_changes(estimator: Any, resident: bool) -> None:
+    told: list[tuple[int, int]] = []
+    parts = Partitions.from_arrays(X, Y, rows_per_partition=300)
+    watched, alone = (clone(estimator).set_params(random_state=5) for _ in range(2))
+    fit(watched, parts, resident=resident, on_step=lambda *how_far: told.append(how_far))
+    fit(alone, parts, resident=resident)
+    n_steps = getattr(watched, "n_steps_", 12)
+    assert told == [(done, n_steps) for done in range(1, n_steps + 1)]
+    assert np.array_equal(watched.coef_, alone.coef_)
+
+
+def test_a_watcher_is_a_function_and_may_stop_a_fit() -> None:
+    parts = Partitions.from_arrays(X, Y)
+    with pytest.raises(TypeError, match="on_step: got int"):
+        fit(clone(LINEAR), parts, on_step=3)  # type: ignore[arg-type]
+
+    def stop(done: int, n_steps: int) -> None:
+        raise KeyboardInterrupt
+
+    model, ledger = clone(LINEAR), PrivacyLedger(10.0, 1e-4)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model.set_params(ledger=ledger), parts, on_step=stop)
+    assert not hasattr(model, "coef_")
+    assert len(ledger.history) > 0

@@ -150,3 +150,34 @@ def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
         (tmp_path / "other").write_bytes(content)
         with pytest.raises(LedgerError):
             PrivacyLedger.load(tmp_path / "other")
+
+
+def test_a_file_is_opened_with_its_own_budget(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.5, 1e-6, "replace_one", path=path, adaptive=True)
+    again = PrivacyLedger.open(path)
+    assert (again.epsilon, again.delta, again.adjacency) == (1.5, 1e-6, "replace_one")
+    assert again.adaptive
+    again.spend(PureEvent(0.1, "replace_one"), "by another handle")
+    assert [record.label for record in PrivacyLedger.open(path).history] == ["by another handle"]
+
+
+def test_opening_never_makes_a_file_or_a_budget(tmp_path: Path) -> None:
+    absent, empty, other = (tmp_path / name for name in ("absent", "empty", "other"))
+    empty.touch()
+    other.write_text("no ledger at all, but long enough to be looked at" * 9)
+    for path, why in ((absent, "no such file"), (empty, "empty"), (other, "not a database")):
+        with pytest.raises(LedgerError, match=why):
+            PrivacyLedger.open(path)
+    assert not absent.exists()
+    assert empty.stat().st_size == 0
+
+
+def test_a_damaged_budget_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(1.0, 0.0, path=path)
+    with sqlite3.connect(path) as connection:
+        header = json.loads(connection.execute("SELECT header FROM ledger").fetchone()[0])
+        connection.execute("UPDATE ledger SET header = ?", (json.dumps(header | {"epsilon": -1}),))
+    with pytest.raises(LedgerError, match="epsilon"):
+        PrivacyLedger.open(path)

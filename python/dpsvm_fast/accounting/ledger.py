@@ -306,6 +306,35 @@ class PrivacyLedger:
         ledger._records.extend(records)
         return ledger
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
+        """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
+
+        Raises
+        ------
+        LedgerError
+            There is no file, or it holds something else than a ledger of a known version.
+        """
+        file = Path(path).absolute()
+        if not file.is_file():
+            raise LedgerError(
+                f"{path}: there is no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
+            )
+        with SpendStore(file, lasting=True).transaction() as session:
+            if session.is_empty():
+                raise LedgerError(f"{path} is empty and no ledger")
+            _, budget = session.header()
+        try:
+            return cls(
+                budget.epsilon,
+                budget.delta,
+                budget.adjacency,
+                path=file,
+                adaptive=budget.adaptive,
+            )
+        except (TypeError, ValueError) as error:
+            raise LedgerError(f"{path}: {error}") from error
+
     def __copy__(self) -> PrivacyLedger:
         return self
 

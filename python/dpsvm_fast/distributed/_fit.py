@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ def fit(
     client: Any = None,
     n_threads: int | None = None,
     resident: bool = False,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> Fitted:
     """Fit an estimator on rows that are never in one place, and release what its own fit would.
 
@@ -65,6 +67,9 @@ def fit(
         each that is not zero of sparse rows): by each worker those of its partitions. Otherwise a
         partition is loaded for every sum, which a descent makes a hundred and more of, and no
         thread holds more than one at a time. Never changes the result.
+    on_step : callable or None, default=None
+        Called in this thread after each step of a descent with the number of steps that are done
+        and the number of all, both of which are public: for a progress bar.
 
     Returns
     -------
@@ -116,6 +121,8 @@ def fit(
     """
     _check_kind(estimator, partitions)
     resident = check.check_bool("resident", resident)
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
     whole: Any = estimator
     # Before anything else: an estimator is fitted as a whole or not at all.
     whole._forget()
@@ -132,7 +139,7 @@ def fit(
     else:
         executor = ClusterExecutor(client, partitions.loaders, threads, resident=resident)
     try:
-        _fit_with(fresh, partitions, settings, executor)
+        _fit_with(fresh, partitions, settings, executor, on_step)
     finally:
         executor.close()
     vars(estimator).update(vars(fresh))
@@ -140,12 +147,16 @@ def fit(
 
 
 def _fit_with(
-    fresh: Any, partitions: Partitions, settings: SimpleNamespace, executor: Executor
+    fresh: Any,
+    partitions: Partitions,
+    settings: SimpleNamespace,
+    executor: Executor,
+    on_step: Callable[[int, int], None] | None,
 ) -> None:
     """The estimator's own fit of what stands for the rows."""
     classes = settings.classes if isinstance(fresh, CLASSIFIERS) else None
     recipe = Recipe(partitions.n_features, partitions.sparse, classes)
-    rows = ShardedRows(executor, recipe, partitions.n_rows)
+    rows = ShardedRows(executor, recipe, partitions.n_rows, on_step)
     facts: dict[str, Any] = {"n_features_in_": partitions.n_features}
     if partitions.feature_names is not None:
         facts["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,19 @@ class ShardedRows:
         How what is loaded is checked.
     n_rows : int or None
         What is known of their number without loading them.
+    on_step : callable or None, default=None
+        Told, after each step of a descent, how many are done, and of how many.
     """
 
-    def __init__(self, executor: Executor, recipe: Recipe, n_rows: int | None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        recipe: Recipe,
+        n_rows: int | None,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> None:
         self._executor, self._recipe = executor, recipe
+        self._on_step = on_step
         self._declared, self._counted = n_rows, False
         self._n_rows = n_rows
         self._records: ShardedRecords | None = None
@@ -92,6 +102,11 @@ class ShardedRows:
         self._check_count(share)
         assert share.parts is not None
         return share.parts
+
+    def stepped(self, done: int, n_steps: int) -> None:
+        """Tell whoever wants to know how far a descent has come; both numbers are public."""
+        if self._on_step is not None:
+            self._on_step(done, n_steps)
 
     def _check_count(self, share: Share) -> None:
         """Refuse partitions that changed, and data sets that no fit accepts."""
@@ -174,3 +189,4 @@ class ShardedRecords:
         for step in range(n_steps):
             (total,) = self.run(DescentStep(options, run.weights, run.key, step))
             run.advance(total)
+            self._rows.stepped(step + 1, n_steps)
