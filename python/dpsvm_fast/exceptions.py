@@ -32,6 +32,22 @@ class InvalidParameterError(ValueError):
         return cls(f"{name}: got {got!r}, expected {accepted}")
 
 
+class SchemaError(InvalidParameterError):
+    """The description of a table's columns is wrong, or says too little; no row was read."""
+
+
+class TableError(ValueError):
+    """A file cannot be read, or does not fit its schema.
+
+    Rows and columns are named, cells are not quoted. That this error appeared depends on the data
+    and is not covered by (epsilon, delta).
+    """
+
+
+class ModelFormatError(ValueError):
+    """A file is no saved model, is damaged, or comes from a newer version; nothing was loaded."""
+
+
 class BudgetExceededError(RuntimeError):
     """The ledger's budget does not allow the event; nothing was recorded and no data were read."""
 

@@ -18,8 +18,11 @@ from dpsvm_fast.exceptions import InvalidParameterError
         ("InvalidParameterError", ValueError),
         ("LedgerError", RuntimeError),
         ("ModelFormatError", ValueError),
+        ("ModelFormatError", ValueError),
         ("NotPrivateWarning", UserWarning),
         ("PrivacyLeakWarning", UserWarning),
+        ("SchemaError", InvalidParameterError),
+        ("TableError", ValueError),
     ],
 )
 def test_parents_and_pickling(name: str, parent: type[Exception]) -> None:
