@@ -244,7 +244,7 @@ class LastIterate:
     smoothness : float > 0
         M = m + curvature * row_norm^2 * max_records / v, rounded up.
     contraction : float in [0, 1)
-        c = max(|1 - eta m|, |1 - eta M|), rounded up.
+        ``c = max(|1 - eta m|, |1 - eta M|)``, rounded up.
     effective_steps : float > 0
         As how many steps the run counts, rounded up.
 

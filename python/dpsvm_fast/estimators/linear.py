@@ -102,7 +102,7 @@ class PrivateLinearSVC(PrivatePipeline):
         The sorted label set.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features where X has string names.
     bounds_ : tuple of two ndarray of shape (n_features,), or None
         The public bounds.
@@ -120,7 +120,7 @@ class PrivateLinearSVC(PrivatePipeline):
         "gradient"; the sum of their squares is that of the whole budget. Empty otherwise.
     max_grad_norm_, n_steps_, learning_rate_, c_, lambda_ : float or int, or None
         Of "gradient": clip norm, number of steps, step on the sum of gradients, and the rule behind
-        it, see Notes. With "objective", lambda_ is that of the objective.
+        it, see Notes. With "objective", ``lambda_`` is that of the objective.
     privacy_ : PrivacyStatement
         What was promised, and every number needed to recompute it.
 

@@ -112,7 +112,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         The sorted label set.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features where X has string names.
     privacy_ : PrivacyStatement
         What was promised, and every number needed to recompute it.

@@ -66,7 +66,7 @@ class FederatedSpec:
 
     Notes
     -----
-    Guarantees: none by itself; :meth:`rounds` says what parties have to do for that of the
+    Guarantees: none by itself; :attr:`rounds` says what parties have to do for that of the
     statement. Proof: docs/proofs/federated.md.
 
     Examples
@@ -290,11 +290,12 @@ class FederatedSpec:
         local : {"objective", "output"}
             Every party perturbs its own objective, with a guarantee of its own; or models are
             averaged under one noise, as in :meth:`dp_helmet`.
-        loss, smoothing, margin, regularization, radius, projection, weighting, unit, group_size, \
-tol
+        loss, smoothing, margin, regularization, radius
             As of :meth:`dp_helmet` with ``local="exact"``. With ``local="objective"`` the radius is
             a public rule, ``regularization="auto"`` that of
             :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit one record.
+        projection, weighting, unit, group_size, tol
+            As of :meth:`dp_helmet` with ``local="exact"``.
 
         References
         ----------

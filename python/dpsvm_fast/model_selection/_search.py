@@ -127,7 +127,7 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Noisy score of the winner, with "random_stopping" alone.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : SelectionStatement
         What the search promises, and every number needed to recompute it.
 

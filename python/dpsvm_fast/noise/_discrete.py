@@ -19,7 +19,7 @@ MAX_SIGMA = 2**40 - 1
 def discrete_gaussian(
     shape: int | Sequence[int], sigma: int, random_state: int | None = None
 ) -> NDArray[np.int64]:
-    """Discrete Gaussian noise, sampled exactly, ndarray of shape `shape`.
+    """Discrete Gaussian noise, sampled exactly, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def discrete_gaussian(
 
     Returns
     -------
-    ndarray of shape `shape`, int64
+    ndarray of shape ``shape``, int64
         Independent whole numbers.
 
     Raises
@@ -50,11 +50,11 @@ def discrete_gaussian(
     gaussian_on_grid : a Gaussian that is rounded. The sum of several is no Gaussian that is
         rounded; the sum of several discrete Gaussians is very nearly a discrete Gaussian.
 
-    Guarantees
-    ----------
-    The law is exact: whole numbers and random bits only (docs/proofs/discrete_gaussian.md). (Whole
-    numbers beyond 1024 sigma, of probability below 2**-700000, are drawn again.) The time of a
-    draw depends on the value drawn, never on any data.
+    Notes
+    -----
+    Guarantees: the law is exact: whole numbers and random bits only
+    (docs/proofs/discrete_gaussian.md). (Whole numbers beyond 1024 sigma, of probability below
+    2**-700000, are drawn again.) The time of a draw depends on the value drawn, never on any data.
 
     References
     ----------
@@ -75,7 +75,7 @@ def discrete_gaussian(
 def discrete_laplace(
     shape: int | Sequence[int], scale: float, random_state: int | None = None
 ) -> NDArray[np.int64]:
-    """Discrete Laplace noise, sampled exactly, ndarray of shape `shape`.
+    """Discrete Laplace noise, sampled exactly, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def discrete_laplace(
 
     Returns
     -------
-    ndarray of shape `shape`, int64
+    ndarray of shape ``shape``, int64
         Independent whole numbers.
 
     Raises
@@ -101,10 +101,10 @@ def discrete_laplace(
     MemoryError
         The result does not fit.
 
-    Guarantees
-    ----------
-    The law is exact: whole numbers and random bits only. The time of a draw depends on the value
-    drawn, never on any data.
+    Notes
+    -----
+    Guarantees: the law is exact: whole numbers and random bits only. The time of a draw depends on
+    the value drawn, never on any data.
 
     References
     ----------

@@ -15,7 +15,7 @@ from dpsvm_fast.noise._arguments import MAX_SIDE, check_shape, check_sigma, make
 def gaussian(
     shape: int | Sequence[int], sigma: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """Gaussian noise in floating point, ndarray of shape `shape`.
+    """Gaussian noise in floating point, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def gaussian(
 
     Returns
     -------
-    ndarray of shape `shape`, float64
+    ndarray of shape ``shape``, float64
         Independent draws of N(0, sigma**2); exact zeros for ``sigma=0``.
 
     Raises
@@ -44,9 +44,9 @@ def gaussian(
     --------
     gaussian_on_grid : the exact law, for releases.
 
-    Guarantees
-    ----------
-    Independent entries; the law is that of N(0, sigma**2) up to the rounding of double
+    Notes
+    -----
+    Guarantees: independent entries; the law is that of N(0, sigma**2) up to the rounding of double
     precision. That rounding can leak the value the noise was added to (Mironov 2012), so a proof
     in real arithmetic does not cover a release with this noise.
 
@@ -65,7 +65,7 @@ def gaussian(
 def gaussian_on_grid(
     shape: int | Sequence[int], sigma: float, grid: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """Gaussian noise rounded to a grid, sampled exactly, ndarray of shape `shape`.
+    """Gaussian noise rounded to a grid, sampled exactly, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def gaussian_on_grid(
 
     Returns
     -------
-    ndarray of shape `shape`, float64
-        Independent multiples of `grid`; exact zeros for ``sigma=0``.
+    ndarray of shape ``shape``, float64
+        Independent multiples of ``grid``; exact zeros for ``sigma=0``.
 
     Raises
     ------
@@ -92,13 +92,13 @@ def gaussian_on_grid(
     MemoryError
         The result does not fit.
 
-    Guarantees
-    ----------
-    Each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
+    Notes
+    -----
+    Guarantees: each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
     sigma**2), and every value is exact in float64. The sampler uses integers and random bits only
     (docs/proofs/grid_gaussian.md; tested against Karney's, which is exact too), so no
     floating-point caveat applies to the noise itself. To keep it so, add it
-    to multiples of `grid` in a way that does not round. (Deviates beyond 1024 sigma, of
+    to multiples of ``grid`` in a way that does not round. (Deviates beyond 1024 sigma, of
     probability below 2**-700000, are drawn again.) The time of a draw depends on the value drawn,
     never on any data.
 
@@ -124,7 +124,7 @@ def gaussian_on_grid(
 def gamma_ball(
     shape: int | Sequence[int], beta: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """One array b with density proportional to exp(-beta ||b||), ndarray of shape `shape`.
+    """One array b with density proportional to exp(-beta ||b||), ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -138,9 +138,9 @@ def gamma_ball(
 
     Returns
     -------
-    ndarray of shape `shape`, float64
-        The norm is Gamma with shape parameter `size` and rate `beta`; the direction is uniform on
-        the sphere and independent of the norm.
+    ndarray of shape ``shape``, float64
+        The norm is Gamma with shape parameter ``size`` and rate ``beta``; the direction is uniform
+        on the sphere and independent of the norm.
 
     Raises
     ------
@@ -151,9 +151,9 @@ def gamma_ball(
     MemoryError
         The result does not fit.
 
-    Guarantees
-    ----------
-    Finite for every accepted `beta`; the law holds up to the rounding of double
+    Notes
+    -----
+    Guarantees: finite for every accepted ``beta``; the law holds up to the rounding of double
     precision, so a proof in real arithmetic does not cover the low bits of a release.
 
     References
@@ -202,9 +202,10 @@ def symmetric_gaussian(
     MemoryError
         The result does not fit.
 
-    Guarantees
-    ----------
-    As `gaussian`: independent entries, and the law up to the rounding of double precision.
+    Notes
+    -----
+    Guarantees: as `gaussian`: independent entries, and the law up to the rounding of double
+    precision.
 
     Examples
     --------

@@ -56,11 +56,11 @@ def exponential_mechanism(
     --------
     permute_and_flip : never worse at the same epsilon.
 
-    Guarantees
-    ----------
-    Epsilon-differential privacy with delta = 0. Probabilities are exact: the rate is rounded down
-    to 20 bits, so that its products with whole numbers are exact, and coins of probability exp(-x)
-    are tossed with whole numbers and random bits only.
+    Notes
+    -----
+    Guarantees: epsilon-differential privacy with delta = 0. Probabilities are exact: the rate is
+    rounded down to 20 bits, so that its products with whole numbers are exact, and coins of
+    probability exp(-x) are tossed with whole numbers and random bits only.
 
     References
     ----------
@@ -113,9 +113,9 @@ def permute_and_flip(
     OSError
         The operating system gave no entropy.
 
-    Guarantees
-    ----------
-    Epsilon-differential privacy with delta = 0, with exact probabilities as
+    Notes
+    -----
+    Guarantees: epsilon-differential privacy with delta = 0, with exact probabilities as
     `exponential_mechanism`. Its expected score is never larger than that one's. It is not known to
     have the smaller Renyi divergences of the exponential mechanism.
 

@@ -95,16 +95,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     Attributes
     ----------
-    components_ : ndarray of shape (n_components_, n_features)
+    components_ : ndarray of shape (n_components, n_features)
         V: eigenvectors, of norm 1, by descending eigenvalue. The entry of largest magnitude of
         each is positive.
-    eigenvalues_ : ndarray of shape (n_components_,)
+    eigenvalues_ : ndarray of shape (n_components,)
         Of ``data_norm**2 * A``: noisy sums over the rows of their squared coordinates, in squared
         units of X; small ones are mostly noise and may be negative.
-    explained_variance_ratio_ : ndarray of shape (n_components_,)
+    explained_variance_ratio_ : ndarray of shape (n_components,)
         Their shares of the trace of that noisy matrix, within [0, 1]. Of second moments about
         ``centre``, not about the mean.
-    scales_ : ndarray of shape (n_components_,)
+    scales_ : ndarray of shape (n_components,)
         s with ``whiten``, ones without.
     centre_ : ndarray of shape (n_features,)
         The public point.
@@ -112,7 +112,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm_ : float
         The bound of the fit.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
 
     Notes
@@ -257,7 +257,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components_)
+        ndarray of shape (n_samples, n_components)
             Rows of norm at most ``data_norm``.
         """
         check_is_fitted(self)
@@ -271,7 +271,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_components_)
+        X : array-like of shape (n_samples, n_components)
 
         Returns
         -------

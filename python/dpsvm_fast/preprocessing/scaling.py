@@ -48,7 +48,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----
@@ -205,7 +205,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     bounds_ : tuple of two ndarrays of shape (n_features,)
         The bounds of the fit.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
 
     Notes

@@ -28,12 +28,12 @@ class RoundTerms:
     length : int
         Numbers of a vector; the last one is 1 and counts the parties in the sum.
     n_users : int in 2..
-        Parties that are asked. ``n_users * 2**bits`` must stay below `modulus`: no overflow.
+        Parties that are asked. ``n_users * 2**bits`` must stay below ``modulus``: no overflow.
     min_survivors : int
         A party gives its shares for unmasking only if so many parties are in the sum.
     threshold : int
         Shares that open a mask: more than half of the parties, so that the shares of no two
-        disjoint groups suffice, and at most `min_survivors`.
+        disjoint groups suffice, and at most ``min_survivors``.
     bits : int, default=30
         Numbers are smaller than ``2**(bits - 1)`` in size.
     modulus : int, default=2**48
