@@ -5,34 +5,41 @@ Start with `PrivateLinearSVC`; the fitted attribute ``privacy_`` states what was
 
 from __future__ import annotations
 
-from dpsvm_fast import accounting, noise
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dpsvm_fast._core import build_info as _build_info
-from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement, verify
-from dpsvm_fast.estimators import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-)
-from dpsvm_fast.exceptions import (
-    BudgetExceededError,
-    CertificationError,
-    InvalidParameterError,
-    LedgerError,
-    NotPrivateWarning,
-    PrivacyLeakWarning,
-)
-from dpsvm_fast.pipelines import total_privacy
-from dpsvm_fast.preprocessing import (
-    PrivateCenter,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateWhitener,
-    PublicScaler,
-    RandomFourierFeatures,
-)
+
+if TYPE_CHECKING:
+    import dpsvm_fast.accounting as accounting
+    import dpsvm_fast.noise as noise
+    from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement
+    from dpsvm_fast.accounting.verify import verify
+    from dpsvm_fast.estimators import (
+        GradientPerturbationSVC,
+        ObjectivePerturbationSVC,
+        OutputPerturbationSVC,
+        PrivateGaussianMarginClassifier,
+        PrivateKernelSVC,
+        PrivateLinearSVC,
+    )
+    from dpsvm_fast.exceptions import (
+        BudgetExceededError,
+        CertificationError,
+        InvalidParameterError,
+        LedgerError,
+        NotPrivateWarning,
+        PrivacyLeakWarning,
+    )
+    from dpsvm_fast.pipelines import total_privacy
+    from dpsvm_fast.preprocessing import (
+        PrivateCenter,
+        PrivatePCA,
+        PrivateStandardScaler,
+        PrivateWhitener,
+        PublicScaler,
+        RandomFourierFeatures,
+    )
 
 __version__: str = str(_build_info()["version"])
 
@@ -63,3 +70,72 @@ __all__ = [
     "total_privacy",
     "verify",
 ]
+
+# Where the public names live. They are imported when they are first used: whoever checks a
+# certificate, or asks the command line for help, does not wait for scikit-learn.
+_HOMES = {
+    "accounting": (
+        "PrivacyLedger",
+        "PrivacyStatement",
+        "verify",
+    ),
+    "estimators": (
+        "GradientPerturbationSVC",
+        "ObjectivePerturbationSVC",
+        "OutputPerturbationSVC",
+        "PrivateGaussianMarginClassifier",
+        "PrivateKernelSVC",
+        "PrivateLinearSVC",
+    ),
+    "exceptions": (
+        "BudgetExceededError",
+        "CertificationError",
+        "InvalidParameterError",
+        "LedgerError",
+        "NotPrivateWarning",
+        "PrivacyLeakWarning",
+    ),
+    "pipelines": ("total_privacy",),
+    "preprocessing": (
+        "PrivateCenter",
+        "PrivatePCA",
+        "PrivateStandardScaler",
+        "PrivateWhitener",
+        "PublicScaler",
+        "RandomFourierFeatures",
+    ),
+}
+_MODULES = frozenset(
+    {
+        "accounting",
+        "audit",
+        "distributed",
+        "estimators",
+        "exceptions",
+        "federated",
+        "io",
+        "losses",
+        "model_selection",
+        "noise",
+        "pipelines",
+        "plotting",
+        "preprocessing",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name or module at its first use."""
+    if name in _MODULES:
+        return importlib.import_module(f"dpsvm_fast.{name}")
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"dpsvm_fast.{home}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Public names, imported or not."""
+    return sorted({*__all__, *_MODULES})

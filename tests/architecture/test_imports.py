@@ -91,7 +91,7 @@ def violation(part: str, module: str, public: frozenset[str]) -> str | None:
 def public_names() -> frozenset[str]:
     """Return the names that ``dpsvm_fast/__init__.py`` exports and that are no modules."""
     names: set[str] = set()
-    for node in ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8")).body:
+    for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
     return frozenset(names)
