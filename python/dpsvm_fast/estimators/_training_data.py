@@ -1,8 +1,8 @@
 """From what the user passed to what the solvers take, without a data value in any message.
 
 Rows: C-ordered float64 or float32, or canonical CSR. No copy is made where the input already has
-that form; Fortran order, other dtypes, strided views, swapped bytes and other sparse formats are
-converted once (time and memory of one copy of X).
+that form; Fortran order, other dtypes, strided views, swapped bytes, other sparse formats and
+tables of pandas, polars and pyarrow are converted once (time and memory of one copy of X).
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from dpsvm_fast.estimators._frames import (
+    column_names,
+    label_values,
+    refuse_columns,
+    table_rows,
+    tabular,
+)
 
 __all__ = [
     "check_room",
@@ -28,6 +36,8 @@ __all__ = [
 ]
 
 DTYPES = [np.float64, np.float32]
+# The form of the rows, as scikit-learn's validation takes it.
+FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
 
 # Columns are numbered by 32 bits in the core.
 MOST_FEATURES = 2**32 - 2
@@ -56,25 +66,22 @@ def checked_training_set(
     ValueError, TypeError
         What scikit-learn raises, with every quotation of the data cut out.
     """
-    _refuse_by_dtype(X)
+    X = _refused_by_type(X)
+    y = label_values(y)
 
-    def validate() -> tuple[Any, Any]:
-        checked: tuple[Any, Any] = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=DTYPES, order="C", reset=reset
-        )
-        return checked
+    def validate() -> Any:
+        rows = _named_rows(estimator, X, y, reset=reset)
+        if rows is None:
+            return validate_data(estimator, X, y, reset=reset, **FORM)
+        return check_X_y(rows, y, estimator=estimator, **FORM)
 
-    X, y = _without_quotes(validate)
-    return _few_enough(_canonical(X)), np.asarray(y)
+    rows, y = _without_quotes(validate, X)
+    return _few_enough(_canonical(rows)), np.asarray(y)
 
 
 def checked_training_rows(estimator: Any, X: Any) -> Any:
     """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
-    _refuse_by_dtype(X)
-    X = _without_quotes(
-        lambda: validate_data(estimator, X, accept_sparse="csr", dtype=DTYPES, order="C")
-    )
-    return _few_enough(_canonical(X))
+    return _few_enough(_validated_rows(estimator, X, reset=True))
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:
@@ -83,14 +90,7 @@ def checked_rows(estimator: Any, X: Any) -> Any:
     Rows that are transformed may be trained on next: how they are rounded must not depend on the
     order in memory, which for a single row is another one.
     """
-    _refuse_by_dtype(X)
-    return _canonical(
-        _without_quotes(
-            lambda: validate_data(
-                estimator, X, reset=False, accept_sparse="csr", dtype=DTYPES, order="C"
-            )
-        )
-    )
+    return _validated_rows(estimator, X, reset=False)
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
@@ -99,14 +99,12 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     For what comes out of a transformer that changes entries one by one: an array, whatever the
     rows were that the names of the features came from.
     """
-    _refuse_by_dtype(X)
-    X = _without_quotes(
-        lambda: check_array(X, accept_sparse="csr", dtype=DTYPES, order="C", input_name="X")
-    )
-    expected = getattr(estimator, "n_features_in_", X.shape[1])
-    if X.shape[1] != expected:
-        raise ValueError(f"X: got {X.shape[1]} features, expected {expected}")
-    return _canonical(X)
+    X = _refused_by_type(X)
+    rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
+    expected = getattr(estimator, "n_features_in_", rows.shape[1])
+    if rows.shape[1] != expected:
+        raise ValueError(f"X: got {rows.shape[1]} features, expected {expected}")
+    return _canonical(rows)
 
 
 def check_room(n_numbers: int) -> None:
@@ -137,8 +135,9 @@ def check_room(n_numbers: int) -> None:
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
     """Validated dense rows that are not in the space of an estimator's features."""
-    _refuse_by_dtype(X)
-    return np.asarray(_without_quotes(lambda: check_array(X, dtype=np.float64, input_name="X")))
+    X = _refused_by_type(X)
+    rows = _without_quotes(lambda: check_array(_array_of(X), dtype=np.float64, input_name="X"), X)
+    return np.asarray(rows)
 
 
 def public_classes(classes: Any) -> NDArray[Any]:
@@ -153,7 +152,8 @@ def public_classes(classes: Any) -> NDArray[Any]:
         raise TypeError(
             f"classes: got {type(classes).__name__}, expected a list or array of labels, or None"
         )
-    items = list(np.asarray(classes).ravel() if isinstance(classes, np.ndarray) else classes)
+    classes = label_values(classes)
+    items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = {_kind(item) for item in items}
     if "other" in kinds or len(kinds) > 1:
         raise TypeError(
@@ -203,19 +203,53 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     raise ValueError("y: holds a label that is not in `classes`")
 
 
-def _refuse_by_dtype(X: Any) -> None:
-    """Refuses, from metadata alone, what a conversion to float would silently misread."""
+def _refused_by_type(X: Any) -> Any:
+    """``X`` as it came, once nothing in its type says that a conversion would misread it."""
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X: masked arrays are not supported; fill the masked entries first")
+    table = tabular(X)
+    if table is not None:
+        refuse_columns(table)
+        X = table
     dtypes = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
         raise ValueError("X: Complex data not supported")
-    if kinds & set("mMSUV"):
+    if kinds & set("mMSUTV"):
         raise ValueError("X: expected numbers; dates, strings and records are not supported")
+    return X
 
 
-def _without_quotes(validate: Any) -> Any:
+def _validated_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Rows without labels, checked against, or written down as, the features of ``estimator``."""
+    X = _refused_by_type(X)
+
+    def validate() -> Any:
+        rows = _named_rows(estimator, X, reset=reset)
+        if rows is None:
+            return validate_data(estimator, X, reset=reset, **FORM)
+        return check_array(rows, estimator=estimator, input_name="X", **FORM)
+
+    return _canonical(_without_quotes(validate, X))
+
+
+def _named_rows(estimator: Any, X: Any, *y: Any, reset: bool) -> NDArray[Any] | None:
+    """Array of a table whose names have been checked; None where scikit-learn converts itself."""
+    if tabular(X) is None:
+        return None
+    rows = table_rows(X)
+    if rows is not None:
+        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
+    return rows
+
+
+def _array_of(X: Any) -> Any:
+    """``X``, or the array of a table."""
+    rows = None if tabular(X) is None else table_rows(X)
+    return X if rows is None else rows
+
+
+def _without_quotes(validate: Any, X: Any) -> Any:
     """Result of ``validate()``; its errors are raised anew without the data they quote."""
     try:
         # The test for finite values sums X first, which may overflow to inf - inf.
@@ -227,7 +261,41 @@ def _without_quotes(validate: Any) -> Any:
     message = _QUOTES.sub(lambda m: f"{m['kept']}. {m['tail'] or ''}".strip(), message)
     if message.startswith("could not convert"):
         message = f"X: expected numbers; {message}"
+    elif message.startswith("Input y contains"):
+        message = "y: a label is missing or infinite; leave out rows without a label"
+    elif message.startswith(("Input X contains", "Input contains")):
+        message = _not_finite(X, missing="contains NaN" in message)
     raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
+
+
+def _not_finite(X: Any, *, missing: bool) -> str:
+    """Which column of X is not finite, and what to do: its name, or its number, but no value."""
+    column = _first_column(X, np.isnan if missing else np.isinf)
+    if missing:
+        return (
+            f"X: {column} contains NaN or a missing value; fill it with a public value or leave "
+            "such rows out"
+        )
+    return (
+        f"X: {column} contains infinity or a number too large for its type; clip it to public "
+        "bounds"
+    )
+
+
+def _first_column(X: Any, test: Any) -> str:
+    """The first column with an entry that passes the test."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
+    except (ValueError, TypeError):
+        # Rows that change while they are read.
+        return "a column"
+    if sparse.issparse(rows):
+        position = int(min(rows.indices[test(rows.data)], default=0))
+    else:
+        position = int(test(rows).any(axis=0).argmax())
+    names = column_names(X)
+    return f"column {names[position]!r}" if names else f"column {position} (the first is 0)"
 
 
 def _few_enough(X: Any) -> Any:
