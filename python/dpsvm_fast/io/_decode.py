@@ -1,0 +1,175 @@
+"""Blocks of columns to rows of features and to labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.exceptions import SchemaError, TableError
+from dpsvm_fast.io._cells import MISSING, UNDECLARED, Lookup, cell_error, numbers
+from dpsvm_fast.io._columns import Column
+from dpsvm_fast.io.schema import TableSchema
+
+__all__ = ["RowDecoder"]
+
+Rows = NDArray[np.float32]
+# Rows that are filled at a time, column by column: they stay in the second-level cache.
+TILE_BYTES = 2**18
+
+UNDECLARED_CATEGORY = (
+    "a value that is not one of the declared categories; add it to categories if it is public, or "
+    'write unknown = "none" in the schema'
+)
+
+
+class RowDecoder:
+    """Turns the columns of a file into rows, and checks every cell.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        With every column named.
+    labelled : bool
+    file : str
+        Its name in messages.
+    """
+
+    def __init__(self, schema: TableSchema, *, labelled: bool, file: str) -> None:
+        self.schema, self.labelled, self._file = schema, labelled, file
+        texts = schema.text.missing_values
+        self._numbers: list[tuple[int, Column]] = []
+        self._coded: list[tuple[int, Column, Lookup]] = []
+        place = 0
+        for column in schema.features:
+            if column.bounds is None:
+                self._coded.append((place, column, Lookup.of_column(column, texts)))
+            else:
+                self._numbers.append((place, column))
+            place += column.width
+        self._width = place
+        self._classes = self._lookup = None
+        if labelled:
+            classes = declared_classes(schema)
+            self._classes, self._lookup = np.array(classes), Lookup(classes, texts)
+
+    def rows(self, column: Callable[[str], Any], n_rows: int, before: int) -> Rows:
+        """Rows of features.
+
+        Parameters
+        ----------
+        column : callable
+            From a name to its cells, an Arrow or numpy array.
+        n_rows : int
+        before : int
+            Number of rows before these, for messages.
+        """
+        X = np.empty((n_rows, self._width), dtype=np.float32)
+        cells = [(place, numbers(column(one.name))) for place, one in self._numbers]
+        tile = max(16, TILE_BYTES // (4 * self._width))
+        for start in range(0, n_rows, tile):
+            stop = start + tile
+            for place, values in cells:
+                X[start:stop, place] = values[start:stop]
+        for place, one, lookup in self._coded:
+            self._encode(X, place, one, lookup.codes(column(one.name)), before)
+        self._check(X, before)
+        return X
+
+    def matrix(self, block: NDArray[Any], before: int) -> Rows:
+        """Rows of a file that is a matrix, its columns in the order of the schema."""
+        if self._coded:
+            places = {one.name: j for j, one in enumerate(self.schema.features)}
+            return self.rows(lambda name: block[:, places[name]], len(block), before)
+        with np.errstate(over="ignore"):
+            X = np.array(block, dtype=np.float32, order="C")
+        self._check(X, before)
+        return X
+
+    def labels(self, values: Any, before: int) -> NDArray[Any]:
+        """Labels, each one of the declared classes."""
+        assert self._lookup is not None
+        assert self._classes is not None
+        codes = self._lookup.codes(values)
+        wrong = np.flatnonzero(codes < 0)
+        if wrong.size:
+            missing = codes[wrong[0]] == MISSING
+            reason = "no label" if missing else "a label that is not one of the declared classes"
+            target = self.schema.target
+            name = target if isinstance(target, str) else "label"
+            raise cell_error(
+                self._file,
+                before + int(wrong[0]) + 1,
+                name,
+                f"{reason}; correct the file, or classes in the schema",
+            )
+        found: NDArray[Any] = self._classes[codes]
+        return found
+
+    def _encode(
+        self, X: Rows, place: int, column: Column, codes: NDArray[np.int64], before: int
+    ) -> None:
+        """Indicators of categories, or one feature of truth values."""
+        wrong = np.flatnonzero(codes < -1)
+        if wrong.size:
+            row = before + int(wrong[0]) + 1
+            if codes[wrong[0]] == UNDECLARED:
+                reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
+            else:
+                reason = _missing_reason(column)
+            raise cell_error(self._file, row, column.name, reason)
+        if column.boolean:
+            X[:, place] = codes
+            return
+        X[:, place : place + column.width] = 0.0
+        rows = np.flatnonzero(codes >= 0)
+        X[rows, place + codes[rows]] = 1.0
+
+    def _check(self, X: Rows, before: int) -> None:
+        """Fill in public values for missing ones; refuse what is then not a number."""
+        if np.isfinite(X).all():
+            return
+        for place, column in self._numbers:
+            if column.missing is not None:
+                X[np.isnan(X[:, place]), place] = column.missing
+        wrong = np.argwhere(~np.isfinite(X))
+        if wrong.size:
+            row, place = (int(one) for one in wrong[0])
+            column = next(one for at, one in self._numbers if at == place)
+            reason = "not a finite number of single precision"
+            if np.isnan(X[row, place]):
+                reason = _missing_reason(column)
+            raise cell_error(self._file, before + row + 1, column.name, reason)
+
+
+def declared_classes(schema: TableSchema) -> tuple[Any, ...]:
+    """The classes, without which labels cannot be read."""
+    if schema.classes is None:
+        raise SchemaError(
+            f"{schema.origin}: classes: missing; write the public labels, for example "
+            'classes = ["no", "yes"] or classes = [0, 1]'
+        )
+    return schema.classes
+
+
+def _missing_reason(column: Column) -> str:
+    """What can be done."""
+    if column.bounds is not None:
+        example = f"missing = {column.bounds[0]:g}"
+    else:
+        example = "missing = false" if column.boolean else 'missing = "none"'
+    return (
+        "a missing value; remove the row, or write a public value that takes its place, for "
+        f"example {example}, in the schema"
+    )
+
+
+def refuse_type(file: str, column: Column, kind: Any) -> TableError:
+    """Return an error for a column of the wrong type; types are public."""
+    expected = "numbers" if column.bounds is not None else "text, integers or truth values"
+    return TableError(
+        f"{file}: column {column.name!r} has type {kind}, expected {expected}; correct the file, "
+        "or what the schema says of the column"
+    )

@@ -1,0 +1,26 @@
+"""Text that goes into a TOML file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+__all__ = ["column_lines", "toml_key", "toml_string"]
+
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_string(text: str) -> str:
+    """Return a basic string; TOML's escapes are JSON's, and DEL needs one too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_key(text: str) -> str:
+    """Return a key, in quotes where it needs them."""
+    return text if BARE_KEY.fullmatch(text) else toml_string(text)
+
+
+def column_lines(names: Iterable[str], values: str = "bounds = [LOW, HIGH]") -> str:
+    """Return one line for each column, to be filled in."""
+    return "\n".join(f"  {toml_key(name)} = {{ {values} }}" for name in names)

@@ -1,0 +1,253 @@
+"""Tables in files: rows as blocks, at once, or as memory maps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dpsvm_fast import _validation as check
+from dpsvm_fast.distributed import Partitions
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.io._csv import CsvSource
+from dpsvm_fast.io._npz import NpzSource
+from dpsvm_fast.io._source import Source
+from dpsvm_fast.io.schema import TableSchema
+
+__all__ = ["FORMATS", "Table", "open_table"]
+
+FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".npz": "npz",
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".txt": "libsvm",
+}
+OnBytes = Callable[[int], None]
+
+
+class Table:
+    """A file whose header has been read and fits a schema. Made by :func:`open_table`.
+
+    Every pass over the rows reads the file again, in bounded memory.
+
+    Parameters
+    ----------
+    path : str
+    format : str
+    source : Source
+    labelled : bool
+
+    Attributes
+    ----------
+    schema : TableSchema
+        With every column named; this one goes with a model.
+    n_bytes_total : int
+        Size of the file.
+    n_rows : int or None
+        Number of rows, where the file says it.
+    n_features : int
+    sparse : bool
+        Whether rows are CSR matrices.
+    labelled : bool
+    """
+
+    def __init__(self, path: str, format: str, source: Source, *, labelled: bool) -> None:
+        self.path, self.format, self.labelled = path, format, labelled
+        self._source = source
+        self.schema = source.schema
+        self.sparse, self.n_rows = source.sparse, source.n_rows
+        self.n_features = self.schema.n_features
+        self.n_bytes_total = os.path.getsize(path)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.sparse else "dense"
+        return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
+
+    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, Any]]:
+        """Rows in order, some at a time.
+
+        Parameters
+        ----------
+        on_bytes : callable or None, default=None
+            Called with the number of bytes of the file that are done; last with all of them.
+
+        Yields
+        ------
+        X : ndarray or CSR matrix of shape (n_rows, n_features)
+            float32; arrays are C-ordered.
+        y : ndarray of shape (n_rows,) or None
+            Of the type of the declared classes.
+
+        Raises
+        ------
+        TableError
+            A cell does not fit the schema, or the file is damaged. Earlier blocks were right.
+        """
+        done = 0
+
+        def progress(n_bytes: int) -> None:
+            nonlocal done
+            if on_bytes is not None and n_bytes > done:
+                done = n_bytes
+                on_bytes(done)
+
+        yield from self._source.blocks(progress)
+        progress(self.n_bytes_total)
+
+    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, Any]:
+        """All rows at once.
+
+        Parameters
+        ----------
+        on_bytes : callable or None, default=None
+            As of :meth:`batches`.
+
+        Returns
+        -------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+        y : ndarray of shape (n_samples,) or None
+        """
+        rows, labels = [], []
+        for X, y in self.batches(on_bytes):
+            rows.append(X)
+            labels.append(y)
+        found = np.concatenate(labels) if self.labelled and labels else None
+        if self.labelled and not labels:
+            found = np.array(self.schema.classes)[:0]
+        return self._stacked(rows), found
+
+    def _stacked(self, rows: list[Any]) -> Any:
+        """One array or matrix; blocks are let go as they are copied."""
+        if self.sparse:
+            empty = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
+            return sparse.vstack(rows, format="csr") if rows else empty
+        if len(rows) == 1:
+            return rows[0]
+        X = np.empty((sum(map(len, rows)), self.n_features), dtype=np.float32)
+        stop = len(X)
+        while rows:
+            block = rows.pop()
+            X[stop - len(block) : stop] = block
+            stop -= len(block)
+        return X
+
+    def to_partitions(
+        self,
+        folder: str | os.PathLike[str],
+        on_bytes: OnBytes | None = None,
+        *,
+        rows_per_partition: int | None = None,
+    ) -> Partitions:
+        """Decode the rows into files once, so that training can read them many times.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if need be. It takes ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
+            ``indices.npy`` and ``indptr.npy``), which only this user may read and which can be
+            opened with ``numpy.load(path, mmap_mode="r")``. The caller deletes them; they hold
+            the data.
+        on_bytes : callable or None, default=None
+            As of :meth:`batches`.
+        rows_per_partition : int or None, default=None
+            None for at most 65536 that take at most 64 MiB.
+
+        Returns
+        -------
+        Partitions
+            Of memory maps: nothing is loaded yet.
+
+        Raises
+        ------
+        TableError
+            As of :meth:`batches`; no file is left. Also for a table without rows.
+        FileExistsError
+            The folder holds such files already.
+        """
+        from dpsvm_fast.io._row_files import RowFiles
+
+        with RowFiles(folder, self) as files:
+            for X, y in self.batches(on_bytes):
+                files.append(X, y)
+            return files.partitions(rows_per_partition)
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    schema: TableSchema,
+    *,
+    format: str | None = None,
+    labelled: bool = True,
+) -> Table:
+    """Open a file and check that its columns fit a schema. No row is read.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (``.csv``, ``.tsv``, perhaps with ``.gz``), Parquet, Arrow IPC (``.arrow``,
+        ``.feather``), numpy (``.npz`` with X and y) or LIBSVM text (``.svm``, ``.libsvm``,
+        ``.txt``, perhaps with ``.gz``).
+    schema : TableSchema
+    format : {"csv", "tsv", "parquet", "arrow", "npz", "libsvm"} or None, default=None
+        None: as the end of the name says.
+    labelled : bool, default=True
+        False: the file need not have a column of labels, and one is passed over.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    SchemaError
+        The schema lacks a target, classes, or what a column of the file is.
+    TableError
+        The file is damaged or lacks a column.
+    InvalidParameterError
+        The format is unknown.
+    OSError
+        The file cannot be opened.
+    """
+    if not isinstance(schema, TableSchema):
+        raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
+    labelled = check.check_bool("labelled", labelled)
+    path = os.fspath(path)
+    kind = table_format(path, format)
+    with open(path, "rb"):
+        # A file that cannot be read is told apart from one that is damaged.
+        pass
+    return Table(path, kind, _source(path, kind, schema, labelled=labelled), labelled=labelled)
+
+
+def table_format(path: str, format: str | None) -> str:
+    """Return the format as given, or as the end of the name says."""
+    if format is not None:
+        return check.check_option("format", format, FORMATS)
+    name = path.lower()
+    stem = name.removesuffix(".gz")
+    kind = SUFFIXES.get(os.path.splitext(stem)[1])
+    if kind is None or (stem != name and kind not in ("csv", "tsv", "libsvm")):
+        raise InvalidParameterError(
+            f"path: got {os.path.basename(path)!r}, expected a name that ends in "
+            f"{', '.join(SUFFIXES)} (text also in .gz), or format= one of {', '.join(FORMATS)}"
+        )
+    return kind
+
+
+def _source(path: str, kind: str, schema: TableSchema, *, labelled: bool) -> Source:
+    """The reader of a format."""
+    if kind in ("csv", "tsv"):
+        delimiter = "," if kind == "csv" else "\t"
+        return CsvSource(path, schema, labelled=labelled, delimiter=delimiter)
+    if kind == "npz":
+        return NpzSource(path, schema, labelled=labelled)
+    raise NotImplementedError(kind)
