@@ -1,0 +1,390 @@
+"""The classes that can be saved, and of each the parameters and attributes that are.
+
+A file names a class by a word of this table; nothing is ever imported because a file says so. What
+is not listed here is not saved: no ledger, no seed of private noise, no number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
+
+from dpsvm_fast import _validation as check
+from dpsvm_fast import preprocessing as ours
+from dpsvm_fast.estimators import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+)
+from dpsvm_fast.estimators._bounds import checked_bounds
+from dpsvm_fast.estimators._training_data import public_classes
+from dpsvm_fast.federated.classifier import FederatedLinearSVC
+from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.io import _model_attributes as kinds
+from dpsvm_fast.io._model_attributes import Attribute, Facts, numbers, real, whole, word
+from dpsvm_fast.io._model_values import numbers_from, numbers_to, plain_from, plain_to
+from dpsvm_fast.mechanisms.fourier import (
+    KERNELS,
+    LARGEST_GAMMA,
+    MOST_COMPONENTS,
+    SMALLEST_GAMMA,
+)
+from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
+from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.model_selection._default import ConstantClassifier
+
+__all__ = ["Parameter", "SavedClass", "saved_classes"]
+
+# Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
+# reads the file subtract the noise.
+NOT_SAVED = ("ledger", "n_threads", "random_state")
+MOST = 2**63 - 1
+
+Attributes = dict[str, Attribute]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """How one parameter of a constructor is saved.
+
+    Parameters
+    ----------
+    test : callable
+        Refuses a value that the class would refuse, and returns what it stands for.
+    write, read : callable
+        From the name and what ``test`` returned to JSON; from the name and JSON to the value.
+    """
+
+    test: Callable[[Any], Any]
+    write: Callable[[str, Any], Any] = plain_to
+    read: Callable[[str, Any], Any] = plain_from
+
+
+@dataclass(frozen=True)
+class SavedClass:
+    """What is saved of the objects of one class.
+
+    Parameters
+    ----------
+    kind : type
+    parameters : mapping of names to Parameter
+    attributes : mapping of names to Attribute
+        In the order in which they are read: later ones are checked against earlier ones.
+    mechanism : str or None
+        That of the certificate; None where a fit spends nothing.
+    fits : bool
+        Whether there is something to be fitted.
+    derived : callable or None
+        Attributes that follow from the others, not saved.
+    """
+
+    kind: type
+    parameters: Mapping[str, Parameter]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    mechanism: str | None = None
+    fits: bool = True
+    derived: Callable[[Facts], dict[str, Any]] | None = None
+
+
+def _sides_to(name: str, bounds: Any) -> Any:
+    """Bounds as the user gave them: numbers stay numbers."""
+    if bounds is None:
+        return None
+    return [float(side) if side.ndim == 0 else numbers_to(side) for side in bounds]
+
+
+def _sides_from(name: str, record: Any) -> Any:
+    """A tuple of numbers or arrays."""
+    if not isinstance(record, list):
+        return record
+    return tuple(
+        numbers_from(name, side, (None,)) if isinstance(side, dict) else side for side in record
+    )
+
+
+def _labels_to(name: str, labels: Any) -> Any:
+    """A label set that the user gave."""
+    return None if labels is None else labels.tolist()
+
+
+def _point_to(name: str, point: Any) -> Any:
+    """A public point."""
+    return None if point is None else numbers_to(point)
+
+
+def _point_from(name: str, record: Any) -> Any:
+    """A public point."""
+    return None if record is None else numbers_from(name, record, (None,))
+
+
+def _spec_to(name: str, spec: FederatedSpec | None) -> Any:
+    """What the parties agreed on."""
+    return None if spec is None else spec.to_dict()
+
+
+def _spec_from(name: str, record: Any) -> FederatedSpec | None:
+    """What the parties agreed on, checked in full."""
+    return None if record is None else FederatedSpec(**record)
+
+
+def _checked_spec(spec: Any) -> Any:
+    """A specification, or None."""
+    if spec is not None and not isinstance(spec, FederatedSpec):
+        raise TypeError(f"spec: got {type(spec).__name__}, expected a FederatedSpec")
+    return spec
+
+
+def _parameters(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:
+    """Parameters of a class with a table of tests."""
+    special: dict[str, dict[str, Any]] = {
+        "bounds": {"write": _sides_to, "read": _sides_from},
+        "centre": {"write": _point_to, "read": _point_from},
+        "classes": {"write": _labels_to},
+    }
+    return {
+        name: Parameter(test, **special.get(name, {}))
+        for name, test in tests.items()
+        if name not in NOT_SAVED
+    }
+
+
+def _anything(value: Any) -> Any:
+    """What is checked where it is used."""
+    return value
+
+
+def _rows(facts: Facts) -> int:
+    """Rows of the weights: two classes have one."""
+    n_classes = len(facts["classes_"])
+    return 1 if n_classes == 2 else n_classes
+
+
+def _columns(facts: Facts) -> int:
+    """Columns of the weights: features, or random features of them."""
+    features = facts.get("features_")
+    n_features: int = facts["n_features_in_"]
+    return n_features if features is None else 2 * features.n_components
+
+
+def _square(facts: Facts) -> tuple[int, int]:
+    """Shape of a matrix of the features."""
+    return (facts["n_features_in_"],) * 2
+
+
+def _row(facts: Facts) -> tuple[int]:
+    """Shape of one number for each feature."""
+    return (facts["n_features_in_"],)
+
+
+def _components(facts: Facts) -> tuple[int]:
+    """Shape of one number for each component."""
+    return (facts["n_components_"],)
+
+
+FEATURES: Attributes = {
+    "n_features_in_": kinds.N_FEATURES,
+    "feature_names_in_": kinds.FEATURE_NAMES,
+}
+WEIGHTS: Attributes = {
+    "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),
+    "intercept_": numbers(lambda facts: (_rows(facts),)),
+    "_fitted_loss": kinds.LOSS,
+}
+LINEAR: Attributes = FEATURES | {"classes_": kinds.LABELS} | WEIGHTS
+MAPPED: Attributes = {
+    "n_samples_": real(above=0.0, none=True),
+    "centre_": numbers(_row, none=True),
+    "whitened_": kinds.FLAG,
+    "whitening_": numbers(_square, none=True),
+    "mu_": kinds.PARAMETERS_OF_NOISE,
+    "max_grad_norm_": real(above=0.0, none=True),
+    "n_steps_": whole(1, MOST, none=True),
+    "learning_rate_": real(above=0.0, none=True),
+    "c_": real(above=0.0, none=True),
+    "lambda_": real(low=0.0, none=True),
+    "bounds_": kinds.BOUNDS,
+    "mechanism_": word(*TRAINERS),
+}
+# What weights are of comes before them.
+LIFTED: Attributes = {
+    "kernel_": word(*KERNELS, "linear"),
+    "gamma_": real(above=0.0, none=True),
+    "n_components_": whole(1, MOST_COMPONENTS, none=True),
+    "q_": real(none=True),
+    "features_": kinds.FOURIER,
+    "data_norm_": real(above=0.0, none=True),
+}
+ELLIPSOIDS: Attributes = {
+    "ellipsoids_": numbers(
+        lambda f: (len(f["classes_"]), None, f["n_features_in_"] + 1, f["n_features_in_"] + 1)
+    ),
+    "means_": numbers(lambda f: (*f["ellipsoids_"].shape[:2], f["n_features_in_"])),
+    "offsets_": numbers(lambda f: f["ellipsoids_"].shape[:2]),
+    "lambda_": real(above=0.0),
+    "data_norm_": real(above=0.0),
+    "_fitted_loss": kinds.LOSS,
+}
+
+
+def _of_ellipsoids(facts: Facts) -> dict[str, Any]:
+    """The blocks that a fit cuts out."""
+    blocks = facts["ellipsoids_"][..., :-1, :-1]
+    return {"precisions_": np.ascontiguousarray(blocks)}
+
+
+def _of_features(facts: Facts) -> dict[str, Any]:
+    """What random features say about themselves."""
+    return {"seed_": facts["_features"].seed, "structure_": facts["_features"].structure}
+
+
+def _classifiers() -> list[SavedClass]:
+    """The estimators that are trained on rows with labels."""
+    linear = (
+        (OutputPerturbationSVC, "output_perturbation", LINEAR),
+        (ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
+        (GradientPerturbationSVC, "gradient_perturbation", LINEAR),
+        (PrivateLinearSVC, "private_linear", LINEAR | MAPPED),
+        (
+            PrivateKernelSVC,
+            "private_kernel",
+            FEATURES | {"classes_": kinds.LABELS} | LIFTED | WEIGHTS | MAPPED,
+        ),
+    )
+    found = [
+        SavedClass(kind, _parameters(kind._parameters), attributes, mechanism)
+        for kind, mechanism, attributes in linear
+    ]
+    margin = PrivateGaussianMarginClassifier
+    attributes = FEATURES | {"classes_": kinds.LABELS} | ELLIPSOIDS
+    found.append(
+        SavedClass(
+            margin,
+            _parameters(margin._parameters),
+            attributes,
+            "gaussian_margin",
+            derived=_of_ellipsoids,
+        )
+    )
+    federated = LINEAR | {
+        "components_": Attribute(
+            numbers_to,
+            lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
+            optional=True,
+        ),
+        "n_survivors_": whole(1, MOST),
+        "n_records_": whole(1, MOST, none=True),
+    }
+    spec = {"spec": Parameter(_checked_spec, _spec_to, _spec_from)}
+    found.append(SavedClass(FederatedLinearSVC, spec, federated, "federated"))
+    return found
+
+
+def _transformers() -> list[SavedClass]:
+    """Private transformers, and those that learn nothing."""
+    norm = {"data_norm_": real(above=0.0)}
+    private: tuple[tuple[Any, Attributes], ...] = (
+        (ours.PrivateCenter, {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm),
+        (ours.PrivateWhitener, {"whitening_": numbers(_square)} | norm),
+        (
+            ours.PrivatePCA,
+            {
+                "n_components_": whole(1, MOST),
+                "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
+                "eigenvalues_": numbers(_components),
+                "explained_variance_ratio_": numbers(_components),
+                "scales_": numbers(_components, above=0.0),
+                "centre_": numbers(_row),
+            }
+            | norm,
+        ),
+        (
+            ours.PrivateStandardScaler,
+            {
+                "mean_": numbers(_row),
+                "scale_": numbers(_row, above=0.0, none=True),
+                "var_": numbers(_row, none=True),
+                "n_samples_seen_": real(above=0.0),
+                "bounds_": kinds.BOUNDS,
+            }
+            | norm,
+        ),
+    )
+    found = [
+        SavedClass(kind, _parameters(kind._parameters), FEATURES | attributes, kind._mechanism_name)
+        for kind, attributes in private
+    ]
+    drawn = {
+        "n_components": partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS),
+        "gamma": partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA),
+        "kernel": partial(check.check_option, "kernel", options=KERNELS),
+        "orthogonal": partial(check.check_bool, "orthogonal"),
+    }
+    # The frequencies are public, and so is their seed.
+    seed = {"random_state": Parameter(check.check_random_state)}
+    fourier = FEATURES | {"_features": kinds.FOURIER}
+    normal = {
+        "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
+        "copy": partial(check.check_bool, "copy"),
+    }
+    return [
+        *found,
+        SavedClass(
+            ours.RandomFourierFeatures, _parameters(drawn) | seed, fourier, derived=_of_features
+        ),
+        SavedClass(
+            ours.PublicScaler, _parameters({"bounds": checked_bounds}), FEATURES, fits=False
+        ),
+        SavedClass(Normalizer, _parameters(normal), FEATURES, fits=False),
+    ]
+
+
+def _compositions() -> list[SavedClass]:
+    """What is made of others; their estimators are saved apart from this table."""
+    searched = ("epsilon", "delta", "strategy", "selection", "scoring", "class_weight")
+    searched += ("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs")
+    searched += ("score_fraction", "verbose", "param_grid")
+    own: dict[str, Callable[[Any], Any]] = {
+        "epsilon": check.check_epsilon,
+        "delta": check.check_delta,
+        "adjacency": check.check_adjacency,
+    }
+    attributes = {
+        **{name: _optional(attribute) for name, attribute in FEATURES.items()},
+        "classes_": _optional(kinds.LABELS),
+        "best_params_": Attribute(
+            partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
+        ),
+        "best_index_": whole(-1, MOST),
+        "best_score_": real(optional=True),
+    }
+    return [
+        SavedClass(
+            PrivateGridSearch,
+            _parameters({name: own.get(name, _anything) for name in searched}),
+            attributes,
+            "search",
+        ),
+        SavedClass(Pipeline, {"verbose": Parameter(partial(check.check_bool, "verbose"))}),
+        SavedClass(ConstantClassifier, _parameters({"classes": public_classes}), fits=False),
+    ]
+
+
+def _optional(attribute: Attribute) -> Attribute:
+    """The same, that may be missing."""
+    return Attribute(attribute.write, attribute.read, optional=True, none=attribute.none)
+
+
+@lru_cache(maxsize=1)
+def saved_classes() -> dict[str, SavedClass]:
+    """Every class that can be saved, by the word for it in a file."""
+    every = [*_classifiers(), *_transformers(), *_compositions()]
+    return {saved.kind.__name__: saved for saved in every}

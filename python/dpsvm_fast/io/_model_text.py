@@ -1,0 +1,239 @@
+"""The text of a saved model: strict JSON within limits, its digest and its signature."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+
+__all__ = [
+    "FORMAT",
+    "LARGEST_FILE",
+    "VERSION",
+    "check_seals",
+    "checked_key",
+    "parsed",
+    "sealed_text",
+    "shown",
+]
+
+FORMAT = "dpsvm_fast.model"
+VERSION = 1
+
+# Bytes of a file. Larger ones are refused before they are read.
+LARGEST_FILE = 1 << 30
+# Names and values outside arrays. Python objects are many times larger than their text, so that a
+# small file could fill the memory; the numbers of a model are in arrays and do not count.
+MOST_VALUES = 5_000_000
+# A pipeline inside a search inside a pipeline has about 20 levels.
+MOST_LEVELS = 64
+# Of a key: fewer bytes can be guessed.
+SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
+
+DIGEST, SIGNATURE = "sha256", "hmac_sha256"
+FIELDS = ("format", "version", "library_version", "model", "schema")
+
+# How files begin that people take for models.
+OTHER_FILES = {
+    b"\x80": "a pickle; joblib or pickle reads it, and runs the code in it",
+    b"PK": "a zip archive, as skops and numpy write them",
+    b"\x1f\x8b": "compressed by gzip; decompress it first",
+    b"PAR1": "Parquet data",
+}
+
+
+def shown(value: object) -> str:
+    """Something from a file for a message: short, and without control characters."""
+    if isinstance(value, (str, int, float)) or value is None:
+        text = ascii(value)
+        return text if len(text) <= 40 else f"{text[:40]}..."
+    return f"{'an object' if isinstance(value, dict) else 'a list'}"
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """The document of a file: format, version and digest are not checked yet.
+
+    Raises
+    ------
+    ModelFormatError
+        Anything but one JSON object within the limits.
+    """
+    for begin, kind in OTHER_FILES.items():
+        if data.startswith(begin):
+            raise ModelFormatError(f"is {kind}; expected a file that save_model wrote")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelFormatError("is no text; expected a file that save_model wrote") from None
+    if not text.strip():
+        raise ModelFormatError("is empty; expected a file that save_model wrote")
+    if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
+        raise ModelFormatError(f"holds more than {MOST_VALUES} values; no model has so many")
+    try:
+        document = json.loads(
+            text,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_without_repeats,
+        )
+    except json.JSONDecodeError as error:
+        raise ModelFormatError(_no_json(text, error)) from None
+    except RecursionError:
+        raise ModelFormatError("is nested too deeply; no model is") from None
+    except ModelFormatError:
+        raise
+    except ValueError:
+        # Python refuses to read whole numbers of thousands of digits.
+        raise ModelFormatError("holds a number that is too large") from None
+    if not isinstance(document, dict):
+        raise ModelFormatError("holds no JSON object; expected a file that save_model wrote")
+    _check_levels(document)
+    return document
+
+
+def check_seals(document: Mapping[str, Any], key: bytes | None) -> None:
+    """Check format and version, that nothing is missing or added, and that nothing was changed.
+
+    Raises
+    ------
+    ModelFormatError
+    """
+    if document.get("format") != FORMAT:
+        got = shown(document.get("format"))
+        hint = "; a certificate is for verify" if "certificate" in got else ""
+        raise ModelFormatError(f"has the format {got}, expected {FORMAT!r}{hint}")
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        raise ModelFormatError(f"has the version {shown(version)}, expected a whole number from 1")
+    if version > VERSION:
+        raise ModelFormatError(
+            f"was written by a newer dpsvm_fast (format {shown(version)}; this release reads up to "
+            f"{VERSION}): pip install --upgrade dpsvm-fast"
+        )
+    wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
+    wrong -= {SIGNATURE} - set(document)
+    if wrong:
+        raise ModelFormatError(f"has missing or unknown fields: {_listed(wrong)}")
+    text = _canonical({name: document[name] for name in FIELDS})
+    if not _same(document[DIGEST], hashlib.sha256(text).hexdigest()):
+        raise ModelFormatError(
+            "was changed or damaged after it was saved: its contents do not have the SHA-256 that "
+            "it states; take the file from where it was saved"
+        )
+    if key is None:
+        return
+    if SIGNATURE not in document:
+        raise ModelFormatError("is not signed; load it without key, or save it with the key")
+    if not _same(document[SIGNATURE], _signature(text, key)):
+        raise ModelFormatError(
+            "was not signed with this key, or was changed after that; expected the key that it was "
+            "saved with"
+        )
+
+
+def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
+    """The file: contents with format and version, digest, and signature if there is a key."""
+    document = {"format": FORMAT, "version": VERSION, **contents}
+    text = _canonical(document)
+    document[DIGEST] = hashlib.sha256(text).hexdigest()
+    if key is not None:
+        document[SIGNATURE] = _signature(text, key)
+    return json.dumps(document, indent=1, allow_nan=False).encode("ascii") + b"\n"
+
+
+def checked_key(key: object) -> bytes | None:
+    """The bytes of a key, given as such or as the path of a file that holds them."""
+    if key is None or isinstance(key, (bytes, bytearray)):
+        found = None if key is None else bytes(key)
+    elif isinstance(key, (str, os.PathLike)):
+        with open(key, "rb") as file:
+            found = file.read(LONGEST_KEY + 1)
+    else:
+        raise TypeError(
+            f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
+            "None"
+        )
+    if found is not None and not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
+        raise InvalidParameterError(
+            f"key: expected {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as those of "
+            "secrets.token_bytes(32)"
+        )
+    return found
+
+
+def _canonical(contents: Mapping[str, Any]) -> bytes:
+    """What is signed: the same bytes however the file is laid out."""
+    try:
+        text = json.dumps(contents, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise ModelFormatError("is nested too deeply; no model is") from None
+    return text.encode("ascii")
+
+
+def _signature(text: bytes, key: bytes) -> str:
+    """HMAC-SHA256 of the canonical text, hexadecimal."""
+    return hmac.new(key, text, hashlib.sha256).hexdigest()
+
+
+def _same(stated: object, computed: str) -> bool:
+    """Whether two texts are the same, in a time that does not tell where they differ."""
+    return isinstance(stated, str) and hmac.compare_digest(
+        stated.encode("utf-8", "surrogatepass"), computed.encode()
+    )
+
+
+def _listed(names: set[str]) -> str:
+    """A few names from a file."""
+    return ", ".join(map(shown, sorted(names)[:5])) + ("" if len(names) <= 5 else ", ...")
+
+
+def _no_json(text: str, error: json.JSONDecodeError) -> str:
+    """What is wrong with the text, as far as one can tell."""
+    if not text.lstrip().startswith("{"):
+        return "is no JSON; expected a file that save_model wrote"
+    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+        return "ends in the middle of the model: the file was cut off; copy or save it again"
+    return f"is no JSON from line {error.lineno} on; take the file from where it was saved"
+
+
+def _check_levels(document: object) -> None:
+    """Refuse what is nested more deeply than models are."""
+    level: list[object] = [document]
+    for _ in range(MOST_LEVELS):
+        inner: list[object] = []
+        for value in level:
+            if isinstance(value, dict):
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        level = inner
+        if not level:
+            return
+    raise ModelFormatError("is nested too deeply; no model is")
+
+
+def _finite(text: str) -> float:
+    """A float; JSON may write ones that are beyond the floats."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ModelFormatError("holds a number that is too large")
+    return number
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    """JSON has no NaN and no infinities, and a model has none either."""
+    raise ModelFormatError(f"holds {text}; every number of a model is finite")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without repeated names: readers differ in which of two they believe."""
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ModelFormatError("repeats a field")
+    return record
