@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Builds the documentation site into target/docs/html; every warning is an error. Needs no network.
+# Usage: docs.sh [options of sphinx-build, for example -E to read all pages again]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# A list of all problems, not only the first.
+.venv/bin/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning \
+    --keep-going --doctree-dir target/docs/doctrees "$@" docs target/docs/html
+echo "documentation: target/docs/html/index.html"
