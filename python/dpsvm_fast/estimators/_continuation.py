@@ -55,8 +55,9 @@ def continuation(fitted: dict[str, Any], settings: SimpleNamespace) -> Continuat
     if before is None:
         if "privacy_" in fitted:
             raise InvalidParameterError(
-                "accountant: the last fit released its last iterate alone and cannot be continued; "
-                "expected accountant='composition' in fit"
+                "accountant: this model keeps nothing to go on from, as its fit released the last "
+                "iterate alone, or it was loaded by load_model or chosen by a search; expected one "
+                "fitted with accountant='composition', in this process or unpickled"
             )
         return None
     for name, value in settings.parameters.items():

@@ -297,8 +297,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ------
         InvalidParameterError, TypeError
             A parameter is outside its range or has changed since the call before; the label set is
-            missing or another one; the ``fit`` before released its last iterate alone. Nothing was
-            read or spent.
+            missing or another one; the ``fit`` before released its last iterate alone, or the model
+            was loaded by ``load_model``. Nothing was read or spent.
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
