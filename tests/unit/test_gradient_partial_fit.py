@@ -303,7 +303,7 @@ def test_the_accountant_of_the_last_iterate_has_no_second_call(clusters: Trainin
         assert "composition" in str(caught.value.__cause__ or caught.value)
         estimator.fit(*clusters)
     estimator.set_params(accountant="composition")
-    with pytest.raises(InvalidParameterError, match=r"^accountant: this model keeps nothing to go on from"):
+    with pytest.raises(InvalidParameterError, match=r"^accountant: this model keeps nothing"):
         estimator.partial_fit(*clusters)
 
 
