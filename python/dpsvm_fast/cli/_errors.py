@@ -93,7 +93,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
             sentence, code = _judged(error)
         else:
             return code
-    sentence = " ".join(printable(sentence).split())
+    sentence = _tidy(sentence)
     try:
         if as_json:
             sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}) + "\n")
@@ -126,6 +126,14 @@ def under_its_option(
         if colon and option.name == name and isinstance(option, click.Option):
             return exceptions.InvalidParameterError(f"{_shown_name(option)}: {rest}")
     return error
+
+
+def _tidy(sentence: str) -> str:
+    """One line; what follows a colon at its end is kept, as lines to be copied."""
+    head, _, rest = printable(sentence).partition("\n")
+    if head.endswith(":") and rest:
+        return f"{head}\n{rest}"
+    return " ".join(f"{head} {rest}".split())
 
 
 def _silenced() -> int:

@@ -29,13 +29,13 @@ BETWEEN = "  "
 class Progress:
     """How far some work has come; shown on a terminal and nowhere else."""
 
-    def __init__(self, advance: Callable[[float], None] | None = None) -> None:
+    def __init__(self, advance: Callable[[float, float | None], None] | None = None) -> None:
         self._advance = advance
 
-    def advance_to(self, done: float) -> None:
-        """Tell how much of the total is done."""
+    def advance_to(self, done: float, total: float | None = None) -> None:
+        """Tell how much is done, and of how much where it was not known before."""
         if self._advance is not None:
-            self._advance(done)
+            self._advance(done, total)
 
 
 class Screen:
@@ -115,7 +115,7 @@ class Screen:
         description : str
             What is being done.
         total : float or None
-            What ``advance_to`` reaches at the end; None where nobody knows.
+            What ``advance_to`` reaches at the end; None, a bar that only moves, until it is told.
         unit : {"", "bytes"}, default=""
             What is counted: "bytes" are shown as MB.
 
@@ -143,7 +143,7 @@ class Screen:
             *columns, counted, TimeRemainingColumn(), console=Console(stderr=True), transient=True
         ) as bars:
             task = bars.add_task(printable(description), total=total)
-            yield Progress(lambda done: bars.update(task, completed=done))
+            yield Progress(lambda done, new: bars.update(task, completed=done, total=new))
 
     def _console(self) -> Any:
         """Rich's console on standard output as it is now."""
