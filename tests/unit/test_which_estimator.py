@@ -1,0 +1,100 @@
+"""The page that chooses an estimator: its picture is the script's, its table what models do."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import dpsvm_fast
+from dpsvm_fast.accounting import gaussian_sigma
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "which_estimator.md"
+ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, size=(300, 3))
+LABELS = (ROWS[:, 0] > 0.0).astype(int)
+
+
+def script() -> ModuleType:
+    """What draws the picture."""
+    path = ROOT / "docs" / "images" / "which_estimator.py"
+    spec = importlib.util.spec_from_file_location("which_estimator", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The first table of the page: by estimator what stands in each column."""
+    lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("|")]
+    head = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    found = {}
+    for line in lines[2:8]:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        found[name.strip("`")] = dict(zip(head[1:], cells, strict=True))
+    return found
+
+
+def test_the_picture_is_that_of_the_script() -> None:
+    module = script()
+    assert module.PICTURE.read_text(encoding="utf-8") == module.picture()
+
+
+def test_the_picture_names_what_there_is() -> None:
+    drawn = script().picture()
+    names = set(re.findall(r'font-weight="bold">([\w.]+)<', drawn))
+    assert "federated.FederatedSpec" in names
+    estimators = names - {"federated.FederatedSpec"} | {"OutputPerturbationSVC"}
+    assert estimators == set(table())
+    assert estimators <= set(dpsvm_fast.__all__)
+    assert "OutputPerturbationSVC" in drawn
+    # Black on white.
+    assert set(re.findall(r'(?:fill|stroke)="([a-z]+)"', drawn)) == {"white", "black"}
+
+
+@pytest.mark.parametrize("name", table())
+def test_the_table_says_what_models_do(name: str) -> None:
+    kind, row = getattr(dpsvm_fast, name), table()[name]
+    facts = re.findall(r"`(\w+)`", row["What public facts it wants"])
+    public: dict[str, Any] = {"bounds": (-1, 1), "data_norm": 1.0, "classes": [0, 1]}
+    settings = {fact: public[fact] for fact in facts}
+    assert set(facts) <= set(kind().get_params())
+    pure = {"noise": "gamma"} if "data_norm" in facts and name[0] != "G" else {}
+
+    def works(fit: Callable[[], Any]) -> str:
+        try:
+            fit()
+        except (TypeError, ValueError):
+            return "no"
+        return "yes"
+
+    assert row["δ = 0"] == works(lambda: kind(1.0, 0.0, **settings, **pure).fit(ROWS, LABELS))
+    sparse = scipy.sparse.csr_array(ROWS)
+    assert row["Sparse rows"] == works(lambda: kind(1.0, 1e-6, **settings).fit(sparse, LABELS))
+    exchanged = kind(1.0, 1e-6, adjacency="replace_one", **settings)
+    assert row["`replace_one`"] == works(lambda: exchanged.fit(ROWS, LABELS))
+    assert row["`partial_fit`"] == ("yes" if hasattr(kind, "partial_fit") else "no")
+
+
+def test_figures_are_those_of_their_tables() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    accuracy = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    for name in ("PrivateLinearSVC", "ObjectivePerturbationSVC", "OutputPerturbationSVC"):
+        found = re.search(rf"^\| `{name}` \|.*$", accuracy, flags=re.MULTILINE)
+        assert found is not None
+        assert found[0].split("|")[3].strip() in page
+    kernels = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+    gains = re.search(r"from (\S+) to (\S+)\. The others", kernels)
+    assert gains is not None
+    assert f"from {gains[1]} to {gains[2]} where it takes a kernel" in page
+    # A kernel is taken from 40 B/mu rows on, B the number of classes.
+    assert 140 < 40.0 * gaussian_sigma(1.0, 1e-5) < 155
