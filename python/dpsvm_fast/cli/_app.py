@@ -39,6 +39,10 @@ TRY, BEFORE, TRAIN, USE, AFTER, SPEED = (
 COMMANDS = (
     Entry("demo", TRY, "train on real digits at five values of epsilon"),
     Entry("plan", BEFORE, "what noise to expect for a budget"),
+    Entry("budget", BEFORE, "make a budget file, or show what was spent"),
+    Entry("fit", TRAIN, "train a private model on the rows of a file"),
+    Entry("tune", TRAIN, "choose parameters and train, within one budget"),
+    Entry("predict", USE, "label the rows of a file"),
     Entry("verify", AFTER, "recompute the epsilon and delta of a certificate"),
     Entry("audit", AFTER, "try to refute what every mechanism claims"),
 )

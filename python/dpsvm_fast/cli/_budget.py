@@ -1,0 +1,122 @@
+"""``dpsvm-fast budget``: a file that says what may be spent on some rows, and what was spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpsvm_fast._validation import ADJACENCIES, check_delta, check_epsilon
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._spending import opened_budget
+from dpsvm_fast.cli._types import FILE, OneOf, Real
+
+__all__ = ["command"]
+
+
+@click.group("budget")
+def command() -> None:
+    """Make a budget file, or show what was spent from it.
+
+    A budget belongs to rows: every fit and every search on them names the file with --budget, also
+    several at once, and what would exceed it is refused before any data are read (exit code 3).
+    """
+
+
+@command.command(
+    "create",
+    epilog=example(
+        "dpsvm-fast budget create people.budget --epsilon 4 --delta 1e-5",
+        "dpsvm-fast fit people.csv --budget people.budget --epsilon 1 ...",
+    ),
+)
+@click.argument("file", type=FILE)
+@click.option("--epsilon", type=Real(0.0), required=True, metavar="E", help="Of all together.")
+@click.option(
+    "--delta",
+    type=Real(0.0, includes_low=True),
+    required=True,
+    metavar="D",
+    help="Of all together, far below one over the number of rows; 0 admits pure mechanisms only.",
+)
+@click.option(
+    "--adjacency",
+    type=OneOf(ADJACENCIES),
+    default="add_remove",
+    show_default=True,
+    help="What one record may change.",
+)
+@click.option(
+    "--adaptive",
+    is_flag=True,
+    help="Sizes of later spends may be chosen by looking at earlier results.",
+)
+@pass_screen
+def create(screen: Screen, file: Path, **options: Any) -> None:
+    """Make a budget FILE, which must not exist."""
+    epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
+    adjacency, adaptive = options["adjacency"], options["adaptive"]
+    if file.suffix.lower() == ".json":
+        raise CommandError(
+            f"{file}: a budget is a database that several programs can write to, and no JSON; "
+            f"name it {file.stem}.budget, and read it with dpsvm-fast budget show --json"
+        )
+    if file.exists():
+        raise CommandError(
+            f"{file}: exists already and is never replaced; see it with dpsvm-fast budget show "
+            f"{file}, or choose another name"
+        )
+    if not file.absolute().parent.is_dir():
+        raise CommandError(f"{file.absolute().parent}: there is no such folder; make it first")
+    ledger = PrivacyLedger(epsilon, delta, adjacency, path=file, adaptive=adaptive)
+    screen.say(f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}); nothing is spent")
+    screen.result(_summary(file, ledger))
+
+
+@command.command("show")
+@click.argument("file", type=FILE)
+@pass_screen
+def show(screen: Screen, file: Path) -> None:
+    """Show what was spent from a budget FILE, and what is left."""
+    ledger = opened_budget(file)
+    record = _summary(file, ledger)
+    rule = ", adaptive" if ledger.adaptive else ""
+    screen.table(
+        f"{file} ({ledger.adjacency}{rule})",
+        ("", "epsilon", "delta"),
+        (
+            ("budget", f"{ledger.epsilon:g}", f"{ledger.delta:g}"),
+            ("spent", f"{record['spent_epsilon']:.6g}", f"{ledger.delta:g}"),
+            ("left", f"{record['remaining_epsilon']:.6g}", f"{ledger.delta:g}"),
+        ),
+    )
+    if record["spends"]:
+        screen.table(
+            "Spends",
+            ("time (UTC)", "by", "what"),
+            [(str(spend).split("  ")[0], spend.label, _what(spend)) for spend in ledger.history],
+            left=3,
+        )
+    screen.result(record)
+
+
+def _what(spend: Any) -> str:
+    """The event of a spend in one line."""
+    return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
+
+
+def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
+    """All of a ledger, for ``--json``."""
+    return {
+        "file": str(file),
+        "epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "adjacency": ledger.adjacency,
+        "adaptive": ledger.adaptive,
+        "spent_epsilon": ledger.total()[0],
+        "remaining_epsilon": ledger.remaining(),
+        "spends": [spend.to_dict() for spend in ledger.history],
+    }

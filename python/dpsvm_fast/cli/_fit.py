@@ -1,0 +1,118 @@
+"""``dpsvm-fast fit``: train a private model on the rows of a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_options
+from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._models import MECHANISMS, MODELS, made, trainer_of
+from dpsvm_fast.cli._outputs import Draft, reserved
+from dpsvm_fast.cli._results import accuracy, publish, report
+from dpsvm_fast.cli._rows import Room, training_rows
+from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.cli._training import copies_of, train
+from dpsvm_fast.cli._types import FILE, OneOf
+from dpsvm_fast.io import TableSchema, open_table
+
+__all__ = ["command"]
+
+EXAMPLE = example(
+    "dpsvm-fast fit people.csv --write-schema people.toml --target income",
+    "dpsvm-fast fit people.csv --schema people.toml --epsilon 1 --delta 1e-6 -o model.json",
+)
+
+
+@click.command("fit", epilog=EXAMPLE)
+@table_options
+@click.option(
+    "--write-schema",
+    type=FILE,
+    metavar="FILE",
+    help="Write a schema to be filled in, from the names of the columns alone, and stop.",
+)
+@budget_options
+@click.option(
+    "--model",
+    type=OneOf(MODELS),
+    default="linear",
+    show_default=True,
+    help="The whole pipeline, linear or with a kernel; or one training of rows of norm 1.",
+)
+@click.option("--mechanism", type=OneOf(MECHANISMS), help="Where the noise goes.  [default: auto]")
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON.")
+@click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify.")
+@click.option(
+    "--test-data",
+    type=FILE,
+    metavar="FILE",
+    help="PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
+)
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@pass_screen
+def command(screen: Screen, **options: Any) -> None:
+    """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text.
+
+    Bounds, categories and classes are public facts that --schema declares; nothing is learned from
+    the rows but what --epsilon and --delta pay for. All rows are checked before anything is spent.
+    """
+    if options["write_schema"] is not None:
+        _write_schema(screen, options)
+        return
+    if options["output"] is None:
+        raise CommandError("--output is missing; name the model's file, such as -o model.json")
+    schema = declared_schema(options["schema"], options["target"])
+    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
+    outputs = (options["output"], options["certificate"])
+    with reserved(*outputs, force=options["force"]) as drafts, spending.explained():
+        _fit(screen, schema, spending, drafts, options)
+
+
+def _fit(
+    screen: Screen,
+    schema: TableSchema,
+    spending: Spending,
+    drafts: list[Draft],
+    options: dict[str, Any],
+) -> None:
+    """Check everything, spend, train and save."""
+    table = open_table(options["data"], schema, format=options["data_format"])
+    public = options["test_data"]
+    tested = None if public is None else open_table(public, table.schema)
+    room = Room(options["max_memory"])
+    estimator = made(
+        options["model"],
+        options["mechanism"],
+        table.schema,
+        epsilon=spending.epsilon,
+        delta=spending.delta,
+        adjacency=spending.adjacency,
+        random_state=options["random_state"],
+        n_threads=options["n_threads"],
+        ledger=spending.ledger,
+    )
+    n_classes = len(table.schema.classes or ())
+    spending.check(estimator, n_classes=n_classes, sparse=table.sparse)
+    with training_rows(screen, table, room, copies_of(estimator), options["temp"]) as rows:
+        train(screen, estimator, rows, room)
+    statement = trainer_of(estimator).privacy_
+    publish(estimator, table.schema, statement, drafts)
+    scored = None if tested is None else accuracy(screen, estimator, tested, options["output"])
+    report(screen, estimator, statement, spending, options, scored)
+
+
+def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
+    """Write a template of a schema; reads the header of the file alone."""
+    data, path = options["data"], options["write_schema"]
+    text = TableSchema.template(data, target=options["target"], format=options["data_format"])
+    with reserved(path, force=options["force"]) as (draft,):
+        draft.draft.write_text(text, encoding="utf-8")
+        draft.publish()
+    screen.say(
+        f"{path}: fill in public bounds or categories of every column, the target and the classes, "
+        f"then\n  dpsvm-fast fit {data} --schema {path} --epsilon 1 -o model.json"
+    )
+    screen.result({"schema": str(path)})

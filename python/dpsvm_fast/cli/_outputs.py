@@ -1,0 +1,91 @@
+"""Files that a command writes: checked before anything is spent, replaced as a whole at the end."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpsvm_fast.cli._errors import CommandError
+
+__all__ = ["Draft", "reserved"]
+
+
+class Draft:
+    """A file that takes its name once it is complete.
+
+    Parameters
+    ----------
+    path : Path
+        The name.
+    draft : Path
+        An empty file beside it, of this process.
+    """
+
+    def __init__(self, path: Path, draft: Path) -> None:
+        self.path, self.draft = path, draft
+
+    def publish(self) -> None:
+        """Give the file its name; a reader sees the old file or the new one, never half."""
+        with open(self.draft, "rb") as written:
+            os.fsync(written.fileno())
+        self.draft.chmod(0o666 & ~_umask())
+        self.draft.replace(self.path)
+
+
+@contextmanager
+def reserved(*paths: Path | None, force: bool, option: str = "--force") -> Iterator[list[Draft]]:
+    """Prove that files can be written, and hold a place beside each; what is not used is removed.
+
+    Parameters
+    ----------
+    *paths : Path or None
+        None is left out.
+    force : bool
+        Whether existing files may be replaced.
+    option : str
+        How the user says so.
+
+    Raises
+    ------
+    CommandError, OSError
+        A file exists, is named twice, or cannot be made.
+    """
+    wanted = [path for path in paths if path is not None]
+    if len({path.absolute() for path in wanted}) < len(wanted):
+        raise CommandError(f"{wanted[0]}: is named for two outputs; give each a name of its own")
+    drafts: list[Draft] = []
+    try:
+        for path in wanted:
+            drafts.append(_draft(path, force, option))
+        yield drafts
+    finally:
+        for draft in drafts:
+            with suppress(OSError):
+                draft.draft.unlink()
+
+
+def _draft(path: Path, force: bool, option: str) -> Draft:  # noqa: FBT001
+    """An empty file beside ``path``."""
+    if path.is_dir():
+        raise CommandError(f"{path}: is a folder; name a file in it")
+    if path.exists() and not force:
+        raise CommandError(f"{path}: exists already; choose another name, or replace it: {option}")
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
+        )
+    except OSError as error:
+        # Of the file that the user named, not of the one that was tried.
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    os.close(handle)
+    return Draft(path, Path(name))
+
+
+def _umask() -> int:
+    """Permissions that new files of this process do not get."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,122 @@
+"""After a fit: its files, and what the user is told."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._models import trainer_of
+from dpsvm_fast.cli._outputs import Draft
+from dpsvm_fast.cli._screen import Screen
+from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.io import TableSchema, save_model
+
+__all__ = ["accuracy", "publish", "report"]
+
+
+def publish(model: Any, schema: TableSchema, statement: Any, drafts: list[Draft]) -> None:
+    """Write the model and, where asked for, its certificate.
+
+    Raises
+    ------
+    CommandError
+        The model could not be written to its place; the text says where it is instead, because
+        what it cost cannot be had back.
+    """
+    model_draft, *others = drafts
+    try:
+        save_model(model, model_draft.draft, schema=schema)
+        model_draft.publish()
+    except OSError as error:
+        raise CommandError(_rescued(model, schema, model_draft.path, error)) from None
+    for certificate in others:
+        certificate.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
+        certificate.publish()
+
+
+def _rescued(model: Any, schema: TableSchema, path: Path, error: OSError) -> str:
+    """Save the model somewhere else."""
+    reason = error.strerror or str(error)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-"))
+        save_model(model, folder / path.name, schema=schema)
+    except OSError:
+        return f"{path}: the model cannot be written ({reason}), nor anywhere else"
+    return f"{path}: cannot be written ({reason}); the model is in {folder / path.name}, move it"
+
+
+def accuracy(screen: Screen, model: Any, table: Any, saved: Path) -> float:
+    """Share of public rows whose label is predicted.
+
+    Raises
+    ------
+    CommandError
+        A row is not what the schema says.
+    """
+    right = total = 0
+    try:
+        with screen.progress("Testing", table.n_bytes_total or None, unit="bytes") as bar:
+            for X, y in table.batches(on_bytes=bar.advance_to):
+                right += int(np.count_nonzero(model.predict(X) == y))
+                total += len(y)
+    except TableError as error:
+        raise CommandError(f"{error}; the model is saved as {saved}") from None
+    if total == 0:
+        raise CommandError(f"{table.path}: has no rows to test on; the model is saved as {saved}")
+    return right / total
+
+
+def report(
+    screen: Screen,
+    model: Any,
+    statement: Any,
+    spending: Spending,
+    options: dict[str, Any],
+    scored: float | None,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Say what was promised, what is where, and what can be done next."""
+    output, data = options["output"], options["data"]
+    name = type(trainer_of(model)).__name__
+    budget = spending.record()
+    private = "private" if statement.private else "NOT PRIVATE"
+    screen.say(
+        f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
+        f"{statement.delta:g} ({statement.adjacency})",
+        style="bold",
+    )
+    for title, value in (more or {}).items():
+        screen.say(f"{title.replace('_', ' ')}: {value}")
+    if scored is not None:
+        screen.say(
+            f"accuracy on the rows of {options['test_data']}: {scored:.4f} (these rows count as "
+            "public: nothing protects them)"
+        )
+    if budget is not None:
+        screen.say(
+            f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.4g} is left of "
+            f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
+        )
+    screen.say(
+        f"next: dpsvm-fast statement {output}\n"
+        f"      dpsvm-fast predict {output} NEW{Path(data).suffix} -o predictions.csv"
+    )
+    screen.result(
+        {
+            "model": str(output),
+            "certificate": None if options["certificate"] is None else str(options["certificate"]),
+            "estimator": name,
+            "private": statement.private,
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "adjacency": statement.adjacency,
+            "budget": budget,
+            "public_test_accuracy": scored,
+            **(more or {}),
+        }
+    )

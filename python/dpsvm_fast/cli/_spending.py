@@ -1,0 +1,172 @@
+"""What a command spends: the budget file, and whether a failure came before or after the spend."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpsvm_fast import _validation as check
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError
+from dpsvm_fast.distributed import PartitionError
+from dpsvm_fast.estimators._planned_events import Planned, planned_events
+from dpsvm_fast.exceptions import BudgetExceededError, CertificationError, LedgerError
+
+__all__ = ["Spending", "opened_budget"]
+
+# What may go wrong inside the library once data are checked; texts quote no data.
+TOLD = (ValueError, TypeError, PartitionError, CertificationError, LedgerError)
+
+
+def opened_budget(path: Path) -> PrivacyLedger:
+    """The ledger of a budget file.
+
+    Raises
+    ------
+    CommandError
+        There is none.
+    """
+    if not path.exists():
+        raise CommandError(
+            f"{path}: there is no such file; make a budget with "
+            f"dpsvm-fast budget create {path} --epsilon E --delta D"
+        )
+    try:
+        return PrivacyLedger.open(path)
+    except LedgerError as error:
+        raise CommandError(
+            f"{path}: cannot be used as a budget ({error}); expected a file of "
+            "dpsvm-fast budget create"
+        ) from None
+
+
+class Spending:
+    """The (epsilon, delta) of one command, and where it is written down.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        As the user gave it.
+    delta : float
+    adjacency : str or None
+        None takes that of the budget.
+    path : Path or None
+        The budget file; None for no other record than the model's statement.
+
+    Raises
+    ------
+    CommandError, InvalidParameterError
+        A number is missing or outside its range, or the file is no budget for it.
+    """
+
+    def __init__(
+        self, epsilon: float | None, delta: float, adjacency: str | None, path: Path | None
+    ) -> None:
+        if epsilon is None:
+            raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
+        self.epsilon, self.delta = check.check_epsilon(epsilon), check.check_delta(delta)
+        self.path = path
+        if path is None:
+            self.adjacency = adjacency or "add_remove"
+            # Asked like a file would be: it knows whether the spend has happened.
+            self.ledger = PrivacyLedger(self.epsilon, self.delta, self.adjacency)
+        else:
+            self.ledger = opened_budget(path)
+            self.adjacency = adjacency or self.ledger.adjacency
+            if self.adjacency != self.ledger.adjacency:
+                raise CommandError(
+                    f"--adjacency: got {self.adjacency!r}, expected {self.ledger.adjacency!r}, the "
+                    f"relation of {path}; leave it out"
+                )
+        self._before = len(self.ledger.history)
+
+    def check(self, estimator: Any, *, n_classes: int, sparse: bool) -> None:
+        """Refuse a fit that the budget has no room for, before any data are read.
+
+        Raises
+        ------
+        BudgetExceededError, InvalidParameterError, TypeError
+            There is none, or a parameter is outside its range.
+        """
+        events = planned_events(estimator, Planned(n_classes=n_classes, sparse=sparse))
+        self.ledger.check(events)
+
+    @property
+    def spent(self) -> bool:
+        """Whether this process has charged the ledger."""
+        own = os.getpid()
+        return any(record.process == own for record in self.ledger.history[self._before :])
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of every failure inside whether the budget is spent."""
+        try:
+            yield
+        except BudgetExceededError as error:
+            raise CommandError(self._refusal(error), OVERSPENT) from None
+        except KeyboardInterrupt:
+            raise CommandError(f"interrupted; {self.what_is_spent()}", INTERRUPTED) from None
+        except CommandError as error:
+            if not self.spent:
+                raise
+            raise CommandError(f"{error}; {self.what_is_spent()}", error.exit_code) from None
+        except MemoryError:
+            raise CommandError(
+                f"out of memory; {self.what_is_spent()}; give a smaller --max-memory or use a "
+                "machine with more of it"
+            ) from None
+        except TOLD as error:
+            raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
+
+    def what_is_spent(self) -> str:
+        """The end of a sentence."""
+        if not self.spent:
+            return "nothing was spent"
+        amount = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
+        where = "" if self.path is None else f" of {self.path}"
+        return f"the budget{where} is spent ({amount}), though there is no model"
+
+    def record(self) -> dict[str, Any] | None:
+        """What is left in the budget file, for ``--json``."""
+        if self.path is None:
+            return None
+        return {
+            "file": str(self.path),
+            "epsilon": self.ledger.epsilon,
+            "delta": self.ledger.delta,
+            "remaining_epsilon": self.ledger.remaining(),
+        }
+
+    def _refusal(self, error: BudgetExceededError) -> str:
+        """What is left, and what to do."""
+        ledger, left = self.ledger, _rounded_down(self.ledger.remaining())
+        if self.path is None:
+            return str(error)
+        have = (
+            f"{self.path}: epsilon = {left:g} is left of {ledger.epsilon:g} at delta = "
+            f"{ledger.delta:g}, and this command asks for epsilon = {self.epsilon:g}, delta = "
+            f"{self.delta:g}; nothing was read or spent"
+        )
+        if self.delta > ledger.delta:
+            return f"{have}; give --delta {ledger.delta:g} or less"
+        if left > 0.0:
+            return f"{have}; give --epsilon {left:g} or less"
+        return f"{have}; these data cannot be used again within this budget"
+
+
+def _sentence(error: Exception) -> str:
+    """The text of an error without its full stop or the end that is said here."""
+    text = str(error).removesuffix(".").removesuffix("; the budget is spent")
+    return text.removesuffix(". The budget is spent")
+
+
+def _rounded_down(value: float) -> float:
+    """Three digits, so that it can be typed."""
+    if value < 1e-6:
+        return 0.0
+    digits = 2 - math.floor(math.log10(value))
+    return math.floor(value * 10.0**digits) / 10.0**digits

@@ -1,0 +1,79 @@
+"""One private fit of rows from a file: within memory, with a bar, and with nothing half done."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from dpsvm_fast import distributed
+from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._models import needs_all_rows, trainer_of
+from dpsvm_fast.cli._rows import Room, TrainingRows
+from dpsvm_fast.cli._screen import Screen
+
+__all__ = ["copies_of", "train"]
+
+# Copies of all rows that a fit needs, in the size in which they are decoded: rows and packed
+# records; rows, mapped rows and the solver's; and the scalers' double precision besides.
+DESCENT, SOLVER, PIPELINE = 2, 4, 8
+
+
+def copies_of(estimator: Any) -> int:
+    """How many copies of the rows are in memory while it is fitted there."""
+    if not needs_all_rows(estimator):
+        return DESCENT
+    return PIPELINE if isinstance(estimator, Pipeline) else SOLVER
+
+
+def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
+    """Fit an estimator on checked rows; its ledger is charged here.
+
+    Parameters
+    ----------
+    screen : Screen
+    estimator : estimator
+        As of ``made``.
+    rows : TrainingRows
+    room : Room
+
+    Returns
+    -------
+    estimator
+        Fitted.
+
+    Raises
+    ------
+    CommandError
+        The rows do not fit into the memory that this training needs. Nothing was spent.
+    """
+    if not needs_all_rows(estimator):
+        return _by_sums(screen, estimator, rows, room)
+    copies = copies_of(estimator)
+    if rows.folder is not None and not room.holds(rows.n_bytes, copies):
+        raise CommandError(
+            "--max-memory: this training needs all rows in memory, several times; give it more "
+            "(see dpsvm-fast fit --help), or train by sums over parts of the rows: --model linear "
+            "--mechanism gradient"
+        )
+    X, y = rows.whole()
+    # Iterations of a solver depend on the rows: there is nothing to show but that it works.
+    with screen.progress("Training", None):
+        return estimator.fit(X, y)
+
+
+def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
+    """Descent by sums over parts of the rows, whose number of steps is public."""
+    # Names would be asked for at every prediction; the schema has them.
+    parts = dataclasses.replace(rows.partitions, feature_names=None)
+    trainer = trainer_of(estimator)
+    before = [step for _, step in estimator.steps[:-1]] if trainer is not estimator else []
+    for step in before:
+        step.fit(np.zeros((1, parts.n_features)))
+        parts = parts.transformed(step)
+    resident = rows.folder is None or room.holds(rows.n_bytes, 1)
+    with screen.progress("Training", None) as bar:
+        distributed.fit(trainer, parts, resident=resident, on_step=bar.advance_to)
+    return estimator
