@@ -64,9 +64,10 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that what it
     lists as public was public. A step counts as free when it is one of this library's without a
-    budget (``PublicScaler``, ``RandomFourierFeatures``) or when its scikit-learn tags say that it
-    needs no fit (``Normalizer``, ``FunctionTransformer``). An estimator that is listed twice is
-    counted twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    budget (``PublicScaler``, ``RandomFourierFeatures``), when its scikit-learn tags say that it
+    needs no fit (``Normalizer``, ``FunctionTransformer``) or when it is a ``OneHotEncoder`` or
+    ``OrdinalEncoder`` with declared ``categories``. An estimator that is listed twice is counted
+    twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
 
     Searches over hyper-parameters fit many pipelines on the same rows; this is about one of them.
 

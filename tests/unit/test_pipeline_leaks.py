@@ -22,6 +22,8 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
     StandardScaler,
 )
 
@@ -39,6 +41,7 @@ from dpsvm_fast import (
     PrivateWhitener,
     PublicScaler,
     RandomFourierFeatures,
+    total_privacy,
     verify,
 )
 from dpsvm_fast.estimators import _enclosing_pipeline
@@ -283,3 +286,30 @@ def test_a_deep_stack_is_not_walked_to_its_end() -> None:
         assert Deep([("a", StandardScaler()), ("b", svc())]).fit(X) == ()
     finally:
         sys.setrecursionlimit(limit)
+
+
+class TestEncoders:
+    """Encoders learn categories from the rows unless all of them were declared."""
+
+    ROWS = np.array([["a"], ["b"]] * 100)
+
+    @pytest.mark.parametrize("kind", [OneHotEncoder, OrdinalEncoder])
+    def test_declared_categories_are_public(self, kind: Any) -> None:
+        model = make_pipeline(kind(categories=[["a", "b", "c"]]), svc()).fit(self.ROWS, Y)
+        assert model[-1].privacy_.private
+        assert total_privacy(model).private
+
+    @pytest.mark.parametrize(
+        "encoder",
+        [
+            OneHotEncoder(),
+            OrdinalEncoder(),
+            OneHotEncoder(categories=[["a", "b"]], min_frequency=5),
+            OneHotEncoder(categories=[["a", "b"]], max_categories=1),
+        ],
+    )
+    def test_what_was_read_from_the_rows_is_not(self, encoder: Any) -> None:
+        model = make_pipeline(encoder, svc())
+        with pytest.warns(PrivacyLeakWarning, match="Encoder"):
+            model.fit(self.ROWS, Y)
+        assert not model[-1].privacy_.private

@@ -149,7 +149,8 @@ def _columns(table: Any) -> Iterator[tuple[Any, Any, bool]]:
     """
     if _is(table, "pandas", "DataFrame"):
         numeric: Callable[[Any], bool] = sys.modules["pandas"].api.types.is_numeric_dtype
-        yield from ((name, dtype, numeric(dtype)) for name, dtype in table.dtypes.items())
+        for name, dtype in table.dtypes.items():
+            yield name, dtype, numeric(dtype) or dtype.kind == "b"
     elif _is(table, "polars", "DataFrame"):
         for name, dtype in table.schema.items():
             kind = str(dtype.base_type())
@@ -179,5 +180,4 @@ def _arrays(table: Any) -> Iterator[NDArray[Any]]:
 
 def _precision(dtype: Any) -> type[np.floating[Any]]:
     """Type of a nullable column in numpy, whatever it holds: all but the smallest are double."""
-    size = getattr(dtype, "itemsize", 8)
-    return np.float32 if dtype.kind == "f" and size <= 4 else np.float64
+    return np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64

@@ -1,8 +1,8 @@
 """What the steps of a pipeline learn from its rows, and at what price.
 
 A step is *private* when its fit is one of this library's releases, *public* when it maps every row
-by itself and by public numbers, and has *learned* otherwise: what was fitted on private rows by
-anything else may repeat them.
+by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
+private rows by anything else may repeat them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
 from dpsvm_fast.accounting import FederatedStatement, PrivacyStatement, SelectionStatement
@@ -53,6 +53,8 @@ class Step:
         if self.statement is not None:
             return "private"
         if getattr(kind, "_learns_from_rows", True) is False or not _requires_fit(self.estimator):
+            return "public"
+        if _categories_declared(self.estimator):
             return "public"
         # One of ours that has not been fitted, or that is being fitted, has no statement yet.
         if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
@@ -109,6 +111,14 @@ def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
     """Those among named steps, and inside them, that learn from rows without privacy."""
     leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
     return [leaf for leaf in leaves if leaf.role == "learned"]
+
+
+def _categories_declared(estimator: Any) -> bool:
+    """Whether it is an encoder whose fit looks at the rows for nothing but unknown categories."""
+    if type(estimator) not in (OneHotEncoder, OrdinalEncoder):
+        return False
+    frequent = estimator.min_frequency is None and estimator.max_categories is None
+    return frequent and not isinstance(estimator.categories, str)
 
 
 def _requires_fit(estimator: Any) -> bool:

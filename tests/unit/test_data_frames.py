@@ -1,0 +1,535 @@
+"""Tables of pandas, polars and pyarrow: taken by everyone, and refused with the column named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import DataConversionWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder
+
+import dpsvm_fast as dp
+from dpsvm_fast.estimators._frames import label_values, table_rows
+from dpsvm_fast.estimators._training_data import checked_training_rows, checked_training_set
+from dpsvm_fast.model_selection import PrivateGridSearch
+from oracles.odd_inputs import X, Y
+from oracles.subjects import (
+    CLASSIFIERS,
+    MAIN,
+    TRANSFORMERS,
+    assert_refused,
+    fitted_names,
+    known,
+    made,
+    outputs,
+    released,
+)
+
+seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+NAMES = ["age", "höhe", "x 2"]
+COLUMNS: dict[str, Any] = {name: X[:, i] for i, name in enumerate(NAMES)}
+SECRET = "s3cr3t"
+LIBRARIES = ("pandas", "polars", "pyarrow")
+every_library = pytest.mark.parametrize("library", LIBRARIES)
+every_main = pytest.mark.parametrize("subject", MAIN)
+
+
+def table(library: str, columns: Any = None) -> Any:
+    """Columns as a table of a library, in their order."""
+    columns = COLUMNS if columns is None else columns
+    package = pytest.importorskip(library)
+    return package.table(columns) if library == "pyarrow" else package.DataFrame(columns)
+
+
+def pipeline() -> Any:
+    """Of steps of ours alone, whose names go through to the end."""
+    return make_pipeline(
+        dp.PublicScaler((-3, 3)),
+        dp.PrivateCenter(50.0),
+        dp.OutputPerturbationSVC(50.0, classes=range(3), data_norm=2.0),
+    )
+
+
+# --- taken -----------------------------------------------------------------------------------
+
+
+@seeded
+@every_main
+@every_library
+def test_a_table_gives_the_model_of_its_numbers_and_keeps_their_names(
+    subject: str, library: str
+) -> None:
+    settings = {"random_state": 1} if known(subject, {"random_state": 1}) else {}
+    rows = table(library)
+    fitted, plain = made(subject, **settings).fit(rows, Y), made(subject, **settings).fit(X, Y)
+    assert list(fitted.feature_names_in_) == NAMES
+    assert fitted.n_features_in_ == 3
+    for name, value in released(plain).items():
+        np.testing.assert_array_equal(released(fitted)[name], value, err_msg=name)
+    said = "predict" if hasattr(plain, "predict") else "transform"
+    np.testing.assert_array_equal(getattr(fitted, said)(rows), getattr(plain, said)(X))
+
+
+@every_main
+@every_library
+def test_names_are_remembered_and_their_order_is_checked(subject: str, library: str) -> None:
+    fitted = made(subject).fit(table(library), Y)
+    said = getattr(fitted, "predict" if hasattr(fitted, "predict") else "transform")
+    other = {("other" if name == "age" else name): COLUMNS[name] for name in NAMES}
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n- other\n"):
+        said(table(library, other))
+    with pytest.raises(ValueError, match="must be in the same order"):
+        said(table(library, {name: COLUMNS[name] for name in NAMES[::-1]}))
+    with pytest.raises(ValueError, match=r"now missing:\n- x 2\n"):
+        said(table(library, {name: COLUMNS[name] for name in NAMES[:2]}))
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        said(X)
+
+
+def rows_of(dtype: str) -> Any:
+    """A frame with one column of this type, and the numbers in it."""
+    library, _, kind = dtype.partition(" ")
+    if library == "pandas":
+        return pd.DataFrame(COLUMNS | {"x 2": pd.array([1, 0] * 6, dtype=kind)})
+    package = pytest.importorskip(library)
+    if library == "polars":
+        types = {"Decimal": package.Decimal(20, 1)}
+        made_of = package.Series([1, 0] * 6).cast(types.get(kind) or getattr(package, kind))
+        return package.DataFrame(COLUMNS | {"x 2": made_of})
+    if kind == "decimal128":
+        column = package.array([1, 0] * 6).cast(package.decimal128(20, 1))
+    else:
+        column = package.array([1, 0] * 6).cast(getattr(package, kind)())
+    return package.table(COLUMNS | {"x 2": column})
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(f"pandas {kind}" for kind in ("Int64", "UInt8", "Float32", "Float64", "boolean", "bool")),
+        *(f"pandas {kind}[pyarrow]" for kind in ("int16", "double", "float", "halffloat", "bool")),
+        *(f"polars {kind}" for kind in ("Int8", "UInt64", "Float32", "Boolean", "Decimal")),
+        *(f"pyarrow {kind}" for kind in ("int32", "float32", "bool_", "decimal128")),
+    ],
+)
+def test_types_of_numbers(dtype: str) -> None:
+    """Also nullable ones in which nothing is missing: most libraries have no others."""
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    probe = BaseEstimator()
+    rows = checked_training_rows(probe, rows_of(dtype))
+    assert rows.dtype == np.float64
+    assert rows.flags.c_contiguous
+    np.testing.assert_array_equal(rows, np.column_stack([X[:, :2], [1, 0] * 6]))
+
+
+@every_library
+def test_single_precision_stays_so(library: str) -> None:
+    single = {name: column.astype(np.float32) for name, column in COLUMNS.items()}
+    for extra in ({}, {"flag": Y == 0}):
+        rows = checked_training_rows(BaseEstimator(), table(library, single | extra))
+        assert rows.dtype == np.float32
+        np.testing.assert_array_equal(rows[:, :3], X.astype(np.float32))
+
+
+@every_library
+def test_a_table_is_copied_once(library: str) -> None:
+    """No more than one array of the size of X beside it, at any moment, and it stays as it is."""
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    columns = {f"c{i}": rng.normal(size=20_000) for i in range(30)}
+    before = np.column_stack(list(columns.values()))
+    rows = table(library, columns)
+    tracemalloc.start()
+    try:
+        taken, _ = checked_training_set(BaseEstimator(), rows, np.zeros(20_000, dtype=int))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * before.nbytes
+    np.testing.assert_array_equal(taken, before)
+    taken[:] = 0.0
+    np.testing.assert_array_equal(checked_training_rows(BaseEstimator(), rows), before)
+
+
+def test_rows_that_have_the_right_form_are_not_copied() -> None:
+    taken, _ = checked_training_set(BaseEstimator(), X, Y)
+    assert np.shares_memory(taken, X)
+
+
+def test_record_batches_and_chunks() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    batch = arrow.RecordBatch.from_pydict({name: arrow.array(v) for name, v in COLUMNS.items()})
+    probe = BaseEstimator()
+    np.testing.assert_array_equal(checked_training_rows(probe, batch), X)
+    assert list(probe.feature_names_in_) == NAMES
+    halves = arrow.concat_tables([table("pyarrow").slice(0, 5), table("pyarrow").slice(5)])
+    np.testing.assert_array_equal(checked_training_rows(BaseEstimator(), halves), X)
+
+
+def test_sparse_columns_of_pandas() -> None:
+    numbers = np.where(np.abs(X) < 0.8, 0.0, X)
+    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(numbers), columns=NAMES)
+    probe = BaseEstimator()
+    rows = checked_training_rows(probe, frame)
+    assert sparse.issparse(rows)
+    np.testing.assert_array_equal(rows.toarray(), numbers)
+    assert list(probe.feature_names_in_) == NAMES
+    with pytest.warns(UserWarning, match="sparse columns"):
+        mixed = checked_training_rows(BaseEstimator(), frame.assign(dense=1.0))
+    np.testing.assert_array_equal(mixed[:, :3], numbers)
+    filled = pd.DataFrame({"x": pd.arrays.SparseArray([1.0, np.nan] * 6, fill_value=np.nan)})
+    with pytest.raises(ValueError, match=r"^X: sparse column 'x' has another fill value than 0"):
+        checked_training_rows(BaseEstimator(), filled)
+
+
+def test_names_that_are_no_strings_are_not_kept() -> None:
+    probe = BaseEstimator()
+    checked_training_rows(probe, pd.DataFrame(X, columns=[0, 1, 2]))
+    assert not hasattr(probe, "feature_names_in_")
+    with pytest.raises(TypeError, match="all input features have string names"):
+        checked_training_rows(probe, pd.DataFrame(X, columns=["a", 1, "b"]))
+    with pytest.raises(ValueError, match=r"(?i)unique"):
+        checked_training_rows(probe, pd.DataFrame(X, columns=list("aab")))
+
+
+# --- refused ---------------------------------------------------------------------------------
+
+
+def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
+    """Columns that are no numbers, and words of the refusal."""
+    words = [SECRET, "b"] * 6
+    if library == "pandas":
+        return {
+            "strings": (words, "has dtype str"),
+            "numbers as strings": (["1.5"] * 12, "has dtype str"),
+            "string": (pd.array(words, dtype="string"), "OneHotEncoder"),
+            "objects": (pd.Series([1.5, 2] * 6, dtype=object), "dtype object.*convert"),
+            "mixed": (pd.Series([1.5, SECRET] * 6, dtype=object), "dtype object"),
+            "missing objects": (pd.Series([1.5, pd.NA] * 6, dtype=object), "dtype object"),
+            "categories": (pd.Categorical(words), "dtype category.*OneHotEncoder"),
+            "codes": (pd.Categorical([1, 2] * 6), "dtype category"),
+            "dates": (pd.date_range("2020", periods=12), "datetime64.*into a number"),
+            "dates in a zone": (pd.date_range("2020", periods=12, tz="UTC"), "UTC"),
+            "durations": (pd.to_timedelta(range(12), unit="D"), "timedelta64.*into a number"),
+            "periods": (pd.period_range("2020", periods=12, freq="D"), "period"),
+            "intervals": (pd.interval_range(0, 12), "interval.*leave it out"),
+        }
+    package = pytest.importorskip(library)
+    stamps = np.arange(12).astype("datetime64[ms]")
+    if library == "polars":
+        return {
+            "strings": (words, "has dtype String.*OneHotEncoder"),
+            "numbers as strings": (["1.5"] * 12, "has dtype String"),
+            "categories": (package.Series(words, dtype=package.Categorical), "Categorical"),
+            "enum": (package.Series(words, dtype=package.Enum([SECRET, "b"])), "dtype Enum,"),
+            "dates": (stamps, "Datetime.*into a number"),
+            "durations": (np.arange(12).astype("timedelta64[ms]"), "Duration"),
+            "lists": ([[1.0, 2.0]] * 12, "List"),
+            "nothing": ([None] * 12, "Null"),
+        }
+    return {
+        "strings": (words, "has dtype string.*OneHotEncoder"),
+        "numbers as strings": (["1.5"] * 12, "has dtype string"),
+        "dictionary": (package.array(words).dictionary_encode(), "dictionary.*OneHotEncoder"),
+        "dates": (package.array(stamps), "timestamp.*into a number"),
+        "lists": ([[1.0, 2.0]] * 12, "list"),
+    }
+
+
+@every_library
+def test_columns_that_are_no_numbers_are_refused_by_name(library: str) -> None:
+    fitting = made("output")
+    for name, (column, words) in bad_columns(library).items():
+        rows = table(library, COLUMNS | {"x 2": column})
+        error = assert_refused(
+            lambda rows=rows: fitting.fit(rows, Y), fitting, rf"^X: column 'x 2' .*{words}"
+        )
+        assert SECRET not in str(error), name
+
+
+def missing(library: str) -> dict[str, Any]:
+    """Columns of numbers in which one is missing."""
+    some: list[Any] = [None, *range(11)]
+    found: dict[str, Any] = {"NaN": [np.nan, *X[1:, 2]]}
+    if library == "pandas":
+        flags = [None, True] * 6
+        found |= {kind: pd.array(some, dtype=kind) for kind in ("Int64", "UInt8", "Float32")}
+        found["boolean"] = pd.array(flags, dtype="boolean")
+        found["float16"] = np.array([np.nan, *X[1:, 2]], dtype=np.float16)
+        for kind in ("int64", "double", "bool"):
+            pytest.importorskip("pyarrow")
+            values = flags if kind == "bool" else some
+            found[f"{kind}[pyarrow]"] = pd.array(values, dtype=f"{kind}[pyarrow]")
+    else:
+        package = pytest.importorskip(library)
+        make = package.Series if library == "polars" else package.array
+        found |= {"integers": make(some), "floats": make([None, *X[1:, 2].tolist()])}
+        found["booleans"] = make([None, True] * 6)
+    return found
+
+
+@every_library
+def test_missing_values_are_refused_by_name(library: str) -> None:
+    fitting = made("output")
+    for column in missing(library).values():
+        rows = table(library, COLUMNS | {"x 2": column})
+        error = assert_refused(
+            lambda rows=rows: fitting.fit(rows, Y),
+            fitting,
+            "^X: column 'x 2' contains NaN or a missing value; fill it",
+        )
+        assert "\n" not in str(error)
+
+
+@every_main
+@every_library
+def test_everyone_refuses_before_a_ledger_is_charged(subject: str, library: str) -> None:
+    fitting = made(subject)
+    for column, words in (
+        ([np.nan, *X[1:, 2]], "NaN"),
+        ([np.inf, *X[1:, 2]], "infinity"),
+        ([SECRET] * 12, "dtype"),
+    ):
+        rows = table(library, COLUMNS | {"x 2": column})
+        error = assert_refused(
+            lambda rows=rows: fitting.fit(rows, Y), fitting, rf"^X: column 'x 2' .*{words}"
+        )
+        assert SECRET not in str(error)
+    fitted = made(subject).fit(table(library), Y)
+    said = getattr(fitted, "predict" if hasattr(fitted, "predict") else "transform")
+    with pytest.raises(ValueError, match=r"^X: column 'x 2' contains NaN"):
+        said(table(library, COLUMNS | {"x 2": [np.nan, *X[1:, 2]]}))
+
+
+def test_columns_without_names_have_numbers() -> None:
+    rows = X.copy()
+    rows[3, 1] = np.nan
+    for form in (rows, rows.tolist(), sparse.csr_matrix(rows), pd.DataFrame(rows)):
+        words = "column 1" if isinstance(form, pd.DataFrame) else r"column 1 \(the first is 0\)"
+        with pytest.raises(ValueError, match=rf"^X: {words} contains NaN"):
+            checked_training_rows(BaseEstimator(), form)
+
+
+def test_a_lazy_frame_has_no_rows_yet() -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"^X: got a polars LazyFrame.*collect\(\)"):
+        made("output").fit(polars.DataFrame(COLUMNS).lazy(), Y)
+
+
+def test_rows_that_change_under_the_search_for_the_column_name_none() -> None:
+    """Read again, they are finite: some column is named, and nothing else happens."""
+    rows = X.copy()
+    rows[0, 0] = np.nan
+
+    class Healing:
+        shape = (12, 3)
+
+        def __array__(self, *_: Any, **__: Any) -> NDArray[np.float64]:
+            found: NDArray[np.float64] = rows.copy()
+            rows[0, 0] = 0.0
+            return found
+
+    with pytest.raises(ValueError, match=r"^X: column 0 .*NaN"):
+        checked_training_rows(BaseEstimator(), Healing())
+
+
+# --- labels ----------------------------------------------------------------------------------
+
+# In the order in which classes are kept.
+WORDS = np.array(["", "longer", "β"])
+
+
+def labels_of(kind: str) -> Any:
+    """The labels in another form."""
+    library, _, kind = kind.partition(" ")
+    words = WORDS[Y]
+    if library == "numpy":
+        strings: Any = getattr(np.dtypes, "StringDType", None)
+        if kind == "T" and strings is None:
+            pytest.skip("numpy 1 has no StringDType")
+        return words.astype(strings() if kind == "T" else kind)
+    if library == "pandas":
+        if "pyarrow" in kind:
+            pytest.importorskip("pyarrow")
+        return pd.Series(words.tolist(), dtype=kind)
+    package = pytest.importorskip(library)
+    if library == "polars":
+        types = {"Enum": package.Enum(WORDS.tolist())}
+        return package.Series(words.tolist(), dtype=types.get(kind) or getattr(package, kind))
+    column = package.array(words.tolist())
+    found = {"array": column, "chunked": package.chunked_array([column.slice(0, 5), column[5:]])}
+    return found.get(kind, column.dictionary_encode())
+
+
+STRINGS = [
+    *(f"numpy {kind}" for kind in ("U", "O", "T")),
+    *(f"pandas {kind}" for kind in ("str", "object", "string", "category", "string[pyarrow]")),
+    *(f"polars {kind}" for kind in ("String", "Categorical", "Enum")),
+    *(f"pyarrow {kind}" for kind in ("array", "chunked", "dictionary")),
+]
+
+
+@seeded
+@pytest.mark.parametrize("kind", STRINGS)
+def test_string_labels(kind: str) -> None:
+    labels = labels_of(kind)
+    expected = made("output", random_state=1).fit(X, Y)
+    for classes in (WORDS.tolist(), labels_of(kind)[:3]):
+        fitted = made("output", random_state=1, classes=classes).fit(X, labels)
+        assert fitted.classes_.tolist() == WORDS.tolist()
+        np.testing.assert_array_equal(fitted.coef_, expected.coef_)
+        np.testing.assert_array_equal(fitted.predict(X), WORDS[expected.predict(X)])
+    assert fitted.score(X, WORDS[Y]) == expected.score(X, Y)
+
+
+@pytest.mark.parametrize("kind", [k for k in STRINGS if k.split()[0] in ("pandas", "polars")])
+def test_scores_against_columns(kind: str) -> None:
+    fitted = made("output", classes=WORDS).fit(X, labels_of(kind))
+    assert fitted.score(X, labels_of(kind)) == (fitted.predict(X) == WORDS[Y]).mean()
+
+
+@pytest.mark.parametrize("subject", CLASSIFIERS)
+@pytest.mark.parametrize("kind", ["boolean", "Int64", "bool", "category"])
+def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:
+    classes: Any = [False, True] if "bool" in kind else [0, 1]
+    labels = pd.Series(np.array(classes)[Y % 2], dtype=kind)
+    fitted = made(subject, classes=classes).fit(X, labels)
+    assert fitted.classes_.dtype == np.array(classes).dtype
+    assert set(fitted.predict(X)) <= set(classes)
+    with pytest.warns(dp.PrivacyLeakWarning):
+        read = made(subject, classes=None).fit(X, labels)
+    assert read.classes_.dtype == fitted.classes_.dtype
+
+
+@pytest.mark.parametrize("subject", CLASSIFIERS)
+@every_library
+def test_a_frame_of_one_column_of_labels(subject: str, library: str) -> None:
+    """What scikit-learn does: a warning, and the column."""
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        fitted = made(subject).fit(X, table(library, {"y": Y}))
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        made(subject).fit(X, table(library, {"y": Y, "z": Y}))
+
+
+@pytest.mark.parametrize("subject", CLASSIFIERS)
+def test_missing_labels_are_refused(subject: str) -> None:
+    some = [None, *Y[1:].tolist()]
+    words = [None, *WORDS[Y[1:]].tolist()]
+    forms: list[Any] = [
+        pd.Series(some, dtype="Int64"),
+        pd.Series(some, dtype=float),
+        pd.Series(some, dtype="category"),
+        pd.Series(words, dtype="string"),
+        pd.Series(words),
+        np.array(words, dtype=object),
+    ]
+    fitting = made(subject, classes=[0, 1, 2])
+    for labels in forms:
+        assert_refused(
+            lambda labels=labels: fitting.fit(X, labels), fitting, "^y: a label is missing"
+        )
+
+
+def test_missing_labels_of_other_libraries() -> None:
+    for library in ("polars", "pyarrow"):
+        package = pytest.importorskip(library)
+        make = package.Series if library == "polars" else package.array
+        for values in ([None, *Y[1:].tolist()], [None, "a"], [None, True]):
+            fitting = made("output")
+            with pytest.raises(ValueError, match=r"^y: a label is missing"):
+                fitting.fit(X[: len(values)], make(values))
+            assert fitted_names(fitting) == []
+
+
+def test_labels_of_no_library_are_left_to_scikit_learn() -> None:
+    for labels in (None, 1, [1, 2], "ab"):
+        assert label_values(labels) is labels
+
+
+# --- transformers, pipelines, searches -------------------------------------------------------
+
+
+@pytest.mark.parametrize("subject", TRANSFORMERS)
+@pytest.mark.parametrize("output", ["pandas", "polars"])
+@every_library
+def test_set_output(subject: str, output: str, library: str) -> None:
+    pytest.importorskip(output)
+    fitted = made(subject).set_output(transform=output).fit(table(library), Y)
+    rows = fitted.transform(table(library))
+    assert type(rows).__module__.startswith(output)
+    names = list(fitted.get_feature_names_out())
+    assert list(rows.columns) == names
+    one_to_one = subject in ("centre", "standard scaler", "public scaler")
+    prefix = type(fitted).__name__.lower()
+    width = rows.shape[1]
+    assert names == (NAMES if one_to_one else [f"{prefix}{i}" for i in range(width)])
+    plain = fitted.set_output(transform="default").transform(table(library))
+    np.testing.assert_array_equal(np.asarray(rows), plain)
+    if hasattr(fitted, "inverse_transform"):
+        back = outputs(fitted, table(library))["inverse_transform"]
+        np.testing.assert_array_equal(fitted.inverse_transform(rows), back)
+
+
+@every_library
+def test_names_go_through_pipelines_and_column_transformers(library: str) -> None:
+    """With public bounds and categories every step is free but the last, and says so."""
+    columns = COLUMNS | {"kind": np.array(["b", "a"] * 6)}
+    rows = table(library, columns)
+    by_column = make_column_transformer(
+        (dp.PublicScaler((-3, 3)), NAMES),
+        (OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=False), ["kind"]),
+        verbose_feature_names_out=False,
+    )
+    model = make_pipeline(
+        by_column, Normalizer(), dp.OutputPerturbationSVC(50.0, classes=range(3))
+    ).set_output(transform="pandas")
+    model.fit(rows, Y)
+    assert list(model[-1].feature_names_in_) == [*NAMES, "kind_a", "kind_b", "kind_c"]
+    assert dp.total_privacy(model).private
+    assert set(model.predict(rows)) <= {0, 1, 2}
+    ours = pipeline().fit(table(library), Y)
+    assert list(ours[:-1].get_feature_names_out()) == NAMES
+
+
+@pytest.mark.parametrize("strategy", ["partition", "random_stopping"])
+@every_library
+def test_a_search_takes_tables(library: str, strategy: str) -> None:
+    many = {name: np.tile(column, 30) for name, column in COLUMNS.items()}
+    labels = np.tile(Y, 30)
+    words = table(library, {"y": WORDS[labels].tolist()})["y"]
+    ledger = dp.PrivacyLedger(100.0, 0.1)
+    svc = dp.OutputPerturbationSVC(classes=WORDS.tolist())
+    search = PrivateGridSearch(svc, {"C": [0.1]}, 8.0, strategy=strategy, ledger=ledger)
+    broken = table(library, many | {"x 2": [np.nan] * 360})
+    with pytest.raises(ValueError, match=r"^X: column 'x 2' contains NaN"):
+        search.fit(broken, words)
+    assert not ledger.history
+    search.fit(table(library, many), words)
+    assert list(search.feature_names_in_) == NAMES
+    assert set(search.predict(table(library, many))) <= set(WORDS)
+
+
+def test_partial_fits_keep_the_names() -> None:
+    frame = pd.DataFrame(COLUMNS)
+    fitting = dp.GradientPerturbationSVC(50.0, classes=range(3), n_steps=2)
+    fitting.partial_fit(frame, Y).partial_fit(frame, Y)
+    assert list(fitting.feature_names_in_) == NAMES
+    with pytest.raises(ValueError, match="same order"):
+        fitting.partial_fit(frame[NAMES[::-1]], Y)
+
+
+def test_an_empty_table_is_refused() -> None:
+    assert table_rows(pd.DataFrame(index=range(12))) is not None
+    for rows in (pd.DataFrame(index=range(12)), pd.DataFrame(COLUMNS)[:0]):
+        fitting = made("output")
+        assert_refused(lambda rows=rows, f=fitting: f.fit(rows, Y[: len(rows)]), fitting, "minimum")
