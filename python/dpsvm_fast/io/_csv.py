@@ -7,12 +7,14 @@ import csv
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.io._csv_faults import first_fault, is_unfinished
 from dpsvm_fast.io._decode import RowDecoder
-from dpsvm_fast.io._source import CountedFile, Progress, imported
+from dpsvm_fast.io._source import CountedText, Progress, imported, is_compressed
 from dpsvm_fast.io._text_format import TextFormat
 from dpsvm_fast.io.schema import TableSchema
 
@@ -23,7 +25,7 @@ __all__ = ["CsvSource", "read_header"]
 BLOCK = 2**20
 BYTES_PER_CELL = 128
 LARGEST_BLOCK = 2**30
-LONGEST_HEADER = 2**28
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 class CsvSource:
@@ -61,7 +63,7 @@ class CsvSource:
         block = max(BLOCK, BYTES_PER_CELL * len(self._names))
         while True:
             # Rows of earlier blocks are passed over when a longer block is tried.
-            done, before, reached = before, 0, False
+            done, before = before, 0
             try:
                 for batch, n_bytes in self._batches(block):
                     skipped = min(max(done - before, 0), batch.num_rows)
@@ -71,11 +73,15 @@ class CsvSource:
                         before += batch.num_rows - skipped
                     progress(n_bytes)
                 return
-            except (self._pa.ArrowException, OSError, UnicodeError) as error:
-                reached = "straddling object" in str(error)
+            except DAMAGED:
+                raise TableError(
+                    f"{self._file}: the compressed file is cut off or damaged"
+                ) from None
+            except (self._pa.ArrowException, UnicodeError) as error:
                 before = max(before, done)
-                if not reached or block >= LARGEST_BLOCK:
-                    raise self._explained(str(error)) from None
+                if "straddling object" not in str(error) or block >= LARGEST_BLOCK:
+                    raise self._explained(block) from None
+            # A row is longer than a block.
             block *= 8
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
@@ -83,9 +89,10 @@ class CsvSource:
         X = self._decoder.rows(
             lambda name: batch.column(self._places[name]), batch.num_rows, before
         )
-        if not self._decoder.labelled:
+        labels = self._decoder.labels
+        if labels is None:
             return X, None
-        return X, self._decoder.labels(batch.column(self._places[self._target]), before)
+        return X, labels(batch.column(self._places[self._target]), before)
 
     @property
     def _target(self) -> str:
@@ -97,14 +104,9 @@ class CsvSource:
         self, block: int, types: dict[str, Any] | None = None, on_row: Any = None
     ) -> Iterator[tuple[Any, int]]:
         """Record batches, and the bytes read so far."""
-        source = CountedFile(self._path)
-        with contextlib.ExitStack() as stack:
-            stack.callback(source.close)
-            stream = self._pa.PythonFile(source, mode="r")
-            if is_compressed(self._path):
-                stream = self._pa.CompressedInputStream(stream, "gzip")
+        with contextlib.closing(CountedText(self._path, self._text.quote)) as source:
             reader = self._csv.open_csv(
-                stream,
+                self._pa.PythonFile(source, mode="r"),
                 read_options=self._csv.ReadOptions(
                     block_size=block,
                     use_threads=types is None,
@@ -118,6 +120,13 @@ class CsvSource:
             with reader:
                 for batch in reader:
                     yield batch, source.n_bytes
+            if source.n_quotes % 2 and self._is_unfinished():
+                raise TableError(f"{self._file}: the file ends within a quoted cell: it is cut off")
+
+    def _is_unfinished(self) -> bool:
+        """Whether the file ends within quotes."""
+        with open_text(self._path, self._text) as lines:
+            return is_unfinished(lines, self._text, self._delimiter)
 
     def _parse_options(self, on_row: Callable[[Any], str] | None) -> Any:
         """How cells and rows are told apart."""
@@ -148,20 +157,34 @@ class CsvSource:
             self._places[column.name]: text if column.bounds is None else self._pa.float32()
             for column in self.schema.features
         }
-        if self._decoder.labelled:
+        if self._decoder.labels is not None:
             types[self._places[self._target]] = text
         return types
 
-    def _explained(self, reason: str) -> TableError:
+    def _explained(self, block: int) -> TableError:
         """Return an error without cells: Arrow's own messages quote them."""
-        if "compressed" in reason or "zlib" in reason:
-            return TableError(f"{self._file}: the compressed file is cut off or damaged")
-        return TableError(f"{self._file}: not a CSV file that fits {self.schema.origin}")
+        types = dict.fromkeys(self._types(), self._pa.binary())
+        names = [
+            (self._names[int(place)], kind == self._pa.float32())
+            for place, kind in self._types().items()
+        ]
+        found = first_fault(
+            lambda on_row: (batch for batch, _ in self._batches(block, types, on_row)),
+            names,
+            self._text,
+            self._file,
+        )
+        return found or TableError(
+            f"{self._file}: not a CSV file in {self._text.encoding} that fits {self.schema.origin}"
+        )
 
 
-def is_compressed(path: str) -> bool:
-    """Whether the name says gzip."""
-    return path.lower().endswith(".gz")
+def open_text(path: str, text: TextFormat) -> io.TextIOWrapper:
+    """Open a file as text, unpacked, without a byte order mark."""
+    encoding = "utf-8-sig" if text.encoding.lower() in ("utf-8", "utf8") else text.encoding
+    raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
+    # Rows are judged when they are read; the header is looked at by its reader.
+    return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
 
 
 def read_header(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
@@ -200,22 +223,21 @@ def _repeated(names: list[str]) -> bool:
 def _first_record(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
     """Cells of the first record, and whether the file ends with it."""
     file = os.path.basename(path)
-    encoding = "utf-8-sig" if text.encoding.lower() in ("utf-8", "utf8") else text.encoding
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
-    opened = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")
-    with opened as raw, io.TextIOWrapper(raw, encoding, newline="") as lines:  # type: ignore[type-var]
+    with open_text(path, text) as lines:
         try:
             records = csv.reader(lines, delimiter=delimiter, **quoting)  # type: ignore[arg-type]
             first = next((record for record in records if record), None)
             if first is None:
                 raise TableError(f"{file}: the file is empty")
+            "".join(first).encode("utf-8")
             return first, not lines.read(1)
         except UnicodeError:
             raise TableError(
                 f"{file}: the header is not {text.encoding}; write the encoding, for example "
                 'encoding = "latin-1", in the [csv] table of the schema'
             ) from None
-        except (csv.Error, EOFError, gzip.BadGzipFile, ValueError) as error:
+        except (csv.Error, *DAMAGED, ValueError) as error:
             if isinstance(error, TableError):
                 raise
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.exceptions import SchemaError, TableError
+from dpsvm_fast.exceptions import SchemaError
 from dpsvm_fast.io._cells import MISSING, UNDECLARED, Lookup, cell_error, numbers
 from dpsvm_fast.io._columns import Column
 from dpsvm_fast.io.schema import TableSchema
 
-__all__ = ["RowDecoder"]
+__all__ = ["LabelDecoder", "RowDecoder"]
 
 Rows = NDArray[np.float32]
 # Rows that are filled at a time, column by column: they stay in the second-level cache.
@@ -23,6 +23,44 @@ UNDECLARED_CATEGORY = (
     "a value that is not one of the declared categories; add it to categories if it is public, or "
     'write unknown = "none" in the schema'
 )
+
+
+class LabelDecoder:
+    """Turns cells into labels, each one of the declared classes.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        With classes.
+    file : str
+        Its name in messages.
+    """
+
+    def __init__(self, schema: TableSchema, file: str) -> None:
+        if schema.classes is None:
+            raise SchemaError(
+                f"{schema.origin}: classes: missing; write the public labels, for example "
+                'classes = ["no", "yes"] or classes = [0, 1]'
+            )
+        self._file, self._target = file, schema.target
+        self._classes = np.array(schema.classes)
+        self._lookup = Lookup(schema.classes, schema.text.missing_values)
+
+    def __call__(self, values: Any, before: int) -> NDArray[Any]:
+        """Labels of an Arrow or numpy array, behind so many rows."""
+        codes = self._lookup.codes(values)
+        wrong = np.flatnonzero(codes < 0)
+        if wrong.size:
+            missing = codes[wrong[0]] == MISSING
+            reason = "no label" if missing else "a label that is not one of the declared classes"
+            raise cell_error(
+                self._file,
+                before + int(wrong[0]) + 1,
+                self._target if isinstance(self._target, str) else "label",
+                f"{reason}; correct the file, or classes in the schema",
+            )
+        found: NDArray[Any] = self._classes[codes]
+        return found
 
 
 class RowDecoder:
@@ -38,7 +76,7 @@ class RowDecoder:
     """
 
     def __init__(self, schema: TableSchema, *, labelled: bool, file: str) -> None:
-        self.schema, self.labelled, self._file = schema, labelled, file
+        self.schema, self._file = schema, file
         texts = schema.text.missing_values
         self._numbers: list[tuple[int, Column]] = []
         self._coded: list[tuple[int, Column, Lookup]] = []
@@ -50,10 +88,7 @@ class RowDecoder:
                 self._numbers.append((place, column))
             place += column.width
         self._width = place
-        self._classes = self._lookup = None
-        if labelled:
-            classes = declared_classes(schema)
-            self._classes, self._lookup = np.array(classes), Lookup(classes, texts)
+        self.labels = LabelDecoder(schema, file) if labelled else None
 
     def rows(self, column: Callable[[str], Any], n_rows: int, before: int) -> Rows:
         """Rows of features.
@@ -87,26 +122,6 @@ class RowDecoder:
             X = np.array(block, dtype=np.float32, order="C")
         self._check(X, before)
         return X
-
-    def labels(self, values: Any, before: int) -> NDArray[Any]:
-        """Labels, each one of the declared classes."""
-        assert self._lookup is not None
-        assert self._classes is not None
-        codes = self._lookup.codes(values)
-        wrong = np.flatnonzero(codes < 0)
-        if wrong.size:
-            missing = codes[wrong[0]] == MISSING
-            reason = "no label" if missing else "a label that is not one of the declared classes"
-            target = self.schema.target
-            name = target if isinstance(target, str) else "label"
-            raise cell_error(
-                self._file,
-                before + int(wrong[0]) + 1,
-                name,
-                f"{reason}; correct the file, or classes in the schema",
-            )
-        found: NDArray[Any] = self._classes[codes]
-        return found
 
     def _encode(
         self, X: Rows, place: int, column: Column, codes: NDArray[np.int64], before: int
@@ -144,16 +159,6 @@ class RowDecoder:
             raise cell_error(self._file, before + row + 1, column.name, reason)
 
 
-def declared_classes(schema: TableSchema) -> tuple[Any, ...]:
-    """The classes, without which labels cannot be read."""
-    if schema.classes is None:
-        raise SchemaError(
-            f"{schema.origin}: classes: missing; write the public labels, for example "
-            'classes = ["no", "yes"] or classes = [0, 1]'
-        )
-    return schema.classes
-
-
 def _missing_reason(column: Column) -> str:
     """What can be done."""
     if column.bounds is not None:
@@ -163,13 +168,4 @@ def _missing_reason(column: Column) -> str:
     return (
         "a missing value; remove the row, or write a public value that takes its place, for "
         f"example {example}, in the schema"
-    )
-
-
-def refuse_type(file: str, column: Column, kind: Any) -> TableError:
-    """Return an error for a column of the wrong type; types are public."""
-    expected = "numbers" if column.bounds is not None else "text, integers or truth values"
-    return TableError(
-        f"{file}: column {column.name!r} has type {kind}, expected {expected}; correct the file, "
-        "or what the schema says of the column"
     )

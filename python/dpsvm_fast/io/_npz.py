@@ -52,7 +52,7 @@ class NpzSource:
         size, n_rows = os.path.getsize(self._path), int(self.n_rows or 0)
         step = max(1, BLOCK_BYTES // self._row_bytes)
         with ExitStack() as stack:
-            rows, labels = self._members(stack, labelled=self._decoder.labelled)
+            rows, labels = self._members(stack, labelled=self._decoder.labels is not None)
             for start in range(0, n_rows, step):
                 count = min(step, n_rows - start)
                 try:
@@ -61,8 +61,8 @@ class NpzSource:
                 except DAMAGED:
                     raise self._damaged() from None
                 X = self._decoder.matrix(block, start)
-                y = None if given is None else self._decoder.labels(given, start)
-                yield X, y
+                decoded = self._decoder.labels
+                yield X, None if decoded is None else decoded(given, start)
                 progress(size * (start + count) // n_rows)
 
     def _members(self, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _Member | None]:

@@ -11,8 +11,10 @@ from scipy import sparse
 
 from dpsvm_fast import _validation as check
 from dpsvm_fast.distributed import Partitions
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, TableError
+from dpsvm_fast.io._arrow import ArrowSource, ParquetSource
 from dpsvm_fast.io._csv import CsvSource
+from dpsvm_fast.io._libsvm import LibsvmSource
 from dpsvm_fast.io._npz import NpzSource
 from dpsvm_fast.io._source import Source
 from dpsvm_fast.io.schema import TableSchema
@@ -222,9 +224,10 @@ def open_table(
     labelled = check.check_bool("labelled", labelled)
     path = os.fspath(path)
     kind = table_format(path, format)
-    with open(path, "rb"):
+    with open(path, "rb") as file:
         # A file that cannot be read is told apart from one that is damaged.
-        pass
+        if not file.read(1):
+            raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(path, kind, _source(path, kind, schema, labelled=labelled), labelled=labelled)
 
 
@@ -250,4 +253,7 @@ def _source(path: str, kind: str, schema: TableSchema, *, labelled: bool) -> Sou
         return CsvSource(path, schema, labelled=labelled, delimiter=delimiter)
     if kind == "npz":
         return NpzSource(path, schema, labelled=labelled)
-    raise NotImplementedError(kind)
+    if kind == "libsvm":
+        return LibsvmSource(path, schema, labelled=labelled)
+    columnar = ParquetSource if kind == "parquet" else ArrowSource
+    return columnar(path, schema, labelled=labelled)

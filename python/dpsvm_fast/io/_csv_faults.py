@@ -1,0 +1,142 @@
+"""Where a CSV file does not fit: a second, slower pass that finds the row and the column.
+
+Arrow's messages quote cells, and name no row when it reads with several threads.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+
+from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.io._cells import cell_error
+from dpsvm_fast.io._text_format import TextFormat
+
+__all__ = ["first_fault", "is_unfinished"]
+
+LAST = "end of the file"
+
+
+def first_fault(
+    batches: Callable[[Callable[[Any], str]], Iterator[Any]],
+    names: Sequence[tuple[str, bool]],
+    text: TextFormat,
+    file: str,
+) -> TableError | None:
+    """Return an error for the first row that cannot be read; None if all can.
+
+    Parameters
+    ----------
+    batches : callable
+        From what is called with each row of the wrong length to record batches of bytes, one
+        column for each name.
+    names : sequence of (str, bool)
+        The columns, and whether they hold numbers.
+    text : TextFormat
+    file : str
+        Its name in messages.
+    """
+    import pyarrow as pa
+
+    wrong: list[Any] = []
+
+    def keep(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    before = 0
+    try:
+        for batch in batches(keep):
+            found = [
+                (row, name, reason)
+                for column, (name, is_number) in zip(batch.columns, names, strict=True)
+                if (fault := _fault(column, text, pa, is_number=is_number)) is not None
+                for row, reason in [fault]
+            ]
+            if found:
+                row, name, reason = min(found)
+                return cell_error(file, before + row + 1, name, reason)
+            before += batch.num_rows
+    except (pa.ArrowException, OSError, UnicodeError):
+        # The fault is one of a whole row, told below, or of the whole file.
+        pass
+    if not wrong or wrong[0].number is None:
+        return None
+    row = wrong[0].number - int(text.header is True)
+    return TableError(
+        f"{file}: row {row} has {wrong[0].actual_columns} cells, expected "
+        f"{wrong[0].expected_columns}; the file may be cut off, or a cell that contains the "
+        "delimiter may need quotes"
+    )
+
+
+def _fault(column: Any, text: TextFormat, pa: Any, *, is_number: bool) -> tuple[int, str] | None:
+    """Place and kind of the first cell that cannot be read."""
+    try:
+        cells = column.cast(pa.string())
+    except pa.ArrowException:
+        return next(
+            (
+                row,
+                f"not text in {text.encoding}; write the encoding, for example "
+                'encoding = "latin-1", in the [csv] table of the schema',
+            )
+            for row, cell in enumerate(column.to_pylist())
+            if not _is_text(cell)
+        )
+    if not is_number or _are_numbers(cells, text, pa):
+        return None
+    low, high = 0, len(cells)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _are_numbers(cells[low:middle], text, pa):
+            low = middle
+        else:
+            high = middle
+    return low, (
+        f"not a number; one is written like 1234{text.decimal}5, without marks between thousands; "
+        "for true and false the schema must say boolean = true, for other text categories = [...]"
+    )
+
+
+def _is_text(cell: bytes) -> bool:
+    """Whether it is UTF-8."""
+    try:
+        cell.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _are_numbers(cells: Any, text: TextFormat, pa: Any) -> bool:
+    """Whether all can be read as numbers or stand for none."""
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(cells)
+    spellings = pa.array([one.strip() for one in text.missing_values], pa.string())
+    given = trimmed.filter(pc.invert(pc.is_in(trimmed, value_set=spellings)))
+    if text.decimal != ".":
+        if pc.any(pc.match_substring(given, ".")).as_py():
+            return False
+        given = pc.replace_substring(given, text.decimal, ".")
+    try:
+        given.cast(pa.float32())
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def is_unfinished(lines: Iterable[str], text: TextFormat, delimiter: str) -> bool:
+    """Whether a text ends within quotes, which swallow all rows behind them."""
+    added = itertools.chain(lines, ["\n", LAST])
+    last: list[str] = []
+    try:
+        for last in csv.reader(added, delimiter=delimiter, quotechar=text.quote):
+            pass
+    except csv.Error:
+        # A cell longer than any cell of a table.
+        return True
+    return last != [LAST]
