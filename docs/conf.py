@@ -27,6 +27,7 @@ extensions = [
     "docstring_links",
     "formulas",
     "repository_files",
+    "scripts",
 ]
 exclude_patterns = ["_build", "_site"]
 nitpicky = True

@@ -78,6 +78,8 @@ def entries() -> list[list[Entry]]:
     for module in map(importlib.import_module, MODULES):
         own = []
         for name in module.__all__:
+            if name.startswith("__"):
+                continue
             thing = getattr(module, name)
             full = f"{module.__name__}.{name}"
             if inspect.ismodule(thing):
@@ -157,12 +159,18 @@ def contents(listed: list[Entry]) -> list[str]:
     return lines
 
 
+def described_in(module: str, listed: list[Entry]) -> list[Entry]:
+    """What the reference describes in a module, kind by kind."""
+    own = [entry for entry in listed if entry.module == module and entry.kind in KINDS[1:]]
+    return sorted(own, key=lambda entry: KINDS.index(entry.kind))
+
+
 def module_page(module: ModuleType, listed: list[Entry]) -> str:
     """The page of a module: what it is for, and its objects."""
     name = module.__name__
     lines = [*titled(name), f".. py:module:: {name}", "", inspect.getdoc(module) or "", ""]
     lines += contents(listed)
-    own = [entry for entry in listed if entry.module == name and entry.kind != "Modules"]
+    own = described_in(name, listed)
     if name == MODULES[0]:
         lines += [".. toctree::", "   :hidden:", ""]
         lines += [f"   {entry.name}" for entry in own]
@@ -179,7 +187,7 @@ def pages() -> dict[str, str]:
         # `dpsvm_fast.audit` is a module and has a function of the same name.
         found[f"module-{module}.rst"] = module_page(importlib.import_module(module), listed)
         if module == MODULES[0]:
-            own = [entry for entry in listed if entry.module == module and entry.kind != "Modules"]
+            own = described_in(module, listed)
             found |= {f"{entry.name}.rst": object_page(entry) for entry in own}
     return found
 
