@@ -1,0 +1,115 @@
+"""Pages of papers: every function and file that they name exists, every link leads somewhere."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "papers").glob("*.md"))
+INDEX = ROOT / "docs" / "papers.md"
+
+
+def _guarantees() -> ModuleType:
+    """The look-ups of the test of docs/guarantees.md."""
+    path = ROOT / "tests" / "unit" / "test_guarantees_page.py"
+    spec = importlib.util.spec_from_file_location("guarantees_page", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def resolves(name: str) -> bool:
+    """Whether a dotted name of the package leads to something."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            # A field without a default is no attribute of its class.
+            fields = getattr(found, "__dataclass_fields__", {})
+            found = getattr(found, part, fields.get(part))
+            if found is None:
+                return False
+        return True
+    return False
+
+
+def exists(name: str) -> bool:
+    """Whether a path, with the name of a function or type in it, is there."""
+    path, _, item = name.partition("::")
+    file = ROOT / path
+    if not item:
+        return file.exists()
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return re.search(rf"\b(?:fn|struct|enum|trait|def|class) {re.escape(item)}\b", text) is not None
+
+
+def named(text: str) -> list[str]:
+    """Functions of the package and files that a page names."""
+    return re.findall(r"`((?:dpsvm_fast|rust/|python/|benches/|docs/)[\w./:]*)`", text)
+
+
+def missing(text: str) -> list[str]:
+    """Those that do not exist."""
+    return [
+        name
+        for name in named(text)
+        if not (resolves(name) if name.startswith("dpsvm_fast") else exists(name))
+    ]
+
+
+def test_there_is_a_page_for_each_paper() -> None:
+    assert [page.stem for page in PAGES] == ["feddpdr", "helmet", "lmgc", "pmsvm", "scm"]
+    index = INDEX.read_text(encoding="utf-8")
+    for page in PAGES:
+        assert f"(papers/{page.name})" in index
+
+
+@pytest.mark.parametrize("page", [*PAGES, INDEX], ids=lambda page: page.stem)
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(named(text)) > 5
+    assert not missing(text)
+
+
+@pytest.mark.parametrize("page", [*PAGES, INDEX], ids=lambda page: page.stem)
+def test_links_lead_to_sections(page: Path) -> None:
+    assert not _guarantees().broken_links(page, page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_equation_has_a_function_and_a_proof(page: Path) -> None:
+    section = (
+        page.read_text("utf-8").partition("## Equation to function\n")[2].partition("\n## ")[0]
+    )
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 7
+    for row in rows:
+        _, _, _, function, proof, _ = row.split("|")
+        assert "`" in function, row
+        assert re.search(r"\]\(\.\./(?:proofs/|notation|secure_summation)", proof), row
+
+
+def test_a_name_that_is_gone_is_caught() -> None:
+    """Negative control."""
+    text = (
+        "`dpsvm_fast.losses.Loss.lipschitz` `dpsvm_fast.losses.Loss.gone` `dpsvm_fast.gone.f` "
+        "`rust/core/src/lib.rs` `rust/core/src/solver/problem.rs::Problem` "
+        "`rust/core/src/solver/problem.rs::Gone` `rust/gone.rs`"
+    )
+    assert missing(text) == [
+        "dpsvm_fast.losses.Loss.gone",
+        "dpsvm_fast.gone.f",
+        "rust/core/src/solver/problem.rs::Gone",
+        "rust/gone.rs",
+    ]
