@@ -118,6 +118,7 @@ _MODULES = frozenset(
         "model_selection",
         "noise",
         "pipelines",
+        "planning",
         "plotting",
         "preprocessing",
     }

@@ -1,10 +1,10 @@
-"""``python -m dpsvm_fast.audit`` prints the audit table."""
+"""``python -m dpsvm_fast.audit`` is ``dpsvm-fast audit``."""
 
 from __future__ import annotations
 
 import sys
 
-from dpsvm_fast.audit._command import main
+from dpsvm_fast.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(["audit", *sys.argv[1:]]))

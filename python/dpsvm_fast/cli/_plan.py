@@ -2,31 +2,212 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpsvm_fast._demo import MECHANISMS, PIPELINE
-from dpsvm_fast.cli._old import KERNELS, _plan
-from dpsvm_fast.cli._screen import Screen, pass_screen
-from dpsvm_fast.cli._types import OneOf, Real, Whole
+from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._outputs import reserved
+from dpsvm_fast.cli._plots import PLOT_SUFFIXES, checked_plot, draw
+from dpsvm_fast.cli._recipes import KERNEL, LINEAR, estimator_class, model_options, one_model
+from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._types import FILE, OneOf, Real, Reals, Whole
+
+if TYPE_CHECKING:
+    from dpsvm_fast.planning import NoisePlan
 
 __all__ = ["command"]
 
+KERNELS = ("auto", "rbf", "laplacian", "linear")
+ADJACENCIES = ("add_remove", "replace_one")
 
-@click.command("plan")
-@click.option("--mechanism", type=OneOf([PIPELINE, *MECHANISMS]), default=PIPELINE)
-@click.option("--epsilon", type=Real(0.0), required=True)
-@click.option("--delta", type=Real(0.0, includes_low=True), required=True)
-@click.option("--features", type=Whole(1), required=True)
-@click.option("--classes", type=Whole(2), required=True)
-@click.option("--samples", type=Whole(1))
-@click.option("--C", "C", type=Real(0.0))
-@click.option("--adjacency", type=OneOf(["add_remove", "replace_one"]), default="add_remove")
-@click.option("--kernel", is_flag=False, flag_value="auto", type=OneOf(KERNELS))
-@click.option("--data-norm", type=Real(0.0), default=1.0)
+
+@click.command(
+    "plan",
+    epilog=example(
+        "dpsvm-fast plan --epsilon 0.5,1,2 --delta 1e-5 --features 64 --classes 10 --samples 1347"
+    ),
+)
+@click.option(
+    "--epsilon",
+    type=Reals(0.0),
+    multiple=True,
+    required=True,
+    help="Privacy budget; several side by side with commas, or repeated.",
+)
+@click.option(
+    "--delta",
+    type=Real(0.0, includes_low=True),
+    required=True,
+    help="Privacy budget, below 1 / number of rows; 0 for pure privacy.",
+)
+@click.option("--features", type=Whole(1), required=True, help="Number of features.")
+@click.option("--classes", type=Whole(2), required=True, help="Number of classes.")
+@click.option("--samples", type=Whole(1), help="Number of training rows, if it is public.")
+@model_options(LINEAR, KERNEL, "objective", "output")
+@click.option(
+    "--kernel",
+    is_flag=False,
+    flag_value="auto",
+    type=OneOf(KERNELS),
+    help="Kernel of --model kernel; alone: what its rule would choose.",
+)
+@click.option(
+    "--adjacency",
+    type=OneOf(ADJACENCIES),
+    default=ADJACENCIES[0],
+    show_default=True,
+    help="Neighbouring data: a row more or fewer, or a row exchanged.",
+)
+@click.option("--C", "C", type=Real(0.0), help="Factor of the losses; automatic when left out.")
+@click.option("--data-norm", type=Real(0.0), default=1.0, help="Bound of the rows' L2 norm.")
+@click.option("--plot", type=FILE, help=f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @pass_screen
-def command(screen: Screen, **options: Any) -> int:
-    """Say what noise to expect, before any data are touched."""
-    return _plan(argparse.Namespace(**options))
+def command(
+    screen: Screen,
+    *,
+    epsilon: Sequence[Sequence[float]],
+    model: str | None,
+    mechanism: str | None,
+    kernel: str | None,
+    samples: int | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Say what noise to expect, before any data are touched and any budget is spent.
+
+    Everything it needs is public: how many features and classes there are, and the budget.
+    """
+    chosen = KERNEL if kernel is not None and model is None else one_model(model, mechanism)
+    _check_settings(chosen, mechanism, kernel, settings)
+    checked_plot("--plot", plot)
+    epsilons = [each for several in epsilon for each in several]
+    with reserved(plot, force=True) as drafts:
+        plans = [_planned(chosen, each, kernel, samples, settings) for each in epsilons]
+        for draft in drafts:
+            draw(draft, lambda ax: _display(plans, ax))
+    record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
+    screen.result(record | ({} if plot is None else {"plot": str(plot)}))
+    if len(plans) == 1:
+        screen.say(str(plans[0]))
+    else:
+        _side_by_side(screen, plans)
+    if plot is not None:
+        screen.say(f"\nPlot: {plot}")
+
+
+def _check_settings(
+    model: str, mechanism: str | None, kernel: str | None, settings: dict[str, Any]
+) -> None:
+    """Refuse options that the model has no use for."""
+    if kernel is not None and (model != KERNEL or mechanism not in (None, "auto")):
+        raise CommandError(f"--kernel: got {kernel!r}, expected none but with --model kernel")
+    if model not in (LINEAR, KERNEL):
+        return
+    for option, name, default in (("--C", "C", None), ("--data-norm", "data_norm", 1.0)):
+        if settings[name] != default:
+            raise CommandError(
+                f"{option}: got {settings[name]!r}, expected it left out with --model {model}, "
+                "which chooses it"
+            )
+
+
+def _planned(
+    model: str,
+    epsilon: float,
+    kernel: str | None,
+    n_samples: int | None,
+    settings: dict[str, Any],
+) -> NoisePlan:
+    """The plan of the estimator that a fit would make of these options."""
+    from dpsvm_fast.planning import plan_noise
+
+    own: dict[str, Any] = {}
+    if model == KERNEL:
+        own = {"kernel": kernel or "auto"}
+    elif model != LINEAR:
+        C = settings["C"]
+        own = {"data_norm": settings["data_norm"], "C": "auto" if C is None else C}
+        if settings["delta"] == 0.0:
+            own["noise"] = "gamma"
+    estimator = estimator_class(model)(
+        epsilon=epsilon,
+        delta=settings["delta"],
+        adjacency=settings["adjacency"],
+        classes=range(settings["classes"]),
+        **own,
+    )
+    return plan_noise(estimator, settings["features"], n_samples=n_samples)
+
+
+def _display(plans: Sequence[NoisePlan], ax: Any) -> None:
+    """Draw plans side by side."""
+    from dpsvm_fast.plotting import NoisePlanDisplay
+
+    NoisePlanDisplay.from_plans(plans, ax=ax)
+
+
+def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
+    """One column an epsilon."""
+    first = plans[0]
+    rows = f", about {first.n_samples} rows" if first.n_samples is not None else ""
+    screen.say(
+        f"{first.estimator}, loss {first.loss}: {first.n_features} features, {first.n_classes} "
+        f"classes{rows}; delta = {first.delta:g} ({first.adjacency})",
+        style="bold",
+    )
+    lines = [(name, [value(plan) for plan in plans]) for name, value in ROWS]
+    screen.table(
+        None,
+        ["epsilon", *(f"{plan.epsilon:g}" for plan in plans)],
+        [[name, *cells] for name, cells in lines if any(cells)],
+    )
+    if any(plan.decision is not None and plan.decision.drowned for plan in plans):
+        screen.say("Drowned: so few rows cannot lead by what the noise takes; a larger epsilon is")
+        screen.say("needed, or more rows. Not drowned promises no accuracy.")
+    if first.decision is None:
+        screen.say("The training depends on the number of rows: give --samples.")
+
+
+def _whitened(plan: NoisePlan) -> str:
+    """Whether, or from how many rows on."""
+    if plan.whitening is None:
+        return ""
+    if plan.whitening.whitened is None:
+        return f"from {plan.whitening.n_rows_needed} rows"
+    return "yes" if plan.whitening.whitened else "no"
+
+
+def _of(part: str, name: str) -> Any:
+    """A cell with a number of a part of the plan; empty where the plan has no such part."""
+
+    def cell(plan: NoisePlan) -> str:
+        value = getattr(getattr(plan, part), name, None)
+        return "" if value is None else f"{value:.4g}"
+
+    return cell
+
+
+def _drowned(plan: NoisePlan) -> str:
+    """The verdict, where there is one."""
+    if plan.decision is None or plan.decision.drowned is None:
+        return ""
+    return "yes" if plan.decision.drowned else "no"
+
+
+ROWS: tuple[tuple[str, Any], ...] = (
+    ("noise of a sum over the rows", _of("centre", "sum_deviation")),
+    ("rows are whitened", _whitened),
+    ("kernel", lambda plan: "" if plan.kernel is None else plan.kernel.kernel),
+    ("steps", _of("descent", "n_steps")),
+    ("noise of a step", _of("descent", "step_deviation")),
+    ("noise inside the objective", _of("objective", "linear_deviation")),
+    ("noise of a weight", _of("decision", "weight_deviation")),
+    ("noise of a score", _of("decision", "score_deviation")),
+    ("a lead that survives with 95 %", _of("decision", "lead")),
+    ("the most that the rows can lead by", _of("decision", "largest_lead")),
+    ("this over that", _of("decision", "room")),
+    ("drowned", _drowned),
+)

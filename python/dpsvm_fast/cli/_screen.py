@@ -140,7 +140,13 @@ class Screen:
         counted = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
         with Bars(
-            *columns, counted, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+            *columns,
+            counted,
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            # Else what is printed meanwhile would leave standard output, also for a file.
+            redirect_stdout=sys.stdout.isatty(),
         ) as bars:
             task = bars.add_task(printable(description), total=total)
             yield Progress(lambda done, new: bars.update(task, completed=done, total=new))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FILE", "OneOf", "Real", "Whole"]
+__all__ = ["FILE", "OneOf", "Real", "Reals", "Whole"]
 
 
 class Real(click.ParamType):  # type: ignore[type-arg]
@@ -40,6 +40,18 @@ class Real(click.ParamType):  # type: ignore[type-arg]
             bound = "" if low is None else f" {'>=' if self.includes_low else '>'} {low:g}"
             self.fail(f"got {str(value)!r}, expected a number{bound}", param, ctx)
         return number
+
+
+class Reals(Real):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read all numbers."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
 
 
 class Whole(click.ParamType):  # type: ignore[type-arg]
