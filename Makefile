@@ -4,7 +4,7 @@
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
-.PHONY: demo test check bench wheel test-oldest nightly clean
+.PHONY: demo test check docs bench wheel test-oldest nightly clean
 
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
@@ -13,8 +13,11 @@ test: .venv/module-built         # core tests (Rust), then package tests (Python
 	tools/test_core.sh
 	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-check: .venv/module-built        # format, lint, types, stub, import directions
+check: .venv/module-built        # format, lint, types, stub, import directions, documentation
 	tools/check.sh
+
+docs: .venv/module-built         # the documentation site, in target/docs/html
+	tools/docs.sh
 
 bench: .venv/module-built        # benchmarks; results go to benches/results as CSV
 	.venv/bin/python benches/run.py

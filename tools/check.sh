@@ -22,6 +22,7 @@ step "mypy" $bin/python -m mypy
 step "stubtest" $bin/python -m mypy.stubtest dpsvm_fast._core \
     --mypy-config-file pyproject.toml --allowlist tests/architecture/stubtest_allow.txt
 step "architecture" $bin/python -m pytest -q tests/architecture
+step "documentation" tools/docs.sh
 
 if [ -n "$failed" ]; then
     echo "failed: ${failed#, }" >&2
