@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.io._arrow_types import check_type, column_types, reading
 from dpsvm_fast.io._columns import Column
 from dpsvm_fast.io._decode import RowDecoder
 from dpsvm_fast.io._source import Progress, imported
 from dpsvm_fast.io.schema import TableSchema
 
-__all__ = ["ArrowSource", "ParquetSource"]
+__all__ = ["ArrowSource", "ParquetSource", "arrow_types", "parquet_types"]
 
 BLOCK_BYTES, BLOCK_ROWS = 2**23, 65536
 # Pages of a column are read as they are needed: a row group need not fit into memory.
@@ -27,21 +28,14 @@ class _Columnar:
     n_rows: int | None = None
 
     def __init__(self, path: str, schema: TableSchema, *, labelled: bool) -> None:
-        self._pa = imported("pyarrow", "reading Parquet and Arrow files")
         self._path, self._file = path, os.path.basename(path)
-        with self._reading():
-            kinds = self._kinds()
-        names = list(kinds.names)
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            shown = ", ".join(map(repr, twice))
-            raise TableError(f"{self._file}: got columns named {shown} twice")
-        self.schema = schema.of_names(names, labelled=labelled, file=self._file)
+        types = self._types()
+        self.schema = schema.of_names(list(types), labelled=labelled, file=self._file)
         self._target = str(self.schema.target) if labelled else None
         for column in self.schema.features:
-            self._check_type(column, kinds.field(column.name).type)
+            check_type(self._file, column, types[column.name])
         if self._target is not None:
-            self._check_type(Column(self._target, categories=()), kinds.field(self._target).type)
+            check_type(self._file, Column(self._target, categories=()), types[self._target])
         self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file)
         self._step = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * self.schema.n_features)))
 
@@ -51,29 +45,9 @@ class _Columnar:
         names = [column.name for column in self.schema.features]
         return names if self._target is None else [*names, self._target]
 
-    def _kinds(self) -> Any:
-        """Arrow's schema of the file."""
+    def _types(self) -> dict[str, Any]:
+        """Types by name of column."""
         raise NotImplementedError
-
-    def _reading(self) -> _Translated:
-        """Turn Arrow's errors, which may quote cells, into ours."""
-        return _Translated(self._file, (self._pa.ArrowException, OSError))
-
-    def _check_type(self, column: Column, kind: Any) -> None:
-        """Refuse a type that is no number, or no category."""
-        types = self._pa.types
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-        known = types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind)
-        known = known or types.is_floating(kind) or types.is_decimal(kind)
-        text = types.is_string(kind) or types.is_large_string(kind)
-        text = text or getattr(types, "is_string_view", lambda _: False)(kind)
-        if not (known or (text and column.bounds is None)):
-            expected = "numbers" if column.bounds is not None else "text, integers or truth values"
-            raise TableError(
-                f"{self._file}: column {column.name!r} has type {kind}, expected {expected}; "
-                "correct the file, or what the schema says of the column"
-            )
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
         """Rows and labels."""
@@ -95,11 +69,9 @@ class ParquetSource(_Columnar):
     labelled : bool
     """
 
-    def _kinds(self) -> Any:
-        parquet = imported("pyarrow.parquet", "reading Parquet files")
-        with parquet.ParquetFile(self._path) as file:
-            self.n_rows = file.metadata.num_rows
-            return file.schema_arrow
+    def _types(self) -> dict[str, Any]:
+        types, self.n_rows = parquet_types(self._path)
+        return types
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
@@ -107,7 +79,7 @@ class ParquetSource(_Columnar):
         size, before = os.path.getsize(self._path), 0
         coded = [column.name for column in self.schema.features if column.bounds is None]
         with ExitStack() as stack:
-            with self._reading():
+            with reading(self._file):
                 file = stack.enter_context(
                     parquet.ParquetFile(
                         self._path,
@@ -117,7 +89,7 @@ class ParquetSource(_Columnar):
                 )
                 batches = file.iter_batches(self._step, columns=self._names)
             while True:
-                with self._reading():
+                with reading(self._file):
                     batch = next(batches, None)
                 if batch is None:
                     break
@@ -138,24 +110,17 @@ class ArrowSource(_Columnar):
     labelled : bool
     """
 
-    def _kinds(self) -> Any:
-        with open(self._path, "rb") as start:
-            if start.read(4) == b"FEA1":
-                raise TableError(
-                    f"{self._file}: got version 1 of Feather, expected version 2: write the file "
-                    "again with pyarrow.feather.write_feather(table, path)"
-                )
-        with ExitStack() as stack:
-            return self._opened(stack, None).schema
+    def _types(self) -> dict[str, Any]:
+        return arrow_types(self._path)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
         size, before = os.path.getsize(self._path), 0
         with ExitStack() as stack:
-            with self._reading():
-                reader = self._opened(stack, self._names)
+            with reading(self._file):
+                reader = _opened(self._path, stack, self._names)
             for batch, done in self._batches(reader):
-                with self._reading():
+                with reading(self._file):
                     # Offsets of a damaged file may point anywhere.
                     batch.validate(full=True)
                 for start in range(0, batch.num_rows, self._step):
@@ -164,24 +129,11 @@ class ArrowSource(_Columnar):
                     before += part.num_rows
                 progress(int(size * done))
 
-    def _opened(self, stack: ExitStack, names: Sequence[str] | None) -> Any:
-        """A reader of these columns, or of all."""
-        source = stack.enter_context(self._pa.memory_map(self._path))
-        options = None
-        if names is not None:
-            fields = self._opened(stack, None).schema.names
-            options = self._pa.ipc.IpcReadOptions(included_fields=[fields.index(n) for n in names])
-        try:
-            return stack.enter_context(self._pa.ipc.open_file(source, options=options))
-        except self._pa.ArrowInvalid:
-            source.seek(0)
-            return stack.enter_context(self._pa.ipc.open_stream(source, options=options))
-
     def _batches(self, reader: Any) -> Iterator[tuple[Any, float]]:
         """Record batches, and the part of the file that is read after each."""
         n_batches = getattr(reader, "num_record_batches", None)
         for place in range(2**62 if n_batches is None else n_batches):
-            with self._reading():
+            with reading(self._file):
                 try:
                     known = n_batches is not None
                     batch = reader.get_batch(place) if known else reader.read_next_batch()
@@ -190,15 +142,39 @@ class ArrowSource(_Columnar):
             yield batch, 0.0 if n_batches is None else (place + 1) / n_batches
 
 
-class _Translated:
-    """A block in which errors of a library become one that names the file only."""
+def parquet_types(path: str) -> tuple[dict[str, Any], int]:
+    """Return types by name of column, and the number of rows."""
+    parquet = imported("pyarrow.parquet", "reading Parquet files")
+    file = os.path.basename(path)
+    with reading(file), parquet.ParquetFile(path) as opened:
+        return column_types(file, opened.schema_arrow), opened.metadata.num_rows
 
-    def __init__(self, file: str, errors: tuple[type[BaseException], ...]) -> None:
-        self._file, self._errors = file, errors
 
-    def __enter__(self) -> None:
-        return None
+def arrow_types(path: str) -> dict[str, Any]:
+    """Return types by name of column."""
+    file = os.path.basename(path)
+    imported("pyarrow", "reading Arrow files")
+    with open(path, "rb") as start:
+        if start.read(4) == b"FEA1":
+            raise TableError(
+                f"{file}: got version 1 of Feather, expected version 2: write the file again with "
+                "pyarrow.feather.write_feather(table, path)"
+            )
+    with reading(file), ExitStack() as stack:
+        return column_types(file, _opened(path, stack, None).schema)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, self._errors):
-            raise TableError(f"{self._file}: the file is damaged or cut off") from None
+
+def _opened(path: str, stack: ExitStack, names: Sequence[str] | None) -> Any:
+    """A reader of these columns, or of all, of a file or of a stored stream."""
+    import pyarrow as pa
+
+    source = stack.enter_context(pa.memory_map(path))
+    options = None
+    if names is not None:
+        fields = _opened(path, stack, None).schema.names
+        options = pa.ipc.IpcReadOptions(included_fields=[fields.index(name) for name in names])
+    try:
+        return stack.enter_context(pa.ipc.open_file(source, options=options))
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return stack.enter_context(pa.ipc.open_stream(source, options=options))

@@ -41,7 +41,7 @@ class CsvSource:
     """
 
     sparse = False
-    n_rows = None
+    n_rows: int | None = None
 
     def __init__(self, path: str, schema: TableSchema, *, labelled: bool, delimiter: str) -> None:
         self._pa = imported("pyarrow", "reading CSV files")
@@ -49,11 +49,40 @@ class CsvSource:
         self._path, self._file = path, os.path.basename(path)
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
         self._names, self._empty = read_header(path, self._text, self._delimiter)
-        self.schema = _resolved(schema, self._names, labelled=labelled, file=self._file)
-        if isinstance(self._text.header, bool) and not self._text.header:
-            self._names = _positional_names(len(self._names), self.schema)
+        if self._text.header is True:
+            self.schema = schema.of_names(self._names, labelled=labelled, file=self._file)
+        else:
+            self.schema = self._named(schema, len(self._names), labelled=labelled)
         self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file)
         self._places = {name: str(place) for place, name in enumerate(self._names)}
+
+    def _named(self, schema: TableSchema, n_cells: int, *, labelled: bool) -> TableSchema:
+        """Take the names of columns from the schema, perhaps without the target."""
+        header, target = self._text.header, schema.target
+        if isinstance(header, tuple):
+            self._names = list(header)
+            if n_cells == len(header) - 1 and not labelled and target in header:
+                self._names.remove(str(target))
+            if n_cells != len(self._names):
+                raise TableError(
+                    f"{self._file}: row 1 has {n_cells} cells, expected {len(self._names)}, as "
+                    f"csv.header in {schema.origin} says"
+                )
+            return schema.of_names(self._names, labelled=labelled, file=self._file)
+        if labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
+            raise TableError(
+                f"{self._file}: target: expected its place, 0 to {n_cells - 1}, or -1 for the last "
+                "column, as the file has no header"
+            )
+        has_target = isinstance(target, int)
+        if has_target and not labelled and schema.declared_width == n_cells:
+            has_target = False
+        found = schema.of_width(n_cells - int(has_target), file=self._file)
+        self._names = [column.name for column in found.features]
+        if has_target:
+            place = int(target or 0) % n_cells
+            self._names.insert(place, f"column {place}")
+        return found
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
@@ -98,7 +127,9 @@ class CsvSource:
     def _target(self) -> str:
         """Name of the column of labels."""
         target = self.schema.target
-        return self._names[target] if isinstance(target, int) else str(target)
+        if isinstance(target, int):
+            return self._names[target % len(self._names)]
+        return str(target)
 
     def _batches(
         self, block: int, types: dict[str, Any] | None = None, on_row: Any = None
@@ -190,6 +221,8 @@ def open_text(path: str, text: TextFormat) -> io.TextIOWrapper:
 def read_header(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
     """Return the names of the columns, and whether there is nothing but the header.
 
+    Without a header: the cells of the first row.
+
     Raises
     ------
     TableError
@@ -197,27 +230,13 @@ def read_header(path: str, text: TextFormat, delimiter: str) -> tuple[list[str],
     """
     file = os.path.basename(path)
     first, empty = _first_record(path, text, delimiter)
-    if isinstance(text.header, tuple):
-        if len(first) != len(text.header):
-            raise TableError(
-                f"{file}: row 1 has {len(first)} cells, expected {len(text.header)}, as csv.header "
-                "in the schema says"
-            )
-        return list(text.header), False
+    if text.header is not True:
+        return first, False
     names = [name.strip() for name in first]
-    if text.header:
-        twice = (
-            sorted({name for name in names if names.count(name) > 1}) if _repeated(names) else []
-        )
-        if twice:
-            shown = ", ".join(map(repr, twice))
-            raise TableError(f"{file}: got columns named {shown} twice, expected different names")
-    return names, empty and text.header is True
-
-
-def _repeated(names: list[str]) -> bool:
-    """Whether a name occurs twice."""
-    return len(set(names)) < len(names)
+    if len(set(names)) < len(names):
+        twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise TableError(f"{file}: got columns named {twice} twice, expected different names")
+    return names, empty
 
 
 def _first_record(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
@@ -226,7 +245,7 @@ def _first_record(path: str, text: TextFormat, delimiter: str) -> tuple[list[str
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
     with open_text(path, text) as lines:
         try:
-            records = csv.reader(lines, delimiter=delimiter, **quoting)  # type: ignore[arg-type]
+            records = csv.reader(lines, delimiter=delimiter, **quoting)
             first = next((record for record in records if record), None)
             if first is None:
                 raise TableError(f"{file}: the file is empty")
@@ -241,29 +260,3 @@ def _first_record(path: str, text: TextFormat, delimiter: str) -> tuple[list[str
             if isinstance(error, TableError):
                 raise
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
-
-
-def _resolved(schema: TableSchema, names: list[str], *, labelled: bool, file: str) -> TableSchema:
-    """The schema with every column named."""
-    if schema.text.header is not False:
-        return schema.of_names(names, labelled=labelled, file=file)
-    target = schema.target
-    if labelled and not isinstance(target, int):
-        raise TableError(
-            f"{file}: target: expected its place, for example target = -1 for the last column, "
-            "as the file has no header"
-        )
-    return schema.of_width(len(names) - int(isinstance(target, int)), file=file)
-
-
-def _positional_names(n_columns: int, schema: TableSchema) -> list[str]:
-    """Names of columns of a file without a header."""
-    names = (
-        [column.name for column in schema.columns]
-        if not schema.is_positional
-        else [column.name for column in schema.features]
-    )
-    if isinstance(schema.target, int):
-        place = schema.target % n_columns
-        names.insert(place, f"column {place}")
-    return names

@@ -5,11 +5,12 @@ Arrow's messages quote cells, and name no row when it reads with several threads
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
-
 
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._cells import cell_error
@@ -132,11 +133,9 @@ def _are_numbers(cells: Any, text: TextFormat, pa: Any) -> bool:
 def is_unfinished(lines: Iterable[str], text: TextFormat, delimiter: str) -> bool:
     """Whether a text ends within quotes, which swallow all rows behind them."""
     added = itertools.chain(lines, ["\n", LAST])
-    last: list[str] = []
-    try:
-        for last in csv.reader(added, delimiter=delimiter, quotechar=text.quote):
-            pass
-    except csv.Error:
-        # A cell longer than any cell of a table.
-        return True
-    return last != [LAST]
+    last: deque[list[str]] = deque(maxlen=1)
+    with contextlib.suppress(csv.Error):
+        # The error is a cell longer than any cell of a table.
+        last.extend(csv.reader(added, delimiter=delimiter, quotechar=text.quote))
+        return list(last) != [[LAST]]
+    return True

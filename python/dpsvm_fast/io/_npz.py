@@ -17,9 +17,14 @@ from dpsvm_fast.io._decode import RowDecoder
 from dpsvm_fast.io._source import Progress
 from dpsvm_fast.io.schema import TableSchema
 
-__all__ = ["NpzSource"]
+__all__ = ["NpzSource", "npz_width"]
 
 BLOCK_BYTES = 2**22
+# Kinds of numpy's types, dimensions, and both in words.
+ARRAYS = {
+    "X": ("biuf", 2, "numbers in two dimensions"),
+    "y": ("biufUS", 1, "integers or text in one dimension"),
+}
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, NotImplementedError)
 
 
@@ -39,7 +44,7 @@ class NpzSource:
     def __init__(self, path: str, schema: TableSchema, *, labelled: bool) -> None:
         self._path, self._file = path, os.path.basename(path)
         with ExitStack() as stack:
-            rows, labels = self._members(stack, labelled=labelled)
+            rows, labels = _members(path, stack, labelled=labelled)
             self.n_rows: int | None = rows.shape[0]
             self._row_bytes = max(1, rows.shape[1] * rows.dtype.itemsize)
             if labels is not None and labels.shape != rows.shape[:1]:
@@ -52,48 +57,58 @@ class NpzSource:
         size, n_rows = os.path.getsize(self._path), int(self.n_rows or 0)
         step = max(1, BLOCK_BYTES // self._row_bytes)
         with ExitStack() as stack:
-            rows, labels = self._members(stack, labelled=self._decoder.labels is not None)
+            rows, labels = _members(self._path, stack, labelled=self._decoder.labels is not None)
             for start in range(0, n_rows, step):
                 count = min(step, n_rows - start)
                 try:
                     block = rows.read(count)
                     given = None if labels is None else labels.read(count)
                 except DAMAGED:
-                    raise self._damaged() from None
+                    raise _damaged(self._file) from None
                 X = self._decoder.matrix(block, start)
                 decoded = self._decoder.labels
                 yield X, None if decoded is None else decoded(given, start)
                 progress(size * (start + count) // n_rows)
 
-    def _members(self, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _Member | None]:
-        """X and y, opened."""
-        try:
-            archive = stack.enter_context(zipfile.ZipFile(self._path))
-            found = {name.removesuffix(".npy"): name for name in archive.namelist()}
-        except DAMAGED:
-            raise self._damaged() from None
-        wanted = ("X", "y") if labelled else ("X",)
-        for name in wanted:
-            if name not in found:
-                has = ", ".join(map(repr, found)) or "none"
-                raise TableError(f"{self._file}: it has no array {name!r}; it has {has}")
-        opened = []
-        for name, kinds, rank in (("X", "biuf", 2), ("y", "biufUS", 1))[: len(wanted)]:
-            try:
-                member = _Member(stack.enter_context(archive.open(found[name])))
-            except (*DAMAGED, RuntimeError):
-                raise self._damaged() from None
-            if member.dtype.kind not in kinds or len(member.shape) != rank:
-                raise TableError(
-                    f"{self._file}: {name}: got {len(member.shape)} dimensions of type "
-                    f"{member.dtype}, expected {'numbers in two dimensions' if rank == 2 else 'one dimension of integers or text'}"
-                )
-            opened.append(member)
-        return opened[0], opened[1] if labelled else None
 
-    def _damaged(self) -> TableError:
-        """Return an error for a file that cannot be read to its end."""
-        return TableError(f"{self._file}: not an .npz file, or cut off or damaged")
+def npz_width(path: str) -> int:
+    """Return the number of columns of X."""
+    with ExitStack() as stack:
+        return int(_members(path, stack, labelled=False)[0].shape[1])
+
+
+def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _Member | None]:
+    """X and y, opened."""
+    file = os.path.basename(path)
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        found = {name.removesuffix(".npy"): name for name in archive.namelist()}
+    except DAMAGED:
+        raise _damaged(file) from None
+    wanted = ("X", "y") if labelled else ("X",)
+    for name in wanted:
+        if name not in found:
+            has = ", ".join(map(repr, found)) or "none"
+            raise TableError(f"{file}: it has no array {name!r}; it has {has}")
+    opened = []
+    for name in wanted:
+        kinds, rank, expected = ARRAYS[name]
+        try:
+            member = _Member(stack.enter_context(archive.open(found[name])))
+        except (*DAMAGED, RuntimeError):
+            raise _damaged(file) from None
+        if member.dtype.kind not in kinds or len(member.shape) != rank:
+            raise TableError(
+                f"{file}: {name}: got {len(member.shape)} dimensions of type "
+                f"{member.dtype}, expected {expected}"
+            )
+        opened.append(member)
+    return opened[0], opened[1] if labelled else None
+
+
+def _damaged(file: str) -> TableError:
+    """Return an error for a file that cannot be read to its end."""
+    return TableError(f"{file}: not an .npz file, or cut off or damaged")
 
 
 class _Member:

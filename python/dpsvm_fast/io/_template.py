@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 
-from dpsvm_fast.exceptions import InvalidParameterError, TableError
+from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.io._arrow import arrow_types, parquet_types
+from dpsvm_fast.io._arrow_types import hint
 from dpsvm_fast.io._csv import read_header
+from dpsvm_fast.io._npz import npz_width
 from dpsvm_fast.io._text_format import TextFormat
 from dpsvm_fast.io._toml_text import toml_key, toml_string
 
 __all__ = ["template"]
+
+CLASSES = "classes = []   # its public values"
+HINTS = (
+    "# bounds = [low, high], categories = [...], boolean = true or ignore = true.",
+    "# Write what is publicly known, not what the values happen to be.",
+)
 
 
 def template(path: str | os.PathLike[str], *, target: str | None, format: str | None) -> str:
@@ -17,21 +26,39 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
     from dpsvm_fast.io.tables import table_format
 
     path = os.fspath(path)
-    file = os.path.basename(path)
     kind = table_format(path, format)
-    if kind not in ("csv", "tsv"):
-        raise InvalidParameterError(f"path: {file} does not name its columns")
-    names, _ = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
-    if target is not None and target not in names:
-        shown = ", ".join(map(repr, names))
-        raise TableError(f"{file}: target: it has no column {target!r}; it has columns {shown}")
+    if kind in ("npz", "libsvm"):
+        return _without_names(npz_width(path) if kind == "npz" else 0)
+    if kind in ("csv", "tsv"):
+        names, _ = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
+        columns = dict.fromkeys(names, "bounds = []")
+    else:
+        types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)
+        columns = {name: hint(one) for name, one in types.items()}
+    if target is not None and target not in columns:
+        raise TableError(
+            f"{os.path.basename(path)}: target: it has no column {target!r}; it has columns "
+            f"{', '.join(map(repr, columns))}"
+        )
     lines = [
         f"target = {toml_string(target or '')}   # the column of labels",
-        "classes = []   # its public values",
+        CLASSES,
         "",
         "[columns]",
-        "# bounds = [low, high], categories = [...], boolean = true or ignore = true.",
-        "# Write what is publicly known of a column, not what its values happen to be.",
-        *(f"{toml_key(name)} = {{ bounds = [] }}" for name in names if name != target),
+        *HINTS,
+        *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items() if name != target),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _without_names(width: int) -> str:
+    """For files that do not name their columns."""
+    lines = [
+        CLASSES,
+        f"n_features = {width}",
+        "",
+        "[all_other_columns]",
+        *HINTS[1:],
+        "bounds = []",
     ]
     return "\n".join(lines) + "\n"

@@ -60,7 +60,9 @@ class TextFormat:
             accepted = _refusal(key, value)
             if accepted is not None:
                 raise SchemaError(f"csv.{key}: got {shown(value)}, expected {accepted}")
-        values = {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in record.items()}
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in record.items()
+        }
         text = cls(**values)
         if text.delimiter is None and text.decimal == ",":
             raise SchemaError("csv.decimal: got ',', which needs a delimiter such as \";\" too")

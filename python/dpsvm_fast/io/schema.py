@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import SchemaError, TableError
-from dpsvm_fast.io._columns import MAX_FEATURES, Category, Column
+from dpsvm_fast.io._columns import Category, Column
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.io._schema_record import schema_values
 from dpsvm_fast.io._text_format import TextFormat
@@ -228,17 +228,14 @@ class TableSchema:
                 f"{self.origin} asks for; the file has {_columns(names)}"
             )
         others = [name for name in names if name not in known and name != target]
+        columns = self.columns
         if self.all_other_columns is not None:
-            if self.is_positional and {f"x{j}" for j in range(self._width())} == {*others, *known}:
-                others = sorted(others, key=lambda name: int(name[1:]))
-            found = tuple(replace(self.all_other_columns, name=name) for name in others)
+            columns = self._with_others(others)
         elif others and self.extra_columns == "refuse":
             raise self._undescribed(others, file)
-        else:
-            found = ()
         named = replace(
             self,
-            columns=(*self.columns, *found),
+            columns=columns,
             target=self.target if target is None else target,
             all_other_columns=None,
             declared_width=None,
@@ -251,30 +248,45 @@ class TableSchema:
         return named
 
     def of_width(self, width: int | None, *, file: str) -> TableSchema:
-        """Return the schema of a file of this many columns without names; None is not known."""
-        if self.all_other_columns is not None:
-            positional = self
-            if self.declared_width is None:
-                if width is None:
-                    raise SchemaError(
-                        f"{self.origin}: n_features: missing; {file} does not say how many "
-                        "features there are, write for example n_features = 100"
-                    )
-                positional = replace(self, declared_width=width)
-            expected = positional._width()
-        else:
-            positional, expected = self, len(self.features)
+        """Return the schema of a file without names of columns, of this width where it is known.
+
+        Raises
+        ------
+        TableError
+            The file is wider or narrower than declared.
+        SchemaError
+            The schema does not say how wide it is, or leaves columns out.
+        """
+        found = self
+        if self.all_other_columns is not None and self.declared_width is None:
+            if width is None:
+                raise SchemaError(
+                    f"{self.origin}: n_features: missing; {file} does not say how many features "
+                    "there are, write for example n_features = 100"
+                )
+            found = replace(self, declared_width=width)
+        if found.is_positional and any(column.ignore for column in self.columns):
+            raise SchemaError(
+                f"{self.origin}: columns: got ignore = true, expected it only for a file that "
+                f"names its columns, which {file} does not"
+            )
+        expected = found.declared_width if found.is_positional else len(found.features)
         if width is not None and width != expected:
             raise TableError(
                 f"{file}: got {width} columns of features, expected {expected}, as {self.origin} "
                 "says"
             )
-        assert positional.features or positional.n_features
-        return positional
+        return found
 
-    def _width(self) -> int:
-        """The declared number of features."""
-        return MAX_FEATURES if self.declared_width is None else self.declared_width
+    def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
+        """All columns, those of these names with what is said of all others."""
+        assert self.all_other_columns is not None
+        if self.is_positional and len(names) + len(self.columns) == self.declared_width:
+            known = {column.name for column in self.columns}
+            if {f"x{j}" for j in range(self.declared_width)} == {*names, *known}:
+                # Names that say the place, in whatever order the file has them.
+                return self.features
+        return (*self.columns, *(replace(self.all_other_columns, name=name) for name in names))
 
     def _target_name(self, names: Sequence[str], *, labelled: bool, file: str) -> str | None:
         """The column of labels; None where there is none and none is asked for."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _validation as check
@@ -118,29 +119,13 @@ class Table:
         X : ndarray or CSR matrix of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,) or None
         """
-        rows, labels = [], []
+        stack: _Stack = _SparseStack() if self.sparse else _DenseStack(self.n_rows)
+        labels = [np.array(self.schema.classes or ())[:0]]
         for X, y in self.batches(on_bytes):
-            rows.append(X)
-            labels.append(y)
-        found = np.concatenate(labels) if self.labelled and labels else None
-        if self.labelled and not labels:
-            found = np.array(self.schema.classes)[:0]
-        return self._stacked(rows), found
-
-    def _stacked(self, rows: list[Any]) -> Any:
-        """One array or matrix; blocks are let go as they are copied."""
-        if self.sparse:
-            empty = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
-            return sparse.vstack(rows, format="csr") if rows else empty
-        if len(rows) == 1:
-            return rows[0]
-        X = np.empty((sum(map(len, rows)), self.n_features), dtype=np.float32)
-        stop = len(X)
-        while rows:
-            block = rows.pop()
-            X[stop - len(block) : stop] = block
-            stop -= len(block)
-        return X
+            stack.append(X)
+            if y is not None:
+                labels.append(y)
+        return stack.whole(self.n_features), np.concatenate(labels) if self.labelled else None
 
     def to_partitions(
         self,
@@ -181,6 +166,52 @@ class Table:
             for X, y in self.batches(on_bytes):
                 files.append(X, y)
             return files.partitions(rows_per_partition)
+
+
+class _SparseStack:
+    """Blocks of CSR rows."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Any] = []
+
+    def append(self, X: Any) -> None:
+        """Keep a block."""
+        self._blocks.append(X)
+
+    def whole(self, n_features: int) -> Any:
+        """One matrix."""
+        if self._blocks:
+            return sparse.vstack(self._blocks, format="csr")
+        return sparse.csr_matrix((0, n_features), dtype=np.float32)
+
+
+class _DenseStack:
+    """Blocks of rows in an array that grows in place: they are never in memory twice."""
+
+    def __init__(self, n_rows: int | None) -> None:
+        self._array: NDArray[np.float32] | None = None
+        self._expected, self._n_rows = n_rows or 0, 0
+
+    def append(self, X: NDArray[np.float32]) -> None:
+        """Copy a block."""
+        stop = self._n_rows + len(X)
+        if self._array is None:
+            self._array = np.empty((max(self._expected, len(X)), X.shape[1]), dtype=np.float32)
+        if stop > len(self._array):
+            # Nobody else has seen this array.
+            self._array.resize((stop + len(self._array) // 4, X.shape[1]), refcheck=False)
+        self._array[self._n_rows : stop] = X
+        self._n_rows = stop
+
+    def whole(self, n_features: int) -> NDArray[np.float32]:
+        """One array."""
+        if self._array is None:
+            return np.empty((0, n_features), dtype=np.float32)
+        self._array.resize((self._n_rows, self._array.shape[1]), refcheck=False)
+        return self._array
+
+
+_Stack = _SparseStack | _DenseStack
 
 
 def open_table(
