@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import (
     FederatedStatement,
@@ -24,7 +24,14 @@ from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.io._model_text import shown
 
-__all__ = ["Statement", "check_facts", "check_holds", "check_promise", "statement_from"]
+__all__ = [
+    "Statement",
+    "check_facts",
+    "check_holds",
+    "check_promise",
+    "same_labels",
+    "statement_from",
+]
 
 Statement = PrivacyStatement | SelectionStatement | FederatedStatement
 
@@ -150,10 +157,8 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
     """
     classes = facts.get("classes_")
     given = getattr(model, "classes", None)
-    if classes is not None and given is not None:
-        known = public_classes(given)
-        if not (known.dtype.kind == classes.dtype.kind and np.array_equal(known, classes)):
-            raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
+    if classes is not None and given is not None and not same_labels(given, classes):
+        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
     _check_choices(where, facts)
     loss = facts.get("_fitted_loss")
     if loss is None:
@@ -170,6 +175,14 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
             f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
             "as the model has"
         )
+
+
+def same_labels(given: Any, classes: NDArray[Any]) -> bool:
+    """Whether a label set, as the user gives it, is that of a model."""
+    known = public_classes(list(given))
+    kinds = {labels.dtype.kind for labels in (known, classes)}
+    same: bool = known.tolist() == classes.tolist()
+    return same and (len(kinds) == 1 or kinds <= set("iu"))
 
 
 def _each(facts: Mapping[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
@@ -247,7 +248,8 @@ def _set_fitted(
         facts["privacy_"] = statement
     check_facts(where, model, facts, statement)
     if "best_estimator" in record:
-        facts["best_estimator_"] = _best_from(record, where, reading, statement)
+        facts["best_estimator_"] = best = _best_from(record, where, reading, statement)
+        _check_same_rows(where, facts, best)
     model.__dict__.update(facts)
 
 
@@ -275,6 +277,14 @@ def _best_from(record: dict[str, Any], where: str, reading: Reading, statement: 
             f"{where}.best_estimator: expected the certificate of the search that it comes from"
         )
     return best
+
+
+def _check_same_rows(where: str, facts: dict[str, Any], best: Any) -> None:
+    """A search says the same of rows and labels as the model that it released."""
+    for name in ("n_features_in_", "classes_"):
+        own, inner = facts.get(name), getattr(best, name, None)
+        if own is not None and inner is not None and not np.array_equal(own, inner):
+            raise ModelFormatError(f"{where}.best_estimator: has another {name} than the search")
 
 
 def _set_output(model: Any, kind: str, where: str) -> None:

@@ -197,7 +197,7 @@ def _no_json(text: str, error: json.JSONDecodeError) -> str:
     """What is wrong with the text, as far as one can tell."""
     if not text.lstrip().startswith("{"):
         return "is no JSON; expected a file that save_model wrote"
-    if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+    if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):
         return "ends in the middle of the model: the file was cut off; copy or save it again"
     return f"is no JSON from line {error.lineno} on; take the file from where it was saved"
 

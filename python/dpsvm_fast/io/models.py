@@ -13,12 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.schema import certificate_schema
-from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.io._model_checks import same_labels
 from dpsvm_fast.io._model_files import read_bytes, write_bytes
 from dpsvm_fast.io._model_record import Reading, check_certificates, model_from, record_of
 from dpsvm_fast.io._model_text import (
@@ -262,6 +260,5 @@ def _check_table(estimator: Any, schema: Any) -> None:
     classes = getattr(estimator, "classes_", None)
     if classes is None or schema.classes is None:
         return
-    declared = public_classes(list(schema.classes))
-    if declared.dtype.kind != classes.dtype.kind or not np.array_equal(declared, classes):
+    if not same_labels(schema.classes, classes):
         raise ModelFormatError("schema: the table declares other classes than the model has")

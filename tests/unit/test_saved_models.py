@@ -1,0 +1,330 @@
+"""Saved models come back as they were, to the last bit, with their certificate."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+import jsonschema
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+
+import dpsvm_fast as dp
+from dpsvm_fast import InvalidParameterError, PrivacyLedger
+from dpsvm_fast.io import (
+    TableSchema,
+    load_model,
+    model_schema,
+    read_model,
+    save_model,
+)
+from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
+from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted
+from oracles.subjects import SUBJECTS, every_recipe
+
+every_composition = pytest.mark.parametrize("kind", COMPOSED)
+not_private = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+SVC = dp.OutputPerturbationSVC
+
+
+def there_and_back(model: Any, folder: Path, **options: Any) -> Any:
+    save_model(model, folder / "model.json", **options)
+    return load_model(folder / "model.json", verify=False)
+
+
+def assert_same(model: Any, again: Any) -> None:
+    assert type(again) is type(model)
+    expected, said = answers(model), answers(again)
+    assert set(expected) == set(said)
+    for name, values in expected.items():
+        assert said[name].dtype == values.dtype
+        assert said[name].tobytes() == values.tobytes(), name
+    assert_same_attributes(model, again)
+
+
+def assert_same_attributes(model: Any, again: Any) -> None:
+    """Everything but what is left out on purpose."""
+    left_out = {"ledger", "n_threads", "n_jobs", "_continuation"}
+    if hasattr(model, "privacy_"):
+        left_out.add("random_state")
+    assert set(vars(model)) - set(vars(again)) <= {"_continuation"}
+    assert set(vars(again)) <= set(vars(model))
+    for name in set(vars(again)) - left_out:
+        assert_same_value(vars(model)[name], vars(again)[name])
+
+
+def assert_same_value(value: Any, other: Any) -> None:
+    if hasattr(value, "get_params"):
+        assert_same_attributes(value, other)
+    elif isinstance(value, np.ndarray):
+        assert np.array_equal(value, np.asarray(other))
+        assert value.dtype.kind == np.asarray(other).dtype.kind
+    elif isinstance(value, (list, tuple, range)):
+        assert len(value) == len(other)
+        for one, two in zip(value, other, strict=True):
+            assert_same_value(one, two)
+    else:
+        assert value == other
+
+
+@every_recipe
+def test_every_recipe_comes_back_as_it_was(tmp_path: Path, subject: str) -> None:
+    model = fitted(subject)
+    assert_same(model, there_and_back(model, tmp_path))
+
+
+@every_composition
+@not_private
+def test_what_is_made_of_others_comes_back_as_it_was(tmp_path: Path, kind: str) -> None:
+    model = fitted(kind)
+    again = there_and_back(model, tmp_path)
+    rows = ROWS
+    if kind == "pipeline of names":
+        import pandas as pd
+
+        rows = pd.DataFrame(ROWS, columns=model.feature_names_in_)
+        assert list(again.feature_names_in_) == ["age", "höhe", "a\nb", "x"]
+        assert isinstance(again[0].transform(rows), pd.DataFrame)
+    assert np.array_equal(model.predict(rows), again.predict(rows))
+    assert np.array_equal(model.decision_function(rows), again.decision_function(rows))
+    if kind != "pipeline of names":
+        assert_same(model, again)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        *([0, 1], [-5, 7], ["b", "ä"], [False, True], [1.0, 4.0]),
+        *(list(np.array([0, 1], dtype=kind)) for kind in (np.int8, np.uint64, np.float32)),
+    ],
+    ids=str,
+)
+def test_labels_keep_their_type(tmp_path: Path, labels: list[Any]) -> None:
+    model = SVC(2.0, classes=labels).fit(ROWS, np.array(labels)[LABELS % 2])
+    again = there_and_back(model, tmp_path)
+    assert again.predict(ROWS).dtype == model.predict(ROWS).dtype
+    assert np.array_equal(again.predict(ROWS), model.predict(ROWS))
+
+
+def test_a_label_set_read_from_the_labels_is_saved_as_not_private(tmp_path: Path) -> None:
+    with pytest.warns(dp.PrivacyLeakWarning):
+        model = SVC(2.0).fit(ROWS, LABELS.astype(np.int16))
+    again = there_and_back(model, tmp_path)
+    assert not again.privacy_.private
+    assert again.classes_.dtype == np.int16
+
+
+def test_a_seeded_model_stays_marked_and_its_seed_is_not_in_the_file(tmp_path: Path) -> None:
+    with pytest.warns(dp.NotPrivateWarning):
+        model = SVC(2.0, classes=range(3), random_state=918273645).fit(ROWS, LABELS)
+    save_model(model, tmp_path / "model.json")
+    assert "918273645" not in (tmp_path / "model.json").read_text()
+    again = load_model(tmp_path / "model.json")
+    assert again.random_state is None
+    assert not again.privacy_.private
+    assert again.privacy_ == model.privacy_
+
+
+def test_the_public_seed_of_features_is_kept(tmp_path: Path) -> None:
+    model = dp.RandomFourierFeatures(5, random_state=77).fit(ROWS)
+    again = there_and_back(model, tmp_path)
+    assert (again.random_state, again.seed_, again.structure_) == (77, 77, "orthogonal")
+
+
+def test_a_ledger_is_not_saved(tmp_path: Path) -> None:
+    ledger = PrivacyLedger(epsilon=3.0, delta=1e-3)
+    model = SVC(2.0, classes=range(3), ledger=ledger, n_threads=1).fit(ROWS, LABELS)
+    again = there_and_back(model, tmp_path)
+    assert again.ledger is None
+    assert again.n_threads is None
+    assert "ledger" not in json.loads((tmp_path / "model.json").read_text())["model"]["parameters"]
+
+
+def test_a_loaded_model_is_an_estimator_like_any_other(tmp_path: Path) -> None:
+    again = there_and_back(fitted("linear"), tmp_path)
+    fresh = clone(again).set_params(epsilon=3.0).fit(ROWS, LABELS)
+    assert fresh.privacy_.epsilon == 3.0
+    assert_same(again, there_and_back(again, tmp_path))
+    assert_same(again, copy.deepcopy(again))
+
+
+def test_a_loaded_model_cannot_be_continued_and_says_so(tmp_path: Path) -> None:
+    again = there_and_back(fitted("gradient"), tmp_path)
+    with pytest.raises(InvalidParameterError, match="loaded by load_model"):
+        again.partial_fit(ROWS, LABELS)
+    assert np.array_equal(again.coef_, fitted("gradient").coef_)
+    assert again.fit(ROWS, LABELS).partial_fit(ROWS, LABELS).privacy_.epsilon > again.epsilon
+
+
+def test_more_calls_of_partial_fit_are_in_the_certificate(tmp_path: Path) -> None:
+    model = dp.GradientPerturbationSVC(1.0, classes=range(3), n_steps=4)
+    model.partial_fit(ROWS, LABELS).partial_fit(ROWS, LABELS)
+    again = there_and_back(model, tmp_path)
+    assert again.privacy_.epsilon == model.privacy_.epsilon > 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epsilon": 9.0}, "epsilon is 1.0 in the certificate of the fit and 9.0"),
+        ({"delta": 1e-3}, "delta is 1e-06 in the certificate"),
+        ({"adjacency": "replace_one"}, "adjacency is 'add_remove'"),
+        ({"classes": [0, 1, 5]}, "same label set"),
+        ({"tol": -1.0}, "tol: got -1.0"),
+    ],
+)
+def test_parameters_changed_after_the_fit_are_refused(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    model = copy.deepcopy(fitted("output")).set_params(**change)
+    with pytest.raises(InvalidParameterError, match=words):
+        save_model(model, tmp_path / "model.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    model = copy.deepcopy(fitted("output"))
+    model.coef_[0, 0] = np.nan
+    with pytest.raises(InvalidParameterError, match="finite"):
+        save_model(model, tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        (StandardScaler(), "StandardScaler"),
+        (make_pipeline(Normalizer(), StandardScaler()), "StandardScaler"),
+        (make_pipeline(FunctionTransformer(), SVC()), "FunctionTransformer"),
+        (Pipeline([("a", SVC())], transform_input=["y"]), "transform_input"),
+        (PrivateGridSearch(DeclaredTrainer(print, ()), {}), "DeclaredTrainer"),
+        (type("OutputPerturbationSVC", (SVC,), {})(), "OutputPerturbationSVC"),
+        ("text", "str"),
+        (None, "NoneType"),
+    ],
+)
+def test_other_classes_are_refused_by_name(tmp_path: Path, model: Any, word: str) -> None:
+    with pytest.raises(InvalidParameterError, match=word):
+        save_model(model, tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("kind", [name for name, s in SUBJECTS.items() if not s.variant])
+def test_what_is_not_fitted_is_refused(tmp_path: Path, kind: str) -> None:
+    model = clone(fitted(kind))
+    if kind == "public scaler":
+        assert_same(model, there_and_back(model, tmp_path))
+        return
+    with pytest.raises(NotFittedError, match="call fit"):
+        save_model(model, tmp_path / "model.json")
+
+
+def test_objects_in_a_grid_are_refused(tmp_path: Path) -> None:
+    search = copy.deepcopy(fitted("search")).set_params(param_grid={"C": [print]})
+    with pytest.raises(InvalidParameterError, match=r"param_grid: got builtin_function_or_method"):
+        save_model(search, tmp_path / "model.json")
+
+
+def test_attributes_of_ones_own_stay_out(tmp_path: Path) -> None:
+    model = copy.deepcopy(fitted("output"))
+    model.rows_ = "the training rows"
+    save_model(model, tmp_path / "model.json")
+    assert "training rows" not in (tmp_path / "model.json").read_text()
+
+
+SCHEMA = {
+    "target": "kind",
+    "classes": ["0", "1", "2"],
+    "columns": {name: {"bounds": [0.0, 1.0]} for name in "abcd"},
+}
+
+
+def test_a_schema_goes_with_the_model(tmp_path: Path) -> None:
+    schema = TableSchema.from_dict(SCHEMA)
+    model = SVC(2.0, classes=["0", "1", "2"]).fit(ROWS, LABELS.astype(str))
+    save_model(model, tmp_path / "model.json", schema=schema)
+    found = read_model(tmp_path / "model.json")
+    assert found.schema == schema
+    assert (found.format_version, found.library_version) == (1, dp.__version__)
+    assert_same(model, found.estimator)
+    save_model(model, tmp_path / "model.json")
+    assert read_model(tmp_path / "model.json").schema is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"columns": {"a": {"bounds": [0.0, 1.0]}}}, "1 features and the model 4"),
+        ({"classes": ["0", "1"]}, "other classes"),
+    ],
+)
+def test_a_schema_of_another_table_is_refused(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    model = SVC(2.0, classes=["0", "1", "2"]).fit(ROWS, LABELS.astype(str))
+    with pytest.raises(InvalidParameterError, match=words):
+        save_model(model, tmp_path / "m.json", schema=TableSchema.from_dict(SCHEMA | change))
+
+
+@every_composition
+def test_files_satisfy_the_published_schema(tmp_path: Path, kind: str) -> None:
+    save_model(fitted(kind), tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    validator = jsonschema.Draft202012Validator(model_schema())
+    validator.validate(document)
+    document["model"]["attributes"] = 3
+    assert not validator.is_valid(document)
+
+
+def test_weights_take_little_more_than_their_bytes(tmp_path: Path) -> None:
+    """Eight bytes are 32/3 letters of base64; beside them a few kilobytes."""
+    wide = np.zeros((6, 40_000))
+    model = SVC(1.0, classes=range(3)).fit(wide, np.arange(6) % 3)
+    save_model(model, tmp_path / "model.json")
+    assert (tmp_path / "model.json").stat().st_size < 1.02 * 3 * 40_000 * 32 / 3
+
+
+@pytest.mark.parametrize("subject", [name for name, s in SUBJECTS.items() if not s.slow])
+def test_pickle_joblib_and_copies_work(subject: str) -> None:
+    model = fitted(subject)
+    if "ledger" in vars(model):
+        model = copy.copy(model)
+        model.ledger = None
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    for again in (pickle.loads(pickle.dumps(model)), joblib.load(file), copy.deepcopy(model)):
+        assert {k: v.tobytes() for k, v in answers(model).items()} == {
+            k: v.tobytes() for k, v in answers(again).items()
+        }
+
+
+@pytest.mark.parametrize("kind", ["output", "linear", "kernel", "ellipsoids", "pca", "pipeline"])
+def test_skops_works_with_the_types_that_the_page_lists(kind: str) -> None:
+    skops = pytest.importorskip("skops.io")
+    model = copy.copy(fitted(kind))
+    if "ledger" in vars(model):
+        model.ledger = None
+    data = skops.dumps(model)
+    page = (Path(__file__).parents[2] / "docs" / "model_format.md").read_text("utf-8")
+    needed = skops.get_untrusted_types(data=data)
+    assert [name for name in needed if f'"{name}"' not in page] == []
+    assert_same(model, skops.loads(data, trusted=needed))
+
+
+def test_importing_the_package_does_not_import_this(tmp_path: Path) -> None:
+    import subprocess
+
+    code = (
+        "import sys, dpsvm_fast; print([m for m in sys.modules if m.startswith('dpsvm_fast.io')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

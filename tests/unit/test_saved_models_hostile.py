@@ -1,0 +1,506 @@
+"""Files that nobody should trust: loaded as they were saved, or refused with one sentence."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import copy
+import errno
+import json
+import os
+import pickle
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpsvm_fast import InvalidParameterError
+from dpsvm_fast.io import ModelFormatError, load_model, read_model, save_model
+from dpsvm_fast.io import _model_text as text_module
+from oracles.saved import QUICK, answers, fitted, rewritten, sealed
+
+in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+every_kind = pytest.mark.parametrize("kind", QUICK)
+KEY = bytes(range(32))
+
+ODD: list[Any] = [
+    None, True, False, 0, -1, 1, 2, 2**63, 10**400, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.5, "", "1",
+    "\ud800", "\0", "x" * 300, "<f8", [], {}, [[]], [0], [1, 2], {"": None}, {"tuple": []},
+    {"numbers": {"dtype": "<f8", "shape": [], "data": ""}}, {"pairs": [[1, 2]]}, [None] * 100,
+]  # fmt: skip
+# Something else, or nothing.
+either = st.sampled_from([..., *ODD])
+
+
+def document_of(kind: str, folder: Path) -> dict[str, Any]:
+    save_model(fitted(kind), folder / f"{kind}.json")
+    return dict(json.loads((folder / f"{kind}.json").read_text()))
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """All ways from the root to a value."""
+    if path:
+        yield path
+    if isinstance(value, (dict, list)):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*path, name))
+
+
+def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy with another value at a place; what is put in place of ``...`` is taken out."""
+    result = copy.deepcopy(document)
+    inner = result
+    for name in path[:-1]:
+        inner = inner[name]
+    if value is ...:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return result
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    for name in path:
+        document = document[name]
+    return document
+
+
+def assert_refused(path: Path, words: str, **options: Any) -> str:
+    with pytest.raises(ModelFormatError, match=words) as caught:
+        load_model(path, **options)
+    sentence = str(caught.value)
+    assert sentence.startswith(repr(str(path)))
+    assert "\n" not in sentence
+    assert len(sentence) < 700
+    return sentence
+
+
+def assert_same_answers(one: Any, two: Any) -> None:
+    left, right = answers(one), answers(two)
+    assert {k: v.tobytes() for k, v in left.items()} == {k: v.tobytes() for k, v in right.items()}
+
+
+# Changes that leave the digest as it was.
+
+
+@given(data=st.data())
+@in_one_folder
+def test_changed_bytes_are_refused_or_change_nothing(tmp_path: Path, data: Any) -> None:
+    kind = data.draw(st.sampled_from(QUICK))
+    save_model(fitted(kind), tmp_path / "good.json")
+    good = (tmp_path / "good.json").read_bytes()
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, min(len(good), start + 40)))
+    put = data.draw(st.binary(max_size=8) | st.sampled_from([b" ", b"\n", good[start:end] * 2]))
+    path = tmp_path / "bad.json"
+    path.write_bytes(good[:start] + put + good[end:])
+    try:
+        again = load_model(path, verify=False)
+    except ModelFormatError as error:
+        assert len(str(error)) < 700  # noqa: PT017
+    else:
+        assert_same_answers(fitted(kind), again)
+
+
+@every_kind
+def test_a_file_that_was_cut_off_says_so(tmp_path: Path, kind: str) -> None:
+    document_of(kind, tmp_path)
+    path = tmp_path / f"{kind}.json"
+    data = path.read_bytes().rstrip()
+    for end in range(1, len(data), max(1, len(data) // 40)):
+        path.write_bytes(data[:end])
+        assert_refused(path, "the file was cut off; copy or save it again")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"\xff\xfe{", "is no text"),
+        (b"hello", "is no JSON"),
+        (b"[]", "is no JSON|no JSON object"),
+        (b'{"a": 1,}', "no JSON from line 1"),
+        (b"{}", "has the format None"),
+        (b'{"format": "dpsvm_fast.certificate"}', "a certificate is for verify"),
+        (b'{"format": "dpsvm_fast.model"}', "version None"),
+        (b'{"format": "dpsvm_fast.model", "version": 0}', "whole number from 1"),
+        (b'{"format": "dpsvm_fast.model", "version": true}', "whole number from 1"),
+        (b'{"format": "dpsvm_fast.model", "version": 1}', "missing or unknown fields"),
+        (b'{"a": 1, "a": 1}', "repeats a field"),
+        (b'{"a": NaN}', "holds NaN"),
+        (b'{"a": -Infinity}', "holds -Infinity"),
+        (b'{"a": 1e999}', "too large"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "too large"),
+        (b'{"a": ' + b"[" * 200 + b"]" * 200 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "nested too deeply"),
+        (b'{"a": ' + b'{"a": ' * 100_000 + b"1" + b"}" * 100_000 + b"}", "nested too deeply"),
+        (b'{"a": [' + b"0," * 5_000_001 + b"0]}", "more than 5000000 values"),
+        (pickle.dumps(3), "a pickle"),
+        (b"PK\x03\x04rest", "a zip archive"),
+        (b"\x1f\x8brest", "gzip"),
+        (b"PAR1rest", "Parquet"),
+    ],
+    ids=range(25),
+)
+def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(data)
+    assert_refused(path, words)
+
+
+def test_a_newer_format_says_how_to_read_it(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path) | {"version": 2, "something": "new"}
+    path = rewritten(tmp_path / "model.json", document)
+    sentence = assert_refused(path, "newer dpsvm_fast")
+    assert "(format 2; this release reads up to 1): pip install --upgrade dpsvm-fast" in sentence
+
+
+@every_kind
+def test_every_single_change_breaks_the_digest(tmp_path: Path, kind: str) -> None:
+    document = document_of(kind, tmp_path)
+    path = tmp_path / "model.json"
+    ways = [way for way in places(document) if not isinstance(at(document, way), (dict, list))]
+    for way in ways[:: max(1, len(ways) // 25)]:
+        value = at(document, way)
+        other = "0" + value[1:] if isinstance(value, str) and value[:1] != "0" else "1"
+        path.write_text(json.dumps(changed(document, way, other)))
+        assert_refused(path, "was changed or damaged|format|version|missing or unknown fields")
+
+
+def test_layout_and_order_do_not_matter(tmp_path: Path) -> None:
+    document = document_of("linear", tmp_path)
+    turned = dict(reversed(document.items()))
+    (tmp_path / "model.json").write_text(json.dumps(turned, indent=7))
+    assert_same_answers(fitted("linear"), load_model(tmp_path / "model.json"))
+
+
+def test_too_large_a_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document_of("output", tmp_path)
+    monkeypatch.setattr("dpsvm_fast.io._model_files.LARGEST_FILE", 1000)
+    assert_refused(tmp_path / "output.json", "larger than 1000 bytes")
+    with pytest.raises(InvalidParameterError, match="at most 1000"):
+        save_model(fitted("output"), tmp_path / "other.json")
+
+
+# Changes by somebody who writes a digest of his own.
+
+
+@given(data=st.data())
+@in_one_folder
+def test_forged_files_are_refused_or_give_a_sound_model(tmp_path: Path, data: Any) -> None:
+    """Whatever is loaded is an estimator whose answers are numbers."""
+    kind = data.draw(st.sampled_from(QUICK))
+    document = document_of(kind, tmp_path)
+    for _ in range(data.draw(st.integers(1, 2))):
+        ways = list(places(document))
+        document = changed(document, data.draw(st.sampled_from(ways)), data.draw(either))
+    if not isinstance(document, dict):
+        return
+    path = rewritten(tmp_path / "forged.json", document)
+    try:
+        model = load_model(path, verify=False)
+    except ModelFormatError as error:
+        assert len(str(error)) < 1500  # noqa: PT017
+        return
+    for values in answers(model).values():
+        assert values.dtype.kind != "f" or np.isfinite(values).all()
+
+
+@every_kind
+def test_what_is_taken_out_or_added_is_missed(tmp_path: Path, kind: str) -> None:
+    document = document_of(kind, tmp_path)
+    path = tmp_path / "forged.json"
+    ways = [way for way in places(document) if isinstance(way[-1], str) and "privacy" not in way]
+    optional = {"feature_names_in_", "best_score_", "output", "sha256", "mu_"}
+    # A search may have candidates that do not say these of themselves.
+    optional |= {"n_features_in_", "classes_"} if kind == "search" else set()
+    for way in ways:
+        if way[-1] in optional or "mu_" in way or "pairs" in way:
+            continue
+        assert_refused(rewritten(path, changed(document, way, ...)), ".", verify=False)
+        more = changed(document, (*way[:-1], "more"), 1)
+        assert_refused(rewritten(path, more), ".", verify=False)
+
+
+@pytest.mark.parametrize("name", ["os.system", "eval", "SVC", "StandardScaler", "", 3, None])
+def test_no_other_class_is_made(tmp_path: Path, name: Any) -> None:
+    document = document_of("output", tmp_path)
+    forged = changed(document, ("model", "class"), name)
+    assert_refused(rewritten(tmp_path / "forged.json", forged), "which this release cannot load")
+
+
+def coefficients(values: Any, shape: list[int] | None = None) -> dict[str, Any]:
+    array = np.asarray(values, dtype="<f8")
+    data = base64.b64encode(array.tobytes()).decode()
+    return {"dtype": "<f8", "shape": shape or list(array.shape), "data": data}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (coefficients(np.full((3, 4), np.nan)), "finite"),
+        (coefficients(np.full((3, 4), np.inf)), "finite"),
+        (coefficients(np.zeros((3, 5))), r"got the shape \(3, 5\), expected \(3, 4\)"),
+        (coefficients(np.zeros((3, 4)), [3, 4, 1]), "shape"),
+        (coefficients(np.zeros((3, 3)), [3, 4]), "got 72 bytes"),
+        (coefficients(np.zeros((3, 4)), [2**40, 2**40]), "shape"),
+        (coefficients(np.zeros((3, 4)), [-3, -4]), "whole numbers"),
+        (coefficients(np.zeros((3, 4))) | {"dtype": "|O"}, "dtype"),
+        (coefficients(np.zeros((3, 4))) | {"data": "äöü"}, "base64"),
+        (coefficients(np.zeros((3, 4))) | {"data": None}, "bytes"),
+        ([[0.0] * 4] * 3, "expected an object"),
+    ],
+    ids=range(11),
+)
+def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None:
+    document = document_of("output", tmp_path)
+    forged = changed(document, ("model", "attributes", "coef_"), value)
+    sentence = assert_refused(rewritten(tmp_path / "forged.json", forged), words)
+    assert "model.attributes.coef_" in sentence
+
+
+@pytest.mark.parametrize(
+    ("way", "value", "words"),
+    [
+        (("epsilon",), 0.1, "epsilon is 0.1 in the certificate of the fit and 1.0"),
+        (("delta",), 1e-9, "delta"),
+        (("adjacency",), "replace_one", "adjacency|event"),
+        (("private",), False, "private"),
+        (("mechanism",), "objective_perturbation", "another mechanism"),
+        (("loss",), "huber", "loss"),
+        (("noise", "shape"), [3, 40], "n_weights|noisy numbers"),
+        (("noise", "sigma"), 1e-3, "does not hold"),
+        (("events", 0, "sigma"), 1e3, "does not hold"),
+        (("version",), 2, "newer release"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else "",
+)
+def test_certificates_that_do_not_go_with_the_model_are_refused(
+    tmp_path: Path, way: tuple[Any, ...], value: Any, words: str
+) -> None:
+    document = document_of("output", tmp_path)
+    forged = changed(document, ("model", "privacy", *way), value)
+    assert_refused(rewritten(tmp_path / "forged.json", forged), words)
+
+
+def test_a_smaller_epsilon_everywhere_does_not_hold(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path)
+    for way in (("privacy", "epsilon"), ("parameters", "epsilon")):
+        document = changed(document, ("model", *way), 0.1)
+    path = rewritten(tmp_path / "forged.json", document)
+    assert_refused(path, "the certificate does not hold")
+    assert load_model(path, verify=False).epsilon == 0.1
+
+
+def test_a_seeded_model_whose_numbers_do_not_follow_is_refused(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path)
+    reasons = {"not_private_reasons": ["seeded"], "random_source": "seed", "private": False}
+    forged = changed(document, ("model", "privacy"), document["model"]["privacy"] | reasons)
+    path = rewritten(tmp_path / "forged.json", forged)
+    assert not load_model(path).privacy_.private
+    forged = changed(forged, ("model", "privacy", "noise", "sigma"), 1e-3)
+    assert_refused(rewritten(path, forged), "does not hold")
+
+
+def test_the_certificate_of_another_model_is_refused(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path)
+    other = document_of("pca", tmp_path)["model"]["privacy"]
+    forged = changed(document, ("model", "privacy"), other)
+    assert_refused(rewritten(tmp_path / "forged.json", forged), "mechanism|epsilon")
+
+
+def test_the_best_of_a_search_has_the_certificate_of_the_search(tmp_path: Path) -> None:
+    document = document_of("search", tmp_path)
+    way = ("model", "best_estimator", "privacy", "epsilon")
+    forged = changed(document, way, 8.5)
+    assert_refused(rewritten(tmp_path / "forged.json", forged), "certificate of the search")
+
+
+@pytest.mark.parametrize("name", ["n_features_in_", "classes_"])
+def test_a_search_is_about_the_rows_of_its_model(tmp_path: Path, name: str) -> None:
+    document = document_of("search", tmp_path)
+    other = {"n_features_in_": 9, "classes_": {"dtype": "int64", "values": [0, 1, 5]}}[name]
+    forged = changed(document, ("model", "attributes", name), other)
+    assert_refused(rewritten(tmp_path / "forged.json", forged), f"another {name}")
+
+
+def test_steps_have_to_fit_each_other(tmp_path: Path) -> None:
+    document = document_of("pipeline", tmp_path)
+    steps = document["model"]["steps"]
+    without = changed(document, ("model", "steps"), [steps[0], steps[1], steps[3]])
+    assert_refused(rewritten(tmp_path / "forged.json", without), "takes 2 features")
+    turned = changed(document, ("model", "steps"), steps[::-1])
+    assert_refused(rewritten(tmp_path / "forged.json", turned), "expected a transformer")
+
+
+# Keys.
+
+
+def test_with_a_key_every_forgery_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    save_model(fitted("output"), path, key=KEY)
+    assert_same_answers(fitted("output"), load_model(path, key=KEY))
+    assert_same_answers(fitted("output"), load_model(path))
+    document = json.loads(path.read_text())
+    assert KEY.hex() not in path.read_text()
+    zeros = coefficients(np.zeros((3, 4)))
+    forged = changed(document, ("model", "attributes", "coef_"), zeros)
+    rewritten(path, forged)
+    assert not load_model(path).coef_.any()
+    assert_refused(path, "not signed with this key, or was changed", key=KEY)
+    rewritten(path, {k: v for k, v in document.items() if k != "hmac_sha256"})
+    assert_refused(path, "is not signed", key=KEY)
+    rewritten(path, document | {"hmac_sha256": "ä"})
+    assert_refused(path, "not signed with this key", key=KEY)
+
+
+def test_a_key_may_be_in_a_file_and_another_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(KEY)
+    path = tmp_path / "model.json"
+    save_model(fitted("output"), path, key=tmp_path / "key")
+    assert_same_answers(fitted("output"), load_model(path, key=str(tmp_path / "key")))
+    assert_same_answers(fitted("output"), read_model(path, key=KEY).estimator)
+    assert_refused(path, "not signed with this key", key=KEY[::-1])
+
+
+@pytest.mark.parametrize("key", [b"short", b"", b"x" * 70_000])
+def test_keys_have_a_length(tmp_path: Path, key: bytes) -> None:
+    with pytest.raises(InvalidParameterError, match="key: expected 16 to 65536 bytes"):
+        save_model(fitted("output"), tmp_path / "model.json", key=key)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_keys_are_refused_by_type(tmp_path: Path) -> None:
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="key: got int"):
+        save_model(fitted("output"), tmp_path / "model.json", key=wrong)
+
+
+# What a load does to the process.
+
+
+@every_kind
+def test_loading_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = tmp_path / "model.json"
+    save_model(fitted(kind), path)
+    load_model(path)
+    seen: list[str] = []
+    watching = [True]
+    forbidden = ("exec", "compile", "import", "pickle", "os.", "subprocess", "socket", "ctypes")
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and (event.startswith(forbidden) or (event == "open")):
+            seen.append(f"{event} {arguments[0]}")
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("code was run")
+
+    sys.addaudithook(watch)
+    for name in ("eval", "exec", "compile"):
+        monkeypatch.setattr(builtins, name, refuse)
+    for name in ("loads", "load", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    again = load_model(path)
+    watching.clear()
+    monkeypatch.undo()
+    assert seen == [f"open {path}"]
+    assert_same_answers(fitted(kind), again)
+
+
+def test_the_hook_of_the_test_above_sees_code() -> None:
+    """Negative control: the events are raised in this interpreter."""
+    seen: list[str] = []
+    watching = [True]
+    sys.addaudithook(lambda event, _: seen.append(event) if watching else None)
+    eval("1 + 1")
+    pickle.loads(pickle.dumps(InvalidParameterError))
+    watching.clear()
+    assert {"exec", "compile", "pickle.find_class"} <= set(seen)
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("nowhere/model.json", FileNotFoundError, "no such folder"),
+        ("folder", IsADirectoryError, "it is a folder"),
+    ],
+)
+def test_places_that_cannot_be_written_are_named(
+    tmp_path: Path, name: str, kind: type[OSError], words: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(kind, match=words) as caught:
+        save_model(fitted("output"), tmp_path / name)
+    assert str(caught.value).startswith(f"cannot write {str(tmp_path / name)!r}: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+def test_no_permission_is_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "draft")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError, match="no permission to write there; choose another place"):
+        save_model(fitted("output"), tmp_path / "model.json")
+    monkeypatch.undo()
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        load_model(tmp_path / "model.json")
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.json"
+    save_model(fitted("output"), path)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left on device"):
+        save_model(fitted("linear"), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
+def test_file_modes(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    before = os.umask(0o027)
+    try:
+        save_model(fitted("output"), path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        path.chmod(0o600)
+        save_model(fitted("output"), path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        link = tmp_path / "link.json"
+        link.symlink_to(path)
+        save_model(fitted("linear"), link)
+        assert link.is_symlink()
+        assert type(load_model(path)).__name__ == "PrivateLinearSVC"
+    finally:
+        os.umask(before)
+
+
+def test_names_of_a_message_have_no_control_characters(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path)
+    forged = changed(document, ("model", "class"), "\x1b[31m\n" + "x" * 100)
+    sentence = assert_refused(rewritten(tmp_path / "forged.json", forged), "class")
+    assert sentence.isprintable()
+
+
+def test_the_digest_is_that_of_the_page(tmp_path: Path) -> None:
+    document = document_of("output", tmp_path)
+    assert sealed(document) == document
+    assert document["version"] == text_module.VERSION
