@@ -4,6 +4,7 @@ from dpsvm_fast.accounting._distances import delta_without_distance
 from dpsvm_fast.accounting._federated_parts import SecureRound
 from dpsvm_fast.accounting.accountant import delta as composed_delta
 from dpsvm_fast.accounting.accountant import epsilon as composed_epsilon
+from dpsvm_fast.accounting.certificates import read_certificate
 from dpsvm_fast.accounting.compound import (
     AlternativesEvent,
     ParallelEvent,
@@ -84,6 +85,7 @@ __all__ = [
     "gaussian_sigma",
     "objective_delta",
     "objective_sigma",
+    "read_certificate",
     "subsampled_gaussian_delta",
     "subsampled_gaussian_epsilon",
     "subsampled_gaussian_noise_multiplier",

@@ -35,24 +35,19 @@ from dpsvm_fast.accounting._total_verify import (
     recomputed_events,
     recomputed_total,
 )
+from dpsvm_fast.accounting.certificates import Statement, read_certificate
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
-from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
 from dpsvm_fast.accounting.pipeline import PipelineStatement
-from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import (
     Descent,
     Noise,
     PrivacyStatement,
     Sensitivity,
-    read_json,
 )
 
 __all__ = ["Verification", "verify"]
-
-Statement = PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement
 
 RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 
@@ -142,7 +137,7 @@ dict or str
             "or a JSON string"
         )
     try:
-        statement = _read(certificate)
+        statement = read_certificate(certificate)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     try:
@@ -228,24 +223,6 @@ def _outcome(
             f"the noise does not give epsilon = {claim.epsilon!r} with delta = {claim.delta!r}",
         ]
     return Verification(ok=not problems, problems=tuple(problems), epsilon=epsilon, delta=delta)
-
-
-def _read(
-    certificate: Mapping[str, Any] | str | Statement,
-) -> Statement:
-    """Return the certificate as a checked record, whatever form it came in."""
-    record: Any = certificate
-    if isinstance(certificate, str):
-        record = read_json(certificate)
-    elif isinstance(certificate, Statement):
-        record = certificate.to_dict()
-    if isinstance(record, Mapping) and record.get("format") == PIPELINE_FORMAT:
-        return PipelineStatement.from_dict(record)
-    if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
-        return SelectionStatement.from_dict(record)
-    if isinstance(record, Mapping) and record.get("format") == FEDERATED_FORMAT:
-        return FederatedStatement.from_dict(record)
-    return PrivacyStatement.from_dict(record)
 
 
 def _standing(statement: PrivacyStatement) -> list[str]:

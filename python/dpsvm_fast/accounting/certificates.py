@@ -1,0 +1,51 @@
+"""Certificates of every kind, read back as the statements that they were written from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
+from dpsvm_fast.accounting.federated_statement import FederatedStatement
+from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
+from dpsvm_fast.accounting.pipeline import PipelineStatement
+from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
+from dpsvm_fast.accounting.selection import SelectionStatement
+from dpsvm_fast.accounting.statement import PrivacyStatement, read_json
+
+__all__ = ["Statement", "read_certificate"]
+
+Statement = PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement
+
+
+def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statement:
+    """Read a certificate of any kind as the statement that it was written from.
+
+    Parameters
+    ----------
+    certificate : statement, dict or str
+        As of `verify`. The fields are checked; whether the promise holds is not.
+
+    Returns
+    -------
+    PrivacyStatement, PipelineStatement, SelectionStatement or FederatedStatement
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        It is no certificate that this release reads.
+    """
+    record: Any = certificate
+    if isinstance(certificate, str):
+        record = read_json(certificate)
+    elif isinstance(certificate, Statement):
+        record = certificate.to_dict()
+    name = record.get("format") if isinstance(record, Mapping) else None
+    kinds: dict[Any, Any] = {
+        PIPELINE_FORMAT: PipelineStatement,
+        SELECTION_FORMAT: SelectionStatement,
+        FEDERATED_FORMAT: FederatedStatement,
+    }
+    kind = kinds.get(name, PrivacyStatement) if isinstance(name, str) else PrivacyStatement
+    statement: Statement = kind.from_dict(record)
+    return statement
