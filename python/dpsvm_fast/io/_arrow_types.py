@@ -17,13 +17,17 @@ def reading(file: str) -> Iterator[None]:
     """Turn Arrow's errors, which may quote cells, into one that names the file only."""
     from pyarrow import ArrowException
 
+    is_damaged = False
     try:
         yield
     except (ArrowException, OSError) as error:
         if getattr(error, "errno", None) is not None:
             # The system's own word: no such file, no permission.
             raise
-        raise TableError(f"{file}: the file is damaged or cut off") from None
+        is_damaged = True
+    if is_damaged:
+        # Here, and not above, so that Arrow's error does not travel along.
+        raise TableError(f"{file}: the file is damaged or cut off")
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class CsvSource:
         while True:
             # Rows of earlier blocks are passed over when a longer block is tried.
             done, before = before, 0
+            is_damaged = is_long = False
             try:
                 for batch, n_bytes in self._batches(block):
                     skipped = min(max(done - before, 0), batch.num_rows)
@@ -103,15 +104,15 @@ class CsvSource:
                     progress(n_bytes)
                 return
             except DAMAGED:
-                raise TableError(
-                    f"{self._file}: the compressed file is cut off or damaged"
-                ) from None
+                is_damaged = True
             except (self._pa.ArrowException, UnicodeError) as error:
-                before = max(before, done)
-                if "straddling object" not in str(error) or block >= LARGEST_BLOCK:
-                    raise self._explained(block) from None
-            # A row is longer than a block.
-            block *= 8
+                is_long = "straddling object" in str(error) and block < LARGEST_BLOCK
+            # Raised here, so that Arrow's error, which quotes cells, does not travel along.
+            if is_damaged:
+                raise TableError(f"{self._file}: the compressed file is cut off or damaged")
+            if not is_long:
+                raise self._explained(block)
+            before, block = max(before, done), block * 8
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
         """Rows and labels of a batch."""

@@ -1,0 +1,307 @@
+"""Schemas: what is accepted, what errors say, and that nothing else ever comes out of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.io import SchemaError, TableSchema
+
+FULL = """
+target = "income"
+classes = ["<=50K", ">50K"]
+[csv]
+delimiter = ";"
+decimal = ","
+missing_values = ["?", ""]
+[columns]
+age = { bounds = [0, 100], missing = 35 }
+workclass = { categories = ["Private", "Gov", 3], missing = "none", unknown = "none" }
+smoker = { boolean = true, missing = false }
+"home address" = { ignore = true }
+"""
+AGE = {"age": {"bounds": [0, 100]}}
+
+needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML is read from Python 3.11")
+
+
+@needs_toml
+def test_a_file_says_what_features_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "schema.toml"
+    path.write_text(FULL, encoding="utf-8")
+    schema = TableSchema.load(path)
+    assert schema.target == "income"
+    assert schema.classes == ("<=50K", ">50K")
+    names = ("age", "workclass=Private", "workclass=Gov", "workclass=3", "smoker")
+    assert schema.feature_names == names
+    assert schema.n_features == 5
+    low, high = schema.bounds
+    assert low.tolist() == [0.0] * 5
+    assert high.tolist() == [100.0, 1.0, 1.0, 1.0, 1.0]
+    assert low.dtype == high.dtype == np.float64
+    record = json.loads(json.dumps(schema.to_dict()))
+    assert TableSchema.from_dict(record) == schema
+    (tmp_path / "schema.json").write_text(json.dumps(record), encoding="utf-8")
+    assert TableSchema.load(tmp_path / "schema.json") == schema
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+def test_features_without_names_are_counted() -> None:
+    record = {"n_features": 3, "all_other_columns": {"bounds": [-1, 1]}}
+    schema = TableSchema.from_dict(record)
+    assert schema.feature_names == ("x0", "x1", "x2")
+    assert schema.bounds[0].tolist() == [-1.0] * 3
+    wide = TableSchema.from_dict({**record, "n_features": 10**7})
+    assert wide.n_features == 10**7
+    assert wide.bounds[1].shape == (10**7,)
+    named = TableSchema.from_dict({**record, "columns": {"x1": {"bounds": [5, 6]}}})
+    assert named.bounds[1].tolist() == [1.0, 6.0, 1.0]
+    with pytest.raises(SchemaError, match=r"got 'x3', expected names from 'x0' to 'x2'"):
+        _ = TableSchema.from_dict({**record, "columns": {"x3": {"bounds": [5, 6]}}}).features
+
+
+def test_all_other_columns_wait_for_a_file() -> None:
+    schema = TableSchema.from_dict({"all_other_columns": {"bounds": [0, 1]}})
+    with pytest.raises(SchemaError, match=r"^the schema: all_other_columns: the columns are known"):
+        _ = schema.n_features
+    found = schema.of_names(["b", "a"], labelled=False, file="f.csv")
+    assert found.feature_names == ("b", "a")
+    assert found.of_names(["a", "b"], labelled=False, file="f.csv").feature_names == ("b", "a")
+
+
+def test_every_column_without_bounds_is_listed_at_once() -> None:
+    record = {"columns": {"age": {}, "b": {"bounds": [0, 1]}, "zip code": {"bounds": []}}}
+    with pytest.raises(SchemaError) as caught:
+        TableSchema.from_dict(record, origin="census.toml")
+    sentence, *lines = str(caught.value).split("\n")
+    assert sentence == (
+        "census.toml: no bounds for 2 columns: write public ones (or categories = [...], or "
+        "ignore = true) in [columns]:"
+    )
+    assert lines == [
+        "  age = { bounds = [LOW, HIGH] }",
+        '  "zip code" = { bounds = [LOW, HIGH] }',
+    ]
+    others = {**record, "all_other_columns": {"bounds": [2, 3]}, "n_features": 3}
+    found = TableSchema.from_dict({**others, "columns": {"x1": {}}})
+    assert found.bounds[0].tolist() == [2.0, 2.0, 2.0]
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "no table": ([1], "got [1], expected a table of keys and values"),
+    "unknown key": ({"targets": "y"}, "targets: unknown key, expected one of target, classes, "),
+    "empty": ({}, "columns: missing; say what each column is"),
+    "columns": ({"columns": 3}, "columns: got 3, expected a table [columns]"),
+    "column": (
+        {"columns": {"age": [0, 1]}},
+        "columns.age: got [0, 1], expected a table such as { bounds = [0, 1] }",
+    ),
+    "slip": (
+        {"columns": {"a b": {"bound": [0, 1]}}},
+        'columns."a b".bound: unknown key, expected one of bounds, categories, boolean, ignore, ',
+    ),
+    "both": (
+        {"columns": {"a": {"bounds": [0, 1], "categories": ["x"]}}},
+        "columns.a: got bounds and categories, expected exactly one of bounds, categories, ",
+    ),
+    "order": (
+        {"columns": {"a": {"bounds": [1, 0]}}},
+        "columns.a.bounds: got [1, 0], expected [low, high] with two finite numbers, low < high",
+    ),
+    "equal": ({"columns": {"a": {"bounds": [1, 1]}}}, "columns.a.bounds: got [1, 1], expected "),
+    "nan": ({"columns": {"a": {"bounds": [0, float("nan")]}}}, "columns.a.bounds: got [0, nan]"),
+    "huge": ({"columns": {"a": {"bounds": [0, 10**400]}}}, "columns.a.bounds: got a long list"),
+    "bool": ({"columns": {"a": {"bounds": [False, True]}}}, "columns.a.bounds: got [False, True]"),
+    "text": ({"columns": {"a": {"bounds": "0-1"}}}, "columns.a.bounds: got '0-1', expected "),
+    "twice": (
+        {"columns": {"a": {"categories": ["x", " x"]}}},
+        "columns.a.categories: got 'x' twice, expected a list of different strings or integers",
+    ),
+    "float": ({"columns": {"a": {"categories": [0.5]}}}, "columns.a.categories: got [0.5]"),
+    "flag": ({"columns": {"a": {"ignore": "yes"}}}, "columns.a.ignore: got 'yes', expected true"),
+    "outside": (
+        {"columns": {"a": {"bounds": [0, 1], "missing": 2}}},
+        "columns.a.missing: got 2, expected a number from 0 to 1, its bounds",
+    ),
+    "no such": (
+        {"columns": {"a": {"categories": ["x"], "missing": "y"}}},
+        "columns.a.missing: got 'y', expected one of its categories, or 'none'",
+    ),
+    "ignored": (
+        {"columns": {"a": {"ignore": True, "missing": 1}}},
+        "columns.a.missing: got 1, expected no such key for a column that is ignored",
+    ),
+    "unknown": (
+        {"columns": {"a": {"bounds": [0, 1], "unknown": "none"}}},
+        "columns.a.unknown: got 'none', expected 'refuse' or, for categories, 'none'",
+    ),
+    "blanks": (
+        {"columns": {" a": {"bounds": [0, 1]}}},
+        "columns: got the name ' a', expected no blanks around it",
+    ),
+    "target": ({"target": True, "columns": AGE}, "target: got True, expected the name of the col"),
+    "target is a feature": (
+        {"target": "age", "columns": AGE},
+        "columns.age: it is the target and cannot be a feature: remove it",
+    ),
+    "one class": ({"classes": ["a"], "columns": AGE}, "classes: got ['a'], expected at least two"),
+    "mixed": ({"classes": ["a", 1], "columns": AGE}, "classes: got ['a', 1], expected a list of d"),
+    "truth": ({"classes": [True, False], "columns": AGE}, "classes: got [True, False], expected "),
+    "same": ({"classes": ["a", "a"], "columns": AGE}, "classes: got ['a', 'a'], expected "),
+    "width": ({"n_features": 0, "columns": AGE}, "n_features: got 0, expected an integer >= 1"),
+    "option": (
+        {"extra_columns": "drop", "columns": AGE},
+        "extra_columns: got 'drop', expected 'refuse' or 'ignore'",
+    ),
+    "contradiction": (
+        {"extra_columns": "ignore", "all_other_columns": {"bounds": [0, 1]}},
+        "extra_columns: got 'ignore', expected it only without all_other_columns",
+    ),
+    "other": (
+        {"all_other_columns": {"categories": ["a"]}},
+        "all_other_columns: got {'categories': ['a']}, expected bounds = [low, high]",
+    ),
+    "base": ({"zero_based": 1, "columns": AGE}, "zero_based: got 1, expected true or false"),
+    "csv": ({"csv": ";", "columns": AGE}, "csv: got ';', expected a table [csv]"),
+    "delimiter": (
+        {"csv": {"delimiter": "ab"}, "columns": AGE},
+        "csv.delimiter: got 'ab', expected one ASCII character",
+    ),
+    "marks": (
+        {"csv": {"delimiter": '"'}, "columns": AGE},
+        "csv: delimiter, decimal and quote: expected three different ones",
+    ),
+    "decimal": ({"csv": {"decimal": ","}, "columns": AGE}, "csv.decimal: got ',', which needs a d"),
+    "encoding": (
+        {"csv": {"encoding": "klingon"}, "columns": AGE},
+        "csv.encoding: got 'klingon', expected the name of a text encoding",
+    ),
+    "codec": ({"csv": {"encoding": "hex"}, "columns": AGE}, "csv.encoding: got 'hex', expected "),
+    "header": ({"csv": {"header": ["a", "a"]}, "columns": AGE}, "csv.header: got ['a', 'a'], "),
+    "spellings": ({"csv": {"missing_values": "NA"}, "columns": AGE}, "csv.missing_values: got 'NA'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_names_the_key_what_came_and_what_is_accepted(name: str) -> None:
+    record, text = WRONG[name]
+    with pytest.raises(SchemaError) as caught:
+        TableSchema.from_dict(record, origin="s.toml")
+    assert str(caught.value).startswith(f"s.toml: {text}")
+    assert isinstance(caught.value, InvalidParameterError)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("s.yaml", b"", r"^s\.yaml: expected a schema file that ends in \.toml or \.json$"),
+        ("s.json", b"{", r"^s\.json: expected JSON, but: "),
+        ("s.json", b"[1]", r"^s\.json: expected JSON, but: expected an object"),
+        ("s.json", b'{"target": "a", "target": "b"}', r"key 'target' occurs twice$"),
+        ("s.json", b'{"n_features": NaN}', r"NaN is no number of JSON$"),
+        ("s.json", b"[" * 100_000, r"^s\.json: expected JSON, but: "),
+        ("s.json", b'\xff{"a": 1}', r"^s\.json: expected text in UTF-8$"),
+        pytest.param("s.toml", b"target = ", r"^s\.toml: expected TOML, but: ", marks=needs_toml),
+        pytest.param("s.toml", b"a = 1\na = 2", r"^s\.toml: expected TOML, but: ", marks=needs_toml),
+        pytest.param("s.toml", b"", r"^s\.toml: columns: missing", marks=needs_toml),
+    ],
+)
+def test_a_file_that_is_no_schema(tmp_path: Path, name: str, content: bytes, text: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SchemaError, match=text):
+        TableSchema.load(tmp_path / name)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_schema(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"columns": AGE}).encode())
+    assert TableSchema.load(path).feature_names == ("age",)
+
+
+def test_the_target_can_be_replaced() -> None:
+    schema = TableSchema.from_dict({"target": "a", "columns": AGE})
+    assert dataclasses.replace(schema, target="b").target == "b"
+
+
+# Values near what a schema holds, so that most of them get past the first check.
+NAMES = st.sampled_from(["age", "x0", "x1", "a b", "", " ", "é", "none", "label"])
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 3),
+    st.sampled_from([10**400, 0.5, -1e308, float("inf"), float("nan"), 2**63]),
+    NAMES,
+    st.sampled_from([",", ";", "utf-8", "refuse", "ignore"]),
+)
+LISTS = st.lists(LEAVES, max_size=4)
+COLUMNS = st.one_of(
+    LEAVES,
+    st.dictionaries(
+        st.sampled_from(["bounds", "categories", "boolean", "ignore", "missing", "unknown", "b"]),
+        st.one_of(
+            LEAVES,
+            LISTS,
+            st.tuples(st.integers(-3, 0), st.integers(1, 3)).map(list),
+            st.just(True),
+        ),
+        max_size=3,
+    ),
+)
+CSV = st.dictionaries(
+    st.sampled_from(["delimiter", "decimal", "quote", "encoding", "header", "missing_values"]),
+    st.one_of(LEAVES, LISTS),
+    max_size=3,
+)
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "target": LEAVES,
+        "classes": st.one_of(LEAVES, LISTS, st.just(["a", "b"])),
+        "n_features": LEAVES,
+        "zero_based": LEAVES,
+        "extra_columns": st.sampled_from(["refuse", "ignore", 3]),
+        "csv": st.one_of(LEAVES, CSV),
+        "columns": st.one_of(LEAVES, st.dictionaries(NAMES, COLUMNS, max_size=4)),
+        "all_other_columns": COLUMNS,
+        "extra": LEAVES,
+    },
+)
+
+
+@given(RECORDS)
+def test_any_tree_is_a_schema_or_an_error(record: Any) -> None:
+    try:
+        schema = TableSchema.from_dict(record)
+    except SchemaError as error:
+        assert str(error).startswith("the schema: ")
+        return
+    stored = json.loads(json.dumps(schema.to_dict(), allow_nan=False))
+    assert TableSchema.from_dict(stored) == schema
+    try:
+        low, high = schema.bounds
+    except SchemaError:
+        return
+    assert len(low) == len(high) == schema.n_features == len(schema.feature_names)
+    assert (low < high).all()
+
+
+@given(st.binary(max_size=60), st.sampled_from([".toml", ".json"]))
+def test_any_bytes_are_a_schema_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str
+) -> None:
+    if suffix == ".toml" and sys.version_info < (3, 11):
+        suffix = ".json"
+    path = tmp_path_factory.mktemp("schema") / f"s{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError):
+        TableSchema.load(path)
