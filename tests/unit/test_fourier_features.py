@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import pickle
 import warnings
@@ -19,7 +18,6 @@ from sklearn.pipeline import make_pipeline
 from dpsvm_fast import PrivateLinearSVC, RandomFourierFeatures, _core
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.fourier import MOST_ROTATED, FourierFeatures, structure_of
-from dpsvm_fast.preprocessing import fourier
 from dpsvm_fast.reference.fourier import FourierMap as Twin
 from dpsvm_fast.reference.fourier import features_of
 
@@ -288,7 +286,3 @@ def test_it_serves_a_private_model_in_a_pipeline() -> None:
     assert make_pipeline(features, svc).fit(X, y).score(X, y) > 0.8
     # No linear model of the rows themselves does better than the larger class.
     assert PrivateLinearSVC(8.0, 1e-5, classes=[0, 1]).fit(X, y).score(X, y) < 0.7
-
-
-def test_the_example_of_the_class_runs() -> None:
-    assert doctest.testmod(fourier).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 import re
 from typing import Any
@@ -367,10 +366,3 @@ def test_a_class_without_rows_is_no_error() -> None:
     estimator = model(classes=range(5), n_ellipsoids=2, noise="gamma").fit(X, y)
     assert estimator.ellipsoids_.shape == (5, 2, 3, 3)
     assert set(estimator.predict(X)) <= set(range(5))
-
-
-def test_the_example_in_the_docstring_runs() -> None:
-    from dpsvm_fast.estimators import gaussian_margin
-
-    assert doctest.testmod(gaussian_margin).failed == 0
-    assert doctest.testmod(gaussian_margin).attempted > 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from typing import Any
 
@@ -298,13 +297,6 @@ def test_verbose_prints_public_facts_and_changes_nothing(
     assert text.count("\r") == 41
     assert "\r[" + 20 * "#" + 20 * "." + "] step 100 of 200" in text
     assert text.endswith("step 200 of 200\n")
-
-
-def test_the_docstring_example_runs() -> None:
-    finder = doctest.DocTestFinder(recurse=False)
-    (example,) = finder.find(GradientPerturbationSVC, "GradientPerturbationSVC", globs={})
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -280,13 +279,6 @@ def test_verbose_prints_public_facts(
     text = capsys.readouterr().out
     assert text.startswith("ObjectivePerturbationSVC: 18 weights, lambda = ")
     assert "sigma" in text
-
-
-def test_the_docstring_example_runs() -> None:
-    finder = doctest.DocTestFinder(recurse=False)
-    (example,) = finder.find(ObjectivePerturbationSVC, "ObjectivePerturbationSVC", globs={})
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 def test_a_certificate_out_of_reach_is_an_error_that_says_so() -> None:

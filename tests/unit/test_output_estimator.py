@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from typing import Any
 
@@ -312,10 +311,3 @@ def test_verbose_prints_public_facts(
 ) -> None:
     model(verbose=1).fit(*clusters)
     assert "sigma" in capsys.readouterr().out
-
-
-def test_the_docstring_example_runs() -> None:
-    finder = doctest.DocTestFinder(recurse=False)
-    (example,) = finder.find(OutputPerturbationSVC, "OutputPerturbationSVC", globs={})
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0

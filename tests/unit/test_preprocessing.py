@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.preprocessing import _base, centre, whitening
+from dpsvm_fast.preprocessing import _base
 
 ALPHA = 1e-6
 KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
@@ -208,8 +207,3 @@ def test_a_seed_is_called_not_private(kind: str) -> None:
     assert np.array_equal(getattr(first, name), getattr(again, name))
     assert (getattr(KINDS[kind]().fit(X), name) != getattr(first, name)).all()
     assert not first.privacy_.private
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(centre).failed == 0
-    assert doctest.testmod(whitening).failed == 0

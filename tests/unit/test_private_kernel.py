@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from typing import Any
 
@@ -20,7 +19,7 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.estimators import _kernel_fit, kernel
+from dpsvm_fast.estimators import _kernel_fit
 from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._feature_rows import feature_rows
@@ -381,7 +380,3 @@ def test_bounds_of_the_fit_serve_prediction() -> None:
 
 def test_the_estimators_share_their_fit() -> None:
     assert PrivateKernelSVC.fit is PrivateLinearSVC.fit is PrivatePipeline.fit
-
-
-def test_the_example_of_the_class_runs() -> None:
-    assert doctest.testmod(kernel).failed == 0

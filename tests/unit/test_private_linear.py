@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import pickle
 from typing import Any
 
@@ -421,10 +420,6 @@ def test_a_clone_shares_the_ledger_and_forgets_the_fit() -> None:
 def test_what_was_planned_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     model(verbose=1).fit(*clusters())
     assert "PrivateLinearSVC: 3 x 5 weights by gradient" in capsys.readouterr().out
-
-
-def test_the_example_of_the_class_runs() -> None:
-    assert doctest.testmod(linear).failed == 0
 
 
 def test_the_source_of_noise_is_the_operating_system() -> None:

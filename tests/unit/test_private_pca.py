@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from dpsvm_fast import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.preprocessing import _base, pca
+from dpsvm_fast.preprocessing import _base
 
 Array = NDArray[np.float64]
 
@@ -321,11 +320,6 @@ def test_names_of_columns() -> None:
     fitted = PrivatePCA(2).set_output(transform="pandas").fit(frame)
     assert list(fitted.get_feature_names_out()) == ["privatepca0", "privatepca1"]
     assert list(fitted.transform(frame).columns) == ["privatepca0", "privatepca1"]
-
-
-def test_the_examples_run() -> None:
-    result = doctest.testmod(pca)
-    assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_eigenvectors_of_the_compiled_module() -> None:

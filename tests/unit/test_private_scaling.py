@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from typing import Any
 
@@ -23,7 +22,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.preprocessing import _base, scaling
+from dpsvm_fast.preprocessing import _base
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -298,7 +297,3 @@ def test_sparse_rows_stay_sparse_where_zeros_stay_zeros() -> None:
     for method in (fitted.transform, fitted.inverse_transform):
         with pytest.raises(InvalidParameterError, match="sparse"):
             method(given)
-
-
-def test_the_examples_run() -> None:
-    assert doctest.testmod(scaling).failed == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import math
 import warnings
@@ -43,7 +42,6 @@ from dpsvm_fast import (
     PrivateWhitener,
     PublicScaler,
     RandomFourierFeatures,
-    pipelines,
     total_privacy,
     verify,
 )
@@ -337,7 +335,3 @@ def test_the_command_line_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "a pipeline of 5 steps" in capsys.readouterr().out
     path.write_text(total.to_json().replace('"delta": 1e-06', '"delta": 1e-07'), encoding="utf-8")
     assert main(["verify", str(path)]) != 0
-
-
-def test_the_example_runs() -> None:
-    assert doctest.testmod(pipelines).failed == 0

@@ -157,19 +157,18 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from sklearn.preprocessing import normalize
-    >>> from dpsvm_fast import ObjectivePerturbationSVC
+    >>> from dpsvm_fast import PrivateLinearSVC
     >>> from dpsvm_fast.model_selection import PrivateGridSearch
     >>> X, y = load_digits(return_X_y=True)
     >>> search = PrivateGridSearch(
-    ...     ObjectivePerturbationSVC(classes=range(10)),
-    ...     {"C": [0.1, "auto"]},
-    ...     epsilon=8.0,
-    ... ).fit(normalize(X), y)
+    ...     PrivateLinearSVC(classes=range(10), bounds=(0, 16)),
+    ...     {"margin": [0.0, 1.0]},
+    ...     epsilon=4.0,
+    ... ).fit(X, y)
     >>> sorted(search.best_params_)
-    ['C']
+    ['margin']
     >>> search.privacy_.private, search.privacy_.epsilon
-    (True, 8.0)
+    (True, 4.0)
     """
 
     best_estimator_: Any
