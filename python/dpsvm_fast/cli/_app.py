@@ -43,7 +43,8 @@ COMMANDS = (
     Entry("fit", TRAIN, "train a private model on the rows of a file"),
     Entry("tune", TRAIN, "choose parameters and train, within one budget"),
     Entry("predict", USE, "label the rows of a file"),
-    Entry("verify", AFTER, "recompute the epsilon and delta of a certificate"),
+    Entry("statement", AFTER, "say what a model promises, with a line to sign on"),
+    Entry("verify", AFTER, "recompute the epsilon and delta of a certificate or model"),
     Entry("audit", AFTER, "try to refute what every mechanism claims"),
 )
 

@@ -50,16 +50,28 @@ class Screen:
     def __init__(self, *, json: bool) -> None:
         self.json = json
 
-    def say(self, text: str = "", *, style: str | None = None) -> None:
-        """Print text as it is, one or several lines; not with ``--json``."""
+    def say(self, text: str = "", *, style: str = "") -> None:
+        """Print text, one or several lines; not with ``--json``.
+
+        Parameters
+        ----------
+        text : str
+            On a terminal, lines are broken anew where it is narrower than they are.
+        style : str
+            Of rich; on a terminal only.
+        """
         if self.json:
             return
-        if style is None or not sys.stdout.isatty():
+        if not sys.stdout.isatty():
             _write(sys.stdout, printable(text) + "\n")
-        else:
-            from rich.text import Text
+            return
+        from rich.text import Text
 
-            self._console().print(Text(printable(text), style=style), soft_wrap=True)
+        from dpsvm_fast.cli._reflow import reflowed
+
+        console = self._console()
+        lines = reflowed(printable(text), console.width)
+        console.print(Text(lines, style=style), soft_wrap=True)
 
     def heading(self, text: str) -> None:
         """Print the title of what follows, after an empty line."""

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dpsvm_fast.accounting import verify
-from dpsvm_fast.cli._errors import DOES_NOT_HOLD, DONE, CommandError
+from dpsvm_fast.cli._documents import read_document
+from dpsvm_fast.cli._errors import DOES_NOT_HOLD, DONE
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE
 
 __all__ = ["command"]
 
 
-@click.command("verify", epilog=example("dpsvm-fast verify certificate.json"))
-@click.argument("certificate", type=FILE)
+@click.command(
+    "verify",
+    epilog=example("dpsvm-fast verify certificate.json", "dpsvm-fast verify model.json --json"),
+)
+@click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
+@click.option("--key", type=FILE, help="File with the key that a model was signed with.")
 @pass_screen
-def command(screen: Screen, certificate: Path) -> int:
-    """Recompute the epsilon and delta of a certificate, without the model.
+def command(screen: Screen, file: Path, key: Path | None) -> int:
+    """Recompute the epsilon and delta of a certificate, or of a saved model's.
 
-    CERTIFICATE is the JSON text of model.privacy_.to_json().
+    Exit code 0 says that every number follows from the others, 1 that one does not. A certificate
+    is checked without the model and without the data.
     """
-    try:
-        text = certificate.read_text(encoding="utf-8")
-        record = json.loads(text)
-    except OSError as error:
-        raise CommandError(f"{certificate} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{certificate} cannot be read: {_not_json(error)}") from error
-    result = verify(text)
-    screen.say(str(result))
-    screen.result({"holds": result.ok})
+    from dpsvm_fast.accounting import verify
+
+    document = read_document(file, key)
+    result = verify(document.certificate)
+    record = document.record
+    screen.result(
+        {
+            "file": str(file),
+            "sha256": document.sha256,
+            "holds": result.ok,
+            "problems": list(result.problems),
+            "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
+            "promised": _promise(record) if result.ok else None,
+        }
+    )
+    screen.say(str(result), style="bold green" if result.ok else "bold red")
     if not result.ok:
         screen.say(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
@@ -46,12 +56,10 @@ def command(screen: Screen, certificate: Path) -> int:
     return DONE
 
 
-def _not_json(error: Exception) -> str:
-    """Why a file is no JSON text, and what to do."""
-    ended = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip())
-    if ended and error.doc.strip():  # type: ignore[attr-defined]
-        return "its JSON text ends too early; copy or download the whole file again"
-    return "it is not JSON text; expected a file with what model.privacy_.to_json() returns"
+def _promise(record: dict[str, Any]) -> dict[str, Any]:
+    """What a certificate that holds promises."""
+    promised = {name: record[name] for name in ("epsilon", "delta", "adjacency")}
+    return promised | {"for": _subject(record)}
 
 
 def _advice(record: Any, *, unread: bool) -> str:

@@ -1,0 +1,110 @@
+"""Files that make a promise: certificates, and models with theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpsvm_fast.cli._errors import FILE_TROUBLE, CommandError
+
+__all__ = ["Document", "read_document", "statement_of"]
+
+MODEL = "dpsvm_fast.model"
+# A certificate is smaller; more would be another kind of file.
+LARGEST_FILE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file promises.
+
+    Parameters
+    ----------
+    path : Path
+    certificate : str
+        JSON text; not checked yet.
+    is_model : bool
+        Whether it was part of a saved model.
+    sha256 : str
+        Of the file.
+    """
+
+    path: Path
+    certificate: str
+    is_model: bool
+    sha256: str
+
+    @property
+    def record(self) -> Any:
+        """The certificate as plain values."""
+        return json.loads(self.certificate)
+
+
+def read_document(path: Path, key: Path | None) -> Document:
+    """Read a certificate or the certificate of a saved model.
+
+    Parameters
+    ----------
+    path : Path
+    key : Path or None
+        Key of a signed model.
+
+    Raises
+    ------
+    CommandError
+        The file cannot be read, or is no JSON text.
+    ModelFormatError
+        It is a model and damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
+        text = data.decode("utf-8")
+        record = json.loads(text)
+    except OSError as error:
+        reason = FILE_TROUBLE.get(error.errno or 0, error.strerror or str(error))
+        raise CommandError(f"{path} cannot be read: {reason}") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if isinstance(record, dict) and record.get("format") == MODEL:
+        return Document(path, _certificate_inside(path, key), is_model=True, sha256=digest)
+    if key is not None:
+        raise CommandError(f"--key: got a key, and {path} is no model that could be signed")
+    return Document(path, text, is_model=False, sha256=digest)
+
+
+def _certificate_inside(path: Path, key: Path | None) -> str:
+    """The certificate of a saved model; whether it holds is not asked yet."""
+    from dpsvm_fast.io import read_model
+
+    certificate: str = statement_of(read_model(path, key=key, verify=False).estimator).to_json()
+    return certificate
+
+
+def statement_of(model: Any) -> Any:
+    """The promise of a fitted estimator, or of all steps of a pipeline together."""
+    if hasattr(model, "privacy_"):
+        return model.privacy_
+    steps = [step for _, step in getattr(model, "steps", ()) if hasattr(step, "privacy_")]
+    if len(steps) == 1:
+        return steps[0].privacy_
+    from dpsvm_fast.pipelines import total_privacy
+
+    return total_privacy(model)
+
+
+def _not_json(error: Exception) -> str:
+    """Why a file is no JSON text, and what to do."""
+    ended = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip())
+    if ended and error.doc.strip():  # type: ignore[attr-defined]
+        return "its JSON text ends too early; copy or download the whole file again"
+    return (
+        "it is not JSON text; expected a saved model, or a file with what model.privacy_.to_json() "
+        "returns"
+    )

@@ -1,0 +1,148 @@
+"""``dpsvm-fast statement``: what a model promises, for whoever answers for the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpsvm_fast.cli._documents import Document, read_document
+from dpsvm_fast.cli._errors import DOES_NOT_HOLD, CommandError
+from dpsvm_fast.cli._outputs import reserved
+from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._types import FILE
+
+__all__ = ["command"]
+
+BOX = "[ ]"
+# Blanks to be written on.
+NAME, DATE = 34, 14
+
+
+@click.command(
+    "statement",
+    epilog=example(
+        "dpsvm-fast statement model.json",
+        "dpsvm-fast statement model.json --certificate certificate.json",
+    ),
+)
+@click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
+@click.option("--certificate", type=FILE, help="Write the certificate, for someone who verifies.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--key", type=FILE, help="File with the key that a model was signed with.")
+@pass_screen
+def command(
+    screen: Screen,
+    file: Path,
+    *,
+    certificate: Path | None,
+    force: bool,
+    key: Path | None,
+) -> None:
+    """Say what a saved model promises, to whom, and under which assumptions.
+
+    The arithmetic is recomputed before anything is shown. What remains for a person to check
+    stands at the end, with a line to sign on.
+    """
+    with reserved(certificate, force=force) as drafts:
+        document = read_document(file, key)
+        statement = _standing(document)
+        for draft in drafts:
+            draft.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
+            draft.publish()
+    checks = _checks(statement)
+    screen.result(
+        {
+            "file": str(file),
+            "sha256": document.sha256,
+            "private": statement.private,
+            "not_private_reasons": list(statement.not_private_reasons),
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "adjacency": statement.adjacency,
+            "text": str(statement),
+            "to_check": checks,
+            "certificate": statement.to_dict(),
+            "certificate_file": None if certificate is None else str(certificate),
+        }
+    )
+    _tell(screen, statement)
+    _sign_off(screen, document, checks)
+    if certificate is not None:
+        screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
+
+
+def _standing(document: Document) -> Any:
+    """The statement, whose numbers follow from each other.
+
+    Raises
+    ------
+    CommandError
+        They do not, or they cannot be read.
+    """
+    from dpsvm_fast.accounting import read_certificate, verify
+
+    result = verify(document.certificate)
+    if result.epsilon is None:
+        raise CommandError(
+            f"{document.path}: is no certificate or model that this release reads; dpsvm-fast "
+            "verify says why"
+        )
+    statement = read_certificate(document.certificate)
+    if statement.private and not result.ok:
+        raise CommandError(
+            f"{document.path}: its numbers do not follow from each other, so that it promises "
+            "nothing; dpsvm-fast verify says which",
+            DOES_NOT_HOLD,
+        )
+    return statement
+
+
+def _tell(screen: Screen, statement: Any) -> None:
+    """Print the prose; its first line in a colour that says the same as its words."""
+    head, _, rest = str(statement).partition("\n")
+    screen.say(head, style="bold green" if statement.private else "bold red")
+    screen.say(rest)
+
+
+def _checks(statement: Any) -> list[str]:
+    """What no program can check."""
+    if not statement.private:
+        return []
+    delta = (
+        "delta is 0: there is no exception to the promise."
+        if statement.delta == 0.0
+        else f"delta is well below one over the number of people: {statement.delta:g} suits far "
+        f"fewer than {1.0 / statement.delta:,.0f} of them."
+    )
+    return [
+        f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
+        delta,
+        "Whoever is to be protected has the rows that the promise counts "
+        f"({_unit(statement)}), and not more.",
+        "Everything assumed public was known, or chosen, without looking at the data.",
+        "What is not covered is acceptable here.",
+        "Other results from the same data are added up: dpsvm-fast budget show FILE.",
+        "Somebody else has run dpsvm-fast verify on this file.",
+    ]
+
+
+def _unit(statement: Any) -> str:
+    """What one neighbour has more or less of."""
+    unit = getattr(statement, "unit", None) or "one row of the training data"
+    return str(unit)
+
+
+def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
+    """Print what a person checks, and where to sign."""
+    if not checks:
+        screen.say("\nNothing to sign: this model is not private.", style="bold")
+        return
+    screen.heading("For whoever signs")
+    screen.say("The numbers follow from each other: recomputed just now.")
+    for check in checks:
+        screen.say(f"  {BOX} {check}")
+    kind = "model" if document.is_model else "certificate"
+    screen.say(f"\n  Of the {kind} with SHA-256\n  {document.sha256}")
+    screen.say(f"\n  Name {'_' * NAME}  Date {'_' * DATE}\n\n  Signature {'_' * (NAME + DATE + 2)}")
