@@ -10,6 +10,8 @@ __all__ = [
     "ModelFormatError",
     "NotPrivateWarning",
     "PrivacyLeakWarning",
+    "SchemaError",
+    "TableError",
 ]
 
 
@@ -42,10 +44,6 @@ class TableError(ValueError):
     Rows and columns are named, cells are not quoted. That this error appeared depends on the data
     and is not covered by (epsilon, delta).
     """
-
-
-class ModelFormatError(ValueError):
-    """A file is no saved model, is damaged, or comes from a newer version; nothing was loaded."""
 
 
 class BudgetExceededError(RuntimeError):

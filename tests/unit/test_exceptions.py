@@ -18,7 +18,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
         ("InvalidParameterError", ValueError),
         ("LedgerError", RuntimeError),
         ("ModelFormatError", ValueError),
-        ("ModelFormatError", ValueError),
         ("NotPrivateWarning", UserWarning),
         ("PrivacyLeakWarning", UserWarning),
         ("SchemaError", InvalidParameterError),
