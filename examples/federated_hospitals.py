@@ -64,7 +64,9 @@ def main() -> None:
     alone = PrivateLinearSVC(EPSILON, DELTA, classes=range(10)).fit(*parties[0])
     print(f"accuracy, one hospital alone: {alone.score(X[rest], y[rest]):.3f}")
     together = LinearSVC(random_state=0).fit(X[order[: -len(rest)]], y[order[: -len(rest)]])
-    print(f"accuracy, all records in one place, not private: {together.score(X[rest], y[rest]):.3f}")
+    print(
+        f"accuracy, all records in one place, not private: {together.score(X[rest], y[rest]):.3f}"
+    )
     print(f"accuracy, always the largest class: {np.bincount(y[rest]).max() / len(rest):.3f}")
 
     try:
