@@ -97,7 +97,7 @@ class ParquetSource(_Columnar):
                 before += batch.num_rows
                 progress(size * before // max(before, self.n_rows or 0))
         if before != self.n_rows:
-            raise TableError(f"{self._file}: the file is damaged or cut off")
+            raise TableError(f"{self._file}: the file is damaged or cut off; copy it again")
 
 
 class ArrowSource(_Columnar):

@@ -27,7 +27,7 @@ def reading(file: str) -> Iterator[None]:
         is_damaged = True
     if is_damaged:
         # Here, and not above, so that Arrow's error does not travel along.
-        raise TableError(f"{file}: the file is damaged or cut off")
+        raise TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:

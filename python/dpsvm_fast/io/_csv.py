@@ -109,7 +109,9 @@ class CsvSource:
                 is_long = "straddling object" in str(error) and block < LARGEST_BLOCK
             # Raised here, so that Arrow's error, which quotes cells, does not travel along.
             if is_damaged:
-                raise TableError(f"{self._file}: the compressed file is cut off or damaged")
+                raise TableError(
+                    f"{self._file}: the compressed file is cut off or damaged; copy it again"
+                )
             if not is_long:
                 raise self._explained(block)
             before, block = max(before, done), block * 8
@@ -153,7 +155,10 @@ class CsvSource:
                 for batch in reader:
                     yield batch, source.n_bytes
             if source.n_quotes % 2 and self._is_unfinished():
-                raise TableError(f"{self._file}: the file ends within a quoted cell: it is cut off")
+                raise TableError(
+                    f"{self._file}: the file ends within a quoted cell: it is cut off, or a quote "
+                    "is not closed"
+                )
 
     def _is_unfinished(self) -> bool:
         """Whether the file ends within quotes."""

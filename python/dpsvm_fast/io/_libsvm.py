@@ -81,7 +81,7 @@ class LibsvmSource:
                 text = source.read(BLOCK)
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 raise TableError(
-                    f"{self._file}: the compressed file is cut off or damaged"
+                    f"{self._file}: the compressed file is cut off or damaged; copy it again"
                 ) from None
             if not text:
                 break

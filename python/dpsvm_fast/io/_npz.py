@@ -108,7 +108,7 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
 
 def _damaged(file: str) -> TableError:
     """Return an error for a file that cannot be read to its end."""
-    return TableError(f"{file}: not an .npz file, or cut off or damaged")
+    return TableError(f"{file}: not an .npz file, or cut off or damaged; copy it again")
 
 
 class _Member:

@@ -240,10 +240,10 @@ def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
     """The table's schema, which must be that of the model's features."""
     if record is None:
         return None
-    from dpsvm_fast.io import TableSchema
+    from dpsvm_fast.io.schema import OF_MODEL, TableSchema
 
     try:
-        schema = TableSchema.from_dict(record)
+        schema = TableSchema.from_dict(record, origin=OF_MODEL)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelFormatError(f"schema: {error}") from None
     _check_table(estimator, schema)

@@ -18,7 +18,10 @@ from dpsvm_fast.io._schema_record import schema_values
 from dpsvm_fast.io._text_format import TextFormat
 from dpsvm_fast.io._toml_text import column_lines
 
-__all__ = ["TableSchema"]
+__all__ = ["OF_MODEL", "TableSchema"]
+
+# The origin of a schema that was saved with a model.
+OF_MODEL = "the model"
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -307,12 +310,19 @@ class TableSchema:
             )
         return target if isinstance(target, str) else None
 
-    def _undescribed(self, names: Sequence[str], file: str) -> SchemaError:
-        """Say which lines are missing."""
+    def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
+        """Say which lines are missing, or that a model cannot take these columns."""
+        one = len(names) == 1
+        if self.origin == OF_MODEL:
+            return TableError(
+                f"{file}: {_columns(names)} {'is' if one else 'are'} none of those that the model "
+                f"was trained with: remove {'it' if one else 'them'} from the file, or give a "
+                'schema with extra_columns = "ignore"'
+            )
         return SchemaError(
-            f"{file}: {self.origin} says nothing of {_columns(names)}: add what each is to "
-            "[columns], as bounds = [LOW, HIGH], categories = [...] or ignore = true with public "
-            'values, or write extra_columns = "ignore", or remove them from the file:\n'
+            f"{file}: {self.origin} says nothing of {_columns(names)}: add "
+            f"{'this line' if one else 'these lines'} with public bounds (or "
+            'categories = [...], or ignore = true), or write extra_columns = "ignore":\n'
             f"[columns]\n{column_lines(names)}"
         )
 
