@@ -1,14 +1,30 @@
-"""What all displays share: colours, and matplotlib, imported when something is drawn."""
+"""What all displays share: styles told apart without colours, and matplotlib, imported to draw."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["COLOURS", "axes_for", "matplotlib_module"]
+__all__ = [
+    "COLOURS",
+    "NOT_PRIVATE",
+    "ClassStyle",
+    "axes_for",
+    "class_style",
+    "draw_regions",
+    "draw_rows",
+    "epsilon_axis",
+    "legend_beside",
+    "matplotlib_module",
+]
 
 # Okabe and Ito: told apart with any colour vision. Blue, vermilion and black also in grey.
 COLOURS = (
@@ -21,13 +37,192 @@ COLOURS = (
     "#F0E442",
     "#000000",
 )
+HATCHES = ("", "///", "...", "\\\\\\", "xx", "---", "oo", "|||", "++", "**")
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+# Names are wider than high: how much room upwards is worth as much as this sideways.
+ROOM_SIDEWAYS = 0.3
+# In steps of the grid; without it slanted borders have steps.
+SMOOTHING = 1.0
+# Share of the colour in the ground of a region, under its hatching.
+TINT = 0.25
+
+NOT_PRIVATE = "NOT PRIVATE: this is not promised, see the statement"
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassStyle:
+    """How one class is drawn: no two of the first seventy have colour and hatching in common.
+
+    Parameters
+    ----------
+    colour, hatch, marker : str
+    line : object
+        A line style of matplotlib.
+    """
+
+    colour: str
+    hatch: str
+    line: Any
+    marker: str
+
+    @property
+    def ground(self) -> tuple[float, ...]:
+        """The colour of its region, opaque."""
+        colour = matplotlib_module("colors").to_rgb(self.colour)
+        return tuple(1.0 - TINT * (1.0 - part) for part in colour)
+
+
+def class_style(c: int) -> ClassStyle:
+    """The style of class number ``c``; black is left to what is no class."""
+    return ClassStyle(
+        colour=COLOURS[c % (len(COLOURS) - 1)],
+        hatch=HATCHES[c % len(HATCHES)],
+        line=LINES[c % len(LINES)],
+        marker=MARKERS[c % len(MARKERS)],
+    )
+
+
+def draw_regions(
+    ax: Axes,
+    x: Array,
+    y: Array,
+    codes: NDArray[np.int64],
+    names: list[str],
+    rows: Array | None = None,
+) -> list[Any]:
+    """Fill the part of the plane of each class and write its name where there is most room.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    x, y : ndarray of shape (n_x,), (n_y,)
+        Sides of the grid.
+    codes : ndarray of shape (n_y, n_x)
+        Which class each point of the grid is of.
+    names : list of str
+        Of all classes.
+    rows : ndarray of shape (n_samples, 2) or None, default=None
+        What names should not hide.
+
+    Returns
+    -------
+    list of matplotlib PathPatch
+        One for each class; that of a class with no part is empty.
+    """
+    patches = matplotlib_module("patches")
+    free = np.ones(codes.shape, dtype=bool)
+    if rows is not None:
+        columns, lines = (np.searchsorted(side, rows[:, i]) for i, side in enumerate((x, y)))
+        shown = (columns < x.size) & (lines < y.size)
+        free[lines[shown], columns[shown]] = False
+    regions = []
+    for c, name in enumerate(names):
+        style = class_style(c)
+        region = patches.PathPatch(
+            _outline(x, y, codes == c),
+            facecolor=style.ground,
+            # Also the colour of the hatching; the outline is a line of its own, in black.
+            edgecolor=style.colour,
+            hatch=style.hatch,
+            linewidth=0.0,
+            label=f"class {name}",
+            zorder=0.5,
+        )
+        regions.append(ax.add_patch(region))
+        border = patches.PathPatch(
+            region.get_path(), fill=False, edgecolor="#000000", linewidth=0.8, zorder=0.6
+        )
+        ax.add_patch(border)
+        _write_name(ax, x, y, free & (codes == c), name)
+    return regions
+
+
+def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
+    """The points of the grid that are inside, as a path with holes."""
+    smooth = importlib.import_module("scipy.ndimage").gaussian_filter
+    heights = smooth(inside.astype(np.float64), SMOOTHING, mode="nearest")
+    generator = importlib.import_module("contourpy").contour_generator
+    levels = generator(x, y, heights, fill_type="OuterCode")
+    polygons, kinds = levels.filled(0.5, 1.5)
+    path = matplotlib_module("path").Path
+    if not polygons:
+        return path(np.empty((0, 2)))
+    return path(np.concatenate(polygons), np.concatenate(kinds))
+
+
+def _write_name(ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: str) -> None:
+    """Write at the point that is farthest from all that is not inside, the figure's end too."""
+    if not inside.any():
+        return
+    ndimage = importlib.import_module("scipy.ndimage")
+    room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, ROOM_SIDEWAYS))
+    room = room[1:-1, 1:-1]
+    row, column = np.unravel_index(int(room.argmax()), room.shape)
+    box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.85}
+    ax.text(
+        float(x[column]),
+        float(y[row]),
+        name,
+        ha="center",
+        va="center",
+        bbox=box,
+        clip_on=True,
+        parse_math=False,
+        zorder=5,
+    )
+
+
+def draw_rows(
+    ax: Axes, rows: Array, codes: NDArray[np.int64] | None, names: list[str]
+) -> list[Any]:
+    """Draw public rows: a marker for each class, or black dots where no classes are given.
+
+    Returns
+    -------
+    list of matplotlib PathCollection
+        One for each class with rows, or the only one.
+    """
+    how: dict[str, Any] = {"s": 22, "linewidths": 0.6, "edgecolors": "#000000", "zorder": 4}
+    if codes is None:
+        return [ax.scatter(rows[:, 0], rows[:, 1], c="#000000", label="row", **how)]
+    points = []
+    for c in np.unique(codes):
+        style, own = class_style(int(c)), rows[codes == c]
+        look: dict[str, Any] = {
+            "c": style.colour,
+            "marker": style.marker,
+            "label": f"row of {names[c]}",
+        }
+        points.append(ax.scatter(own[:, 0], own[:, 1], **look, **how))
+    return points
+
+
+def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
+    """A legend right of the axes, where it hides nothing."""
+    where = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+    how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
+    if handles is not None:
+        how["handles"] = list(handles)
+    return ax.legend(**where, **how)
+
+
+def epsilon_axis(ax: Axes, epsilons: Array) -> None:
+    """A logarithmic axis with a tick at every epsilon."""
+    ticker = matplotlib_module("ticker")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(ticker.FixedLocator(list(epsilons)))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
 
 
 def axes_for(ax: Axes | None) -> Axes:
     """The axes to draw on."""
     if ax is not None:
         return ax
-    new: Axes = matplotlib_module("pyplot").subplots(layout="constrained")[1]
+    new: Axes = matplotlib_module("pyplot").subplots(layout="compressed")[1]
     return new
 
 

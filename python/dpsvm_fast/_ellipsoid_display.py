@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast._drawing import COLOURS, axes_for, matplotlib_module
+from dpsvm_fast._boundary_display import feature_names, predicted_codes, public_rows
+from dpsvm_fast._drawing import (
+    NOT_PRIVATE,
+    axes_for,
+    class_style,
+    draw_regions,
+    draw_rows,
+    legend_beside,
+    matplotlib_module,
+)
 from dpsvm_fast._validation import check_positive
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -44,14 +53,14 @@ class EllipsoidDisplay:
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-    regions_ : matplotlib QuadContourSet
-        Filled regions in which each class is predicted.
+    regions_ : list of matplotlib PathPatch
+        Where each class is predicted.
     ellipses_ : list of matplotlib Line2D
         Class by class, and of each class ellipsoid by ellipsoid.
     centres_ : list of matplotlib Line2D
         One marker for each ellipse.
-    points_ : matplotlib PathCollection or None
-        Rows that were passed.
+    points_ : list of matplotlib PathCollection
+        Rows that were passed, class by class.
 
     Raises
     ------
@@ -106,7 +115,7 @@ class EllipsoidDisplay:
         X : array-like of shape (n_samples, 2) or None, default=None
             Rows to be drawn too. They must be public: nothing protects them.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels, each one of the model's, for the colours.
+            Their labels, each one of the model's, for colours and markers.
         level : float > 0 or None, default=None
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
@@ -125,72 +134,62 @@ class EllipsoidDisplay:
         Guarantees: without X the figure is a function of the released matrices, as private as they
         are.
         """
+        matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
 
     def plot(
         self, X: ArrayLike | None = None, *, y: ArrayLike | None = None, ax: Axes | None = None
     ) -> EllipsoidDisplay:
         """Draw on ``ax``, or on a new figure; parameters as in ``from_estimator``."""
-        colors = matplotlib_module("colors")
+        model = self.model
+        rows, codes = public_rows(X, y, model.classes_)
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
-        model, n_classes = self.model, len(self.model.classes_)
-        colours = [COLOURS[c % len(COLOURS)] for c in range(n_classes)]
+        labels = [str(label) for label in model.classes_]
         reach = REACH * model.data_norm_
         side = np.linspace(-reach, reach, GRID_POINTS)
-        plane = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-        regions = np.searchsorted(model.classes_, model.predict(plane))
-        self.regions_ = ax.contourf(
-            side,
-            side,
-            regions.reshape(GRID_POINTS, GRID_POINTS),
-            levels=np.arange(n_classes + 1) - 0.5,
-            colors=[colors.to_rgba(colour, 0.18) for colour in colours],
-        )
-        self._draw_ellipses(ax, colours)
-        self.points_ = None if X is None else self._draw_points(ax, X, y, colours)
+        codes_of_plane = predicted_codes(model, side, side)
+        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, rows)
+        handles = [*self.regions_, *self._draw_ellipses(ax)]
+        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
         # Rows beyond the circle are scaled down to it.
         angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
         first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
-        ax.plot(first, second, ":", color="#000000", linewidth=1.0, label="bound of the rows")
-        names = getattr(model, "feature_names_in_", ("feature 0", "feature 1"))
-        ax.set(xlabel=names[0], ylabel=names[1], xlim=(-reach, reach), ylim=(-reach, reach))
+        (circle,) = ax.plot(
+            first, second, color="#000000", linewidth=0.8, label="bound of the rows", zorder=3
+        )
+        first_name, second_name = feature_names(model)
+        ax.set(xlabel=first_name, ylabel=second_name, xlim=(-reach, reach), ylim=(-reach, reach))
         ax.set_aspect("equal")
         if not model.privacy_.private:
-            ax.set_title("NOT PRIVATE: see the statement")
-        ax.legend(loc="upper right")
+            ax.set_title(NOT_PRIVATE)
+        legend_beside(ax, [*handles, *self.points_, circle])
         return self
 
-    def _draw_ellipses(self, ax: Axes, colours: list[str]) -> None:
-        """One ellipse for each ellipsoid, and its centre; one entry of the legend a class."""
+    def _draw_ellipses(self, ax: Axes) -> list[Any]:
+        """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""
         model = self.model
         level = self._automatic_level() if self.level is None else self.level
         self.ellipses_, self.centres_ = [], []
+        firsts = []
         for c, label in enumerate(model.classes_):
-            for m, (centre, precision) in enumerate(
-                zip(model.means_[c], model.precisions_[c], strict=True)
-            ):
-                first, second = _ellipse(centre, precision, level)
-                name = f"class {label}" if m == 0 else None
-                self.ellipses_ += ax.plot(first, second, color=colours[c], label=name)
-                self.centres_ += ax.plot(
-                    centre[:1], centre[1:], "+", color=colours[c], markersize=9
+            style = class_style(c)
+            how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
+            for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
+                curve = ax.plot(
+                    *_ellipse(centre, precision, level), label=f"ellipse {label}", **how
                 )
-
-    def _draw_points(self, ax: Axes, X: ArrayLike, y: ArrayLike | None, colours: list[str]) -> Any:
-        """Public rows, in the colours of their labels."""
-        rows = np.asarray(X, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != 2:
-            raise InvalidParameterError.of(
-                "X", got=f"shape {rows.shape}", accepted="shape (n_samples, 2)"
-            )
-        colour: Any = "#000000"
-        if y is not None:
-            classes = list(self.model.classes_)
-            if len(np.asarray(y)) != len(rows) or not set(np.asarray(y)) <= set(classes):
-                raise InvalidParameterError("y: expected one of the model's labels for each row")
-            colour = [colours[classes.index(label)] for label in np.asarray(y)]
-        return ax.scatter(rows[:, 0], rows[:, 1], s=9, c=colour, edgecolors="none", alpha=0.7)
+                self.ellipses_ += curve
+                self.centres_ += ax.plot(
+                    *centre[:, None],
+                    style.marker,
+                    color=style.colour,
+                    markeredgecolor="#000000",
+                    markersize=8,
+                    zorder=4,
+                )
+            firsts.append(self.ellipses_[-len(model.means_[c])])
+        return firsts
 
     def _automatic_level(self) -> float:
         """The level at which the smallest ellipse has half the size of the rows' ball."""

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from dpsvm_fast._audit_display import AuditDisplay
-from dpsvm_fast._drawing import COLOURS, axes_for, matplotlib_module
+from dpsvm_fast._boundary_display import BoundaryDisplay
+from dpsvm_fast._drawing import COLOURS, NOT_PRIVATE, axes_for, epsilon_axis, matplotlib_module
 from dpsvm_fast._ellipsoid_display import EllipsoidDisplay
+from dpsvm_fast._plan_display import NoisePlanDisplay
 from dpsvm_fast._validation import check_epsilon, check_integer
 from dpsvm_fast.accounting import ObjectiveEvent, PrivacyStatement, composed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditDisplay",
+    "BoundaryDisplay",
     "EllipsoidDisplay",
+    "NoisePlanDisplay",
     "PrivacyProfileDisplay",
     "PrivacyUtilityDisplay",
     "private_scores",
@@ -215,7 +219,6 @@ class PrivacyUtilityDisplay:
         ImportError
             matplotlib is missing.
         """
-        ticker = matplotlib_module("ticker")
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
         order = np.argsort(self.epsilons)
@@ -240,10 +243,7 @@ class PrivacyUtilityDisplay:
             self.ceiling_ = ax.axhline(
                 self.non_private_score, color=CEILING_COLOUR, linestyle="--", label="not private"
             )
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_locator(ticker.FixedLocator(list(epsilons)))
-        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.xaxis.set_minor_locator(ticker.NullLocator())
+        epsilon_axis(ax, epsilons)
         delta = "" if self.delta is None else rf" at $\delta$ = {self.delta:g}"
         ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
         ax.grid(alpha=0.3)
@@ -335,17 +335,23 @@ class PrivacyProfileDisplay:
         (self.line_,) = ax.plot(self.epsilons, shown, color=PRIVATE_COLOUR, label="this release")
         claim: dict[str, Any] = {
             "color": MARK_COLOUR,
+            "markeredgecolor": "#000000",
+            "markersize": 10,
+            "zorder": 3,
             "label": rf"claimed: $\epsilon$ = {epsilon:g}, $\delta$ = {delta:g}",
         }
         ax.set_yscale("log")
         if delta > 0.0:
-            (self.mark_,) = ax.plot([epsilon], [delta], "o", **claim)
+            (self.mark_,) = ax.plot([epsilon], [delta], "D", **claim)
             ax.set_ylim(PROFILE_DEPTH * delta, 1.0)
         else:
             self.mark_ = ax.axvline(epsilon, linestyle="--", **claim)
-        ax.set(xlabel=r"$\epsilon$", ylabel=r"$\delta$")
+        ax.set(
+            xlabel=r"privacy parameter $\epsilon$",
+            ylabel=r"privacy parameter $\delta$ (smaller is more private)",
+        )
         if not self.private:
-            ax.set_title("NOT PRIVATE: this is not promised, see the statement")
+            ax.set_title(NOT_PRIVATE)
         ax.grid(alpha=0.3)
         ax.set_xlim(self.epsilons[0], self.epsilons[-1])
         ax.legend(loc="lower left")

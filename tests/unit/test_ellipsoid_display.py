@@ -54,21 +54,32 @@ def test_ellipses_are_level_sets_of_the_released_forms() -> None:
         assert np.allclose(display.centres_[j].get_xydata()[0], model.means_[c, m])
 
 
-def test_colours_of_regions_are_decisions() -> None:
+def test_regions_are_decisions() -> None:
     model = fitted()
     display = EllipsoidDisplay.from_estimator(model)
-    assert display.points_ is None
-    # The whole of the drawn square is decided one way or the other, and both ways occur.
-    assert len(display.regions_.get_facecolor()) == 2
-    inside = display.regions_.get_paths()[0].contains_points(rows()[0])
-    assert (inside == (model.predict(rows()[0]) == "in")).mean() > 0.98
+    assert display.points_ == []
+    X = rows()[0]
+    inside, outside = (region.get_path() for region in display.regions_)
+    assert (inside.contains_points(X) == (model.predict(X) == "in")).mean() > 0.98
+    # The square around it, with a hole.
+    assert (outside.codes == outside.MOVETO).sum() == 2
+
+
+def test_classes_are_told_apart_without_colours() -> None:
+    display = EllipsoidDisplay.from_estimator(fitted())
+    hatches = [region.get_hatch() for region in display.regions_]
+    lines = [curve.get_linestyle() for curve in display.ellipses_]
+    markers = [mark.get_marker() for mark in display.centres_]
+    for styles in (hatches, lines, markers):
+        assert len(set(styles)) == 2
 
 
 def test_rows_are_drawn_only_where_they_are_passed() -> None:
     X, y = rows()
     display = EllipsoidDisplay.from_estimator(fitted(), X[:50], y=y[:50])
-    assert np.allclose(display.points_.get_offsets(), X[:50])
-    assert len(np.unique(display.points_.get_facecolor(), axis=0)) == 2
+    drawn = np.concatenate([points.get_offsets() for points in display.points_])
+    assert len(display.points_) == 2
+    assert np.allclose(np.sort(drawn, axis=0), np.sort(X[:50], axis=0))
 
 
 def test_draws_on_the_given_axes_and_names_the_classes() -> None:
@@ -79,7 +90,7 @@ def test_draws_on_the_given_axes_and_names_the_classes() -> None:
     assert display.ax_ is ax
     assert display.figure_ is ax.figure
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == ["class in", "class out", "bound of the rows"]
+    assert names == ["class in", "class out", "ellipse in", "ellipse out", "bound of the rows"]
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")

@@ -1,0 +1,266 @@
+"""BoundaryDisplay: predictions between public bounds, told apart without colours."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.svm import LinearSVC
+
+import dpsvm_fast as dp
+from dpsvm_fast._drawing import class_style
+from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.plotting import BoundaryDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+RNG = np.random.default_rng(0)
+X: NDArray[np.float64] = RNG.uniform(-1.0, 1.0, size=(600, 2))
+Y = np.where(X[:, 0] > X[:, 1], "right", "left")
+CLASSES = ["left", "right"]
+BOUNDS = (-1, 1)
+COARSE = {"grid_resolution": 30}
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+class Quadrants(ClassifierMixin, BaseEstimator):
+    """Knows the quadrants of the plane without having seen a row."""
+
+    def __init__(self, labels: Any = ("a", "b", "c", "d"), used: int = 4) -> None:
+        self.labels = labels
+        self.used = used
+        self.classes_ = np.array(labels)
+        self.n_features_in_ = 2
+
+    def fit(self, rows: Any, labels: Any) -> Quadrants:
+        return self
+
+    def predict(self, rows: Any) -> NDArray[Any]:
+        rows = np.asarray(rows)
+        quadrant = 2 * (rows[:, 0] > 0) + (rows[:, 1] > 0)
+        return np.asarray(self.classes_[np.minimum(quadrant, self.used - 1)])
+
+
+def drawn_class(display: BoundaryDisplay, points: NDArray[np.float64]) -> NDArray[np.int64]:
+    """In which region each point lies; -1 for none."""
+    inside = [region.get_path().contains_points(points) for region in display.regions_]
+    return np.where(np.any(inside, axis=0), np.argmax(inside, axis=0), -1)
+
+
+def models() -> dict[str, Any]:
+    linear = {"kernel": "linear", "normalize": False, "data_norm": 2.0}
+    return {
+        "linear": dp.PrivateLinearSVC(50.0, classes=CLASSES, bounds=BOUNDS),
+        "kernel": dp.PrivateKernelSVC(
+            50.0, classes=CLASSES, bounds=BOUNDS, kernel="rbf", gamma=1.0, n_components=50
+        ),
+        "output": dp.OutputPerturbationSVC(50.0, classes=CLASSES, data_norm=1.5),
+        "ellipsoids": dp.PrivateGaussianMarginClassifier(50.0, classes=CLASSES, data_norm=1.5),
+        "pipeline": make_pipeline(
+            dp.PublicScaler(BOUNDS), dp.PrivateKernelSVC(50.0, classes=CLASSES, **linear)
+        ),
+        "search": PrivateGridSearch(
+            dp.OutputPerturbationSVC(classes=CLASSES, data_norm=1.5), {"C": [0.1]}, 50.0
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", models())
+def test_every_kind_of_classifier(name: str) -> None:
+    model = models()[name].fit(X, Y)
+    display = BoundaryDisplay.from_estimator(model, grid_resolution=120)
+    low, high = display.ax_.get_xlim()
+    assert (low, high) == ((-1.0, 1.0) if name in ("linear", "kernel", "pipeline") else (-1.5, 1.5))
+    found = drawn_class(display, X)
+    assert (np.array(CLASSES)[found] == model.predict(X)).mean() > 0.97
+    assert display.points_ == []
+
+
+def test_limits_never_come_from_rows() -> None:
+    far = np.vstack([X, [[40.0, -30.0]]])
+    display = BoundaryDisplay.from_estimator(
+        models()["linear"].fit(X, Y), far, y=np.append(Y, "right"), **COARSE
+    )
+    assert display.ax_.get_xlim() == display.ax_.get_ylim() == (-1.0, 1.0)
+    unbounded = dp.PrivateLinearSVC(50.0, classes=CLASSES).fit(X, Y)
+    for model in (unbounded, LinearSVC().fit(X, Y), make_pipeline(Normalizer(), unbounded)):
+        model.fit(X, Y)
+        with pytest.raises(dp.InvalidParameterError, match=r"^bounds: got None, expected public"):
+            BoundaryDisplay.from_estimator(model, X)
+    wide = BoundaryDisplay.from_estimator(unbounded, bounds=([-2, -3], [4, 5]), **COARSE)
+    assert (wide.ax_.get_xlim(), wide.ax_.get_ylim()) == ((-2.0, 4.0), (-3.0, 5.0))
+
+
+def test_the_display_holds_no_row() -> None:
+    display = BoundaryDisplay.from_estimator(models()["linear"].fit(X, Y), X, y=Y, **COARSE)
+    kept = {name for name in vars(display) if not name.endswith("_")}
+    assert kept == {"x", "y", "codes", "classes", "names", "private"}
+    assert display.codes.shape == (30, 30)
+
+
+def test_regions_have_hatches_outlines_and_names_inside() -> None:
+    display = BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS)
+    assert [text.get_text() for text in display.ax_.texts] == list("abcd")
+    places = np.array([text.get_position() for text in display.ax_.texts])
+    np.testing.assert_array_equal(drawn_class(display, places), range(4))
+    assert len({region.get_hatch() for region in display.regions_}) == 4
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend == [f"class {name}" for name in "abcd"]
+    # Every point but those next to a border is in the region of its class.
+    inner = X[(np.abs(X) > 0.05).all(axis=1) & (np.abs(X) < 0.95).all(axis=1)]
+    expected = 2 * (inner[:, 0] > 0) + (inner[:, 1] > 0)
+    np.testing.assert_array_equal(drawn_class(display, inner), expected)
+
+
+def test_grounds_differ_in_grey_or_in_hatching() -> None:
+    styles = [class_style(c) for c in range(70)]
+    assert len({(style.colour, style.hatch) for style in styles}) == 70
+    ten = styles[:10]
+    assert len({style.hatch for style in ten}) == len({style.marker for style in ten}) == 10
+    grey = [np.dot(style.ground, [0.299, 0.587, 0.114]) for style in styles]
+    # Black hatching, names and markers stay readable on all of them.
+    assert min(grey) > 0.7
+
+
+def test_a_class_that_is_nowhere_predicted() -> None:
+    display = BoundaryDisplay.from_estimator(Quadrants(used=2), bounds=BOUNDS, **COARSE)
+    assert [len(region.get_path().vertices) > 0 for region in display.regions_] == [True] * 2 + [
+        False
+    ] * 2
+    assert [text.get_text() for text in display.ax_.texts] == ["a", "b"]
+    display.figure_.canvas.draw()
+
+
+def test_names_of_classes_are_no_formulas() -> None:
+    labels = ("$x", "_b^", "<=50K", "100 %")
+    display = BoundaryDisplay.from_estimator(Quadrants(labels), bounds=BOUNDS, **COARSE)
+    display.figure_.canvas.draw()
+    assert [text.get_text() for text in display.ax_.texts] == list(labels)
+
+
+def test_names_keep_clear_of_rows() -> None:
+    alone = BoundaryDisplay.from_estimator(Quadrants(used=1), bounds=BOUNDS)
+    (place,) = [text.get_position() for text in alone.ax_.texts]
+    crowd = np.array([place]) + RNG.uniform(-0.2, 0.2, size=(200, 2))
+    display = BoundaryDisplay.from_estimator(Quadrants(used=1), crowd, bounds=BOUNDS)
+    (moved,) = [text.get_position() for text in display.ax_.texts]
+    assert np.abs(np.subtract(moved, place)).max() > 0.2
+
+
+def test_public_rows_have_a_marker_for_each_class() -> None:
+    labels = np.array(list("abcd"))[np.arange(40) % 4]
+    display = BoundaryDisplay.from_estimator(Quadrants(), X[:40], y=labels, bounds=BOUNDS)
+    for c, points in enumerate(display.points_):
+        np.testing.assert_allclose(points.get_offsets(), X[:40][c::4])
+    shapes = [points.get_paths()[0].vertices.shape for points in display.points_]
+    assert len(set(shapes)) > 1
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend[4:] == [f"row of {name}" for name in "abcd"]
+    plain = BoundaryDisplay.from_estimator(Quadrants(), X[:40], bounds=BOUNDS)
+    assert len(plain.points_) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_features() -> None:
+    frame = pd.DataFrame(X, columns=["alcohol", "ash"])
+    by_name = make_column_transformer((dp.PublicScaler(BOUNDS), ["ash", "alcohol"]))
+    svc = dp.OutputPerturbationSVC(50.0, classes=CLASSES, data_norm=1.5)
+    model = make_pipeline(by_name, svc).fit(frame, Y)
+    display = BoundaryDisplay.from_estimator(model, bounds=BOUNDS, **COARSE)
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("alcohol", "ash")
+    inner = X[np.abs(X[:, 0] - X[:, 1]) > 0.3]
+    expected = model.predict(pd.DataFrame(inner, columns=frame.columns))
+    assert (np.array(CLASSES)[drawn_class(display, inner)] == expected).mean() > 0.95
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_without_the_library_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = models()["linear"].fit(pd.DataFrame(X, columns=["p", "q"]), Y)
+    expected = BoundaryDisplay.from_estimator(model, **COARSE).codes
+    for library in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, library, None)
+        display = BoundaryDisplay.from_estimator(model, **COARSE)
+        assert display.names == ("p", "q")
+        np.testing.assert_array_equal(display.codes, expected)
+
+
+def test_a_model_that_is_not_private_says_so() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dp.NotPrivateWarning)
+        seeded = dp.PrivateLinearSVC(50.0, classes=CLASSES, bounds=BOUNDS, random_state=1)
+        seeded.fit(X, Y)
+        search = make_pipeline(Normalizer(), seeded).fit(X, Y)
+    for model in (seeded, search):
+        display = BoundaryDisplay.from_estimator(model, bounds=BOUNDS, **COARSE)
+        assert "NOT PRIVATE" in display.ax_.get_title()
+    private = BoundaryDisplay.from_estimator(models()["linear"].fit(X, Y), **COARSE)
+    assert private.ax_.get_title() == ""
+
+
+def test_draws_on_the_given_axes_again() -> None:
+    from matplotlib.figure import Figure
+
+    first, second = Figure().subplots(1, 2)
+    display = BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS, ax=first, **COARSE)
+    assert display.ax_ is first
+    assert display.plot(ax=second).ax_ is second
+    assert display.figure_ is second.figure
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bounds": (1, 0)}, "bounds: got low"),
+        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "bounds: got 3 of them"),
+        ({"grid_resolution": 1}, "grid_resolution"),
+        ({"X": X[:, :1]}, "X: got"),
+        ({"X": X, "y": Y[:-1]}, "y: expected one of the model's labels"),
+        ({"X": X, "y": np.array(["s3cr3t"] * len(X))}, "y: expected one of the model's labels"),
+        ({"y": Y}, "y: got labels without rows"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(changes: dict[str, Any], words: str) -> None:
+    model = models()["linear"].fit(X, Y)
+    with pytest.raises(dp.InvalidParameterError, match=rf"^{words}") as caught:
+        BoundaryDisplay.from_estimator(model, **(COARSE | changes))
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_only_fitted_classifiers_of_two_features() -> None:
+    with pytest.raises(NotFittedError):
+        BoundaryDisplay.from_estimator(dp.PrivateLinearSVC())
+    three = dp.OutputPerturbationSVC(classes=CLASSES).fit(np.column_stack([X, X[:, 0]]), Y)
+    scaler = dp.PublicScaler(BOUNDS).fit(X)
+    for model in (three, scaler):
+        with pytest.raises(dp.InvalidParameterError, match=r"^estimator: expected a classifier"):
+            BoundaryDisplay.from_estimator(model)
+    with pytest.raises(dp.InvalidParameterError, match="codes: got"):
+        BoundaryDisplay(x=[0, 1], y=[0, 1, 2], codes=np.zeros((2, 3)), classes=CLASSES)
+
+
+def test_without_matplotlib_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(Quadrants, "predict", None)
+    with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+        BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS)

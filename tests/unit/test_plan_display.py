@@ -1,0 +1,128 @@
+"""NoisePlanDisplay: the numbers of the plans, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpsvm_fast as dp
+from dpsvm_fast.planning import NoisePlan, plan_noise
+from dpsvm_fast.plotting import NoisePlanDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+
+EPSILONS = [1.0, 0.001, 0.1]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures() -> Iterator[None]:
+    from matplotlib import pyplot
+
+    yield
+    pyplot.close("all")
+
+
+def plans(n_samples: int | None = 1347, kind: Any = dp.PrivateLinearSVC, **how: Any) -> Any:
+    settings = {"delta": 1e-5, "classes": range(10)} | how
+    return [plan_noise(kind(e, **settings), 64, n_samples=n_samples) for e in EPSILONS]
+
+
+def test_lead_is_that_of_the_plans_in_order() -> None:
+    given = plans()
+    display = NoisePlanDisplay.from_plans(iter(given))
+    ordered = [given[i] for i in (1, 2, 0)]
+    for line, name in ((display.survives_, "lead"), (display.largest_, "largest_lead")):
+        assert line is not None
+        np.testing.assert_array_equal(line.get_xdata(), sorted(EPSILONS))
+        expected = [getattr(plan.decision, name) for plan in ordered]
+        np.testing.assert_array_equal(line.get_ydata(), expected)
+        assert line.get_marker() in "os"
+    assert display.largest_.get_linestyle() != display.survives_.get_linestyle()
+    assert display.ax_.get_yscale() == display.ax_.get_xscale() == "log"
+    assert "1e-05" in display.ax_.get_xlabel()
+    assert display.ax_.get_title(loc="left").endswith("1,347 rows, 64 features, 10 classes")
+
+
+def test_where_noise_drowns_decisions_is_hatched() -> None:
+    display = NoisePlanDisplay.from_plans(plans())
+    assert [plan.decision.drowned for plan in display.plans] == [True, False, False]
+    assert display.drowned_ is not None
+    assert display.drowned_.get_hatch()
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == [
+        "survives the noise with at least 95 %",
+        "largest that 1,347 rows allow",
+        "noise drowns every decision",
+    ]
+    assert NoisePlanDisplay.from_plans(plans(10**6)).drowned_ is None
+
+
+def test_a_mechanism_that_needs_no_number_of_rows() -> None:
+    display = NoisePlanDisplay.from_plans(plans(None, dp.OutputPerturbationSVC))
+    assert display.largest_ is None
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["survives the noise with 95 %"]
+    assert "None" not in display.ax_.get_title(loc="left")
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "how", "releases"),
+    [
+        (1347, {}, ["centre and number of rows", "training"]),
+        (20_000, {}, ["centre and number of rows", "whitening", "training"]),
+        (1347, {"delta": 0.0}, ["centre and number of rows", "training"]),
+        (1347, {"kind": dp.ObjectivePerturbationSVC}, ["training"]),
+    ],
+)
+def test_shares_add_up_to_the_budget(
+    n_samples: int, how: dict[str, Any], releases: list[str]
+) -> None:
+    display = NoisePlanDisplay.from_plans(plans(n_samples, **how), kind="budget")
+    assert [bars.get_label() for bars in display.bars_] == releases
+    heights = np.array([[bar.get_height() for bar in bars] for bars in display.bars_])
+    np.testing.assert_allclose(heights.sum(axis=0), 100.0)
+    assert (heights.max(axis=1) > 0.0).all()
+    hatches = [bars.patches[0].get_hatch() for bars in display.bars_]
+    assert len(set(hatches)) == len(hatches)
+    first = display.plans[0].centre
+    if first is not None and first.mu_share is not None:
+        np.testing.assert_allclose(heights[0, 0], 100.0 * first.mu_share)
+    unit = display.ax_.get_ylabel()
+    assert ("mu" in unit) == (display.plans[0].mu is not None)
+
+
+def test_draws_on_the_given_axes() -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots(1, 2)
+    display = NoisePlanDisplay.from_plans(plans(), ax=axes[0])
+    assert display.ax_ is axes[0]
+    assert display.plot(kind="budget", ax=axes[1]).ax_ is axes[1]
+    display.figure_.canvas.draw()
+
+
+def test_what_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(TypeError, match="plans: got int"):
+        NoisePlanDisplay.from_plans([1])  # type: ignore[list-item]
+    with pytest.raises(dp.InvalidParameterError, match="plans"):
+        NoisePlanDisplay.from_plans([])
+    with pytest.raises(dp.InvalidParameterError, match="plans: expected the same n_samples"):
+        NoisePlanDisplay.from_plans([*plans(), *plans(99)])
+    with pytest.raises(dp.InvalidParameterError, match="plans: expected one plan for each epsilon"):
+        NoisePlanDisplay.from_plans(plans() * 2)
+    with pytest.raises(dp.InvalidParameterError, match="kind"):
+        NoisePlanDisplay.from_plans(plans(), kind="noise")
+    with pytest.raises(dp.InvalidParameterError, match="plans: got 'plans without n_samples'"):
+        NoisePlanDisplay.from_plans(plans(None))
+    assert NoisePlanDisplay.from_plans(plans(None), kind="budget").bars_
+
+
+def test_plans_with_several_deltas_name_none() -> None:
+    given: list[NoisePlan] = plans()
+    given[0] = dataclasses.replace(given[0], delta=1e-6)
+    assert "delta" not in NoisePlanDisplay.from_plans(given).ax_.get_xlabel()
