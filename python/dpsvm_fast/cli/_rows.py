@@ -7,10 +7,8 @@ size of the file, which whoever runs the command can see.
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,6 +136,8 @@ def training_rows(
     if size is not None and room.holds(size, max(2, copies)):
         with _reading(screen, table) as bar:
             X, y = table.read(on_bytes=bar.advance_to)
+        if X.shape[0] == 0:
+            raise CommandError(f"{table.path}: has no rows; name a file with rows to train on")
         rows = room.part(table.n_features)
         yield TrainingRows(Partitions.from_arrays(X, y, rows_per_partition=rows), X=X, y=y)
         return
@@ -209,7 +209,7 @@ def _megabytes(n_bytes: float) -> str:
 
 @contextmanager
 def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
-    """A folder that nobody else can read, removed at the end and when the process is told to end.
+    """A folder that nobody else can read, removed at the end.
 
     Raises
     ------
@@ -225,33 +225,11 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
             "with --temp"
         ) from None
     try:
-        with _terminated_like_interrupted():
-            if shutil.disk_usage(folder).free < _usual_size(table) / 4:
-                raise _about_folder(OSError("too little room"), place, table)
-            yield folder
+        if shutil.disk_usage(folder).free < _usual_size(table) / 4:
+            raise _about_folder(OSError("too little room"), place, table)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP as a KeyboardInterrupt: private rows must not stay on the disk."""
-    names = ("SIGTERM", "SIGHUP")
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, _interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    """Signal handler."""
-    raise KeyboardInterrupt
 
 
 def _resident_size() -> int:

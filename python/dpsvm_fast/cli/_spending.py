@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,12 @@ from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError
 from dpsvm_fast.distributed import PartitionError
 from dpsvm_fast.estimators._planned_events import Planned, planned_events
-from dpsvm_fast.exceptions import BudgetExceededError, CertificationError, LedgerError
+from dpsvm_fast.exceptions import (
+    BudgetExceededError,
+    CertificationError,
+    InvalidParameterError,
+    LedgerError,
+)
 
 __all__ = ["Spending", "opened_budget"]
 
@@ -105,7 +112,8 @@ class Spending:
     def explained(self) -> Iterator[None]:
         """Say of every failure inside whether the budget is spent."""
         try:
-            yield
+            with _terminated_like_interrupted():
+                yield
         except BudgetExceededError as error:
             raise CommandError(self._refusal(error), OVERSPENT) from None
         except KeyboardInterrupt:
@@ -119,6 +127,11 @@ class Spending:
                 f"out of memory; {self.what_is_spent()}; give a smaller --max-memory or use a "
                 "machine with more of it"
             ) from None
+        except InvalidParameterError as error:
+            if not self.spent:
+                # The name of the argument is still to be put as that of an option.
+                raise
+            raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
         except TOLD as error:
             raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
 
@@ -143,7 +156,8 @@ class Spending:
 
     def _refusal(self, error: BudgetExceededError) -> str:
         """What is left, and what to do."""
-        ledger, left = self.ledger, _rounded_down(self.ledger.remaining())
+        ledger = self.ledger
+        left = _rounded_down(ledger.remaining(), least=1e-3 * ledger.epsilon)
         if self.path is None:
             return str(error)
         have = (
@@ -158,15 +172,36 @@ class Spending:
         return f"{have}; these data cannot be used again within this budget"
 
 
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM and SIGHUP as a KeyboardInterrupt: no private rows stay on the disk."""
+    names = ("SIGTERM", "SIGHUP")
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """Signal handler."""
+    raise KeyboardInterrupt
+
+
 def _sentence(error: Exception) -> str:
     """The text of an error without its full stop or the end that is said here."""
     text = str(error).removesuffix(".").removesuffix("; the budget is spent")
     return text.removesuffix(". The budget is spent")
 
 
-def _rounded_down(value: float) -> float:
-    """Three digits, so that it can be typed."""
-    if value < 1e-6:
+def _rounded_down(value: float, least: float) -> float:
+    """Three digits, so that it can be typed; 0 where nobody can do anything with so little."""
+    if value < least:
         return 0.0
     digits = 2 - math.floor(math.log10(value))
     return math.floor(value * 10.0**digits) / 10.0**digits

@@ -42,6 +42,7 @@ EXAMPLE = example(
 @click.option("--model", type=OneOf(MODELS), default="linear", show_default=True)
 @click.option(
     "--grid",
+    "param_grid",
     multiple=True,
     metavar="NAME=A,B,...",
     help="Values of one parameter, which must not come from the data; several times for more.",
@@ -144,7 +145,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     CommandError
         There are none, or a name is not a parameter of the model.
     """
-    given: dict[str, list[Any]] = dict(_parsed(text) for text in options["grid"])
+    given: dict[str, list[Any]] = dict(_parsed(text) for text in options["param_grid"])
     path = options["grid_file"]
     if path is not None:
         found = read_record(path)

@@ -1,0 +1,259 @@
+"""``dpsvm-fast fit`` on a CSV file of a million rows, beside scikit-learn without privacy.
+
+Run ``python -m benches.command_line``; ``--rows`` makes it smaller, ``--folder`` keeps the files.
+Every candidate is a process of its own that begins with nothing but files and ends with a model;
+candidates alternate. Written to ``benches/results/command_line_runs.csv`` and, as medians,
+``benches/results/command_line.csv``: seconds, processor seconds, peak resident memory, accuracy on
+rows that nobody trained on.
+
+The rows: 96 correlated Gaussian columns clipped to their public bounds [0, 100] and written with
+four decimals, three categorical columns, and one of four classes by a softmax of a linear function
+of all of them, so that no classifier is right more often than the ``best`` that is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benches.machine import description, require_release
+from dpsvm_fast import _core
+
+ROWS, TEST_ROWS, BLOCK = 1_000_000, 50_000, 50_000
+NUMBERS, CLASSES = 96, ("low", "medium", "high", "urgent")
+CATEGORIES = {
+    "region": ("north", "east", "south", "west"),
+    "device": ("phone", "tablet", "laptop"),
+    "plan": ("free", "basic", "plus", "team", "firm"),
+}
+EPSILON, DELTA = "1", "1e-8"
+RESULTS = Path(__file__).parent / "results"
+PEERS = ("LinearSVC", "LogisticRegression", "SGDClassifier")
+MEMORY = ("320MiB", "2GiB")
+Row = dict[str, Any]
+
+
+def law() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How columns depend on each other, and classes on columns; the same for all files."""
+    rng = np.random.default_rng(11)
+    mixing = np.eye(NUMBERS) + rng.normal(size=(NUMBERS, NUMBERS)) / 12.0
+    n_columns = NUMBERS + sum(map(len, CATEGORIES.values()))
+    return mixing, 0.55 * rng.normal(size=(n_columns, len(CLASSES)))
+
+
+def block(rng: np.random.Generator, n_rows: int) -> tuple[Any, float]:
+    """Some rows as an Arrow table, and the share that the best classifier gets right."""
+    import pyarrow as pa
+
+    mixing, weights = law()
+    latent = rng.normal(size=(n_rows, NUMBERS)) @ mixing
+    words = {name: rng.integers(0, len(values), n_rows) for name, values in CATEGORIES.items()}
+    one_hot = [np.eye(len(CATEGORIES[name]))[codes] for name, codes in words.items()]
+    scores = np.hstack([latent, *one_hot]) @ weights
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    codes = (odds.cumsum(axis=1) < rng.random((n_rows, 1))).sum(axis=1)
+    numbers = np.clip(np.round(50.0 + 12.0 * latent, 4), 0.0, 100.0)
+    columns: dict[str, Any] = {f"x{j}": numbers[:, j] for j in range(NUMBERS)}
+    for name, found in words.items():
+        columns[name] = np.array(CATEGORIES[name])[found]
+    columns["priority"] = np.array(CLASSES)[np.minimum(codes, len(CLASSES) - 1)]
+    return pa.table(columns), float(odds.max(axis=1).mean())
+
+
+def write(path: Path, n_rows: int, seed: int) -> float:
+    """A file of so many rows; returns the best accuracy."""
+    from pyarrow import csv as arrow_csv
+
+    rng, best, writer = np.random.default_rng(seed), [], None
+    options = arrow_csv.WriteOptions(quoting_style="none")
+    for start in range(0, n_rows, BLOCK):
+        table, share = block(rng, min(BLOCK, n_rows - start))
+        best.append(share)
+        writer = writer or arrow_csv.CSVWriter(path, table.schema, write_options=options)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+    return statistics.fmean(best)
+
+
+def write_schema(path: Path) -> None:
+    """What is public."""
+    lines = ['target = "priority"', f"classes = {json.dumps(CLASSES)}", "[columns]"]
+    lines += [
+        f"{name} = {{ categories = {json.dumps(words)} }}" for name, words in CATEGORIES.items()
+    ]
+    path.write_text("\n".join([*lines, "[all_other_columns]", "bounds = [0, 100]", ""]))
+
+
+def peer(name: str, folder: Path) -> None:
+    """What a user of pandas and scikit-learn writes; run in a process of its own."""
+    import pandas as pd
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    from sklearn.svm import LinearSVC
+
+    kinds = {
+        # Fewer features than rows: the primal, as scikit-learn's documentation says.
+        "LinearSVC": LinearSVC(dual=False),
+        "LogisticRegression": LogisticRegression(),
+        "SGDClassifier": SGDClassifier(n_jobs=-1),
+    }
+    frame = pd.read_csv(folder / "rows.csv")
+    y = frame.pop("priority")
+    numbers = [column for column in frame if column not in CATEGORIES]
+    columns = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), numbers),
+            ("words", OneHotEncoder(sparse_output=False), list(CATEGORIES)),
+        ]
+    )
+    model = make_pipeline(columns, kinds[name]).fit(frame, y)
+    # As ours does: the model is what remains.
+    import joblib
+
+    joblib.dump(model, folder / f"{name}.joblib")
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """Command line of each candidate."""
+    python = sys.executable
+    found = {
+        f"dpsvm-fast fit --max-memory {size}": [
+            python, "-m", "dpsvm_fast", "fit", str(folder / "rows.csv"),
+            "--schema", str(folder / "schema.toml"), "--epsilon", EPSILON, "--delta", DELTA,
+            "--max-memory", size, "--temp", str(folder), "--force",
+            "-o", str(folder / f"ours-{size}.json"),
+        ]
+        for size in MEMORY
+    }  # fmt: skip
+    for name in PEERS:
+        found[f"pandas + {name}"] = [
+            python, "-m", "benches.command_line", "--peer", name, "--folder", str(folder)
+        ]  # fmt: skip
+    return found
+
+
+def timed(words: list[str]) -> Row:
+    """Wall time, processor time and peak memory of a process."""
+    start = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    if status:
+        raise SystemExit(f"{' '.join(words)}: failed")
+    return {
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
+        "peak_mb": round(usage.ru_maxrss / 1024),
+    }
+
+
+def accuracy(name: str, folder: Path) -> float:
+    """On rows that nobody trained on."""
+    import joblib
+    import pandas as pd
+
+    from dpsvm_fast.io import TableSchema, open_table, read_model
+
+    if name.startswith("pandas"):
+        model = joblib.load(folder / f"{name.split()[-1]}.joblib")
+        frame = pd.read_csv(folder / "test.csv")
+        y = frame.pop("priority")
+        return float(model.score(frame, y))
+    saved = read_model(folder / f"ours-{name.split()[-1]}.json")
+    schema = saved.schema or TableSchema.load(folder / "schema.toml")
+    X, labels = open_table(folder / "test.csv", schema).read()
+    return float(saved.estimator.score(X, labels))
+
+
+def measured(folder: Path, n_rows: int, repeats: int) -> tuple[list[Row], float]:
+    """Every single run, and the best accuracy that there is."""
+    write(folder / "rows.csv", n_rows, seed=1)
+    best = write(folder / "test.csv", TEST_ROWS, seed=2)
+    write_schema(folder / "schema.toml")
+    rows: list[Row] = []
+    candidates = commands(folder)
+    names = list(candidates)
+    for repeat in range(repeats):
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            load = os.getloadavg()[0]
+            row = {"candidate": name, "repeat": repeat, **timed(candidates[name])}
+            rows.append(
+                row | {"accuracy": round(accuracy(name, folder), 4), "load": round(load, 1)}
+            )
+            print(*(f"{value}" for value in rows[-1].values()), sep=", ", flush=True)
+    return rows, best
+
+
+def medians(rows: list[Row]) -> list[Row]:
+    """One row for each candidate, the fastest peer's seconds as unit."""
+    found: list[Row] = []
+    for name in dict.fromkeys(row["candidate"] for row in rows):
+        own = [row for row in rows if row["candidate"] == name]
+        columns = ("seconds", "cpu_seconds", "peak_mb", "accuracy")
+        found.append(
+            {"candidate": name} | {c: statistics.median(row[c] for row in own) for c in columns}
+        )
+    unit = min(row["seconds"] for row in found if row["candidate"].startswith("pandas"))
+    return [row | {"times_fastest_peer": round(row["seconds"] / unit, 2)} for row in found]
+
+
+def store(path: Path, rows: list[Row], facts: dict[str, str]) -> None:
+    """A CSV file with the facts at its head."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--rows", type=int, default=ROWS)
+    reader.add_argument("--repeats", type=int, default=3)
+    reader.add_argument("--folder", type=Path, help="for the files, which take 1.5 GB")
+    reader.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
+    options = reader.parse_args()
+    if options.peer is not None:
+        peer(options.peer, options.folder)
+        return
+    build = _core.build_info()
+    require_release(build)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        rows, best = measured(folder, options.rows, options.repeats)
+        size = (folder / "rows.csv").stat().st_size
+    facts = description(build, len(os.sched_getaffinity(0)))
+    facts |= {
+        "rows": str(options.rows),
+        "MB": str(round(size / 1e6)),
+        "best accuracy": f"{best:.4f}",
+        "epsilon, delta": f"{EPSILON}, {DELTA}",
+        "peer threads": "default",
+    }
+    summary = medians(rows)
+    for row in summary:
+        print(row)
+    if options.rows == ROWS:
+        store(RESULTS / "command_line_runs.csv", rows, facts)
+        store(RESULTS / "command_line.csv", summary, facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,436 @@
+"""Mistakes at the command line: one sentence that says what to do, and nothing is spent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pytest.importorskip("pyarrow")
+
+from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.cli import main
+from dpsvm_fast.io import save_model
+
+SCHEMA = """target = "income"
+classes = ["<=50K", ">50K"]
+[columns]
+age = { bounds = [0, 100] }
+hours = { bounds = [0, 100] }
+work = { categories = ["Private", "Gov"] }
+"""
+# A value that occurs once in the data, and must not be quoted.
+SECRET = "77.125"
+
+
+def people(n_rows: int = 120) -> list[str]:
+    """Lines of a table; one cell of it is the secret."""
+    rng = np.random.default_rng(0)
+    ages, hours = rng.integers(18, 99, n_rows), rng.integers(1, 99, n_rows)
+    lines = [
+        f"{a},{h},{'Gov' if h % 3 else 'Private'},{'>50K' if a + h > 100 else '<=50K'}"
+        for a, h in zip(ages, hours, strict=True)
+    ]
+    lines[60] = f"{SECRET},40,Gov,>50K"
+    return ["age,hours,work,income", *lines]
+
+
+class Place:
+    """A folder with a table, its schema, a budget and a model that was made of the same columns."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capsys = folder, capsys
+        self.write("people.csv", "\n".join(people()) + "\n")
+        self.write("schema.toml", SCHEMA)
+        PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
+        (folder / "temp").mkdir()
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def edit(self, name: str, old: str, new: str, count: int = 1) -> None:
+        path = self.folder / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        self.write(name, text.replace(old, new, count))
+
+    def fit(self, *more: str, epsilon: str = "1") -> tuple[int, str]:
+        """Exit code and standard error of a fit that spends from the budget."""
+        words = ["people.csv", "--schema", "schema.toml", "--epsilon", epsilon, "-o", "model.json"]
+        return self.run("fit", *words, "--budget", "people.budget", "--temp", "temp", *more)
+
+    def run(self, *words: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        code = main(list(words))
+        self.printed, told = self._capsys.readouterr()
+        return code, told
+
+    def model(self) -> None:
+        assert self.run("fit", "people.csv", "--schema", "schema.toml", "--epsilon", "1",
+                        "-o", "model.json")[0] == 0  # fmt: skip
+
+    @property
+    def left_behind(self) -> set[str]:
+        return {path.name for path in self.folder.rglob("*")} - {
+            *("people.csv", "schema.toml", "people.budget", "temp"),
+        }
+
+
+@pytest.fixture
+def place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return Place(tmp_path, capsys)
+
+
+def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) -> None:
+    """One sentence with these parts, nothing spent, nothing left behind."""
+    found, told = outcome
+    assert found == code, told
+    first, _, rest = told.partition("\n")
+    assert first.startswith("dpsvm-fast: ")
+    assert all(part in told for part in parts), told
+    assert SECRET not in told
+    assert "unexpected" not in told
+    # What follows the sentence are lines to copy.
+    assert rest == "" or rest.startswith("[columns]\n"), told
+    assert PrivacyLedger.open(place.folder / "people.budget").history == ()
+    assert not (place.folder / "model.json").exists()
+    assert not list((place.folder / "temp").iterdir())
+    assert not [name for name in place.left_behind if name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--epsilon", "one"], ["--epsilon: got 'one', expected a number > 0"]),
+        (["--epsilon", "0"], ["--epsilon: got '0', expected a number > 0"]),
+        (["--epsilon=-1"], ["--epsilon: got '-1', expected a number > 0"]),
+        (["--epsilon", "nan"], ["--epsilon: got 'nan'"]),
+        (["--epsilon", "1e5"], ["--epsilon: got 100000.0", "<= 10000"]),
+        (["--delta", "1"], ["--delta: got 1.0", "< 1"]),
+        (["--delta=-1e-6"], ["--delta: got '-1e-6', expected a number >= 0"]),
+        (["--epsilom", "1"], ["--epsilom: no such option", "--epsilon"]),
+        (["--target", "incme"], ["no column 'incme'", "'income'"]),
+        (["--model", "linea"], ["--model: got 'linea'", "did you mean 'linear'?"]),
+        (["--model", "output", "--mechanism", "gradient"], ["--mechanism", "left out"]),
+        (["--model", "gradient", "--delta", "0"], ["--delta: got 0.0", "(0, 1)"]),
+        (["--max-memory", "lots"], ["--max-memory: got 'lots'", "512MiB"]),
+        (["--max-memory", "10MB"], ["--max-memory: got 9 MiB, expected at least"]),
+        (["--threads", "0"], ["--threads: got '0', expected an integer >= 1"]),
+        (["--seed", "x"], ["--seed: got 'x'"]),
+        (["--adjacency", "replace_one"], ["--adjacency", "'add_remove'", "people.budget"]),
+        (["--schema", "absent.toml"], ["absent.toml", "no such file"]),
+        (["--budget", "absent"], ["absent: there is no such file", "budget create absent"]),
+        (["--budget", "people.csv"], ["people.csv: cannot be used as a budget"]),
+        (["--certificate", "model.json"], ["model.json: is named for two outputs"]),
+        (["-o", "absent/model.json"], ["absent/model.json", "no such file or folder"]),
+        (["-o", "temp"], ["temp: is a folder"]),
+        (["-o", "people.csv"], ["people.csv: exists already", "--force"]),
+        (["--test-data", "absent.csv"], ["absent.csv", "no such file"]),
+        (["--format", "excel"], ["--format: got 'excel'", "csv"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
+)
+def test_options(place: Place, options: list[str], parts: list[str]) -> None:
+    refused(place, place.fit(*options), *parts)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "parts"),
+    [
+        # Missing bounds: the lines to write are told.
+        ("schema.toml", "hours = { bounds = [0, 100] }\n", "", ["'hours'", "hours = { bounds"]),
+        ("schema.toml", "bounds = [0, 100]", "bounds = [100, 0]", ["age", "bounds"]),
+        ("schema.toml", "bounds = [0, 100]", 'bounds = ["0", 100]', ["age", "bounds"]),
+        ("schema.toml", "bounds = [0, 100]", "bounds = [0 100]", ["schema.toml", "TOML"]),
+        ("schema.toml", 'classes = ["<=50K", ">50K"]\n', "", ["classes are not declared"]),
+        ("schema.toml", 'target = "income"\n', "", ["target", 'target = "']),
+        ("schema.toml", 'target = "income"', 'target = "age"', ["age"]),
+        # Cells: row and column are named, values are not.
+        ("people.csv", f"{SECRET},40", "nan,40", ["people.csv", "row 61", "'age'"]),
+        ("people.csv", f"{SECRET},40", ",40", ["people.csv", "row 61", "'age'"]),
+        ("people.csv", f"{SECRET},40", "inf,40", ["people.csv", "row 61", "'age'"]),
+        ("people.csv", f"{SECRET},40", "forty,40", ["people.csv", "row 61", "'age'"]),
+        ("people.csv", f"{SECRET},40,Gov", f"{SECRET},40,Spy", ["people.csv", "row 61", "'work'"]),
+        (
+            "people.csv",
+            f"{SECRET},40,Gov,>50K",
+            f"{SECRET},40,Gov,maybe",
+            ["people.csv", "row 61", "'income'"],
+        ),
+        ("people.csv", f"{SECRET},40,Gov,>50K", f"{SECRET},40,Gov", ["people.csv"]),
+        ("people.csv", f"{SECRET},40,", f"{SECRET},40,1,", ["people.csv"]),
+        ("people.csv", "age,hours,", "age,hour,", ["people.csv", "'hours'"]),
+    ],
+)
+@pytest.mark.parametrize("max_memory", ["2GiB", "partitions"])
+def test_files(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    max_memory: str,
+    file: str,
+    old: str,
+    new: str,
+    parts: list[str],
+) -> None:
+    if max_memory == "partitions":
+        _through_files(monkeypatch)
+    place.edit(file, old, new)
+    outcome = place.fit()
+    refused(place, outcome, *parts)
+    assert not {"forty", "Spy", "maybe"} & set(outcome[1].replace("'", " ").split())
+
+
+def _through_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size, rows are decoded to a temporary folder."""
+    from dpsvm_fast.cli import _rows
+
+    monkeypatch.setattr(_rows, "_largest_size", lambda table: None)
+
+
+def test_the_ten_rows_of_one_column_more(place: Place) -> None:
+    """Data wider than the schema."""
+    text = (place.folder / "people.csv").read_text(encoding="utf-8").splitlines()
+    place.write("people.csv", "\n".join([text[0] + ",iq", *(line + ",1" for line in text[1:])]))
+    refused(place, place.fit(), "'iq'", "[columns]", "iq = { bounds = ")
+
+
+def test_no_schema_says_how_to_get_one(place: Place) -> None:
+    words = ("fit", "people.csv", "--epsilon", "1", "-o", "model.json")
+    refused(place, place.run(*words), "--schema is missing", "--write-schema FILE")
+    refused(place, place.run("fit", "people.csv", "--schema", "schema.toml", "-o", "model.json"),
+            "--epsilon is missing")  # fmt: skip
+    refused(place, place.run("fit", "people.csv", "--schema", "schema.toml"), "-o model.json")
+
+
+def test_a_template_that_is_not_filled_in_is_refused(place: Place) -> None:
+    code, _ = place.run("fit", "people.csv", "--write-schema", "new.toml", "--target", "income")
+    assert code == 0
+    refused(place, place.fit("--schema", "new.toml"), "new.toml")
+    refused(
+        place, place.run("fit", "people.csv", "--write-schema", "new.toml"), "exists", "--force"
+    )
+
+
+def test_truncated_files(place: Place) -> None:
+    text = (place.folder / "people.csv").read_text(encoding="utf-8")
+    place.write("people.csv", text[: text.index(SECRET) + 3])
+    refused(place, place.fit(), "people.csv")
+    packed = gzip.compress(text.encode())
+    (place.folder / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
+    words = ["cut.csv.gz", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    refused(place, place.run("fit", *words, "--temp", "temp"), "cut.csv.gz")
+    place.write("people.csv", "")
+    refused(place, place.fit(), "people.csv")
+    place.write("people.csv", text.splitlines()[0] + "\n")
+    refused(place, place.fit(), "people.csv")
+
+
+def test_truncated_parquet(place: Place) -> None:
+    from pyarrow import csv, parquet
+
+    parquet.write_table(csv.read_csv(place.folder / "people.csv"), place.folder / "p.parquet")
+    content = (place.folder / "p.parquet").read_bytes()
+    (place.folder / "p.parquet").write_bytes(content[: len(content) // 2])
+    words = ["p.parquet", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    refused(place, place.run("fit", *words, "--temp", "temp"), "p.parquet")
+
+
+def test_data_that_cannot_be_opened(place: Place) -> None:
+    more = ["--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    refused(place, place.run("fit", "absent.csv", *more), "absent.csv", "no such file")
+    refused(place, place.run("fit", "temp", *more), "temp")
+    refused(place, place.run("fit", "people.xlsx", *more), "people.xlsx", ".csv")
+
+
+def test_no_permission_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(**where: Any) -> Any:
+        raise PermissionError(13, "Permission denied", "/somewhere/else")
+
+    monkeypatch.setattr(tempfile, "mkstemp", denied)
+    refused(place, place.fit(), "model.json: no permission", "choose another place")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_folder_without_permission(place: Place) -> None:
+    closed = place.folder / "closed"
+    closed.mkdir(mode=0o500)
+    refused(place, place.fit("-o", "closed/model.json"), "closed/model.json: no permission")
+
+
+@pytest.mark.parametrize("temp", ["absent", "people.csv"])
+def test_a_temporary_folder_that_cannot_be_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch, temp: str
+) -> None:
+    _through_files(monkeypatch)
+    refused(place, place.fit("--temp", temp), f"{temp}: no temporary folder", "--temp")
+
+
+def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dpsvm_fast.io import Table
+
+    def full(self: Any, folder: Path, **how: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    _through_files(monkeypatch)
+    monkeypatch.setattr(Table, "to_partitions", full)
+    refused(place, place.fit(), "temp: rows could not be decoded", "MB are needed", "--max-memory")
+
+
+def test_rows_that_do_not_fit_are_told_of_sums(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpsvm_fast.cli._rows import Room
+
+    _through_files(monkeypatch)
+    monkeypatch.setattr(Room, "holds", lambda self, n_bytes, copies: False)
+    refused(place, place.fit("--mechanism", "objective"), "--max-memory", "--mechanism gradient")
+    assert place.fit()[0] == 0
+
+
+def test_an_overspent_budget(place: Place) -> None:
+    path = place.folder / "people.budget"
+    outcome = place.fit(epsilon="2.5")
+    refused(place, outcome, "epsilon = 2 is left of 2", "--epsilon 2 or less", code=3)
+    refused(place, place.fit("--delta", "0.1", epsilon="2"), "--delta 1e-05 or less", code=3)
+    # Refused before any data are read: there need not be any.
+    (place.folder / "people.csv").unlink()
+    place.write("people.csv", "age,hours,work,income\n")
+    refused(place, place.fit(epsilon="2.5"), "is left of 2", code=3)
+    PrivacyLedger.open(path).spend(PureEvent(2.0, "add_remove"))
+    code, told = place.fit(epsilon="0.1")
+    assert code == 3
+    assert "epsilon = 0 is left of 2" in told
+    assert "cannot be used again" in told
+    assert len(PrivacyLedger.open(path).history) == 1
+
+
+def test_a_budget_is_made_once(place: Place) -> None:
+    create = ("budget", "create")
+    numbers = ("--epsilon", "4", "--delta", "1e-5")
+    refused(place, place.run(*create, "people.budget", *numbers), "exists already", "budget show")
+    refused(place, place.run(*create, "b.json", *numbers), "b.json", "b.budget")
+    refused(place, place.run(*create, "absent/b", *numbers), "no such folder")
+    refused(place, place.run(*create, "b", "--epsilon", "4"), "--delta is missing")
+    refused(place, place.run("budget", "show", "absent"), "absent: there is no such file")
+    assert not (place.folder / "b").exists()
+
+
+def test_json_says_the_same(place: Place) -> None:
+    code, _ = place.fit("--json", epsilon="2.5")
+    record = json.loads(place.printed)
+    assert code == record["exit_code"] == 3
+    assert "is left of 2" in record["error"]
+
+
+class TestPredict:
+    """Mistakes with a model cost nothing either; here they are about files."""
+
+    @pytest.fixture
+    def ready(self, place: Place) -> Place:
+        place.model()
+        return place
+
+    def predict(self, place: Place, *more: str) -> tuple[int, str]:
+        return place.run("predict", "model.json", "people.csv", "-o", "out.csv", *more)
+
+    def told(self, place: Place, outcome: tuple[int, str], *parts: str) -> None:
+        code, told = outcome
+        assert code == 2, told
+        assert told.startswith("dpsvm-fast: ")
+        assert told.count("\n") == 1 or "\n[columns]\n" in told
+        assert all(part in told for part in parts), told
+        assert SECRET not in told
+        assert "unexpected" not in told
+        assert not [name for name in place.left_behind if "out.csv" in name]
+
+    def test_a_model_of_a_newer_version(self, ready: Place) -> None:
+        path = ready.folder / "model.json"
+        record = json.loads(path.read_text(encoding="utf-8"))
+        number = next(name for name in ("format_version", "version") if name in record)
+        path.write_text(json.dumps(record | {number: record[number] + 1}), encoding="utf-8")
+        self.told(ready, self.predict(ready), "model.json", "newer")
+
+    @pytest.mark.parametrize(
+        ("damage", "part"),
+        [
+            (lambda text: text[: len(text) // 2], "model.json"),
+            (lambda text: "", "model.json"),
+            (lambda text: text.replace('"intercept_"', '"intercepT_"'), "model.json"),
+        ],
+        ids=["truncated", "empty", "changed"],
+    )
+    def test_a_damaged_model(self, ready: Place, damage: Callable[[str], str], part: str) -> None:
+        path = ready.folder / "model.json"
+        path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+        self.told(ready, self.predict(ready), part)
+
+    def test_data_wider_or_narrower_than_the_model(self, ready: Place) -> None:
+        lines = (ready.folder / "people.csv").read_text(encoding="utf-8").splitlines()
+        wide = [lines[0] + ",iq", *(line + ",1" for line in lines[1:])]
+        ready.write("people.csv", "\n".join(wide))
+        self.told(ready, self.predict(ready), "does not know the columns iq; remove them")
+        ready.write("people.csv", "\n".join(line.split(",", 1)[1] for line in lines))
+        self.told(ready, self.predict(ready), "'age'")
+        ready.write("other.toml", SCHEMA.replace('"Gov"', '"Gov", "Self"'))
+        ready.write("people.csv", "\n".join(lines))
+        self.told(ready, self.predict(ready, "--schema", "other.toml"), "5 features", "4")
+
+    def test_a_bad_cell_leaves_no_half_of_a_file(self, ready: Place) -> None:
+        ready.edit("people.csv", f"{SECRET},40", "nan,40")
+        self.told(ready, self.predict(ready), "'age'", "row 61")
+
+    def test_outputs(self, ready: Place) -> None:
+        self.told(ready, self.predict(ready, "-o", "out.xlsx"), "out.xlsx", ".parquet")
+        self.told(ready, self.predict(ready, "-o", "-", "--json"), "--json", "standard output")
+        self.told(ready, self.predict(ready, "-o", "absent/out.csv"), "absent/out.csv")
+        self.told(ready, self.predict(ready, "-o", "people.csv"), "exists already", "--force")
+
+    def test_a_model_without_schema_or_probabilities(self, place: Place) -> None:
+        X, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2
+        save_model(PrivateLinearSVC(1.0, classes=[0, 1]).fit(X, y), place.folder / "model.json")
+        self.told(place, self.predict(place), "without a schema", "--schema FILE")
+        hinge = OutputPerturbationSVC(1.0, classes=[0, 1]).fit(X, y)
+        save_model(hinge, place.folder / "model.json")
+        self.told(place, self.predict(place, "--probabilities"), "--probabilities", "--scores")
+
+
+class TestTune:
+    @pytest.mark.parametrize(
+        ("options", "parts"),
+        [
+            ([], ["--grid is missing", "C=0.1,1,10"]),
+            (["--grid", "C"], ["--grid: got 'C', expected NAME=A,B"]),
+            (["--grid", "C=1,,2"], ["expected NAME=A,B"]),
+            (["--grid", "marginn=0,1"], ["no parameter 'marginn'", "did you mean 'margin'?"]),
+            (["--grid", "C=1,2"], ["PrivateLinearSVC has no parameter 'C'", "--model"]),
+            (["--grid", "epsilon=1,2"], ["--grid: epsilon is not for the grid"]),
+            (["--grid", "margin=0,wide"], ["margin", "wide"]),
+            (["--grid-file", "people.csv"], ["people.csv", ".toml"]),
+            (["--grid", "margin=0,1", "--epsilon", "3"], ["is left of 2"]),
+        ],
+        ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
+    )
+    def test_grids(self, place: Place, options: list[str], parts: list[str]) -> None:
+        words = ["people.csv", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+        outcome = place.run("tune", *words, "--budget", "people.budget", *options)
+        refused(place, outcome, *parts, code=3 if "--epsilon" in options else 2)
+
+    def test_too_few_rows_for_the_parts_spend_nothing(self, place: Place) -> None:
+        words = ["people.csv", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+        grid = ["--grid", "margin=0,0.5,1,2", "--budget", "people.budget"]
+        refused(place, place.run("tune", *words, *grid), "--grid: got 4", "fewer candidates")

@@ -1,0 +1,348 @@
+"""``fit``, ``tune``, ``predict`` and budget files when all goes well, and interrupts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pytest.importorskip("pyarrow")
+
+from dpsvm_fast import PrivacyLedger, verify
+from dpsvm_fast.cli import _rows, _training, main
+from dpsvm_fast.io import TableSchema, load_model, open_table, read_model
+from dpsvm_fast.model_selection import PrivateGridSearch
+
+SCHEMA = """target = "kind"
+classes = ["a", "b", "c"]
+[columns]
+colour = { categories = ["red", "green"] }
+[all_other_columns]
+bounds = [0, 10]
+"""
+FIT = ("--schema", "schema.toml", "--epsilon", "4", "--delta", "1e-5")
+
+
+def table(n_rows: int, seed: int = 0) -> str:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n_rows)
+    X = np.clip(5.0 + 2.0 * np.eye(3, 4)[y] + rng.normal(size=(n_rows, 4)), 0.0, 10.0)
+    colours = np.where(rng.random(n_rows) < 0.3 + 0.2 * y, "red", "green")
+    lines = ["x0,x1,x2,x3,colour,kind"]
+    for row, colour, label in zip(X, colours, y, strict=True):
+        lines.append(",".join([*(f"{x:.4f}" for x in row), colour, "abc"[label]]))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text(table(600), encoding="utf-8")
+    (tmp_path / "new.csv").write_text(table(150, seed=1), encoding="utf-8")
+    (tmp_path / "schema.toml").write_text(SCHEMA, encoding="utf-8")
+    (tmp_path / "temp").mkdir()
+    return tmp_path
+
+
+def done(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Standard output of a command that succeeds."""
+    capsys.readouterr()
+    code = main(list(words))
+    out, told = capsys.readouterr()
+    assert code == 0, told
+    return out
+
+
+def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size, rows are decoded to a temporary folder."""
+    monkeypatch.setattr(_rows, "_largest_size", lambda table: None)
+
+
+class TestFit:
+    def test_model_certificate_and_json(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--certificate", "c.json", "--json")
+        record = json.loads(done(capsys, *words, "--test-data", "new.csv"))
+        assert (record["private"], record["epsilon"], record["delta"]) == (True, 4.0, 1e-5)
+        assert record["public_test_accuracy"] > 0.6
+        assert verify((folder / "c.json").read_text(encoding="utf-8")).ok
+        saved = read_model(folder / "m.json")
+        assert saved.schema is not None
+        assert saved.schema.feature_names[:2] == ("colour=red", "colour=green")
+        assert saved.estimator.classes_.tolist() == ["a", "b", "c"]
+        assert not list((folder / "temp").iterdir())
+
+    @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+    @pytest.mark.parametrize("model", ["linear", "kernel", "gradient"])
+    def test_the_way_to_the_rows_changes_no_bit(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        model: str,
+    ) -> None:
+        words = ("fit", "rows.csv", *FIT, "--seed", "3", "--model", model, "--temp", "temp")
+        done(capsys, *words, "-o", "memory.json")
+        through_files(monkeypatch)
+        done(capsys, *words, "-o", "mapped.json")
+        monkeypatch.setattr(_rows.Room, "holds", lambda self, n_bytes, copies: False)
+        monkeypatch.setattr(_rows.Room, "part", lambda self, n_features: 77)
+        done(capsys, *words, "-o", "parts.json", "--threads", "1")
+        texts = [(folder / f"{name}.json").read_bytes() for name in ("memory", "mapped", "parts")]
+        assert texts[0] == texts[1] == texts[2]
+        assert not list((folder / "temp").iterdir())
+
+    @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
+    @pytest.mark.parametrize("delta", ["1e-5", "0"])
+    def test_solvers(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        model: str,
+        delta: str,
+    ) -> None:
+        through_files(monkeypatch)
+        words = (*FIT, "--delta", delta, "--model", model, "--temp", "temp", "-o", "m.json")
+        done(capsys, "fit", "rows.csv", *words)
+        estimator = load_model(folder / "m.json")
+        assert estimator.steps[-1][1].privacy_.private
+        X, _ = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
+        assert set(estimator.predict(X)) <= {"a", "b", "c"}
+
+    @pytest.mark.filterwarnings("default::dpsvm_fast.NotPrivateWarning")
+    def test_a_seed_is_not_private(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--seed", "3"]) == 0
+        out, told = capsys.readouterr()
+        assert "NOT PRIVATE" in out
+        assert "warning" in told
+        assert not load_model(folder / "m.json").privacy_.private
+
+    def test_sparse_text(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        rng = np.random.default_rng(0)
+        lines = [
+            f"{k % 2} {1 + k % 2}:1 {rng.integers(3, 9)}:{rng.random():.3f}" for k in range(400)
+        ]
+        (folder / "rows.svm").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        schema = "classes = [0, 1]\nn_features = 9\n[all_other_columns]\nbounds = [0, 1]\n"
+        (folder / "svm.toml").write_text(schema, encoding="utf-8")
+        words = ("fit", "rows.svm", "--schema", "svm.toml", "--epsilon", "4", "-o", "m.json")
+        done(capsys, *words, "--test-data", "rows.svm")
+        done(capsys, "predict", "m.json", "rows.svm", "-o", "p.csv")
+        found = (folder / "p.csv").read_text(encoding="utf-8").split()
+        assert found[0] == "label"
+        assert np.mean(np.array(found[1:], dtype=int) == np.arange(400) % 2) > 0.9
+
+    def test_a_model_that_cannot_be_written_at_the_end_is_not_lost(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        from dpsvm_fast.cli._outputs import Draft
+
+        def full(self: Draft) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Draft, "publish", full)
+        monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
+        told = capsys.readouterr().err
+        assert "the model is in" in told
+        assert "is spent" in told
+        (saved,) = (folder / "temp").glob("*/m.json")
+        assert load_model(saved).privacy_.private
+
+
+class TestInterrupts:
+    def test_before_and_after_the_spend(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        PrivacyLedger(9.0, 1e-4, path=folder / "budget")
+        words = ["fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "budget", "--temp", "temp"]
+        through_files(monkeypatch)
+        whole = _training.distributed.fit
+
+        def reading(*given: Any, **named: Any) -> Any:
+            raise KeyboardInterrupt
+
+        def training(*given: Any, **named: Any) -> Any:
+            return whole(*given, **named | {"on_step": reading})
+
+        for fault, end, spent in (
+            (reading, "nothing was spent", False),
+            (training, "the budget of budget is spent (epsilon = 4, delta = 1e-05)", True),
+        ):
+            monkeypatch.setattr(_training.distributed, "fit", fault)
+            assert main(words) == 130
+            assert end in capsys.readouterr().err
+            assert bool(PrivacyLedger.open(folder / "budget").history) is spent
+            assert not (folder / "m.json").exists()
+            assert not list((folder / "temp").iterdir())
+
+    @pytest.mark.skipif(os.name == "nt", reason="sends signals")
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_process_in_training(self, folder: Path, number: signal.Signals) -> None:
+        """Ends at once, says that the budget is spent, and leaves no rows on the disk."""
+        rng = np.random.default_rng(0)
+        X = rng.random((120_000, 40), dtype=np.float32)
+        np.savez(folder / "rows.npz", X=X, y=(X[:, 0] > 0.5).astype(np.int64))
+        schema = "classes = [0, 1]\nn_features = 40\n[all_other_columns]\nbounds = [0, 1]\n"
+        (folder / "npz.toml").write_text(schema, encoding="utf-8")
+        PrivacyLedger(9.0, 1e-4, path=folder / "budget")
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "dpsvm_fast", "fit", "rows.npz", "--schema", "npz.toml"),
+                *("--epsilon", "4", "--budget", "budget", "--temp", "temp", "-o", "m.json"),
+                *("--max-memory", "240MiB", "--model", "kernel"),
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        ledger, begin = PrivacyLedger.open(folder / "budget"), time.monotonic()
+        while not ledger.history and process.poll() is None and time.monotonic() - begin < 60:
+            time.sleep(0.02)
+        process.send_signal(number)
+        sent = time.monotonic()
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130, told
+        assert "interrupted; the budget of budget is spent" in told
+        # Alone on a machine it takes some 50 ms.
+        assert time.monotonic() - sent < 5.0
+        assert not list((folder / "temp").iterdir())
+        assert not (folder / "m.json").exists()
+
+
+class TestBudget:
+    def test_processes_that_spend_at_once_stay_within_it(self, folder: Path) -> None:
+        """Room for two of three fits, which all begin at once."""
+        words = ("budget", "create", "budget", "--epsilon", "1.7", "--delta", "1e-5")
+        assert main(list(words)) == 0
+        fits = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "dpsvm_fast", "fit", "rows.csv", *FIT),
+                    *("--epsilon", "1", "--budget", "budget", "-o", f"m{k}.json", "--threads", "1"),
+                ],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for k in range(3)
+        ]
+        told = [process.communicate(timeout=120)[1] for process in fits]
+        codes = [process.returncode for process in fits]
+        assert sorted(codes) == [0, 0, 3], told
+        assert "is left of 1.7" in told[codes.index(3)]
+        ledger = PrivacyLedger.open(folder / "budget")
+        assert ledger.total()[0] <= 1.7
+        assert len({record.process for record in ledger.history}) == 2
+        assert len(list(folder.glob("m?.json"))) == 2
+
+    def test_show(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        create = ("budget", "create", "budget", "--epsilon", "5", "--delta", "1e-5", "--adaptive")
+        assert json.loads(done(capsys, *create, "--json"))["adaptive"] is True
+        done(capsys, "fit", "rows.csv", *FIT, "--budget", "budget", "-o", "m.json")
+        text = done(capsys, "budget", "show", "budget")
+        assert "adaptive" in text
+        assert "PrivateLinearSVC" in text
+        record = json.loads(done(capsys, "budget", "show", "budget", "--json"))
+        assert 3.9 < record["spent_epsilon"] < 4.1
+        assert len(record["spends"]) > 1
+
+
+class TestPredict:
+    @pytest.fixture
+    def model(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        return load_model(folder / "m.json")
+
+    def test_columns_are_those_of_the_estimator(
+        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from pyarrow import parquet
+
+        X, _ = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
+        words = ("predict", "m.json", "new.csv", "--scores", "--probabilities", "-o")
+        done(capsys, *words, "p.csv")
+        done(capsys, *words, "p.tsv")
+        done(capsys, *words, "p.parquet")
+        printed = done(capsys, *words, "-")
+        assert printed == (folder / "p.csv").read_text(encoding="utf-8")
+        assert printed.replace(",", "\t") == (folder / "p.tsv").read_text(encoding="utf-8")
+        rows = list(csv.DictReader(printed.splitlines()))
+        read = parquet.read_table(folder / "p.parquet").to_pydict()
+        assert list(read) == list(rows[0])
+        assert [row["kind"] for row in rows] == read["kind"] == model.predict(X).tolist()
+        for k, label in enumerate("abc"):
+            scores = [float(row[f"score_{label}"]) for row in rows]
+            assert scores == read[f"score_{label}"]
+            assert np.allclose(scores, model.decision_function(X)[:, k], rtol=1e-6)
+            shares = [float(row[f"probability_{label}"]) for row in rows]
+            assert np.allclose(shares, model.predict_proba(X)[:, k], rtol=1e-6)
+
+    def test_labels_in_the_data_are_not_looked_at(
+        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        lines = (folder / "new.csv").read_text(encoding="utf-8").splitlines()
+        bare = "\n".join(line.rpartition(",")[0] for line in lines)
+        odd = "\n".join([lines[0], *(line.rpartition(",")[0] + ",?" for line in lines[1:])])
+        (folder / "bare.csv").write_text(bare, encoding="utf-8")
+        (folder / "odd.csv").write_text(odd, encoding="utf-8")
+        found = [done(capsys, "predict", "m.json", f"{n}.csv", "-o", "-") for n in ("bare", "odd")]
+        assert found[0] == found[1] == done(capsys, "predict", "m.json", "new.csv", "-o", "-")
+
+    def test_json_and_replacing(
+        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ("predict", "m.json", "new.csv", "-o", "p.csv")
+        done(capsys, *words)
+        record = json.loads(done(capsys, *words, "--force", "--json"))
+        assert record == {"output": "p.csv", "rows": 150, "columns": ["kind"]}
+
+
+class TestTune:
+    def test_one_budget_for_everything(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        PrivacyLedger(4.0, 1e-5, path=folder / "budget")
+        words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,auto")
+        found = done(
+            capsys,
+            *words,
+            "--budget",
+            "budget",
+            "-o",
+            "m.json",
+            "--certificate",
+            "c.json",
+            "--json",
+        )
+        record = json.loads(found)
+        assert record["epsilon"] == 4.0
+        assert record["best_parameters"]["margin"] in (0.5, "auto")
+        assert record["budget"]["remaining_epsilon"] < 0.1
+        assert isinstance(load_model(folder / "m.json"), PrivateGridSearch)
+        assert verify((folder / "c.json").read_text(encoding="utf-8")).epsilon <= 4.0
+        done(capsys, "predict", "m.json", "new.csv", "-o", "p.csv")
+
+    def test_a_grid_from_a_file(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "grid.toml").write_text("margin = [0.0, 1.0]\nwhiten = [false]\n")
+        words = ("tune", "rows.csv", *FIT, "--grid-file", "grid.toml", "-o", "m.json", "--json")
+        best = json.loads(done(capsys, *words))["best_parameters"]
+        assert best["whiten"] is False
+        assert best["margin"] in (0.0, 1.0)
