@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,30 @@ def test_extras_are_those_of_the_package() -> None:
     # The others are for those who work on the library.
     others = {"bench", "peers", "test", "interop", "check", "docs"}
     assert named == set(project()["project"]["optional-dependencies"]) - others
+
+
+def test_every_command_is_named_and_no_other() -> None:
+    click = pytest.importorskip("click")
+    app = importlib.import_module("dpsvm_fast.cli._app").app
+    section = README.read_text("utf-8").partition("\n## Command line\n")[2].partition("\n## ")[0]
+    table = section.partition("| `dpsvm-fast` | What it does |\n|---|---|\n")[2].partition("\n\n")[
+        0
+    ]
+    named = [
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    ]
+    context = click.Context(app)
+    assert sorted(named) == sorted(app.list_commands(context))
+    # Options of the lines to type are those of the commands.
+    typed = re.findall(r"^dpsvm-fast (\w+)(.*)$", section, flags=re.MULTILINE)
+    assert len(typed) == 6
+    for name, rest in typed:
+        command = app.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            command = command.commands[rest.split()[0]]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert set(re.findall(r"\s(--?[a-z-]+)", rest)) <= known
 
 
 def test_it_is_short() -> None:

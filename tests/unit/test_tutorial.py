@@ -92,6 +92,7 @@ class Prompt:
 
 def shell(text: str) -> str:
     """What the lines print that are typed at a shell, errors too."""
+    pytest.importorskip("click")
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         for line in text.splitlines():
@@ -229,6 +230,7 @@ MISTAKES: list[tuple[Callable[[], str], int]] = [
 @pytest.fixture(scope="module")
 def model() -> str:
     """A model of the table, as text; its noise is its own, its schema that of the page."""
+    pytest.importorskip("click")
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_files()
