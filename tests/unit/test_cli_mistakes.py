@@ -383,7 +383,7 @@ class TestPredict:
         lines = (ready.folder / "people.csv").read_text(encoding="utf-8").splitlines()
         wide = [lines[0] + ",iq", *(line + ",1" for line in lines[1:])]
         ready.write("people.csv", "\n".join(wide))
-        self.told(ready, self.predict(ready), "does not know the columns iq; remove them")
+        self.told(ready, self.predict(ready), "'iq' is none of those", "remove it")
         ready.write("people.csv", "\n".join(line.split(",", 1)[1] for line in lines))
         self.told(ready, self.predict(ready), "'age'")
         ready.write("other.toml", SCHEMA.replace('"Gov"', '"Gov", "Self"'))

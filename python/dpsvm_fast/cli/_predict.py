@@ -17,8 +17,7 @@ from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE, OneOf
-from dpsvm_fast.exceptions import SchemaError
-from dpsvm_fast.io import Table, TableSchema, open_table, read_model
+from dpsvm_fast.io import TableSchema, open_table, read_model
 from dpsvm_fast.io.tables import FORMATS
 
 __all__ = ["command"]
@@ -73,7 +72,7 @@ def command(screen: Screen, **options: Any) -> None:
             "--probabilities: this model has none, because its loss is no likelihood; take --scores"
         )
     schema = _schema(saved, options)
-    table = _opened(schema, options)
+    table = open_table(options["data"], schema, format=options["data_format"], labelled=False)
     if table.n_features != model.n_features_in_:
         raise CommandError(
             f"{options['data']}: got {table.n_features} features, expected "
@@ -198,22 +197,6 @@ def _schema(saved: Any, options: dict[str, Any]) -> TableSchema:
         )
     schema: TableSchema = saved.schema
     return schema
-
-
-def _opened(schema: TableSchema, options: dict[str, Any]) -> Table:
-    """The table; columns that the model does not know are no fault of its schema."""
-    data = options["data"]
-    try:
-        return open_table(data, schema, format=options["data_format"], labelled=False)
-    except SchemaError as error:
-        sentence, _, lines = str(error).partition("\n[columns]\n")
-        if not lines or options["schema"] is not None:
-            raise
-        names = ", ".join(line.partition(" = ")[0] for line in lines.splitlines())
-        raise CommandError(
-            f"{data}: the model does not know the columns {names}; remove them from the file, or "
-            'pass over them with a schema that says extra_columns = "ignore": --schema FILE'
-        ) from None
 
 
 def _names(model: Any, schema: TableSchema, options: dict[str, Any]) -> list[str]:
