@@ -46,6 +46,7 @@ COMMANDS = (
     Entry("statement", AFTER, "say what a model promises, with a line to sign on"),
     Entry("verify", AFTER, "recompute the epsilon and delta of a certificate or model"),
     Entry("audit", AFTER, "try to refute what every mechanism claims"),
+    Entry("bench", SPEED, "time fits on this machine, beside scikit-learn without privacy"),
 )
 
 

@@ -105,6 +105,6 @@ def _not_json(error: Exception) -> str:
     if ended and error.doc.strip():  # type: ignore[attr-defined]
         return "its JSON text ends too early; copy or download the whole file again"
     return (
-        "it is not JSON text; expected a saved model, or a file with what model.privacy_.to_json() "
-        "returns"
+        "it is not JSON text; expected a file with what model.privacy_.to_json() returns, or a "
+        "saved model"
     )

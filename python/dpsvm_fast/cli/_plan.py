@@ -83,9 +83,11 @@ def command(
     chosen = KERNEL if kernel is not None and model is None else one_model(model, mechanism)
     _check_settings(chosen, mechanism, kernel, settings)
     checked_plot("--plot", plot)
-    epsilons = [each for several in epsilon for each in several]
+    epsilons = dict.fromkeys(each for several in epsilon for each in several)
     with reserved(plot, force=True) as drafts:
         plans = [_planned(chosen, each, kernel, samples, settings) for each in epsilons]
+        if plot is not None and any(plan.decision is None for plan in plans):
+            raise CommandError("--plot needs --samples: the number of rows decides the noise")
         for draft in drafts:
             draw(draft, lambda ax: _display(plans, ax))
     record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}

@@ -10,7 +10,7 @@ import click
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._types import OneOf
 
-__all__ = ["KERNEL", "LINEAR", "estimator_class", "model_options", "one_model"]
+__all__ = ["CLASSES", "KERNEL", "LINEAR", "estimator_class", "model_options", "one_model"]
 
 LINEAR, KERNEL = "linear", "kernel"
 CLASSES = {
