@@ -377,6 +377,11 @@ def test_keys_have_a_length(tmp_path: Path, key: bytes) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"cannot read .*key': there is no such file"):
+        save_model(fitted("output"), tmp_path / "model.json", key=tmp_path / "key")
+
+
 def test_other_keys_are_refused_by_type(tmp_path: Path) -> None:
     wrong: Any = 3
     with pytest.raises(TypeError, match="key: got int"):
@@ -451,7 +456,7 @@ def test_no_permission_is_said_in_a_sentence(
     def refuse(*_: Any, **__: Any) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", "draft")
 
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(PermissionError, match="no permission to write there; choose another place"):
         save_model(fitted("output"), tmp_path / "model.json")
     monkeypatch.undo()

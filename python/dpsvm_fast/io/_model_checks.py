@@ -14,12 +14,9 @@ from dpsvm_fast.accounting import (
     FederatedStatement,
     PrivacyStatement,
     SelectionStatement,
+    read_certificate,
     verify,
 )
-from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED
-from dpsvm_fast.accounting.selection import FORMAT as SEARCH
-from dpsvm_fast.accounting.statement import FORMAT as RELEASE
-from dpsvm_fast.accounting.statement import read_json
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.io._model_text import shown
@@ -35,28 +32,20 @@ __all__ = [
 
 Statement = PrivacyStatement | SelectionStatement | FederatedStatement
 
-READERS: dict[str, Any] = {
-    RELEASE: PrivacyStatement,
-    SEARCH: SelectionStatement,
-    FEDERATED: FederatedStatement,
-}
 # Recomputations that are remembered: workers load the same model again and again.
 REMEMBERED = 64
 
 
-def statement_from(where: str, record: object) -> Statement:
-    """The statement of a certificate."""
-    format = record.get("format") if isinstance(record, Mapping) else None
-    reader = READERS.get(format) if isinstance(format, str) else None
-    if reader is None:
-        raise ModelFormatError(f"{where}: got {shown(format)}, expected a certificate")
+def statement_from(where: str, record: object) -> Any:
+    """The statement of a certificate; of which kind it has to be depends on the model."""
+    if not isinstance(record, Mapping):
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected a certificate")
     try:
-        statement: Statement = reader.from_dict(record)
+        return read_certificate(record)
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelFormatError(
             f"{where}: no certificate that this release reads: {error}"
         ) from None
-    return statement
 
 
 def check_holds(where: str, statement: Statement) -> None:
@@ -78,10 +67,10 @@ def check_holds(where: str, statement: Statement) -> None:
 @lru_cache(maxsize=REMEMBERED)
 def _problems(text: str) -> tuple[str, ...]:
     """What ``verify`` finds, apart from the reasons for which the statement is not private."""
-    record = read_json(text)
-    statement = READERS[record["format"]].from_dict(record)
     # Whether its numbers follow from each other does not depend on who knows the seed.
-    plain = replace(statement, not_private_reasons=(), random_source="operating_system")
+    plain: Any = replace(
+        read_certificate(text), not_private_reasons=(), random_source="operating_system"
+    )
     return verify(plain).problems
 
 

@@ -28,9 +28,9 @@ from dpsvm_fast.estimators import (
 from dpsvm_fast.estimators._bounds import checked_bounds
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.federated.classifier import FederatedLinearSVC
-from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.io import _model_attributes as kinds
 from dpsvm_fast.io._model_attributes import Attribute, Facts, numbers, real, whole, word
+from dpsvm_fast.io._model_parameters import SPECIFICATION, Parameter, parameters_of
 from dpsvm_fast.io._model_values import numbers_from, numbers_to, plain_from, plain_to
 from dpsvm_fast.mechanisms.fourier import (
     KERNELS,
@@ -42,31 +42,11 @@ from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection._default import ConstantClassifier
 
-__all__ = ["Parameter", "SavedClass", "saved_classes"]
+__all__ = ["SavedClass", "saved_classes"]
 
-# Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
-# reads the file subtract the noise.
-NOT_SAVED = ("ledger", "n_threads", "random_state")
 MOST = 2**63 - 1
 
 Attributes = dict[str, Attribute]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """How one parameter of a constructor is saved.
-
-    Parameters
-    ----------
-    test : callable
-        Refuses a value that the class would refuse, and returns what it stands for.
-    write, read : callable
-        From the name and what ``test`` returned to JSON; from the name and JSON to the value.
-    """
-
-    test: Callable[[Any], Any]
-    write: Callable[[str, Any], Any] = plain_to
-    read: Callable[[str, Any], Any] = plain_from
 
 
 @dataclass(frozen=True)
@@ -93,68 +73,6 @@ class SavedClass:
     mechanism: str | None = None
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
-
-
-def _sides_to(name: str, bounds: Any) -> Any:
-    """Bounds as the user gave them: numbers stay numbers."""
-    if bounds is None:
-        return None
-    return [float(side) if side.ndim == 0 else numbers_to(side) for side in bounds]
-
-
-def _sides_from(name: str, record: Any) -> Any:
-    """A tuple of numbers or arrays."""
-    if not isinstance(record, list):
-        return record
-    return tuple(
-        numbers_from(name, side, (None,)) if isinstance(side, dict) else side for side in record
-    )
-
-
-def _labels_to(name: str, labels: Any) -> Any:
-    """A label set that the user gave."""
-    return None if labels is None else labels.tolist()
-
-
-def _point_to(name: str, point: Any) -> Any:
-    """A public point."""
-    return None if point is None else numbers_to(point)
-
-
-def _point_from(name: str, record: Any) -> Any:
-    """A public point."""
-    return None if record is None else numbers_from(name, record, (None,))
-
-
-def _spec_to(name: str, spec: FederatedSpec | None) -> Any:
-    """What the parties agreed on."""
-    return None if spec is None else spec.to_dict()
-
-
-def _spec_from(name: str, record: Any) -> FederatedSpec | None:
-    """What the parties agreed on, checked in full."""
-    return None if record is None else FederatedSpec(**record)
-
-
-def _checked_spec(spec: Any) -> Any:
-    """A specification, or None."""
-    if spec is not None and not isinstance(spec, FederatedSpec):
-        raise TypeError(f"spec: got {type(spec).__name__}, expected a FederatedSpec")
-    return spec
-
-
-def _parameters(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:
-    """Parameters of a class with a table of tests."""
-    special: dict[str, dict[str, Any]] = {
-        "bounds": {"write": _sides_to, "read": _sides_from},
-        "centre": {"write": _point_to, "read": _point_from},
-        "classes": {"write": _labels_to},
-    }
-    return {
-        name: Parameter(test, **special.get(name, {}))
-        for name, test in tests.items()
-        if name not in NOT_SAVED
-    }
 
 
 def _anything(value: Any) -> Any:
@@ -241,6 +159,13 @@ def _of_ellipsoids(facts: Facts) -> dict[str, Any]:
     return {"precisions_": np.ascontiguousarray(blocks)}
 
 
+def _of_scales(facts: Facts) -> dict[str, Any]:
+    """The squares that a fit publishes beside its scales; huge ones overflow there too."""
+    scale = facts["scale_"]
+    with np.errstate(over="ignore", under="ignore"):
+        return {"var_": None if scale is None else scale**2}
+
+
 def _of_features(facts: Facts) -> dict[str, Any]:
     """What random features say about themselves."""
     return {"seed_": facts["_features"].seed, "structure_": facts["_features"].structure}
@@ -260,7 +185,7 @@ def _classifiers() -> list[SavedClass]:
         ),
     )
     found = [
-        SavedClass(kind, _parameters(kind._parameters), attributes, mechanism)
+        SavedClass(kind, parameters_of(kind._parameters), attributes, mechanism)
         for kind, mechanism, attributes in linear
     ]
     margin = PrivateGaussianMarginClassifier
@@ -268,7 +193,7 @@ def _classifiers() -> list[SavedClass]:
     found.append(
         SavedClass(
             margin,
-            _parameters(margin._parameters),
+            parameters_of(margin._parameters),
             attributes,
             "gaussian_margin",
             derived=_of_ellipsoids,
@@ -283,7 +208,7 @@ def _classifiers() -> list[SavedClass]:
         "n_survivors_": whole(1, MOST),
         "n_records_": whole(1, MOST, none=True),
     }
-    spec = {"spec": Parameter(_checked_spec, _spec_to, _spec_from)}
+    spec = {"spec": SPECIFICATION}
     found.append(SavedClass(FederatedLinearSVC, spec, federated, "federated"))
     return found
 
@@ -311,15 +236,21 @@ def _transformers() -> list[SavedClass]:
             {
                 "mean_": numbers(_row),
                 "scale_": numbers(_row, above=0.0, none=True),
-                "var_": numbers(_row, none=True),
                 "n_samples_seen_": real(above=0.0),
                 "bounds_": kinds.BOUNDS,
             }
             | norm,
         ),
     )
+    derived = {ours.PrivateStandardScaler: _of_scales}
     found = [
-        SavedClass(kind, _parameters(kind._parameters), FEATURES | attributes, kind._mechanism_name)
+        SavedClass(
+            kind,
+            parameters_of(kind._parameters),
+            FEATURES | attributes,
+            kind._mechanism_name,
+            derived=derived.get(kind),
+        )
         for kind, attributes in private
     ]
     drawn = {
@@ -338,12 +269,12 @@ def _transformers() -> list[SavedClass]:
     return [
         *found,
         SavedClass(
-            ours.RandomFourierFeatures, _parameters(drawn) | seed, fourier, derived=_of_features
+            ours.RandomFourierFeatures, parameters_of(drawn) | seed, fourier, derived=_of_features
         ),
         SavedClass(
-            ours.PublicScaler, _parameters({"bounds": checked_bounds}), FEATURES, fits=False
+            ours.PublicScaler, parameters_of({"bounds": checked_bounds}), FEATURES, fits=False
         ),
-        SavedClass(Normalizer, _parameters(normal), FEATURES, fits=False),
+        SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
     ]
 
 
@@ -369,12 +300,12 @@ def _compositions() -> list[SavedClass]:
     return [
         SavedClass(
             PrivateGridSearch,
-            _parameters({name: own.get(name, _anything) for name in searched}),
+            parameters_of({name: own.get(name, _anything) for name in searched}),
             attributes,
             "search",
         ),
         SavedClass(Pipeline, {"verbose": Parameter(partial(check.check_bool, "verbose"))}),
-        SavedClass(ConstantClassifier, _parameters({"classes": public_classes}), fits=False),
+        SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
     ]
 
 

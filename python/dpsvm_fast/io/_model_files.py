@@ -10,10 +10,10 @@ from pathlib import Path
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.io._model_text import LARGEST_FILE
 
-__all__ = ["read_bytes", "write_bytes"]
+__all__ = ["checked_key", "read_bytes", "write_bytes"]
 
-# A new file may be read by others, as far as the process's umask lets them.
-NEW_FILE = 0o666
+# Of a key: fewer bytes can be guessed.
+SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -32,14 +32,12 @@ def write_bytes(path: Path, data: bytes) -> None:
         )
     # What a link points at is replaced, not the link.
     target = Path(os.path.realpath(path))
-    draft = target.with_name(f".{target.name[:100]}.{uuid.uuid4().hex}")
+    draft = target.with_name(f".{uuid.uuid4().hex}.draft")
     try:
         if target.is_dir():
             raise IsADirectoryError(0, "is a folder")
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-        with os.fdopen(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, NEW_FILE), "wb"
-        ) as file:
+        with draft.open("xb") as file:
             if mode is not None:
                 draft.chmod(mode)
             file.write(data)
@@ -71,6 +69,29 @@ def read_bytes(path: Path) -> bytes:
     if max(size, len(data)) > LARGEST_FILE:
         raise ModelFormatError(f"is larger than {LARGEST_FILE} bytes; no model is")
     return data
+
+
+def checked_key(key: object) -> bytes | None:
+    """The bytes of a key, given as such or as the path of a file that holds them."""
+    if key is None or isinstance(key, (bytes, bytearray)):
+        found = None if key is None else bytes(key)
+    elif isinstance(key, (str, os.PathLike)):
+        try:
+            with Path(key).open("rb") as file:
+                found = file.read(LONGEST_KEY + 1)
+        except OSError as error:
+            raise _sentence("read", Path(key), error) from None
+    else:
+        raise TypeError(
+            f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
+            "None"
+        )
+    if found is not None and not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
+        raise InvalidParameterError(
+            f"key: expected {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as those of "
+            "secrets.token_bytes(32)"
+        )
+    return found
 
 
 def _sentence(verb: str, path: Path, error: OSError) -> OSError:

@@ -6,18 +6,16 @@ import hashlib
 import hmac
 import json
 import math
-import os
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.exceptions import ModelFormatError
 
 __all__ = [
     "FORMAT",
     "LARGEST_FILE",
     "VERSION",
     "check_seals",
-    "checked_key",
     "parsed",
     "sealed_text",
     "shown",
@@ -27,15 +25,12 @@ FORMAT = "dpsvm_fast.model"
 VERSION = 1
 
 # Bytes of a file. Larger ones are refused before they are read.
-LARGEST_FILE = 1 << 30
+LARGEST_FILE = 1 << 32
 # Names and values outside arrays. Python objects are many times larger than their text, so that a
 # small file could fill the memory; the numbers of a model are in arrays and do not count.
 MOST_VALUES = 5_000_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MOST_LEVELS = 64
-# Of a key: fewer bytes can be guessed.
-SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
-
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
 FIELDS = ("format", "version", "library_version", "model", "schema")
 
@@ -145,26 +140,6 @@ def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
     if key is not None:
         document[SIGNATURE] = _signature(text, key)
     return json.dumps(document, indent=1, allow_nan=False).encode("ascii") + b"\n"
-
-
-def checked_key(key: object) -> bytes | None:
-    """The bytes of a key, given as such or as the path of a file that holds them."""
-    if key is None or isinstance(key, (bytes, bytearray)):
-        found = None if key is None else bytes(key)
-    elif isinstance(key, (str, os.PathLike)):
-        with open(key, "rb") as file:
-            found = file.read(LONGEST_KEY + 1)
-    else:
-        raise TypeError(
-            f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
-            "None"
-        )
-    if found is not None and not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
-        raise InvalidParameterError(
-            f"key: expected {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as those of "
-            "secrets.token_bytes(32)"
-        )
-    return found
 
 
 def _canonical(contents: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,10 +145,15 @@ def real_from(
     where: str, record: object, *, low: float = -math.inf, above: float = -math.inf
 ) -> float:
     """A finite float, at least ``low`` and more than ``above``."""
-    if type(record) is not float or not (low <= record and above < record):
+    if not _is_finite(record) or record < low or record <= above:
         bound = f" > {above:g}" if above > low else ("" if math.isinf(low) else f" >= {low:g}")
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected a float{bound}")
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected a finite float{bound}")
     return record
+
+
+def _is_finite(record: object) -> TypeGuard[float]:
+    """Whether it is a float, and a finite one."""
+    return type(record) is float and math.isfinite(record)
 
 
 def whole_from(where: str, record: object, low: int, high: int) -> int:

@@ -17,12 +17,11 @@ from dpsvm_fast import _core
 from dpsvm_fast.accounting.schema import certificate_schema
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.io._model_checks import same_labels
-from dpsvm_fast.io._model_files import read_bytes, write_bytes
+from dpsvm_fast.io._model_files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.io._model_record import Reading, check_certificates, model_from, record_of
 from dpsvm_fast.io._model_text import (
     VERSION,
     check_seals,
-    checked_key,
     parsed,
     sealed_text,
     shown,
@@ -118,7 +117,7 @@ def save_model(
     described = None if schema is None else schema.to_dict()
     try:
         # What could not be loaded is not saved. The certificate comes from this object's own fit.
-        made = model_from(_as_read(record), "model", Reading(verified=False))
+        made = model_from(record, "model", Reading(verified=False))
         if schema is not None:
             _check_table(made, schema)
     except ModelFormatError as error:
@@ -212,14 +211,6 @@ def model_schema() -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
     certificates = certificate_schema()
     return schema | {"$defs": schema["$defs"] | certificates["$defs"]}
-
-
-def _as_read(record: Mapping[str, Any]) -> Any:
-    """The record as it comes back from a file."""
-    try:
-        return json.loads(json.dumps(record, allow_nan=False))
-    except ValueError:
-        raise ModelFormatError("model: holds a number that is not finite") from None
 
 
 def _saved_model(document: Mapping[str, Any], reading: Reading) -> SavedModel:
