@@ -61,9 +61,9 @@ def test_features_without_names_are_counted() -> None:
     schema = TableSchema.from_dict(record)
     assert schema.feature_names == ("x0", "x1", "x2")
     assert schema.bounds[0].tolist() == [-1.0] * 3
-    wide = TableSchema.from_dict({**record, "n_features": 10**7})
-    assert wide.n_features == 10**7
-    assert wide.bounds[1].shape == (10**7,)
+    wide = TableSchema.from_dict({**record, "n_features": 10**6})
+    assert wide.n_features == 10**6
+    assert wide.bounds[1].shape == (10**6,)
     named = TableSchema.from_dict({**record, "columns": {"x1": {"bounds": [5, 6]}}})
     assert named.bounds[1].tolist() == [1.0, 6.0, 1.0]
     with pytest.raises(SchemaError, match=r"got 'x3', expected names from 'x0' to 'x2'"):
@@ -188,7 +188,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "codec": ({"csv": {"encoding": "hex"}, "columns": AGE}, "csv.encoding: got 'hex', expected "),
     "header": ({"csv": {"header": ["a", "a"]}, "columns": AGE}, "csv.header: got ['a', 'a'], "),
-    "spellings": ({"csv": {"missing_values": "NA"}, "columns": AGE}, "csv.missing_values: got 'NA'"),
+    "spellings": (
+        {"csv": {"missing_values": "NA"}, "columns": AGE},
+        "csv.missing_values: got 'NA'",
+    ),
 }
 
 
@@ -212,7 +215,9 @@ def test_an_error_names_the_key_what_came_and_what_is_accepted(name: str) -> Non
         ("s.json", b"[" * 100_000, r"^s\.json: expected JSON, but: "),
         ("s.json", b'\xff{"a": 1}', r"^s\.json: expected text in UTF-8$"),
         pytest.param("s.toml", b"target = ", r"^s\.toml: expected TOML, but: ", marks=needs_toml),
-        pytest.param("s.toml", b"a = 1\na = 2", r"^s\.toml: expected TOML, but: ", marks=needs_toml),
+        pytest.param(
+            "s.toml", b"a = 1\na = 2", r"^s\.toml: expected TOML, but: ", marks=needs_toml
+        ),
         pytest.param("s.toml", b"", r"^s\.toml: columns: missing", marks=needs_toml),
     ],
 )
@@ -280,10 +285,13 @@ RECORDS = st.fixed_dictionaries(
 
 @given(RECORDS)
 def test_any_tree_is_a_schema_or_an_error(record: Any) -> None:
+    refusal = ""
     try:
         schema = TableSchema.from_dict(record)
     except SchemaError as error:
-        assert str(error).startswith("the schema: ")
+        refusal = str(error)
+    if refusal:
+        assert refusal.startswith("the schema: ")
         return
     stored = json.loads(json.dumps(schema.to_dict(), allow_nan=False))
     assert TableSchema.from_dict(stored) == schema

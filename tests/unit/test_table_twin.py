@@ -111,7 +111,9 @@ def test_one_wrong_cell_is_named_and_not_quoted(folder: Path, drawn: Drawn, data
     place = data.draw(st.integers(0, len(kept) - 1), label="row")
     name = data.draw(st.sampled_from(checked), label="column")
     cell = data.draw(st.sampled_from(["s3cr3t", "", "1e999", "1,234", "0x1p3", "1_0"]))
-    kept[place] = [cell if one == name else old for one, old in zip(names, kept[place], strict=True)]
+    kept[place] = [
+        cell if one == name else old for one, old in zip(names, kept[place], strict=True)
+    ]
     text = csv_text(names, kept)
     path = folder / "wrong.csv"
     path.write_bytes(text.encode())

@@ -9,10 +9,10 @@ import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io._csv_faults import first_fault, is_unfinished
+from dpsvm_fast.io._csv_faults import first_fault, is_unfinished, missing_cells
 from dpsvm_fast.io._decode import RowDecoder
 from dpsvm_fast.io._source import CountedText, Progress, imported, is_compressed
 from dpsvm_fast.io._text_format import TextFormat
@@ -48,7 +48,8 @@ class CsvSource:
         self._csv = imported("pyarrow.csv", "reading CSV files")
         self._path, self._file = path, os.path.basename(path)
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
-        self._names, self._empty = read_header(path, self._text, self._delimiter)
+        self._header = read_header(path, self._text, self._delimiter)
+        self._names = self._header.names
         if self._text.header is True:
             self.schema = schema.of_names(self._names, labelled=labelled, file=self._file)
         else:
@@ -86,7 +87,7 @@ class CsvSource:
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
-        if self._empty:
+        if self._header.is_all:
             return
         before = 0
         block = max(BLOCK, BYTES_PER_CELL * len(self._names))
@@ -145,6 +146,7 @@ class CsvSource:
                     block_size=block,
                     use_threads=types is None,
                     column_names=[str(place) for place in range(len(self._names))],
+                    skip_rows=self._header.n_blank,
                     skip_rows_after_names=int(self._text.header is True),
                     encoding=self._text.encoding,
                 ),
@@ -178,11 +180,10 @@ class CsvSource:
 
     def _convert_options(self, types: dict[str, Any]) -> Any:
         """What cells are read as: the schema's word, never a guess from the data."""
-        spellings = [blank + text for text in self._text.missing_values for blank in ("", " ")]
         return self._csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
-            null_values=spellings,
+            null_values=missing_cells(self._text),
             strings_can_be_null=False,
             decimal_point=self._text.decimal,
         )
@@ -224,10 +225,26 @@ def open_text(path: str, text: TextFormat) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
 
 
-def read_header(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
-    """Return the names of the columns, and whether there is nothing but the header.
+class Header(NamedTuple):
+    """The start of a text file.
 
-    Without a header: the cells of the first row.
+    Parameters
+    ----------
+    names : list of str
+        Of the columns; without a header, the cells of the first row.
+    is_all : bool
+        Whether there are no rows.
+    n_blank : int
+        Number of blank lines before it.
+    """
+
+    names: list[str]
+    is_all: bool
+    n_blank: int
+
+
+def read_header(path: str, text: TextFormat, delimiter: str) -> Header:
+    """Return the first record.
 
     Raises
     ------
@@ -235,34 +252,42 @@ def read_header(path: str, text: TextFormat, delimiter: str) -> tuple[list[str],
         The file is empty, is not text, or names a column twice.
     """
     file = os.path.basename(path)
-    first, empty = _first_record(path, text, delimiter)
+    found = _first_record(path, text, delimiter)
     if text.header is not True:
-        return first, False
-    names = [name.strip() for name in first]
+        return found._replace(is_all=False)
+    names = [name.strip() for name in found.names]
     if len(set(names)) < len(names):
         twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
         raise TableError(f"{file}: got columns named {twice} twice, expected different names")
-    return names, empty
+    return found._replace(names=names)
 
 
-def _first_record(path: str, text: TextFormat, delimiter: str) -> tuple[list[str], bool]:
-    """Cells of the first record, and whether the file ends with it."""
+def _first_record(path: str, text: TextFormat, delimiter: str) -> Header:
+    """Cells of the first record that is no blank line."""
     file = os.path.basename(path)
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
+    first: list[str] = []
     with open_text(path, text) as lines:
         try:
             records = csv.reader(lines, delimiter=delimiter, **quoting)
-            first = next((record for record in records if record), None)
-            if first is None:
-                raise TableError(f"{file}: the file is empty")
-            "".join(first).encode("utf-8")
-            return first, not lines.read(1)
+            for n_blank, first in enumerate(records):
+                if first:
+                    # Names must be text; bytes that are none were kept apart.
+                    "".join(first).encode("utf-8")
+                    return Header(first, _is_over(lines, len(first)), n_blank)
         except UnicodeError:
             raise TableError(
                 f"{file}: the header is not {text.encoding}; write the encoding, for example "
                 'encoding = "latin-1", in the [csv] table of the schema'
             ) from None
-        except (csv.Error, *DAMAGED, ValueError) as error:
-            if isinstance(error, TableError):
-                raise
+        except (csv.Error, *DAMAGED, ValueError):
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
+    raise TableError(f"{file}: the file is empty")
+
+
+def _is_over(lines: io.TextIOWrapper, n_columns: int) -> bool:
+    """Whether nothing but blank lines follows; with one column these are rows."""
+    mark = lines.read(1)
+    while mark in ("\r", "\n") and n_columns > 1:
+        mark = lines.read(1)
+    return not mark

@@ -16,9 +16,15 @@ from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._cells import cell_error
 from dpsvm_fast.io._text_format import TextFormat
 
-__all__ = ["first_fault", "is_unfinished"]
+__all__ = ["first_fault", "is_unfinished", "missing_cells"]
 
 LAST = "end of the file"
+
+
+def missing_cells(text: TextFormat) -> list[str]:
+    """Return spellings of a missing number, perhaps with a blank on either side."""
+    sides = [(before, after) for before in ("", " ") for after in ("", " ")]
+    return [before + one + after for one in text.missing_values for before, after in sides]
 
 
 def first_fault(
@@ -116,9 +122,8 @@ def _are_numbers(cells: Any, text: TextFormat, pa: Any) -> bool:
     """Whether all can be read as numbers or stand for none."""
     import pyarrow.compute as pc
 
-    trimmed = pc.utf8_trim_whitespace(cells)
-    spellings = pa.array([one.strip() for one in text.missing_values], pa.string())
-    given = trimmed.filter(pc.invert(pc.is_in(trimmed, value_set=spellings)))
+    spellings = pa.array(missing_cells(text), pa.string())
+    given = pc.utf8_trim_whitespace(cells.filter(pc.invert(pc.is_in(cells, value_set=spellings))))
     if text.decimal != ".":
         if pc.any(pc.match_substring(given, ".")).as_py():
             return False

@@ -30,7 +30,7 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
     if kind in ("npz", "libsvm"):
         return _without_names(npz_width(path) if kind == "npz" else 0)
     if kind in ("csv", "tsv"):
-        names, _ = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
+        names = read_header(path, TextFormat(), "," if kind == "csv" else "\t").names
         columns = dict.fromkeys(names, "bounds = []")
     else:
         types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)
