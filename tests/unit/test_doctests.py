@@ -76,6 +76,8 @@ def failures_in(module: ModuleType) -> int:
 def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "display" in name or "plotting" in name:
         pytest.importorskip("matplotlib").use("Agg")
+    if "onnx" in name:
+        pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
     assert failures_in(importlib.import_module(name)) == 0
 

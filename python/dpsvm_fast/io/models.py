@@ -162,6 +162,18 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     is checked before it is used. Without a key, the digest in the file shows accidents and careless
     edits only: whoever changes a file on purpose can write a new digest. With a key, nobody who
     does not have it can change the file unnoticed.
+
+    Examples
+    --------
+    >>> import secrets, tempfile
+    >>> from dpsvm_fast import PublicScaler
+    >>> from dpsvm_fast.io import load_model, save_model
+    >>> key = secrets.token_bytes(32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(PublicScaler((0, 10)).fit([[1.0, 2.0]]), f"{folder}/scaler.json", key=key)
+    ...     scaler = load_model(f"{folder}/scaler.json", key=key)
+    >>> scaler.transform([[5.0, 20.0]]).tolist()
+    [[0.5, 1.0]]
     """
     return read_model(path, key=key, verify=verify).estimator
 
@@ -185,6 +197,19 @@ def read_model(
     ------
     ModelFormatError, OSError
         As :func:`load_model`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dpsvm_fast import PublicScaler
+    >>> from dpsvm_fast.io import TableSchema, read_model, save_model
+    >>> schema = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 100]}}})
+    >>> scaler = PublicScaler(schema.bounds).fit([[30.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(scaler, f"{folder}/scaler.json", schema=schema)
+    ...     saved = read_model(f"{folder}/scaler.json")
+    >>> saved.schema.feature_names, saved.format_version
+    (('age',), 1)
     """
     secret = checked_key(key)
     where = Path(path)
@@ -206,6 +231,12 @@ def model_schema() -> dict[str, Any]:
     dict
         A new copy. Readers of this library are stricter in what a schema cannot say: arrays have
         the shapes that the other attributes ask for, and certificates hold.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.io import model_schema
+    >>> model_schema()["properties"]["format"]["const"]
+    'dpsvm_fast.model'
     """
     path = files("dpsvm_fast.io") / "schemas" / "model.v1.json"
     schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
