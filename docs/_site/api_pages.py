@@ -30,6 +30,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "reference"
 MODULES = (
     "dpsvm_fast",
     "dpsvm_fast.model_selection",
+    "dpsvm_fast.io",
+    "dpsvm_fast.planning",
     "dpsvm_fast.plotting",
     "dpsvm_fast.accounting",
     "dpsvm_fast.noise",

@@ -134,7 +134,7 @@ class Loss:
 
     @cached_property
     def curvature(self) -> float:
-        """beta: largest eigenvalue of the Hessian in the scores, rounded up."""
+        """Largest eigenvalue beta of the Hessian in the scores, rounded up."""
         if self.name == "crammer_singer":
             return math.inf
         if self.name in _WESTON_WATKINS:
@@ -144,12 +144,24 @@ class Loss:
         return div_up(0.5 if self.joint else 0.25, self.temperature)
 
     def curvature_ratio(self, row_norm: float, regularization: float) -> float:
-        """Kappa = row_norm^2 / (regularization * temperature), rounded up."""
+        """Kappa = row_norm^2 / (regularization * temperature), rounded up.
+
+        Parameters
+        ----------
+        row_norm : float > 0
+            Bound of a row with its constant feature.
+        regularization : float > 0
+            Lambda of the objective.
+
+        Returns
+        -------
+        float
+        """
         square = mul_up(row_norm, row_norm)
         return div_up(div_up(square, regularization), self.temperature)
 
     def jacobian(self, curvature_ratio: float) -> float:
-        """c0: largest log-determinant of ``1 + rho * Hessian`` of one record, rounded up.
+        """Largest log-determinant c0 of ``1 + rho * Hessian`` of one record, rounded up.
 
         Parameters
         ----------

@@ -34,6 +34,14 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     ------
     InvalidParameterError, TypeError
         It is no certificate that this release reads.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import PrivateCenter
+    >>> from dpsvm_fast.accounting import read_certificate
+    >>> statement = PrivateCenter(epsilon=1.0, delta=1e-6).fit([[0.6, 0.8], [0.0, 1.0]]).privacy_
+    >>> read_certificate(statement.to_json()) == statement
+    True
     """
     record: Any = certificate
     if isinstance(certificate, str):

@@ -52,6 +52,13 @@ class PrivacyEvent:
     ----------
     adjacency : {"add_remove", "replace_one"}
         The relation for which the other fields hold. Nothing converts between relations.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent
+    >>> event = GaussianEvent(sigma=4.0, sensitivity=1.0, adjacency="add_remove")
+    >>> PrivacyEvent.from_dict(event.to_dict()) == event
+    True
     """
 
     tag: ClassVar[str] = ""

@@ -76,10 +76,27 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
 def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
     """Return the same as an event of the ``dp-accounting`` library, which has to be installed.
 
+    Parameters
+    ----------
+    events : iterable of PrivacyEvent
+        Of one neighbouring relation.
+
+    Returns
+    -------
+    dp_accounting.DpEvent
+        For that library's relation ``ADD_OR_REMOVE_ONE``.
+
     Raises
     ------
     ImportError
         The library is not there.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import GaussianEvent, dp_accounting_event
+    >>> event = GaussianEvent(8.0, 2.0, "replace_one")
+    >>> dp_accounting_event([event])  # doctest: +SKIP
+    GaussianDpEvent(noise_multiplier=4.0)
     """
     tree = dp_accounting_tree(events)
     try:

@@ -465,10 +465,29 @@ def _composition_for(budget: Budget) -> Composition | AdaptiveComposition:
 def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
     """``value`` if it is None or a ledger of the given neighbouring relation.
 
+    Parameters
+    ----------
+    value : PrivacyLedger or None
+    adjacency : {"add_remove", "replace_one"}
+        Relation that the ledger has to have.
+    name : str, default="ledger"
+        What errors call it.
+
+    Returns
+    -------
+    PrivacyLedger or None
+
     Raises
     ------
     TypeError, InvalidParameterError
         Anything else.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import PrivacyLedger, check_ledger
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, adjacency="add_remove")
+    >>> check_ledger(ledger, "add_remove") is ledger
+    True
     """
     if value is None:
         return None

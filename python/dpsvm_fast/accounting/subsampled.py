@@ -125,9 +125,11 @@ def subsampled_gaussian_delta(
 
     Parameters
     ----------
-    noise_multiplier, sampling_rate, n_steps, adjacency
+    noise_multiplier, sampling_rate, n_steps
         As in :func:`subsampled_gaussian_epsilon`.
     epsilon : float in [0, 1e4]
+    adjacency
+        As in :func:`subsampled_gaussian_epsilon`.
 
     Returns
     -------

@@ -70,6 +70,14 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
     solver's tolerance comes on top, and can only lower epsilon. Of output perturbation the
     distance of the two solutions is measured, and the noise is taken at its stated scale: that it
     has this law is for the tests of the samplers.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import OutputPerturbationSVC
+    >>> from dpsvm_fast.audit import audit_density
+    >>> report = audit_density(OutputPerturbationSVC(1.0, 1e-5, C=0.1))
+    >>> 0.9 < report.certified <= report.epsilon
+    True
     """
     started = time.monotonic()
     subject = subject_of(estimator, pair=pair)

@@ -130,6 +130,14 @@ def audit_one_run(
     References
     ----------
     Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import OutputPerturbationSVC
+    >>> from dpsvm_fast.audit import audit_one_run
+    >>> report = audit_one_run(OutputPerturbationSVC(4.0, 1e-6, C=0.01), n_canaries=200)
+    >>> report.n_trials, report.exceeds_claim
+    (200, False)
     """
     started = time.monotonic()
     m = check.check_integer("n_canaries", n_canaries, 2, 2**24)

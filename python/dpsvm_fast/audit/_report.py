@@ -28,7 +28,7 @@ METHOD_NAMES = {
 class AuditReport:
     """A certified lower bound of epsilon beside the claim.
 
-    Attributes
+    Parameters
     ----------
     mechanism : str
         What was audited.

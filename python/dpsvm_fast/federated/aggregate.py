@@ -79,6 +79,15 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     ------
     SecureSumAborted, InconsistentSumError
         A sum is of too few parties, or no sum of what parties may contribute.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.federated import FederatedSpec, public_state
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> public_state(spec, {}) is None  # its one round takes nothing
+    True
     """
     first = spec.rounds[0]
     if spec.algorithm == "dp_helmet" or first.name not in results:
@@ -123,6 +132,21 @@ def finalize(
         A round is missing.
     SecureSumAborted, InconsistentSumError
         As :func:`public_state`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.federated import FederatedSpec, TrustedSum, finalize, local_update
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> X = np.random.default_rng(0).uniform(-0.7, 0.7, size=(20, 50, 2))
+    >>> vectors = [
+    ...     local_update(own, (own[:, 0] > 0).astype(int), spec, "model").vector for own in X
+    ... ]
+    >>> total = TrustedSum(spec.survivors_needed).sum(vectors)
+    >>> finalize({"model": total}, spec, trust="trusted_curator").coef_.shape
+    (1, 2)
     """
     missing = sorted({part.name for part in spec.rounds} - set(results))
     if missing:

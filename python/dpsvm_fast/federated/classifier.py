@@ -39,6 +39,19 @@ class FederatedLinearSVC(PrivateLinearClassifier):
         Their records; None where parties count alike.
     privacy_ : FederatedStatement
         What was promised, and every number needed to recompute it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.federated import FederatedLinearSVC, FederatedSpec
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> X = np.random.default_rng(0).uniform(-0.7, 0.7, size=(1000, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> parties = [(X[part], y[part]) for part in np.array_split(np.arange(1000), 20)]
+    >>> FederatedLinearSVC(spec).fit(parties).coef_.shape
+    (1, 2)
     """
 
     privacy_: FederatedStatement  # type: ignore[assignment]

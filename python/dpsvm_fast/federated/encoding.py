@@ -98,6 +98,17 @@ class FixedPointCodec:
     def add_noise(self, steps: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sum, held within the range.
 
+        Parameters
+        ----------
+        steps : ndarray of int64
+            An encoded vector.
+        noise : ndarray of int64, of the same shape
+            Noise in the same unit.
+
+        Returns
+        -------
+        ndarray of int64
+
         Noise that would leave it is cut off: the probability of that is part of the guarantee.
         """
         most = self.limit - 1
@@ -117,6 +128,10 @@ class FixedPointCodec:
             Modulo ``modulus``.
         survivors : int
 
+        Returns
+        -------
+        ndarray of shape (n,), float64
+
         Raises
         ------
         InconsistentSumError
@@ -134,7 +149,19 @@ class FixedPointCodec:
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1
 
     def sensitivity_after_rounding(self, distance: float, size: int) -> float:
-        """Distance of ``size`` encoded numbers, in their unit, from that of the numbers; up."""
+        """Distance of ``size`` encoded numbers, in their unit, from that of the numbers; up.
+
+        Parameters
+        ----------
+        distance : float >= 0
+            Of the numbers before they are encoded.
+        size : int >= 1
+            How many numbers.
+
+        Returns
+        -------
+        float
+        """
         return add_up(distance, self.rounding(size))
 
     def rounding(self, size: int) -> float:

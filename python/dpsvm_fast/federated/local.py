@@ -81,6 +81,16 @@ class PartyState:
     def recall(self, round_name: str, mark: str) -> NDArray[np.int64] | None:
         """The vector that was made before, if any.
 
+        Parameters
+        ----------
+        round_name : str
+        mark : str
+            Digest of the public numbers that the vector is made from.
+
+        Returns
+        -------
+        ndarray of int64 or None
+
         Raises
         ------
         PartyRefusedError
@@ -197,6 +207,18 @@ def local_update(
     -----
     Guarantees: none for the vector by itself beyond the statement's ``local_epsilon``; those of
     the statement for sums of the vectors of ``spec.survivors_needed`` parties or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.federated import FederatedSpec, local_update
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> X = np.random.default_rng(0).uniform(-0.7, 0.7, size=(50, 2))
+    >>> update = local_update(X, (X[:, 0] > 0).astype(int), spec, "model")
+    >>> update.vector.dtype
+    dtype('int64')
     """
     check_arithmetic()
     check_option("trust", trust, TRUSTS)

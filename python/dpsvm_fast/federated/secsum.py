@@ -155,6 +155,12 @@ def choose_graph(n: int, gamma: float, rho: float, sec: float = 40.0, corr: floa
     -----
     A union bound over parties of hypergeometric tails. That honest neighbours who are left form a
     connected graph is not part of it: it has to hold too where ``n_shares < n``.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.federated import choose_graph
+    >>> choose_graph(1000, gamma=0.25, rho=0.1)
+    Graph(n_shares=87, threshold=56)
     """
     n = check_integer("n", n, 2)
     gamma = check_real("gamma", gamma, low=0.0, high=1.0, open_high=True)

@@ -268,10 +268,12 @@ class FederatedSpec:
         ----------
         n_users, n_features, classes, epsilon, delta
             As in the class.
-        max_records, min_records, expected_records
+        max_records
             As of :meth:`dp_helmet`.
         n_components : int
             k, 1 to n_features.
+        min_records, expected_records
+            As of :meth:`dp_helmet`.
         honest_fraction, max_dropout, min_survivors, study
             As in the class.
         data_norm : float
@@ -349,7 +351,7 @@ class FederatedSpec:
 
     @property
     def honest_survivors(self) -> int:
-        """h: honest parties in every sum that is released."""
+        """Honest parties in every sum that is released: h of the proof."""
         return self.counts.honest_survivors
 
     @property

@@ -19,6 +19,12 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes : array-like of shape (n_classes,)
         Public label set.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.model_selection import ConstantClassifier
+    >>> ConstantClassifier(["no", "yes"]).predict([[0.0], [1.0]]).tolist()
+    ['no', 'no']
     """
 
     def __init__(self, classes: Any) -> None:
@@ -30,7 +36,18 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
-        """Does nothing: there is nothing to be learned."""
+        """Does nothing: there is nothing to be learned.
+
+        Parameters
+        ----------
+        X, y : object
+            Not looked at.
+
+        Returns
+        -------
+        ConstantClassifier
+            Itself.
+        """
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -43,7 +43,8 @@ def exponential_mechanism(
     Returns
     -------
     int
-        i with probability proportional to ``exp(-r scores[i])``, r the rate that epsilon allows.
+        Index i with probability proportional to ``exp(-r scores[i])``, r the rate that epsilon
+        allows.
 
     Raises
     ------

@@ -46,7 +46,18 @@ class FlowerSum:
 
     @classmethod
     def for_spec(cls, spec: FederatedSpec, faults: Sequence[Fault] = ()) -> FlowerSum:
-        """The sum as a specification wants it: its threshold, its number of survivors."""
+        """The sum as a specification wants it: its threshold, its number of survivors.
+
+        Parameters
+        ----------
+        spec : FederatedSpec
+        faults : sequence of Fault, default=()
+            What a test lets go wrong.
+
+        Returns
+        -------
+        FlowerSum
+        """
         return cls(spec.survivors_needed, spec.threshold, faults)
 
     @property

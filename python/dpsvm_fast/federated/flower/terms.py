@@ -27,7 +27,7 @@ class RoundTerms:
         Name of the round within it.
     length : int
         Numbers of a vector; the last one is 1 and counts the parties in the sum.
-    n_users : int in 2..
+    n_users : int >= 2
         Parties that are asked. ``n_users * 2**bits`` must stay below ``modulus``: no overflow.
     min_survivors : int
         A party gives its shares for unmasking only if so many parties are in the sum.

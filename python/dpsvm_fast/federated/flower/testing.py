@@ -149,6 +149,10 @@ class LocalGrid:
         messages : iterable of flwr.app.Message
         timeout : float or None
             Not waited for: who is silent is silent at once.
+
+        Returns
+        -------
+        list of flwr.app.Message
         """
         replies = []
         for message in messages:
