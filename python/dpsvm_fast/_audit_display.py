@@ -29,7 +29,7 @@ class AuditDisplay:
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-    worlds_ : list of matplotlib artists
+    worlds_ : list of matplotlib StepPatch
         The filled histogram and the outline.
     threshold_ : matplotlib Line2D
         Where the statistic was cut.
@@ -73,8 +73,22 @@ class AuditDisplay:
         """
         return cls(report=report).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> AuditDisplay:
-        """Draw; parameters as of ``from_report``."""
+    def plot(self, ax: Axes | None = None) -> AuditDisplay:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        AuditDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        """
         report = self.report
         axes = axes_for(ax)
         edges = np.asarray(report.histogram["edges"])

@@ -166,7 +166,20 @@ class BoundaryDisplay:
     def plot(
         self, X: ArrayLike | None = None, *, y: ArrayLike | None = None, ax: Axes | None = None
     ) -> BoundaryDisplay:
-        """Draw on ``ax``, or on a new figure; parameters as in ``from_estimator``."""
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2) or None, default=None
+            Public rows to be drawn too.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels.
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        BoundaryDisplay
+        """
         rows, codes = public_rows(X, y, self.classes)
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure

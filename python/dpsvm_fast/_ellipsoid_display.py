@@ -140,7 +140,20 @@ class EllipsoidDisplay:
     def plot(
         self, X: ArrayLike | None = None, *, y: ArrayLike | None = None, ax: Axes | None = None
     ) -> EllipsoidDisplay:
-        """Draw on ``ax``, or on a new figure; parameters as in ``from_estimator``."""
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2) or None, default=None
+            Public rows to be drawn too.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels.
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        EllipsoidDisplay
+        """
         model = self.model
         rows, codes = public_rows(X, y, model.classes_)
         self.ax_ = ax = axes_for(ax)

@@ -115,8 +115,17 @@ class NoisePlanDisplay:
         """
         return cls(plans=plans).plot(kind=kind, ax=ax)
 
-    def plot(self, *, kind: str = "lead", ax: Axes | None = None) -> NoisePlanDisplay:
-        """Draw on ``ax``, or on a new figure; parameters as in ``from_plans``.
+    def plot(self, ax: Axes | None = None, *, kind: str = "lead") -> NoisePlanDisplay:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+        kind : {"lead", "budget"}, default="lead"
+
+        Returns
+        -------
+        NoisePlanDisplay
 
         Raises
         ------

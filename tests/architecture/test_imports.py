@@ -33,6 +33,8 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_boundary_display",
             "_ellipsoid_display",
             "_plan_display",
+            "_profile_display",
+            "_utility_display",
         }
     ),
     frozenset({"cli"}),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from dpsvm_fast import (
@@ -18,8 +19,11 @@ from dpsvm_fast import (
     OutputPerturbationSVC,
     PrivacyLedger,
     PrivacyStatement,
+    PrivateCenter,
     accounting,
+    total_privacy,
 )
+from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting import PrivacyProfileDisplay, PrivacyUtilityDisplay, private_scores
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -197,6 +201,21 @@ class TestProfileDisplay:
             seeded = statement(random_state=1)
         display = PrivacyProfileDisplay.from_statement(seeded)
         assert "NOT PRIVATE" in display.ax_.get_title()
+
+    def test_statements_of_searches_and_pipelines(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        centre = PrivateCenter(0.5, delta=1e-6)
+        whole = total_privacy(make_pipeline(centre, model(data_norm=2.0)).fit(X, y))
+        search = PrivateGridSearch(model(), {"C": [0.1]}, 2.0, 1e-5, strategy="random_stopping")
+        for claim in (whole, search.fit(X, y).privacy_):
+            display = PrivacyProfileDisplay.from_statement(claim)
+            np.testing.assert_array_equal(
+                display.mark_.get_xydata(), [[claim.epsilon, claim.delta]]
+            )
+            x, drawn = np.asarray(display.line_.get_xydata()).T
+            # Between the points of the curve its logarithm is almost straight.
+            at_claim = np.exp(np.interp(claim.epsilon, x, np.log(drawn)))
+            assert at_claim == pytest.approx(claim.delta, rel=0.02)
 
     def test_only_statements(self) -> None:
         with pytest.raises(TypeError, match="statement"):
