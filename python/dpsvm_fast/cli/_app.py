@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
@@ -84,14 +86,26 @@ class App(click.Group):
             with formatter.section(part):
                 formatter.write_dl(rows, col_max=12)
 
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        """Read the command line; the help text is printed meanwhile."""
+        with _told_apart():
+            return super().make_context(*arguments, **settings)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an interrupt and a reader that left are told apart before click does."""
-        try:
+        """Run a command."""
+        with _told_apart():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted from None
-        except BrokenPipeError:
-            raise ReaderLeft from None
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """An interrupt and a reader that left, before click ends the program because of them."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    except BrokenPipeError:
+        raise ReaderLeft from None
 
 
 @click.group(

@@ -168,6 +168,8 @@ def _judged(error: Exception) -> tuple[str, int]:
         return _about_a_file(error), FAILED
     if isinstance(error, MemoryError):
         return "out of memory; use a machine with more of it, or fewer columns or rows", FAILED
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
+        return 'a terminal needs rich: pip install "dpsvm-fast[cli]"', FAILED
     if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
         return str(error), FAILED
     return _unexpected(error), FAILED

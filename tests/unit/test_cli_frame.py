@@ -1,0 +1,470 @@
+"""The frame of the command line: what is said where, failures, exit codes, help, completion."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsvm_fast import BudgetExceededError, InvalidParameterError, __version__
+from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.cli import main
+from oracles.statements import statement_of
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+import click
+
+from dpsvm_fast.cli._app import COMMANDS, app
+from dpsvm_fast.cli._errors import CommandError, guarded
+from dpsvm_fast.cli._reflow import reflowed
+from dpsvm_fast.cli._screen import Screen
+
+PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
+NAMES = [entry.name for entry in COMMANDS]
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Terminal]:
+    """Standard output becomes a terminal of some width."""
+
+    def opened(width: int = 80, *, stream: str = "stdout", **environment: str) -> Terminal:
+        for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (
+            {"TERM": "xterm-256color", "COLUMNS": str(width)} | environment
+        ).items():
+            monkeypatch.setenv(name, value)
+        made = Terminal()
+        monkeypatch.setattr(sys, stream, made)
+        return made
+
+    return opened
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "sentence"),
+        [
+            (["verfy"], "COMMAND: got 'verfy'; did you mean 'verify'? (see dpsvm-fast --help)"),
+            (["audti", "--json"], "COMMAND: got 'audti'; did you mean 'audit'?"),
+            (["zzz"], "COMMAND: got 'zzz'; expected one of demo, plan, "),
+            ([*PLAN], "--epsilon is missing (see dpsvm-fast plan --help)"),
+            ([*PLAN, "--epsilon=abc"], "--epsilon: got 'abc', expected a number > 0"),
+            ([*PLAN, "--epsilon=1,,2"], "--epsilon: got '', expected a number > 0"),
+            ([*PLAN, "--epsilon=inf"], "--epsilon: got 'inf', expected a number > 0"),
+            ([*PLAN, "--epsilon=1", "--delta=-1"], "--delta: got '-1', expected a number >= 0"),
+            ([*PLAN, "--epsilon=1", "--delta=1"], "--delta: got 1.0, expected a finite number"),
+            ([*PLAN, "--epsilon=1", "--samples=2.5"], "--samples: got '2.5', expected an integer"),
+            ([*PLAN, "--epsilon=1", "--model=linea"], "did you mean 'linear'?"),
+            ([*PLAN, "--epsilom=1"], "--epsilom: no such option; did you mean --epsilon?"),
+            (["verify"], "CERTIFICATE|MODEL is missing (see dpsvm-fast verify --help)"),
+            (["verify", "a", "b"], "got unexpected extra argument (b)"),
+            (["demo", "--repeats"], "requires an argument"),
+            (["--json"], "--json: no such option"),
+        ],
+    )
+    def test_what_is_wrong_is_one_sentence(
+        self, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(arguments) == 2
+        shown = capsys.readouterr()
+        assert sentence in shown.err
+        assert shown.err.startswith("dpsvm-fast: ")
+        assert shown.err.count("\n") == 1
+        if "--json" not in arguments:
+            assert not shown.out
+
+    def test_a_failure_is_json_too(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["verify", "nowhere.json", "--json"]) == 2
+        shown = capsys.readouterr()
+        found = json.loads(shown.out)
+        assert found == {"error": shown.err[len("dpsvm-fast: ") : -1], "exit_code": 2}
+        assert "nowhere.json cannot be read: there is no such file" in found["error"]
+
+    @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+    def test_the_help_follows_the_path_of_a_model(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(arguments) == 0
+        shown = capsys.readouterr().out
+        places = [shown.index(f"\n  {name} ") for name in NAMES]
+        assert places == sorted(places)
+        parts = ["Before any data", "After: what was promised"]
+        assert shown.index(parts[0]) < shown.index("\n  plan ") < shown.index(parts[1])
+        assert shown.index(parts[1]) < shown.index("\n  verify ")
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_every_command_has_an_example_and_takes_json(
+        self, name: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        command = app.get_command(click.Context(app), name)
+        assert command is not None
+        assert command.name == name
+        assert main([name, "--help"]) == 0
+        shown = capsys.readouterr().out
+        if not isinstance(command, click.Group):
+            assert "--json" in shown
+            assert f"Example:\n    dpsvm-fast {name}" in shown
+        assert max(map(len, shown.split("Example:")[0].splitlines())) <= 100
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--version"]) == 0
+        assert capsys.readouterr().out == f"dpsvm-fast {__version__}\n"
+
+
+def failing(error: BaseException) -> Callable[[], int]:
+    def command() -> int:
+        raise error
+
+    return command
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("error", "code", "said"),
+        [
+            (CommandError("that is not there; make it"), 2, "that is not there; make it"),
+            (CommandError("refuted", 1), 1, "refuted"),
+            (BudgetExceededError("the ledger allows 1"), 3, "the ledger allows 1"),
+            (InvalidParameterError("delta: got 2"), 2, "delta: got 2"),
+            (ImportError('arrow: pip install "dpsvm-fast[arrow]"'), 2, "pip install"),
+            (MemoryError(), 2, "out of memory; use a machine with more"),
+            (FileNotFoundError(errno.ENOENT, "x", "a.csv"), 2, "a.csv: there is no such file"),
+            (PermissionError(errno.EACCES, "x", "a.csv"), 2, "a.csv: no permission; choose"),
+            (IsADirectoryError(errno.EISDIR, "x", "a"), 2, "a: is a folder; name a file in it"),
+            (OSError(errno.ENOSPC, "x", "a"), 2, "a: the disk is full; free some space"),
+            (OSError("it went wrong there"), 2, "it went wrong there"),
+            (UserWarning("labels were read from y"), 2, "labels were read from y"),
+            (CommandError("two\n lines   of it"), 2, "two lines of it"),
+            (CommandError("\x1b[2Jcleared"), 2, "\\x1b[2Jcleared"),
+        ],
+    )
+    def test_what_stops_a_command(
+        self, error: Exception, code: int, said: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert guarded(failing(error), as_json=True) == code
+        shown = capsys.readouterr()
+        assert said in shown.err
+        assert shown.err.count("\n") == 1
+        assert shown.err[:-1].isprintable()
+        assert json.loads(shown.out)["exit_code"] == code
+
+    def test_lines_to_copy_are_kept(self, capsys: pytest.CaptureFixture[str]) -> None:
+        text = "columns: two are not declared; add:\n[columns]\nage = { bounds = [LOW, HIGH] }"
+        assert guarded(failing(CommandError(text)), as_json=True) == 2
+        shown = capsys.readouterr()
+        assert shown.err == f"dpsvm-fast: {text}\n"
+        assert json.loads(shown.out)["error"] == text
+
+    def test_an_error_of_the_program_tells_no_value(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Other libraries quote cells: could not convert string to float: '...'."""
+        error = ValueError("could not convert string to float: 'Ann Smith'")
+        for shows in ("", "1"):
+            monkeypatch.setenv("DPSVM_FAST_TRACEBACK", shows)
+            assert guarded(failing(error), as_json=True) == 2
+            shown = capsys.readouterr()
+            assert "Ann" not in shown.err + shown.out
+            assert "unexpected ValueError" in shown.err
+            assert ("in command" in shown.err) == bool(shows)
+
+    def test_a_warning_is_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        def command() -> int:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                warnings.warn("the labels\nwere read from y", UserWarning, stacklevel=1)
+            return 0
+
+        assert guarded(command, as_json=False) == 0
+        shown = capsys.readouterr()
+        assert shown.err == "dpsvm-fast: warning: the labels were read from y\n"
+        assert not shown.out
+
+    def test_a_reader_that_left_is_not_an_error_message(self) -> None:
+        code = "import sys; from dpsvm_fast.cli import main; sys.exit(main(['--help']))"
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "wb") as closed:
+            done = subprocess.run(
+                [sys.executable, "-c", code], stdout=closed, stderr=subprocess.PIPE, check=False
+            )
+        assert done.returncode == 2
+        assert not done.stderr
+
+    @pytest.mark.parametrize("missing", ["click", "rich"])
+    def test_without_the_extra_it_says_how_to_get_it(self, missing: str) -> None:
+        code = (
+            f"import sys; sys.modules['{missing}'] = None; from dpsvm_fast.cli import main; "
+            "sys.exit(main(['verify', 'nowhere.json', '--json']))"
+        )
+        done = python(code)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        found = json.loads(done.stdout)
+        if missing == "click":
+            assert 'needs click: pip install "dpsvm-fast[cli]"' in done.stderr
+            assert 'pip install "dpsvm-fast[cli]"' in found["error"]
+        else:
+            # Only a terminal needs it.
+            assert "cannot be read" in found["error"]
+
+    def test_without_rich_a_terminal_is_told_how_to_get_it(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        terminal: Callable[..., Terminal],
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "rich", None)
+        terminal()
+        assert main([*PLAN, "--epsilon=1"]) == 2
+        assert 'pip install "dpsvm-fast[cli]"' in capsys.readouterr().err
+
+    def test_an_argument_of_the_library_is_named_by_its_option(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main([*PLAN, "--epsilon=1e9"]) == 2
+        assert capsys.readouterr().err.startswith("dpsvm-fast: --epsilon: got 1000000000.0, ")
+        assert main([*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300"]) == 2
+        assert capsys.readouterr().err.startswith("dpsvm-fast: --data-norm: the bound of ")
+
+
+class TestImports:
+    @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["plan", "--help"]])
+    def test_help_and_version_wait_for_nothing(self, arguments: list[str]) -> None:
+        code = (
+            "import sys; from dpsvm_fast.cli import main\n"
+            f"assert main({arguments}) == 0\n"
+            "sys.exit(str([n for n in ('numpy', 'scipy', 'sklearn', 'rich') if n in sys.modules]))"
+        )
+        assert python(code).stderr.strip() == "[]"
+
+    def test_a_certificate_is_checked_without_scikit_learn(self, tmp_path: Path) -> None:
+        path = tmp_path / "certificate.json"
+        path.write_text(statement_of("output", "add_remove").to_json(), encoding="utf-8")
+        code = (
+            "import sys; from dpsvm_fast.cli import main\n"
+            f"assert main(['verify', {str(path)!r}]) == 0\n"
+            "sys.exit(str([n for n in ('sklearn', 'pandas', 'rich') if n in sys.modules]))"
+        )
+        assert python(code).stderr.strip() == "[]"
+
+    def test_a_shell_completes_commands_and_options(self) -> None:
+        code = "import sys; from dpsvm_fast.cli import main; sys.exit(main())"
+        script = python(code, _DPSVM_FAST_COMPLETE="bash_source")
+        assert "_DPSVM_FAST_COMPLETE=bash_complete" in script.stdout
+        for words, place, expected in (
+            ("dpsvm-fast ver", "1", "plain,verify"),
+            ("dpsvm-fast plan --mod", "2", "plain,--model"),
+            ("dpsvm-fast plan --model o", "3", "plain,output"),
+        ):
+            found = python(
+                code, _DPSVM_FAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=place
+            )
+            assert expected in found.stdout.split()
+
+
+class TestScreen:
+    def test_a_pipe_gets_aligned_text_of_any_width(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        screen = Screen(json=False)
+        name = "x" * 300
+        screen.table("Title", ["name", "first", "second"], [[name, 1, 22], ["b", 333, 4]])
+        screen.say("done", style="bold green")
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "Title"
+        assert lines[2] == f"{name}      1      22"
+        assert lines[3] == f"{'b':<300}    333       4"
+        assert lines[4] == "done"
+
+    def test_json_is_one_strict_object_and_nothing_else(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        screen = Screen(json=True)
+        screen.say("text")
+        screen.heading("more")
+        screen.table(None, ["a"], [["b"]])
+        screen.note("a remark")
+        with screen.progress("working", 3) as bar:
+            bar.advance_to(3)
+        screen.result(
+            {
+                "nan": math_nan(),
+                "array": np.array([1.0, np.inf]),
+                "whole": np.int64(3),
+                "text": "\x1b",
+                "several": (1, None),
+            }
+        )
+        shown = capsys.readouterr()
+        assert json.loads(shown.out, parse_constant=pytest.fail) == {
+            "nan": None,
+            "array": [1.0, None],
+            "whole": 3,
+            "text": "\x1b",
+            "several": [1, None],
+        }
+        assert shown.out[:-1].replace("\n", "").isprintable()
+        assert shown.err == "dpsvm-fast: a remark\n"
+
+    @pytest.mark.parametrize("width", [60, 80, 120])
+    def test_a_terminal_gets_what_fits(self, terminal: Callable[..., Terminal], width: int) -> None:
+        stream = terminal(width, NO_COLOR="1", TERM="xterm")
+        assert main([*PLAN, "--epsilon=0.5,1,2,4", "--samples=1000"]) == 0
+        assert main([*PLAN, "--epsilon=1", "--samples=1000"]) == 0
+        text = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
+        assert max(map(len, text.splitlines())) <= width
+        words = " ".join(text.split())
+        assert "this over that" in words
+        assert "a lead of 2.95" in words or "survives the noise with probability" in words
+
+    @pytest.mark.parametrize("colours", [False, True])
+    def test_colours_only_where_wanted(
+        self, terminal: Callable[..., Terminal], *, colours: bool
+    ) -> None:
+        stream = terminal(**({} if colours else {"NO_COLOR": "1"}))
+        Screen(json=False).say("holds", style="bold green")
+        assert ("32m" in stream.getvalue()) == colours
+        assert "holds" in stream.getvalue()
+
+    @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+    def test_any_encoding_can_show_it(
+        self, encoding: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "shown.txt"
+        with path.open("w", encoding=encoding) as stream:
+            monkeypatch.setattr(sys, "stdout", stream)
+            Screen(json=False).say("Grüße 東京")
+        monkeypatch.undo()
+        shown = path.read_text(encoding=encoding)
+        assert shown.startswith("Gr")
+        assert ("東京" in shown) == (encoding == "utf-8")
+
+    def test_a_bar_is_for_terminals(
+        self, terminal: Callable[..., Terminal], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        screen = Screen(json=False)
+        with screen.progress("training", None) as bar:
+            bar.advance_to(1)
+        assert not capsys.readouterr().err
+        stream = terminal(stream="stderr")
+        with screen.progress("training", None) as bar:
+            bar.advance_to(1)
+            bar.advance_to(2, 4)
+            # What is printed meanwhile is not swallowed by the bar.
+            sys.stdout.write("meanwhile\n")
+        assert "training" in stream.getvalue()
+        assert capsys.readouterr().out == "meanwhile\n"
+
+
+def math_nan() -> float:
+    return float("nan")
+
+
+STATEMENTS = ("output", "pipeline pure", "search", "helmet")
+
+
+class TestReflow:
+    @pytest.mark.parametrize("name", STATEMENTS)
+    @pytest.mark.parametrize("width", [30, 60, 80, 87])
+    def test_statements_fit_and_keep_their_words(self, name: str, width: int) -> None:
+        text = str(statement_of(name, "add_remove"))
+        shown = reflowed(text, width)
+        words = [word for word in text.split() if set(word) != {"="}]
+        assert [word for word in shown.split() if set(word) != {"="}] == words
+        for line in shown.splitlines():
+            assert len(line) <= width or len(line.split()) == 1 or "- " in line[:6]
+        # Headings, bullets and empty lines are as many as before.
+        for mark in ("\n\n", "\n  - ", "Assumed public\n"):
+            assert shown.count(mark) == text.count(mark)
+
+    @pytest.mark.parametrize("width", [88, 200])
+    def test_what_fits_is_left_alone(self, width: int) -> None:
+        text = str(statement_of("output", "add_remove"))
+        assert reflowed(text, width) == text
+
+    def test_lines_hang_under_their_label(self) -> None:
+        text = f"  one weight     {'word ' * 20}"
+        lines = reflowed(text, 40).splitlines()
+        assert lines[0].startswith("  one weight     word")
+        assert all(line.startswith(" " * 17 + "word") for line in lines[1:])
+
+
+def test_a_name_in_a_file_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "\x1b[2J\x07.json"]) == 2
+    shown = capsys.readouterr().err
+    assert shown[:-1].isprintable()
+    assert "\\x1b[2J\\x07.json cannot be read" in shown
+
+
+def test_a_budget_that_would_be_overspent_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    def command() -> int:
+        from dpsvm_fast import PrivateCenter
+
+        ledger = PrivacyLedger(0.5, 1e-6)
+        PrivateCenter(1.0, 1e-6, data_norm=1.0, ledger=ledger).fit(np.eye(2))
+        return 0
+
+    assert guarded(command, as_json=False) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def plain(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The object that a command writes with --json."""
+    assert main([*arguments, "--json"]) == 0
+    shown = capsys.readouterr()
+    assert not shown.err
+    found: dict[str, Any] = json.loads(shown.out, parse_constant=pytest.fail)
+    return found
+
+
+class TestJson:
+    def test_plan(self, capsys: pytest.CaptureFixture[str]) -> None:
+        found = plain([*PLAN, "--epsilon=1,2", "--samples=1000"], capsys)
+        assert [each["epsilon"] for each in found["plans"]] == [1.0, 2.0]
+        decisions = [each["decision"] for each in found["plans"]]
+        assert all(each["room"] == each["largest_lead"] / each["lead"] for each in decisions)
+        assert [each["drowned"] for each in decisions] == [False, False]
+
+    def test_demo(self, capsys: pytest.CaptureFixture[str]) -> None:
+        found = plain(["demo", "--repeats=1", "--no-plot"], capsys)
+        assert [each["epsilon"] for each in found["accuracies"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
+        assert found["accuracies"][0]["standard_error"] is None
+        assert found["statement"]["private"] is True
+        assert found["plot"] is None
