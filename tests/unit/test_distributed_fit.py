@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -333,7 +334,7 @@ def test_other_arguments_are_checked() -> None:
     with pytest.raises(InvalidParameterError, match="without labels"):
         fit(model, partitions(labels=None))
     with pytest.raises(TypeError, match="resident"):
-        fit(model, partitions(), resident=1)  # type: ignore[arg-type]
+        fit(model, partitions(), resident="yes")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="n_threads"):
         fit(model, partitions(), n_threads=1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="client: got int"):
@@ -572,3 +573,58 @@ def test_a_watcher_is_a_function_and_may_stop_a_fit() -> None:
         fit(model.set_params(ledger=ledger), parts, on_step=stop)
     assert not hasattr(model, "coef_")
     assert len(ledger.history) > 0
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 9])
+@pytest.mark.parametrize(
+    "estimator", [LINEAR, KERNEL, DESCENT], ids=["linear", "kernel", "descent"]
+)
+def test_some_partitions_may_be_resident(estimator: Any, kept: int) -> None:
+    parts = Partitions.from_arrays(X, Y, rows_per_partition=150)
+    some, none = (clone(estimator).set_params(random_state=5) for _ in range(2))
+    fit(some, parts, resident=kept)
+    fit(none, parts)
+    assert np.array_equal(some.coef_, none.coef_)
+    assert not _tasks._KEPT
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
+def test_mapped_rows_in_a_folder_release_the_same(
+    tmp_path: Path, estimator: Any, whiten: bool, kept: int
+) -> None:
+    parts = Partitions.from_arrays(X, Y, rows_per_partition=150)
+    there, here = (clone(estimator).set_params(random_state=5) for _ in range(2))
+    if estimator is LINEAR:
+        there.set_params(whiten=whiten)
+        here.set_params(whiten=whiten)
+    fit(there, parts, scratch=tmp_path, resident=kept)
+    fit(here, parts)
+    assert np.abs(there.coef_ - here.coef_).max() <= 1e-5 * np.abs(here.coef_).max()
+    assert len(list(tmp_path.iterdir())) == 2 * len(parts)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+    assert all(
+        np.linalg.norm(np.load(path).astype(float), axis=1).max() <= 1.0 + 1e-6
+        for path in tmp_path.glob("mapped-*")
+    )
+    assert not _tasks._KEPT
+
+
+def test_mapped_rows_are_not_written_where_they_are_no_use(tmp_path: Path) -> None:
+    for estimator, rows, kept in ((LINEAR, X, 9), (LINEAR, SPARSE, 0), (KERNEL, X, 0)):
+        parts = Partitions.from_arrays(rows, Y, rows_per_partition=150)
+        fit(clone(estimator), parts, scratch=tmp_path, resident=kept)
+        assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_used_ends_the_fit(tmp_path: Path) -> None:
+    parts = Partitions.from_arrays(X, Y, rows_per_partition=150)
+    with pytest.raises(InvalidParameterError, match="scratch"):
+        fit(clone(LINEAR), parts, client=Cluster(), scratch=tmp_path)
+    model = clone(LINEAR)
+    with pytest.raises(PartitionError, match="partition 0: its mapped rows cannot be written"):
+        fit(model, parts, scratch=tmp_path / "absent")
+    assert not hasattr(model, "coef_")
+    with pytest.raises(InvalidParameterError, match="resident"):
+        fit(clone(LINEAR), parts, resident=-1)

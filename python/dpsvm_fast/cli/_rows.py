@@ -28,7 +28,7 @@ MIB = 1 << 20
 # Of the whole program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
 # Below, there is no use in cutting rows into parts.
-LEAST_ROOM = 24 * MIB
+LEAST_ROOM = 32 * MIB
 # Of a number of a dense row: as it is decoded, and as records are packed.
 NUMBER = 4
 # Of a stored entry of a sparse row: number and column.
@@ -69,9 +69,13 @@ class Room:
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
-        """Rows of a part that leaves most of the room to what is kept."""
+        """Rows of a part with which half of the room is left to what is kept."""
         fitting = self.left // (2 * PART_COPIES * NUMBER * n_features)
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
+
+    def kept_parts(self, n_bytes: int, n_parts: int) -> int:
+        """How many parts of equal size can be kept in the other half."""
+        return min(n_parts, self.left // 2 * n_parts // n_bytes)
 
 
 @dataclass(frozen=True, eq=False)

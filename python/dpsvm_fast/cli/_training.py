@@ -73,7 +73,11 @@ def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> 
     for step in before:
         step.fit(np.zeros((1, parts.n_features)))
         parts = parts.transformed(step)
-    resident = rows.folder is None or room.holds(rows.n_bytes, 1)
+    kept, scratch = len(parts), None
+    if rows.folder is not None:
+        kept = room.kept_parts(rows.n_bytes, len(parts))
+        scratch = rows.folder / "mapped"
+        scratch.mkdir(mode=0o700)
     with screen.progress("Training", None) as bar:
-        distributed.fit(trainer, parts, resident=resident, on_step=bar.advance_to)
+        distributed.fit(trainer, parts, resident=kept, scratch=scratch, on_step=bar.advance_to)
     return estimator

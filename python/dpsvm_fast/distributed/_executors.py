@@ -7,8 +7,10 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Protocol
 
+from dpsvm_fast.distributed._stored import may_be_stored, stored
 from dpsvm_fast.distributed._tasks import (
     Loader,
     Operation,
@@ -52,6 +54,9 @@ class Executor(Protocol):
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions."""
 
+    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
+        """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
+
     def close(self) -> None:
         """Drops all records, and stops what still runs."""
 
@@ -64,31 +69,55 @@ class LocalExecutor:
     loaders : sequence of callables
     n_threads : int
         Inside a partition. Does not change the result.
-    resident : bool
-        Whether records of all partitions are kept for the next sum.
+    resident : int
+        Of how many partitions, the first ones, records are kept for the next sum.
+    scratch : Path or None, default=None
+        Folder for mapped rows.
     """
 
     caveats: tuple[str, ...] = ()
 
-    def __init__(self, loaders: Sequence[Loader], n_threads: int, *, resident: bool) -> None:
-        self._bundle = list(enumerate(loaders))
-        self._n_threads, self._resident = n_threads, resident
+    def __init__(
+        self,
+        loaders: Sequence[Loader],
+        n_threads: int,
+        *,
+        resident: int,
+        scratch: Path | None = None,
+    ) -> None:
+        self._loaders, self._scratch = list(loaders), scratch
+        self._n_threads, self._n_resident = n_threads, min(resident, len(self._loaders))
         self._token = uuid.uuid4().hex
+        self._after: Executor | None = None
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions."""
-        return share_of_bundle(
-            self._bundle,
-            recipe,
-            operation,
-            self._token,
-            self._n_threads,
-            resident=self._resident,
-        )
+        bundle, kept = list(enumerate(self._loaders)), self._n_resident
+        total = Share()
+        for part, resident in ((bundle[:kept], True), (bundle[kept:], False)):
+            if total.failure is None:
+                total.add(
+                    share_of_bundle(
+                        part, recipe, operation, self._token, self._n_threads, resident=resident
+                    )
+                )
+        return total
+
+    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
+        """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
+        full = self._n_resident == len(self._loaders)
+        if self._scratch is None or full or not may_be_stored(recipe):
+            return None
+        loaders, again = stored(self._loaders, recipe, self._scratch)
+        self.close()
+        self._after = LocalExecutor(loaders, self._n_threads, resident=self._n_resident)
+        return self._after, again
 
     def close(self) -> None:
         """Drops all records."""
         forget(self._token)
+        if self._after is not None:
+            self._after.close()
 
 
 class ClusterExecutor:
@@ -150,6 +179,10 @@ class ClusterExecutor:
             f"workers were lost in each of {ATTEMPTS} attempts; smaller partitions, or "
             "resident=False, need less memory"
         )
+
+    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
+        """None: workers share no folder."""
+        return None
 
     def close(self) -> None:
         """Drops all records on all workers, and stops what still runs."""

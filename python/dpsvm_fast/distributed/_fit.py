@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -46,7 +48,8 @@ def fit(
     *,
     client: Any = None,
     n_threads: int | None = None,
-    resident: bool = False,
+    resident: bool | int = False,
+    scratch: str | os.PathLike[str] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Fitted:
     """Fit an estimator on rows that are never in one place, and release what its own fit would.
@@ -62,11 +65,17 @@ def fit(
     n_threads : int or None, default=None
         Threads inside one partition. None is the estimator's own number in this process and 1 in a
         worker, which runs several tasks at a time. Never changes the result.
-    resident : bool, default=False
+    resident : bool or int, default=False
         Whether records are kept in memory after the first sum, packed to 4 bytes a number (8 for
         each that is not zero of sparse rows): by each worker those of its partitions. Otherwise a
         partition is loaded for every sum, which a descent makes a hundred and more of, and no
-        thread holds more than one at a time. Never changes the result.
+        thread holds more than one at a time. In this process also a number: of how many partitions
+        they are kept. Never changes the result.
+    scratch : str, path or None, default=None
+        An empty folder for a descent on dense rows that are not all resident: there their mapped
+        rows are written once, 4 bytes a number, instead of mapping them anew for every step. In
+        this process only, not for random features. The files hold private rows, and the caller
+        removes them. A weight changes by some 1e-5 of the largest at most.
     on_step : callable or None, default=None
         Called in this thread after each step of a descent with the number of steps that are done
         and the number of all, both of which are public: for a progress bar.
@@ -120,7 +129,10 @@ def fit(
     (1, 5)
     """
     _check_kind(estimator, partitions)
-    resident = check.check_bool("resident", resident)
+    kept = _checked_resident(resident, partitions, client)
+    folder = None if scratch is None else Path(scratch)
+    if folder is not None and client is not None:
+        raise InvalidParameterError("scratch: got a folder with a client, expected None")
     if on_step is not None and not callable(on_step):
         raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
     whole: Any = estimator
@@ -135,9 +147,9 @@ def fit(
     executor: Executor
     if client is None:
         own = settings.n_threads if n_threads is None else threads
-        executor = LocalExecutor(partitions.loaders, own, resident=resident)
+        executor = LocalExecutor(partitions.loaders, own, resident=kept, scratch=folder)
     else:
-        executor = ClusterExecutor(client, partitions.loaders, threads, resident=resident)
+        executor = ClusterExecutor(client, partitions.loaders, threads, resident=kept > 0)
     try:
         _fit_with(fresh, partitions, settings, executor, on_step)
     finally:
@@ -166,6 +178,13 @@ def _fit_with(
         fresh._fit_on(rows, None, classes, facts, settings)
     caveats = (*fresh.privacy_.caveats, *executor.caveats)
     fresh.privacy_ = dataclasses.replace(fresh.privacy_, caveats=caveats)
+
+
+def _checked_resident(resident: object, partitions: Partitions, client: Any) -> int:
+    """Number of partitions whose records are kept."""
+    if client is None and not isinstance(resident, (bool, np.bool_)):
+        return check.check_integer("resident", resident, 0)
+    return len(partitions) if check.check_bool("resident", resident) else 0
 
 
 def _check_kind(estimator: object, partitions: object) -> None:

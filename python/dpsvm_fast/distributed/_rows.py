@@ -103,6 +103,14 @@ class ShardedRows:
         assert share.parts is not None
         return share.parts
 
+    def stored(self, recipe: Recipe) -> Recipe:
+        """Map rows for good where that is wanted; returns how records are made from now on."""
+        found = self._executor.stored(recipe)
+        if found is None:
+            return recipe
+        self._executor, again = found
+        return again
+
     def stepped(self, done: int, n_steps: int) -> None:
         """Tell whoever wants to know how far a descent has come; both numbers are public."""
         if self._on_step is not None:
@@ -185,6 +193,7 @@ class ShardedRecords:
             Never leaves this process.
         n_steps : int
         """
+        self._recipe = self._rows.stored(self._recipe)
         run = descent.shards(source, n_steps)
         for step in range(n_steps):
             (total,) = self.run(DescentStep(options, run.weights, run.key, step))

@@ -24,6 +24,7 @@ from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms.fourier import FourierFeatures
 
 __all__ = [
+    "NO_MEMORY",
     "Centred",
     "Count",
     "DescentStep",
@@ -32,12 +33,14 @@ __all__ = [
     "Moments",
     "Operation",
     "Recipe",
+    "RefusedError",
     "SecondMoments",
     "Share",
     "Sums",
     "Transformed",
     "build",
     "forget",
+    "loaded",
     "merged",
     "share_of_bundle",
 ]
@@ -397,7 +400,7 @@ def _share(
         with kept.lock:
             rows = kept.records
             if rows is None or operation.raw:
-                X, codes = _loaded(loader, recipe)
+                X, codes = loaded(loader, recipe)
                 if X.shape[0] == 0:
                     return Share()
                 rows, n_rows = X, X.shape[0]
@@ -428,15 +431,15 @@ def _bring_up(kept: _Kept, recipe: Recipe, n_threads: int) -> None:
     kept.records, kept.n_changes = records, len(recipe.changes)
 
 
-def _loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
+def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
     """Checked rows and class indices of a partition."""
     try:
-        loaded = loader()
+        rows = loader()
     except MemoryError:
         raise
     except Exception as error:
         raise RefusedError(f"its loader raised {_kind(error)}") from None
-    return recipe.checked(loaded)
+    return recipe.checked(rows)
 
 
 def _kind(error: Exception) -> str:
