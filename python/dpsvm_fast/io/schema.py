@@ -215,6 +215,20 @@ class TableSchema:
     def of_names(self, names: Sequence[str], *, labelled: bool, file: str) -> TableSchema:
         """Return the schema of a file with these columns: all named, none left over.
 
+        Parameters
+        ----------
+        names : sequence of str
+            Of the columns, in the order of the file.
+        labelled : bool
+            Whether the target must be among them.
+        file : str
+            Its name in messages.
+
+        Returns
+        -------
+        TableSchema
+            Without ``all_other_columns``.
+
         Raises
         ------
         TableError
@@ -252,6 +266,18 @@ class TableSchema:
 
     def of_width(self, width: int | None, *, file: str) -> TableSchema:
         """Return the schema of a file without names of columns, of this width where it is known.
+
+        Parameters
+        ----------
+        width : int or None
+            Number of columns of features.
+        file : str
+            Its name in messages.
+
+        Returns
+        -------
+        TableSchema
+            That says how many features there are.
 
         Raises
         ------

@@ -221,7 +221,7 @@ def open_table(
     format: str | None = None,
     labelled: bool = True,
 ) -> Table:
-    """Open a file and check that its columns fit a schema. No row is read.
+    r"""Open a file and check that its columns fit a schema. No row is read.
 
     Parameters
     ----------
@@ -249,6 +249,26 @@ def open_table(
         The format is unknown.
     OSError
         The file cannot be opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dpsvm_fast.io import TableSchema, open_table
+    >>> _ = Path("people.csv").write_text("age,work,income\n39,Gov,low\n50,Private,high\n")
+    >>> schema = TableSchema.from_dict({
+    ...     "target": "income",
+    ...     "classes": ["low", "high"],
+    ...     "columns": {
+    ...         "age": {"bounds": [0, 100]},
+    ...         "work": {"categories": ["Private", "Gov"]},
+    ...     },
+    ... })
+    >>> X, y = open_table("people.csv", schema).read()
+    >>> X
+    array([[39.,  0.,  1.],
+           [50.,  1.,  0.]], dtype=float32)
+    >>> [str(label) for label in y]
+    ['low', 'high']
     """
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
