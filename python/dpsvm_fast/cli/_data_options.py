@@ -90,9 +90,8 @@ def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--delta",
             type=Real(0.0, includes_low=True),
             default=1e-6,
-            show_default="1e-6",
             metavar="D",
-            help="Far below one over the number of rows; 0 for pure privacy.",
+            help="Far below one over the number of rows; 0 is pure.  [default: 1e-6]",
         ),
         click.option(
             "--adjacency",
