@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benches import audit_page, readme_accuracy, readme_tables, report, tables
+from benches import audit_page, performance_tables, readme_accuracy, readme_tables, report, tables
 from benches.readme_tables import Summaries
 from benches.tables import Row
 
@@ -35,7 +35,15 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         )
     },
     "docs/ellipsoids.md": {"ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc")},
-    "docs/performance.md": {"transformer-table": Table(readme_tables.transformers, "transformers")},
+    "docs/performance.md": {
+        "transformer-table": Table(readme_tables.transformers, "transformers"),
+        "noise-table": Table(performance_tables.noise, "noise"),
+        "accounting-table": Table(performance_tables.accounting, "accounting"),
+        "memory-table": Table(performance_tables.memory, "memory"),
+        "secure-sum-table": Table(performance_tables.secure_sum, "secure_sum"),
+        "larger-table": Table(performance_tables.larger, "larger_than_memory"),
+        "crossing-table": Table(performance_tables.crossing, "crossing"),
+    },
     "docs/tuning.md": {"tuning-table": Table(readme_tables.tuning, "papers_tuning")},
     "docs/federated.md": {
         "averaging-table": Table(
@@ -85,6 +93,9 @@ def markers(name: str) -> tuple[str, str]:
     return f"<!-- {name} -->", f"<!-- /{name} -->"
 
 
+MACHINE = markers("machine-table")
+
+
 def fill(page: str, folder: Path, root: Path) -> None:
     """Replace every table of a page whose summary is stored."""
     for name, content in contents(page, folder).items():
@@ -102,6 +113,9 @@ def fill_speed(folder: Path, root: Path) -> None:
     memory = tables.read(folder / "descent_memory.csv")[0]
     fits = tables.read(folder / "linear_fit.csv")[0]
     fill_one(root, report.descent_markdown(table, memory, fits, facts), report.DESCENT)
+    measured = {name: _path(folder, name) for name in performance_tables.COMMANDS}
+    heads = {name: tables.read(path)[1] for name, path in measured.items() if path.is_file()}
+    fill_one(root, performance_tables.machine(heads), MACHINE)
 
 
 def fill_one(root: Path, content: str, between: tuple[str, str]) -> None:

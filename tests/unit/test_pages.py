@@ -108,7 +108,8 @@ def test_tables_of_speed_are_those_of_stored_summaries(tmp_path: Path) -> None:
     page.write_text(re.sub(r"\d\.\d\u00d7", "?", text), encoding="utf-8")
     pages.fill_speed(RESULTS, tmp_path)
     filled = page.read_text(encoding="utf-8")
-    for opening, closing in ((report.OPENING, report.CLOSING), report.OBJECTIVE, report.DESCENT):
+    solver = (report.OPENING, report.CLOSING)
+    for opening, closing in (solver, report.OBJECTIVE, report.DESCENT, pages.MACHINE):
         own, theirs = (one.partition(opening)[2].partition(closing)[0] for one in (text, filled))
         assert own == theirs
         assert own

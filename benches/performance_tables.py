@@ -1,0 +1,159 @@
+"""Tables of docs/performance.md about noise, accounting, memory, secure sums and rows elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benches.papers.cells import grid
+from benches.readme_tables import Summaries
+from benches.tables import Row
+
+# Summaries whose figures stand on the page, and what measures them.
+COMMANDS = {
+    "solver": "python benches/run.py solver",
+    "objective": "python benches/run.py objective",
+    "objective_fit": "python benches/run.py objective_fit",
+    "descent": "python benches/run.py descent",
+    "descent_memory": "python benches/run.py descent_memory",
+    "linear_fit": "python benches/run.py linear_fit",
+    "papers_kernel_timing": "python -m benches.papers kernel_timing",
+    "transformers": "python benches/run.py transformers",
+    "noise": "python benches/run.py noise",
+    "accounting": "python benches/run.py accounting",
+    "memory": "python benches/run.py memory",
+    "crossing": "python benches/run.py crossing",
+    "secure_sum": "python benches/secure_sum.py",
+}
+SAMPLERS = {
+    "gaussian_on_grid": "Gaussian, exact on a grid: what releases use",
+    "gaussian": "Gaussian, floating point",
+    "gamma_ball": "Gamma radius",
+}
+CALLS = {
+    "gaussian_sigma": "smallest noise of the Gaussian mechanism",
+    "subsampled noise multiplier": "noise multiplier of sampled steps",
+    "subsampled epsilon": "ε of sampled steps",
+}
+LIBRARIES = ("dpsvm_fast._core", "dp-accounting")
+OURS = "dpsvm_fast"
+# Candidates of the memory part, by what they are called.
+MODELS = {
+    "dpsvm_fast": "`OutputPerturbationSVC`",
+    "dpsvm_fast objective": "`ObjectivePerturbationSVC`",
+    "liblinear": "LIBLINEAR",
+    "lbfgs": "`LogisticRegression`",
+}
+
+
+def noise(found: Summaries) -> str:
+    """Million draws a second."""
+    speeds = {
+        (row["sampler"], row["library"], row["n_threads"]): _three(row["million_draws_per_s"])
+        for row in found["noise"]
+    }
+    places = (("dpsvm_fast", "1"), ("dpsvm_fast", "2"), ("numpy", "1"))
+    head = ("million draws a second", "1 thread", "2 threads", "numpy, 1 thread, not cryptographic")
+    rows = [
+        (label, *(speeds.get((sampler, *place), "") for place in places))
+        for sampler, label in SAMPLERS.items()
+    ]
+    return grid(head, rows)
+
+
+def _three(number: str) -> str:
+    """Three digits of a stored number."""
+    return f"{float(number):.3g}"
+
+
+def accounting(found: Summaries) -> str:
+    """Times of one call beside dp-accounting's."""
+    calls: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in found["accounting"]:
+        place = tuple(row[name] for name in ("call", "n_steps", "epsilon", "delta"))
+        calls.setdefault(place, {})[row["library"]] = row
+    head = ("one call", "steps", "ε", "δ", "ours", "dp-accounting", "its answer over ours, less 1")
+    rows = []
+    for (call, steps, epsilon, delta), own in calls.items():
+        if all(name in own for name in LIBRARIES):
+            ours, theirs = (own[name] for name in LIBRARIES)
+            times = f"**{_time(ours['microseconds'])}**", _time(theirs["microseconds"])
+            answer = f"{float(theirs['value_relative_to_ours']):+.0e}"
+            rows.append((CALLS[call], steps, epsilon, delta, *times, answer))
+    return grid(head, rows)
+
+
+def _time(microseconds: str) -> str:
+    """With a unit that suits."""
+    value = float(microseconds)
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} µs"
+
+
+def memory(found: Summaries) -> str:
+    """Peak memory beyond X of whole fits on the largest set."""
+    largest = max(found["memory"], key=lambda row: float(row["x_mb"]))["data"]
+    own = [row for row in found["memory"] if row["data"] == largest]
+    head = (f"fit on {largest}", "X stored as", "X", "beyond X", "promised")
+    rows = [
+        (
+            MODELS[row["library"]] + (", `low_memory=True`" if row["low_memory"] == "True" else ""),
+            row["storage"],
+            f"{float(row['x_mb']):.0f} MB",
+            f"{float(row['beyond_x_mb']):.0f} MB",
+            f"{float(row['promised_mb']):.0f} MB" if row["library"].startswith(OURS) else "",
+        )
+        for row in own
+    ]
+    ours = [row for row in found["memory"] if row["library"].startswith(OURS)]
+    kept = sum(row["kept"] == "True" for row in ours)
+    promise = f"Promised, 1.5 X + 50 MB, and kept in {kept} of {len(ours)} cases measured."
+    return f"{grid(head, rows)}\n\n{promise}"
+
+
+def crossing(found: Summaries) -> str:
+    """Calls that do almost nothing."""
+    rows = ((row["call"], _time(row["microseconds"])) for row in found["crossing"])
+    return grid(("one call", ""), rows)
+
+
+def secure_sum(found: Summaries) -> str:
+    """Sums over parties in one process."""
+    rows = (
+        (
+            row["parties"],
+            f"{int(row['length']):,}",
+            f"{float(row['seconds']):.2g} s",
+            f"{float(row['mb_up']):.2g} MB",
+            f"{float(row['mb_down']):.2g} MB",
+        )
+        for row in found["secure_sum"]
+    )
+    head = ("parties", "numbers each", "time of all together", "sent by them", "sent to them")
+    return grid(head, rows)
+
+
+def larger(found: Summaries) -> str:
+    """What was measured on rows larger than memory."""
+    rows = ((row["what"], row["value"]) for row in found["larger_than_memory"])
+    return grid(("", ""), rows)
+
+
+def machine(facts: Mapping[str, Mapping[str, str]]) -> str:
+    """Which machine and versions each summary names, one row for those that agree."""
+    together: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, own in facts.items():
+        together.setdefault(tuple(own.items()), []).append(name)
+    rows = [(_described(dict(own)), _commands(names)) for own, names in together.items()]
+    return grid(("Machine, build, versions", "Measured by"), rows)
+
+
+def _described(facts: Mapping[str, str]) -> str:
+    """The head of a file in a line."""
+    return "; ".join(f"{name} {value}" for name, value in facts.items())
+
+
+def _commands(names: Sequence[str]) -> str:
+    """What to type."""
+    return "<br>".join(f"`{COMMANDS[name]}`" for name in names)
