@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
@@ -28,6 +29,7 @@ from dpsvm_fast.io import (
     read_model,
     save_model,
 )
+from dpsvm_fast.io._model_classes import saved_classes
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted
 from oracles.subjects import SUBJECTS, every_recipe
@@ -227,6 +229,38 @@ def test_what_is_not_fitted_is_refused(tmp_path: Path, kind: str) -> None:
         save_model(model, tmp_path / "model.json")
 
 
+TEXTS = ["a private rose", "is a rose", "and a public one", "wine is wine", "of wine", "no"] * 50
+
+
+def test_pipelines_of_hashed_texts(tmp_path: Path) -> None:
+    words = HashingVectorizer(n_features=64, ngram_range=(1, 2), stop_words=["a"], dtype=np.float32)
+    model = make_pipeline(words, SVC(2.0, classes=range(3))).fit(TEXTS, LABELS)
+    again = there_and_back(model, tmp_path)
+    assert np.array_equal(model.decision_function(TEXTS), again.decision_function(TEXTS))
+    assert again[0].get_params() == words.get_params()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tokenizer": str.split}, "tokenizer: expected one of"),
+        ({"preprocessor": str.lower}, "preprocessor"),
+        ({"analyzer": str.split}, "analyzer"),
+        ({"token_pattern": "(a*)*b"}, "token_pattern"),
+        ({"input": "filename"}, "input"),
+        ({"dtype": object}, "dtype"),
+        ({"stop_words": (1,)}, "stop_words"),
+        ({"ngram_range": 3}, "ngram_range"),
+    ],
+)
+def test_code_in_a_vectorizer_is_refused(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    vectorizer = HashingVectorizer(n_features=64).set_params(**change)
+    with pytest.raises((InvalidParameterError, TypeError), match=words):
+        save_model(vectorizer, tmp_path / "model.json")
+
+
 def test_objects_in_a_grid_are_refused(tmp_path: Path) -> None:
     search = copy.deepcopy(fitted("search")).set_params(param_grid={"C": [print]})
     with pytest.raises(InvalidParameterError, match=r"param_grid: got builtin_function_or_method"):
@@ -282,6 +316,10 @@ def test_files_satisfy_the_published_schema(tmp_path: Path, kind: str) -> None:
     validator.validate(document)
     document["model"]["attributes"] = 3
     assert not validator.is_valid(document)
+
+
+def test_the_published_schema_knows_every_class() -> None:
+    assert set(model_schema()["$defs"]["class"]["enum"]) == set(saved_classes())
 
 
 def test_weights_take_little_more_than_their_bytes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import (
@@ -17,6 +18,7 @@ from dpsvm_fast.accounting import (
     read_certificate,
     verify,
 )
+from dpsvm_fast.estimators._bounds import checked_bounds
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.io._model_text import shown
@@ -148,6 +150,7 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
     given = getattr(model, "classes", None)
     if classes is not None and given is not None and not same_labels(given, classes):
         raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
+    _check_widths(where, model, facts)
     _check_choices(where, facts)
     loss = facts.get("_fitted_loss")
     if loss is None:
@@ -164,6 +167,23 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
             f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
             "as the model has"
         )
+
+
+def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Public parameters with a number for each feature are about as many as there are."""
+    n_features = facts.get("n_features_in_")
+    if n_features is None:
+        return
+    spec = getattr(model, "spec", None)
+    if spec is not None and not (
+        spec.n_features == n_features and same_labels(spec.classes, facts["classes_"])
+    ):
+        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
+    bounds, centre = getattr(model, "bounds", None), getattr(model, "centre", None)
+    sides = [] if bounds is None else list(checked_bounds(bounds))
+    sides += [] if centre is None else [np.asarray(centre)]
+    if any(side.ndim == 1 and side.size != n_features for side in sides):
+        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:

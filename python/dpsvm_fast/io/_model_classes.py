@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -30,7 +31,12 @@ from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.io import _model_attributes as kinds
 from dpsvm_fast.io._model_attributes import Attribute, Facts, numbers, real, whole, word
-from dpsvm_fast.io._model_parameters import SPECIFICATION, Parameter, parameters_of
+from dpsvm_fast.io._model_parameters import (
+    SPECIFICATION,
+    Parameter,
+    hashing_parameters,
+    parameters_of,
+)
 from dpsvm_fast.io._model_values import numbers_from, numbers_to, plain_from, plain_to
 from dpsvm_fast.mechanisms.fourier import (
     KERNELS,
@@ -275,6 +281,7 @@ def _transformers() -> list[SavedClass]:
             ours.PublicScaler, parameters_of({"bounds": checked_bounds}), FEATURES, fits=False
         ),
         SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
+        SavedClass(HashingVectorizer, hashing_parameters(), fits=False),
     ]
 
 

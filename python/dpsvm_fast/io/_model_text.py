@@ -63,7 +63,7 @@ def parsed(data: bytes) -> dict[str, Any]:
         if data.startswith(begin):
             raise ModelFormatError(f"is {kind}; expected a file that save_model wrote")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ModelFormatError("is no text; expected a file that save_model wrote") from None
     if not text.strip():

@@ -71,7 +71,7 @@ def save_model(
     ----------
     model : estimator
         A fitted estimator or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
-        them and of ``Normalizer``.
+        them, ``Normalizer`` and ``HashingVectorizer``.
     path : str or path
         An existing file is replaced once the new one is complete.
     schema : TableSchema or None, default=None
