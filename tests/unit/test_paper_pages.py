@@ -95,7 +95,7 @@ def test_every_equation_has_a_function_and_a_proof(page: Path) -> None:
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 7
     for row in rows:
-        _, _, _, function, proof, _ = row.split("|")
+        _, _, _, proof, function, _ = row.split("|")
         assert "`" in function, row
         assert re.search(r"\]\(\.\./(?:proofs/|notation|secure_summation)", proof), row
 

@@ -127,11 +127,13 @@ def follow(blocks: list[Block], run: dict[str, Callable[[str], str]]) -> Iterato
 
 
 def test_part_a(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.chdir(tmp_path)
     blocks = part("Part A")
     assert sum(block.kind == "text" for block in blocks) >= 8
     wrong = list(follow(blocks, {"python": Prompt()}))
     assert not wrong, "\n\n".join(wrong)
+    assert Path("profile.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_part_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
