@@ -11,10 +11,10 @@ from dpsvm_fast._validation import ADJACENCIES, check_delta, check_epsilon
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
-from dpsvm_fast.cli._spending import opened_budget
 from dpsvm_fast.cli._types import FILE, OneOf, Real
+from dpsvm_fast.exceptions import LedgerError
 
-__all__ = ["command"]
+__all__ = ["command", "opened_budget"]
 
 
 @click.group("budget")
@@ -120,3 +120,25 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         "remaining_epsilon": ledger.remaining(),
         "spends": [spend.to_dict() for spend in ledger.history],
     }
+
+
+def opened_budget(path: Path) -> PrivacyLedger:
+    """The ledger of a budget file.
+
+    Raises
+    ------
+    CommandError
+        There is none.
+    """
+    if not path.exists():
+        raise CommandError(
+            f"{path}: there is no such file; make a budget with "
+            f"dpsvm-fast budget create {path} --epsilon E --delta D"
+        )
+    try:
+        return PrivacyLedger.open(path)
+    except LedgerError as error:
+        raise CommandError(
+            f"{path}: cannot be used as a budget ({error}); expected a file of "
+            "dpsvm-fast budget create"
+        ) from None

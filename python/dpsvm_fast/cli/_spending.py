@@ -13,6 +13,7 @@ from typing import Any
 
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.cli._budget import opened_budget
 from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError
 from dpsvm_fast.distributed import PartitionError
 from dpsvm_fast.estimators._planned_events import Planned, planned_events
@@ -23,32 +24,10 @@ from dpsvm_fast.exceptions import (
     LedgerError,
 )
 
-__all__ = ["Spending", "opened_budget"]
+__all__ = ["Spending"]
 
 # What may go wrong inside the library once data are checked; texts quote no data.
 TOLD = (ValueError, TypeError, PartitionError, CertificationError, LedgerError)
-
-
-def opened_budget(path: Path) -> PrivacyLedger:
-    """The ledger of a budget file.
-
-    Raises
-    ------
-    CommandError
-        There is none.
-    """
-    if not path.exists():
-        raise CommandError(
-            f"{path}: there is no such file; make a budget with "
-            f"dpsvm-fast budget create {path} --epsilon E --delta D"
-        )
-    try:
-        return PrivacyLedger.open(path)
-    except LedgerError as error:
-        raise CommandError(
-            f"{path}: cannot be used as a budget ({error}); expected a file of "
-            "dpsvm-fast budget create"
-        ) from None
 
 
 class Spending:
