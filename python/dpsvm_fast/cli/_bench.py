@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import build_info
 from dpsvm_fast._validation import check_n_threads
+from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._recipes import CLASSES, estimator_class
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import OneOf, Real, Whole
@@ -111,6 +112,8 @@ def command(
     median of each.
     """
     n_threads = check_n_threads(threads, "--threads")
+    if classes > samples:
+        raise CommandError(f"--classes: got {classes}, expected at most --samples, {samples}")
     train, test = _rows(samples, features, classes)
     budget = {"epsilon": epsilon, "delta": delta}
     contestants = [*(_private(name, classes, budget) for name in models), *_peers()]
@@ -154,7 +157,7 @@ def _rows(n_samples: int, n_features: int, n_classes: int) -> tuple[Rows, Rows]:
     centres *= SPREAD / np.linalg.norm(centres, axis=1, keepdims=True)
     y = rng.integers(0, n_classes, n_samples + n_tested)
     # Every class has a row: scikit-learn's solvers need two classes at least.
-    y[:n_classes] = np.arange(n_classes)[:n_samples]
+    y[:n_classes] = np.arange(n_classes)
     X = rng.normal(size=(y.size, n_features))
     X += centres[y]
     X /= np.linalg.norm(X, axis=1, keepdims=True)

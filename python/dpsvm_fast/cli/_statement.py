@@ -119,8 +119,7 @@ def _checks(statement: Any) -> list[str]:
     return [
         f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
         delta,
-        "Whoever is to be protected has the rows that the promise counts "
-        f"({_unit(statement)}), and not more.",
+        f"Whoever is to be protected has what the promise counts and not more: {_unit(statement)}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         "What is not covered is acceptable here.",
         "Other results from the same data are added up: dpsvm-fast budget show FILE.",
@@ -130,8 +129,8 @@ def _checks(statement: Any) -> list[str]:
 
 def _unit(statement: Any) -> str:
     """What one neighbour has more or less of."""
-    unit = getattr(statement, "unit", None) or "one row of the training data"
-    return str(unit)
+    named = getattr(statement, "protected", None) or getattr(statement, "unit", None)
+    return str(named or "one row of the training data")
 
 
 def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:

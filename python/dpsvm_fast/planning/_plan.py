@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -85,6 +86,8 @@ def plan_noise(estimator: Any, n_features: int, *, n_samples: int | None = None)
     n_features = check.check_integer("n_features", n_features, 1)
     if n_samples is not None:
         n_samples = check.check_integer("n_samples", n_samples, 1)
+    # Nothing is spent: a ledger without room is no reason not to plan.
+    estimator = copy.copy(estimator).set_params(ledger=None)
     settings = estimator._checked_parameters()
     if settings.classes is None:
         raise InvalidParameterError("classes: got None, expected the public labels of the classes")

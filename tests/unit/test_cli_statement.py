@@ -1,0 +1,244 @@
+"""``dpsvm-fast statement`` and ``verify`` about saved models, as a privacy officer meets them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
+
+from dpsvm_fast import (
+    OutputPerturbationSVC,
+    PrivateCenter,
+    PrivateLinearSVC,
+    PublicScaler,
+)
+from dpsvm_fast.cli import main
+from dpsvm_fast.io import load_model, save_model
+from oracles.statements import statement_of
+
+pytest.importorskip("click")
+
+X, Y = np.eye(3, 4), np.arange(3)
+KINDS = ("linear", "trainer", "pipeline")
+
+
+def fitted(kind: str, **settings: Any) -> Any:
+    """A small model: by itself, the only private step of a pipeline, or one of two."""
+    if kind == "linear":
+        return PrivateLinearSVC(2.0, 1e-6, bounds=(0, 1), classes=range(3), **settings).fit(X, Y)
+    trainer = OutputPerturbationSVC(1.0, 1e-6, classes=range(3), C=0.1)
+    centre = [("center", PrivateCenter(0.5, 1e-6))] if kind == "pipeline" else []
+    steps = [("scaler", PublicScaler((0, 1))), ("normalizer", Normalizer())]
+    return Pipeline([*steps, *centre, ("svc", trainer)]).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A file of every kind, and one that is not private."""
+    folder = tmp_path_factory.mktemp("models")
+    made = {kind: fitted(kind) for kind in KINDS}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made["seeded"] = fitted("linear", random_state=1)
+    for kind, model in made.items():
+        save_model(model, folder / f"{kind}.json")
+    save_model(made["linear"], folder / "signed.json", key=b"k" * 32)
+    return {kind: folder / f"{kind}.json" for kind in (*made, "signed")}
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit code and what was written."""
+    code = main([str(word) for word in arguments])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@every_kind
+def test_it_prints_the_prose_and_what_remains_to_be_checked(
+    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    code, out, err = said(capsys, "statement", models[kind])
+    assert (code, err) == (0, "")
+    model = load_model(models[kind])
+    if kind == "linear":
+        assert str(model.privacy_) in out
+    if kind == "trainer":
+        assert str(model[-1].privacy_) in out
+    assert "PRIVATE" in out.splitlines()[0]
+    assert "For whoever signs" in out
+    assert out.count("[ ] ") == 7
+    assert "Name ____" in out
+    assert "Date ____" in out
+    assert hashlib.sha256(models[kind].read_bytes()).hexdigest() in out
+
+
+@every_kind
+def test_json_has_the_same_facts(
+    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    code, out, err = said(capsys, "statement", models[kind], "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["private"] is True
+    assert found["epsilon"] == found["certificate"]["epsilon"]
+    expected = {"linear": 2.0, "trainer": 1.0}.get(kind)
+    assert expected is None or found["epsilon"] == expected
+    assert kind != "pipeline" or 1.0 < found["epsilon"] <= 1.5
+    assert len(found["to_check"]) == 7
+    assert f"epsilon = {found['epsilon']:g} is what was agreed" in found["to_check"][0]
+
+
+@every_kind
+def test_the_certificate_is_written_and_verified_by_someone_else(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    certificate = tmp_path / "certificate.json"
+    code, out, _ = said(capsys, "statement", models[kind], "--certificate", certificate)
+    assert code == 0
+    assert out.endswith(f"Certificate: {certificate} (dpsvm-fast verify checks it)\n")
+    code, out, _ = said(capsys, "verify", certificate)
+    assert code == 0
+    assert out.startswith("The certificate holds")
+    # A certificate has a statement as the model has, but for what is signed.
+    from_model, from_file = (
+        json.loads(said(capsys, "statement", path, "--json")[1])
+        for path in (models[kind], certificate)
+    )
+    for name in ("certificate", "text", "to_check", "epsilon", "delta"):
+        assert from_model[name] == from_file[name]
+    assert from_model["sha256"] != from_file["sha256"]
+
+
+def test_an_existing_certificate_is_replaced_only_when_asked(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate = tmp_path / "certificate.json"
+    certificate.write_text("mine", encoding="utf-8")
+    arguments = ("statement", models["linear"], "--certificate", certificate)
+    code, out, err = said(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert "exists already" in err
+    assert certificate.read_text(encoding="utf-8") == "mine"
+    assert said(capsys, *arguments, "--force")[0] == 0
+    assert json.loads(certificate.read_text(encoding="utf-8"))["private"] is True
+
+
+@every_kind
+def test_verify_takes_models(
+    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    code, out, err = said(capsys, "verify", models[kind])
+    assert (code, err) == (0, "")
+    assert out.startswith("The certificate holds")
+    code, out, err = said(capsys, "verify", models[kind], "--json")
+    found = json.loads(out)
+    assert (code, err, found["holds"], found["problems"]) == (0, "", True, [])
+    assert found["promised"]["epsilon"] >= found["recomputed"]["epsilon"] * (1 - 1e-9)
+
+
+def test_a_model_that_is_not_private_is_not_to_be_signed(
+    models: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "statement", models["seeded"])
+    assert code == 0
+    assert "NOT PRIVATE" in out.splitlines()[0]
+    assert "Nothing to sign" in out
+    assert "[ ]" not in out
+    found = json.loads(said(capsys, "statement", models["seeded"], "--json")[1])
+    assert found["private"] is False
+    assert found["to_check"] == []
+    assert "seed" in found["not_private_reasons"][0]
+    code, out, _ = said(capsys, "verify", models["seeded"], "--json")
+    assert code == 1
+    assert json.loads(out)["promised"] is None
+
+
+def test_numbers_that_do_not_follow_are_not_shown_as_a_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = statement_of("output", "add_remove").to_dict()
+    path = tmp_path / "tampered.json"
+    path.write_text(json.dumps(record | {"epsilon": record["epsilon"] / 2}), encoding="utf-8")
+    code, out, err = said(capsys, "statement", path)
+    assert (code, out) == (1, "")
+    assert "its numbers do not follow from each other" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "3", '{"format": "other"}'])
+def test_json_of_another_kind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text, encoding="utf-8")
+    code, out, err = said(capsys, "statement", path)
+    assert (code, out) == (2, "")
+    assert "no certificate or model that this release reads" in err
+
+
+def test_a_changed_model_is_refused(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(models["linear"].read_text(encoding="utf-8"))
+    record["model"]["attributes"]["n_features_in_"] = 5
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    newer = tmp_path / "newer.json"
+    newer.write_text(json.dumps(record | {"version": 99}), encoding="utf-8")
+    for command in ("statement", "verify"):
+        for file in (path, newer):
+            code, out, err = said(capsys, command, file)
+            assert (code, out) == (2, "")
+            assert file.name in err
+            assert err.count("\n") == 1
+
+
+def test_a_signed_model_is_checked_with_its_key(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right, wrong = tmp_path / "right.key", tmp_path / "wrong.key"
+    right.write_bytes(b"k" * 32)
+    wrong.write_bytes(b"x" * 32)
+    for command in ("statement", "verify"):
+        assert said(capsys, command, models["signed"], "--key", right)[0] == 0
+        code, out, err = said(capsys, command, models["signed"], "--key", wrong)
+        assert (code, out) == (2, "")
+        assert "signed.json" in err
+    certificate = tmp_path / "certificate.json"
+    certificate.write_text(statement_of("output", "add_remove").to_json(), encoding="utf-8")
+    code, _, err = said(capsys, "verify", certificate, "--key", right)
+    assert code == 2
+    assert "--key" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("helmet", "one row of the training data"),
+        ("pipeline pure", "one row of the training data"),
+        ("search stopping", "one row of the training data"),
+    ],
+)
+def test_certificates_of_every_kind_have_a_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, unit: str
+) -> None:
+    made = statement_of(name, "replace_one")
+    path = tmp_path / "certificate.json"
+    path.write_text(made.to_json(), encoding="utf-8")
+    code, out, _ = said(capsys, "statement", path)
+    assert code == 0
+    assert str(made) in out
+    found = json.loads(said(capsys, "statement", path, "--json")[1])
+    assert found["to_check"][2].endswith(f": {unit}.")
+    assert ("there is no exception" in found["to_check"][1]) == (made.delta == 0.0)
+    assert (made.delta == 0.0) == (name != "helmet")

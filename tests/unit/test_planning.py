@@ -1,0 +1,180 @@
+"""`plan_noise`: records that prose, JSON and figures share, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    InvalidParameterError,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+)
+from dpsvm_fast.mechanisms._noisy_moments import MOST_FEATURES
+from dpsvm_fast.planning import NoisePlan, plan_noise
+
+CLASSES = range(3)
+
+
+def linear(**settings: Any) -> PrivateLinearSVC:
+    return PrivateLinearSVC(1.0, 1e-5, classes=CLASSES, **settings)
+
+
+def release_of(model: Any, name: str) -> Any:
+    """A part of a fitted model's statement."""
+    return next(part for part in model.privacy_.parts if part.name == name)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("n_samples", [150, 3000])
+def test_the_record_has_the_noise_that_a_fit_then_adds(adjacency: str, n_samples: int) -> None:
+    plan = plan_noise(linear(adjacency=adjacency), 5, n_samples=n_samples)
+    X = np.random.default_rng(0).normal(size=(n_samples, 5))
+    model = linear(adjacency=adjacency).fit(X, np.arange(n_samples) % 3)
+    assert plan.centre is not None
+    assert plan.whitening is not None
+    assert plan.descent is not None
+    assert plan.centre.sum_deviation == pytest.approx(release_of(model, "centre").sigma)
+    assert plan.whitening.whitened is model.whitened_ is (n_samples == 3000)
+    assert plan.descent.step_deviation == pytest.approx(release_of(model, "training").sigma)
+    assert plan.descent.clip_norm == pytest.approx(model.max_grad_norm_)
+    assert plan.n_weights == model.coef_.size + model.intercept_.size
+    assert plan.mu == pytest.approx(np.sqrt(sum(mu**2 for mu in model.mu_.values())))
+    shares = [plan.centre.mu_share, plan.descent.mu_share]
+    shares += [plan.whitening.mu_share] if plan.whitening.whitened else []
+    assert sum(share for share in shares if share is not None) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", [ObjectivePerturbationSVC, OutputPerturbationSVC])
+@pytest.mark.parametrize("C", ["auto", 0.25])
+def test_estimators_with_one_noise(kind: Any, C: Any) -> None:
+    estimator = kind(1.0, 1e-5, classes=CLASSES, C=C)
+    plan = plan_noise(estimator, 4)
+    statement = estimator.fit(np.eye(3, 4), [0, 1, 2]).privacy_
+    assert plan.decision is not None
+    assert plan.decision.largest_lead is plan.decision.drowned is plan.decision.room is None
+    if plan.output is not None:
+        assert plan.output.deviation == statement.noise.sigma
+        assert plan.output.sensitivity == statement.sensitivity.total
+        assert plan.output.automatic == (C == "auto")
+        assert not plan.decision.is_bound
+    else:
+        assert plan.objective is not None
+        assert plan.objective.linear_deviation == statement.objective.sigma
+        assert plan.objective.regularization == statement.objective.regularization
+        assert plan.decision.is_bound
+
+
+def test_a_plan_leaves_the_estimator_and_the_budget_alone() -> None:
+    from dpsvm_fast import PrivacyLedger
+
+    ledger = PrivacyLedger(0.1, 1e-6)
+    estimator = linear(ledger=ledger)
+    before = estimator.get_params()
+    plan_noise(estimator, 5, n_samples=100)
+    assert estimator.get_params() == before
+    assert not ledger.history
+    assert not hasattr(estimator, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        linear(),
+        PrivateLinearSVC(1.0, 0.0, classes=[0, 1]),
+        linear(whiten=False),
+        linear(whiten=True),
+        linear(fit_intercept=False),
+        PrivateKernelSVC(1.0, 1e-5, classes=CLASSES),
+        PrivateKernelSVC(1.0, 1e-5, classes=CLASSES, kernel="rbf"),
+        ObjectivePerturbationSVC(1.0, 1e-5, classes=CLASSES),
+        OutputPerturbationSVC(1.0, 0.0, noise="gamma", classes=CLASSES),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.parametrize("n_samples", [None, 1, 10_000])
+@pytest.mark.parametrize("n_features", [5, 2000])
+def test_prose_and_json_are_the_same_record(
+    estimator: Any, n_samples: int | None, n_features: int
+) -> None:
+    plan = plan_noise(estimator, n_features, n_samples=n_samples)
+    record = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    assert record["estimator"] == type(estimator).__name__
+    assert record["n_samples"] == n_samples
+    text = str(plan)
+    assert f"epsilon = {plan.epsilon:g}, delta = {plan.delta:g}" in text
+    if plan.decision is None:
+        assert "give --samples" in text
+        assert record["decision"] is None
+    else:
+        assert f"a lead of {record['decision']['lead']:.4g} " in text
+        assert record["decision"]["drowned"] == ("drowns" in text) or n_samples is None
+    assert (plan.n_weights is None) == ("weights" not in text)
+    if plan.n_weights is not None:
+        assert f"= {plan.n_weights}\n" in text
+        assert ("+ 1)" in text) == (plan.n_weights != plan.n_scores * (plan.n_columns or 0))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "n_features", "why"),
+    [
+        (PrivateLinearSVC(1.0, 0.0, classes=[0, 1]), 5, "it needs delta > 0"),
+        (linear(whiten=False), 5, "it is switched off"),
+        (linear(), MOST_FEATURES + 1, "features are"),
+    ],
+)
+def test_the_reason_not_to_whiten_is_told(estimator: Any, n_features: int, why: str) -> None:
+    plan = plan_noise(estimator, n_features, n_samples=100_000)
+    assert plan.whitening is None
+    line = next(line for line in str(plan).splitlines() if "whitening" in line)
+    assert why in line
+
+
+def test_more_budget_leaves_more_room() -> None:
+    rooms = []
+    for epsilon in (0.1, 1.0, 10.0):
+        plan = plan_noise(PrivateLinearSVC(epsilon, 1e-5, classes=CLASSES), 5, n_samples=500)
+        assert plan.decision is not None
+        assert plan.decision.room is not None
+        rooms.append(plan.decision.room)
+    assert rooms == sorted(rooms)
+    assert rooms[0] < rooms[-1]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "named"),
+    [
+        (PrivateLinearSVC(1.0, 1e-5), "classes"),
+        (PrivateLinearSVC(1.0, 1e-5, classes=CLASSES, mechanism="output"), "mechanism"),
+        (OutputPerturbationSVC(1.0, 1e-5, classes=[0, 1], loss="huber", solver="psgd"), "solver"),
+        (PrivateLinearSVC(-1.0, 1e-5, classes=CLASSES), "epsilon"),
+    ],
+)
+def test_what_cannot_be_planned(estimator: Any, named: str) -> None:
+    with pytest.raises(InvalidParameterError, match=named):
+        plan_noise(estimator, 5)
+
+
+@pytest.mark.parametrize("n_features", [0, -1])
+def test_sizes_are_checked(n_features: int) -> None:
+    with pytest.raises(InvalidParameterError, match="n_features"):
+        plan_noise(linear(), n_features)
+    with pytest.raises(InvalidParameterError, match="n_samples"):
+        plan_noise(linear(), 5, n_samples=n_features)
+    for other in (GradientPerturbationSVC(classes=CLASSES), object(), None):
+        with pytest.raises(TypeError, match="estimator"):
+            plan_noise(other, 5)
+
+
+def test_a_record_cannot_be_changed() -> None:
+    plan = plan_noise(linear(), 5)
+    assert isinstance(plan, NoisePlan)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.epsilon = 3.0  # type: ignore[misc]
