@@ -91,7 +91,7 @@ def draw_regions(
     y: Array,
     codes: NDArray[np.int64],
     names: list[str],
-    rows: Array | None = None,
+    obstacles: Array | None = None,
 ) -> list[Any]:
     """Fill the part of the plane of each class and write its name where there is most room.
 
@@ -104,7 +104,7 @@ def draw_regions(
         Which class each point of the grid is of.
     names : list of str
         Of all classes.
-    rows : ndarray of shape (n_samples, 2) or None, default=None
+    obstacles : ndarray of shape (n_points, 2) or None, default=None
         What names should not hide.
 
     Returns
@@ -114,8 +114,8 @@ def draw_regions(
     """
     patches = matplotlib_module("patches")
     free = np.ones(codes.shape, dtype=bool)
-    if rows is not None:
-        columns, lines = (np.searchsorted(side, rows[:, i]) for i, side in enumerate((x, y)))
+    if obstacles is not None:
+        columns, lines = (np.searchsorted(side, obstacles[:, i]) for i, side in enumerate((x, y)))
         shown = (columns < x.size) & (lines < y.size)
         free[lines[shown], columns[shown]] = False
     regions = []

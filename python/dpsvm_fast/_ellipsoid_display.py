@@ -161,22 +161,24 @@ class EllipsoidDisplay:
         labels = [str(label) for label in model.classes_]
         reach = REACH * model.data_norm_
         side = np.linspace(-reach, reach, GRID_POINTS)
-        codes_of_plane = predicted_codes(model, side, side)
-        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, rows)
-        handles = [*self.regions_, *self._draw_ellipses(ax)]
-        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
         # Rows beyond the circle are scaled down to it.
         angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
         first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
         (circle,) = ax.plot(
             first, second, color="#000000", linewidth=0.8, label="bound of the rows", zorder=3
         )
+        handles = [*self._draw_ellipses(ax), circle]
+        curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
+        obstacles = np.concatenate([*curves, *([] if rows is None else [rows])])
+        codes_of_plane = predicted_codes(model, side, side)
+        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, obstacles)
+        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
         first_name, second_name = feature_names(model)
         ax.set(xlabel=first_name, ylabel=second_name, xlim=(-reach, reach), ylim=(-reach, reach))
         ax.set_aspect("equal")
         if not model.privacy_.private:
             ax.set_title(NOT_PRIVATE)
-        legend_beside(ax, [*handles, *self.points_, circle])
+        legend_beside(ax, [*self.regions_, *handles, *self.points_])
         return self
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
