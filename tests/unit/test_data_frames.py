@@ -528,6 +528,42 @@ def test_partial_fits_keep_the_names() -> None:
         fitting.partial_fit(frame[NAMES[::-1]], Y)
 
 
+@seeded
+@every_library
+def test_partitions_of_tables(library: str) -> None:
+    from dpsvm_fast.distributed import Partitions, fit
+
+    words = table(library, {"y": WORDS[Y].tolist()})["y"]
+    svc = dp.PrivateLinearSVC(50.0, classes=WORDS.tolist(), bounds=(-3, 3), random_state=1)
+    partitions = Partitions.from_arrays(table(library), words, rows_per_partition=5)
+    fitted = fit(svc, partitions)
+    assert list(fitted.feature_names_in_) == NAMES
+    np.testing.assert_array_equal(fitted.coef_, fit(svc, Partitions.from_arrays(X, words)).coef_)
+    for column, words_of_error in bad_columns(library).values():
+        with pytest.raises(ValueError, match=rf"^X: column 'x 2' .*{words_of_error}"):
+            Partitions.from_arrays(table(library, COLUMNS | {"x 2": column}), Y)
+
+
+@every_library
+def test_parties_with_tables(library: str) -> None:
+    from dpsvm_fast.federated import FederatedSpec
+    from dpsvm_fast.federated.parties import checked_records
+
+    spec = FederatedSpec.dp_helmet(
+        n_users=30,
+        n_features=3,
+        classes=WORDS.tolist(),
+        epsilon=4.0,
+        delta=1e-6,
+        max_records=50,
+        min_records=1,
+    )
+    words = table(library, {"y": WORDS[Y].tolist()})["y"]
+    records = checked_records(table(library), words, spec)
+    np.testing.assert_array_equal(records.X, X)
+    np.testing.assert_array_equal(records.codes, Y)
+
+
 def test_an_empty_table_is_refused() -> None:
     assert table_rows(pd.DataFrame(index=range(12))) is not None
     for rows in (pd.DataFrame(index=range(12)), pd.DataFrame(COLUMNS)[:0]):

@@ -19,6 +19,7 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.distributed.errors import PartitionError
+from dpsvm_fast.estimators._frames import label_values
 from dpsvm_fast.estimators._training_data import checked_outputs, encoded_labels
 from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms.fourier import FourierFeatures
@@ -155,7 +156,7 @@ class Recipe:
         if self.classes is None or n_rows == 0:
             return np.zeros(n_rows, dtype=np.int64)
         try:
-            labels = np.asarray(y)
+            labels = np.asarray(label_values(y))
             if labels.shape == (n_rows,):
                 return encoded_labels(labels, self.classes)
         except MemoryError:

@@ -24,6 +24,7 @@ from dpsvm_fast.distributed._loaders import (
     RowGroup,
     TableRows,
 )
+from dpsvm_fast.estimators._frames import label_values, named_array
 from dpsvm_fast.estimators._pipeline_steps import learned_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -158,7 +159,7 @@ class Partitions:
 
         Parameters
         ----------
-        X : ndarray, memmap or CSR matrix of shape (n_samples, n_features)
+        X : ndarray, memmap, CSR matrix or table of shape (n_samples, n_features)
             Of a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one) only
             the name of the file is kept: no partition is in memory but the one that is worked on,
             and workers open the file themselves, under the same path. An array is sent to them.
@@ -170,13 +171,15 @@ class Partitions:
         Partitions
         """
         step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        names = None
         if sparse.issparse(X):
             X = sparse.csr_matrix(X)
         elif not isinstance(X, np.ndarray):
-            X = np.asarray(X)
+            X, names = named_array(X)
         if X.ndim != 2 or X.shape[1] == 0:
             raise ValueError("X: expected two dimensions and at least one column")
         if y is not None:
+            y = label_values(y)
             y = y if isinstance(y, np.ndarray) else np.asarray(y)
             if y.shape != (X.shape[0],):
                 raise ValueError("y: expected one label for each row")
@@ -189,6 +192,7 @@ class Partitions:
             n_rows=X.shape[0],
             sparse=bool(sparse.issparse(X)),
             labelled=y is not None,
+            feature_names=names,
         )
 
     @classmethod

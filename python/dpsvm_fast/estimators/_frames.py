@@ -17,7 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_names", "label_values", "refuse_columns", "table_rows", "tabular"]
+__all__ = [
+    "column_names",
+    "label_values",
+    "named_array",
+    "refuse_columns",
+    "table_rows",
+    "tabular",
+]
 
 # Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
 BLOCK = 1024
@@ -92,6 +99,23 @@ def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
         for j, column in enumerate(columns):
             block[:, j] = column[start : start + BLOCK]
     return rows
+
+
+def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Dense rows that may be missing values, and their names if all of them are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column that does not hold numbers.
+    """
+    table = tabular(X)
+    if table is None:
+        return np.asarray(X), None
+    refuse_columns(table)
+    rows, names = table_rows(table), column_names(table)
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    return np.asarray(table) if rows is None else rows, tuple(names) if named else None
 
 
 def column_names(X: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast.estimators._frames import label_values
 from dpsvm_fast.estimators._training_data import checked_numbers, encoded_labels
 from dpsvm_fast.federated.errors import PartyRefusedError
 from dpsvm_fast.federated.spec import FederatedSpec
@@ -111,7 +112,7 @@ def _numbers(X: Any) -> NDArray[Any]:
 def _codes(y: Any, spec: FederatedSpec) -> Integers:
     """Indices of labels."""
     try:
-        labels = np.asarray(y)
+        labels = np.asarray(label_values(y))
         if labels.ndim != 1 or not labels.size:
             raise ValueError
         return encoded_labels(labels, np.asarray(spec.classes))
