@@ -165,10 +165,22 @@ class TestFit:
         monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
         assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
         told = capsys.readouterr().err
-        assert "the model is in" in told
-        assert "is spent" in told
-        (saved,) = (folder / "temp").glob("*/m.json")
+        assert "the model cannot be written" in told
+        assert told.endswith("the budget is spent (epsilon = 4, delta = 1e-05)\n")
+        (saved,) = (folder / "temp").glob("*/model.json")
+        assert str(saved) in told
         assert load_model(saved).privacy_.private
+
+    def test_public_rows_that_cannot_be_read_leave_the_model(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = (folder / "new.csv").read_text(encoding="utf-8").replace(",red,", ",blue,", 1)
+        (folder / "new.csv").write_text(text, encoding="utf-8")
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--test-data", "new.csv"]) == 2
+        told = capsys.readouterr().err
+        assert "the model is saved as m.json" in told
+        assert "no model" not in told
+        assert load_model(folder / "m.json").privacy_.private
 
 
 class TestInterrupts:

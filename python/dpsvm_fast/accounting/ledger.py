@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpsvm_fast._rounding import add_down, mul_down, mul_up
 from dpsvm_fast._validation import (
@@ -48,6 +48,8 @@ __all__ = ["PrivacyLedger", "SpendRecord", "check_ledger"]
 # exact sum is above 1, fill a budget of 1, and an event calibrated to the budget fit after its own
 # upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
 SLACK = 1e-9
+
+Opened = TypeVar("Opened", bound="PrivacyLedger")
 
 
 class PrivacyLedger:
@@ -307,7 +309,7 @@ class PrivacyLedger:
         return ledger
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
+    def open(cls: type[Opened], path: str | os.PathLike[str]) -> Opened:
         """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
 
         Raises

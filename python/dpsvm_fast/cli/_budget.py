@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +15,8 @@ from dpsvm_fast.cli._types import FILE, OneOf, Real
 from dpsvm_fast.exceptions import LedgerError
 
 __all__ = ["command", "opened_budget"]
+
+Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 
 @click.group("budget")
@@ -81,7 +83,7 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
 @pass_screen
 def show(screen: Screen, file: Path) -> None:
     """Show what was spent from a budget FILE, and what is left."""
-    ledger = opened_budget(file)
+    ledger = opened_budget(file, PrivacyLedger)
     record = _summary(file, ledger)
     rule = ", adaptive" if ledger.adaptive else ""
     screen.table(
@@ -122,8 +124,14 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
     }
 
 
-def opened_budget(path: Path) -> PrivacyLedger:
+def opened_budget(path: Path, kind: type[Ledger]) -> Ledger:
     """The ledger of a budget file.
+
+    Parameters
+    ----------
+    path : Path
+    kind : type
+        `PrivacyLedger` or a class made of it.
 
     Raises
     ------
@@ -136,7 +144,7 @@ def opened_budget(path: Path) -> PrivacyLedger:
             f"dpsvm-fast budget create {path} --epsilon E --delta D"
         )
     try:
-        return PrivacyLedger.open(path)
+        return kind.open(path)
     except LedgerError as error:
         raise CommandError(
             f"{path}: cannot be used as a budget ({error}); expected a file of "

@@ -99,7 +99,7 @@ def _fit(
     with training_rows(screen, table, room, copies_of(estimator), options["temp"]) as rows:
         train(screen, estimator, rows, room)
     statement = trainer_of(estimator).privacy_
-    publish(estimator, table.schema, statement, drafts)
+    publish(estimator, table.schema, statement, drafts, spending)
     scored = None if tested is None else accuracy(screen, estimator, tested, options["output"])
     report(screen, estimator, statement, spending, options, scored)
 

@@ -19,7 +19,9 @@ from dpsvm_fast.io import TableSchema, save_model
 __all__ = ["accuracy", "publish", "report"]
 
 
-def publish(model: Any, schema: TableSchema, statement: Any, drafts: list[Draft]) -> None:
+def publish(
+    model: Any, schema: TableSchema, statement: Any, drafts: list[Draft], spending: Spending
+) -> None:
     """Write the model and, where asked for, its certificate.
 
     Raises
@@ -33,21 +35,27 @@ def publish(model: Any, schema: TableSchema, statement: Any, drafts: list[Draft]
         save_model(model, model_draft.draft, schema=schema)
         model_draft.publish()
     except OSError as error:
-        raise CommandError(_rescued(model, schema, model_draft.path, error)) from None
+        place = _rescued(model, schema)
+        spending.saved = place is not None
+        told = "nor anywhere else" if place is None else f"but is in {place}: move it"
+        reason = error.strerror or str(error)
+        raise CommandError(
+            f"{model_draft.path}: the model cannot be written ({reason}), {told}"
+        ) from None
+    spending.saved = True
     for certificate in others:
         certificate.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
         certificate.publish()
 
 
-def _rescued(model: Any, schema: TableSchema, path: Path, error: OSError) -> str:
-    """Save the model somewhere else."""
-    reason = error.strerror or str(error)
+def _rescued(model: Any, schema: TableSchema) -> Path | None:
+    """Save the model to a temporary folder, if that is possible."""
     try:
-        folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-"))
-        save_model(model, folder / path.name, schema=schema)
+        path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
+        save_model(model, path, schema=schema)
     except OSError:
-        return f"{path}: the model cannot be written ({reason}), nor anywhere else"
-    return f"{path}: cannot be written ({reason}); the model is in {folder / path.name}, move it"
+        return None
+    return path
 
 
 def accuracy(screen: Screen, model: Any, table: Any, saved: Path) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsvm_fast import _validation as check
-from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.accounting import PrivacyEvent, PrivacyLedger
 from dpsvm_fast.cli._budget import opened_budget
 from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError
 from dpsvm_fast.distributed import PartitionError
@@ -28,6 +28,17 @@ __all__ = ["Spending"]
 
 # What may go wrong inside the library once data are checked; texts quote no data.
 TOLD = (ValueError, TypeError, PartitionError, CertificationError, LedgerError)
+
+
+class AskedLedger(PrivacyLedger):
+    """A ledger that knows whether this process has asked it for anything."""
+
+    asked = False
+
+    def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
+        """Spend as ever."""
+        self.asked = True
+        super().spend(event, label)
 
 
 class Spending:
@@ -59,9 +70,9 @@ class Spending:
         if path is None:
             self.adjacency = adjacency or "add_remove"
             # Asked like a file would be: it knows whether the spend has happened.
-            self.ledger = PrivacyLedger(self.epsilon, self.delta, self.adjacency)
+            self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency)
         else:
-            self.ledger = opened_budget(path)
+            self.ledger = opened_budget(path, AskedLedger)
             self.adjacency = adjacency or self.ledger.adjacency
             if self.adjacency != self.ledger.adjacency:
                 raise CommandError(
@@ -69,6 +80,8 @@ class Spending:
                     f"relation of {path}; leave it out"
                 )
         self._before = len(self.ledger.history)
+        # Set once there is a model.
+        self.saved = False
 
     def check(self, estimator: Any, *, n_classes: int, sparse: bool) -> None:
         """Refuse a fit that the budget has no room for, before any data are read.
@@ -84,6 +97,8 @@ class Spending:
     @property
     def spent(self) -> bool:
         """Whether this process has charged the ledger."""
+        if not self.ledger.asked:
+            return False
         own = os.getpid()
         return any(record.process == own for record in self.ledger.history[self._before :])
 
@@ -120,7 +135,8 @@ class Spending:
             return "nothing was spent"
         amount = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
         where = "" if self.path is None else f" of {self.path}"
-        return f"the budget{where} is spent ({amount}), though there is no model"
+        end = "" if self.saved else ", though there is no model"
+        return f"the budget{where} is spent ({amount}){end}"
 
     def record(self) -> dict[str, Any] | None:
         """What is left in the budget file, for ``--json``."""
@@ -142,7 +158,7 @@ class Spending:
         have = (
             f"{self.path}: epsilon = {left:g} is left of {ledger.epsilon:g} at delta = "
             f"{ledger.delta:g}, and this command asks for epsilon = {self.epsilon:g}, delta = "
-            f"{self.delta:g}; nothing was read or spent"
+            f"{self.delta:g}; nothing was spent"
         )
         if self.delta > ledger.delta:
             return f"{have}; give --delta {ledger.delta:g} or less"
@@ -159,7 +175,9 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
         return
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    # What was told to go on, as by nohup, goes on.
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     try:
         yield
     finally:

@@ -109,7 +109,7 @@ def _tune(
         X, y = rows.whole()
         with screen.progress("Searching", None):
             search.fit(X, y)
-    publish(search, table.schema, search.privacy_, drafts)
+    publish(search, table.schema, search.privacy_, drafts, spending)
     scored = None if tested is None else accuracy(screen, search, tested, options["output"])
     best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
     report(screen, search, search.privacy_, spending, options, scored, {"best_parameters": best})
