@@ -3,7 +3,7 @@
 # Usage: docs.sh [options of sphinx-build, for example -E to read all pages again]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# A list of all problems, not only the first.
+# A list of all problems, not only the first; all pages, because each shows the contents of the site.
 .venv/bin/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning \
-    --keep-going --doctree-dir target/docs/doctrees "$@" docs target/docs/html
+    --keep-going --write-all --doctree-dir target/docs/doctrees "$@" docs target/docs/html
 echo "documentation: target/docs/html/index.html"

@@ -20,6 +20,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import make_refnode
 
 import dpsvm_fast
@@ -226,8 +227,56 @@ def resolve(
     return make_refnode(app.builder, node["refdoc"], page, anchor, content, target)
 
 
+def signature(
+    _app: Sphinx, what: str, _name: str, thing: object, _how: object, shown: str | None, _to: object
+) -> tuple[str, None] | None:
+    """The arguments of a class whose ``__new__`` takes whatever its kinds take."""
+    if what != "class" or not inspect.isclass(thing) or not (shown or "").startswith("(*_"):
+        return None
+    _self, *given = inspect.signature(thing.__init__).parameters.values()
+    bare = [one.replace(annotation=inspect.Parameter.empty) for one in given]
+    return str(inspect.Signature(bare)), None
+
+
+class ApiLinks(SphinxTransform):
+    """On Markdown pages `PrivateLinearSVC` and other names of classes lead to the reference."""
+
+    default_priority = 700
+
+    def apply(self, **_: object) -> None:
+        """Wrap the names of this page, but those in titles and links."""
+        if not self.env.doc2path(self.env.docname).endswith(".md"):
+            return
+        # Words in small letters are often names of something else, too.
+        known = {entry.short: entry.name for own in entries() for entry in own}
+        for literal in list(self.document.findall(nodes.literal)):
+            name = known.get(literal.astext(), "")
+            if literal.astext()[:1].isupper() and name and not _within(literal):
+                link = pending_xref(
+                    "",
+                    refdomain="py",
+                    reftype="obj",
+                    reftarget=name,
+                    refdoc=self.env.docname,
+                    refexplicit=True,
+                )
+                literal.replace_self(link)
+                link += literal
+
+
+def _within(node: nodes.Node) -> bool:
+    """Whether a node is part of a title or of a link."""
+    while node is not None:
+        if isinstance(node, (nodes.title, nodes.reference, pending_xref)):
+            return True
+        node = node.parent
+    return False
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the pages and the look-up."""
     app.connect("builder-inited", write_pages)
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-signature", signature)
+    app.add_transform(ApiLinks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

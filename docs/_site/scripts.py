@@ -21,7 +21,7 @@ MINUS = "\u2212"
 # Combining marks and primes belong to the letter before them.
 MARKS = "\u0300-\u036f'\u2032*°"
 BASE = re.compile(
-    rf"(?:(?<![{LETTER}])(?:[{LETTER}][{MARKS}²₀-₉]*|\d+|max|min|sup|inf|log|lim)"
+    rf"(?:(?<![{LETTER}])(?:[{LETTER}][{MARKS}²₀-₉]*|(?<!\d)\d+|max|min|sup|inf|log|lim)"
     rf"|[^\w\s{{(\[,;:.\-{MINUS}+=<>/])$"
 )
 # `n_samples` is the name of an argument: what stands below is short.

@@ -195,7 +195,8 @@ def test_scripts_of_formulas() -> None:
         "‖W*_D‖ ≤ 2^(-k) e^{ε_j}": "‖W*<_D>‖ ≤ 2<^-k> e<^ε<_j>>",
         "m_j^{(i)} and (1 - x)_+ and max_k": "m<_j><^(i)> and (1 - x)<_+> and max<_k>",
         "u_k² of n_min": "u<_k>² of n<_min>",
-        "add_remove, n_samples, SVM_SGD, e^{, a_": "add_remove, n_samples, SVM_SGD, e^{, a_",
+        "add_remove, n_samples, SVM_SGD, e^{": "add_remove, n_samples, SVM_SGD, e^{",
+        "x86_64, but 1_S and 10^-5": "x86_64, but 1<_S> and 10<^-5>",
     }.items():
         assert marked(text) == expected
 
