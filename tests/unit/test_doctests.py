@@ -31,6 +31,7 @@ RUN_ELSEWHERE = {
     "kernels.md": "test_pages.py",
     "pipelines.md": "test_pages.py",
     "presets.md": "test_gradient_presets.py",
+    "tables.md": "test_table_page.py",
     "tuning.md": "test_pages.py",
     "tutorial.md": "test_tutorial.py",
 }

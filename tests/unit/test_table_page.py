@@ -1,0 +1,75 @@
+"""docs/tables.md: its files, its code and what that prints, and its tables of keys."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpsvm_fast.io import TableSchema
+from dpsvm_fast.io._columns import KEYS as COLUMN_KEYS
+from dpsvm_fast.io._schema_record import KEYS
+from dpsvm_fast.io._text_format import KEYS as TEXT_KEYS
+from dpsvm_fast.io._text_format import MISSING
+from dpsvm_fast.io.tables import SUFFIXES
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
+BLOCK = re.compile(
+    r"^(?:<!-- file (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$",
+    flags=re.DOTALL | re.MULTILINE,
+)
+
+
+@pytest.fixture
+def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Blocks that are no files, behind the files that are written."""
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for block in BLOCK.finditer(PAGE):
+        if block["file"] is None:
+            found.append((block["kind"], block["text"]))
+        else:
+            Path(block["file"]).write_text(block["text"], encoding="utf-8")
+    return found
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML is read from Python 3.11 on")
+def test_code_prints_what_is_shown(blocks: list[tuple[str, str]]) -> None:
+    pytest.importorskip("pyarrow")
+    assert [kind for kind, _ in blocks] == ["python", "text"] * 3
+    names: dict[str, object] = {}
+    for (_, code), (_, shown) in zip(blocks[0::2], blocks[1::2], strict=True):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "docs/tables.md", "exec"), names)
+        assert printed.getvalue() == shown
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML is read from Python 3.11 on")
+def test_every_schema_on_the_page_is_one(blocks: list[tuple[str, str]]) -> None:
+    assert len(blocks) > 0
+    schemas = sorted(Path().glob("*.toml"))
+    assert [path.name for path in schemas] == ["kunden.toml", "people.toml", "pixels.toml"]
+    for path in schemas:
+        assert TableSchema.load(path).n_features > 0
+
+
+def first_cells(heading: str) -> list[str]:
+    """The keys in the first column of a table."""
+    table = PAGE.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    cells = re.findall(r"^\| (.+?) \|", table, flags=re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_every_key_is_listed() -> None:
+    assert sorted(name.strip("[]") for name in first_cells("Key")) == sorted(KEYS)
+    assert sorted(first_cells("Key of a column")) == sorted(COLUMN_KEYS)
+    assert sorted(first_cells("Key of `[csv]`")) == sorted(TEXT_KEYS)
+    suffixes = first_cells("End of the name")
+    assert set(suffixes) - {".csv.gz", ".tsv.gz", ".gz"} == set(SUFFIXES)
+    for text in filter(None, MISSING):
+        assert f"`{text}`" in PAGE
