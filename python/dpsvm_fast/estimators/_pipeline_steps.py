@@ -23,6 +23,8 @@ __all__ = ["Step", "leaf_steps", "learned_steps"]
 # How scikit-learn writes a step that does nothing.
 NOTHING = (None, "passthrough", "drop")
 OURS = "dpsvm_fast."
+# Those that scikit-learn 1.6 has no tags for.
+STATELESS = ("FeatureHasher", "HashingVectorizer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +125,9 @@ def _categories_declared(estimator: Any) -> bool:
 
 def _requires_fit(estimator: Any) -> bool:
     """What scikit-learn's tags say; an estimator without tags requires a fit."""
+    kind = type(estimator)
+    if kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS:
+        return False
     try:
         return bool(get_tags(estimator).requires_fit)
     except (AttributeError, TypeError, ValueError):

@@ -171,12 +171,19 @@ def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
     """Random features of norm 1; a structured map is written out as a matrix."""
     drawn = features.map()
     angles = graph.op("MatMul", rows, graph.constant(drawn.weights().T))
-    cosines, sines = graph.op("Cos", angles), graph.op("Sin", angles)
+    cosines, sines = _cosines(graph, angles), graph.op("Sin", angles)
     if features.centre == "none":
         both = graph.op("Concat", cosines, sines, axis=1)
         return graph.op("Mul", both, graph.constant(features.n_components**-0.5))
     cosines = graph.op("Sub", cosines, graph.constant(drawn.constants()))
     return graph.unit(graph.op("Concat", cosines, sines, axis=1))
+
+
+def _cosines(graph: Graph, angles: str) -> str:
+    """1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision."""
+    half = graph.op("Sin", graph.op("Mul", angles, graph.constant(0.5)))
+    twice = graph.op("Mul", graph.op("Mul", half, half), graph.constant(2.0))
+    return graph.op("Sub", graph.constant(1.0), twice)
 
 
 def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
