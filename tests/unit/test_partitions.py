@@ -279,8 +279,6 @@ def test_no_optional_package_is_imported() -> None:
         "d.Partitions.from_arrays(np.ones((2, 2)))\n"
         "found = {'dask', 'distributed', 'pyarrow', 'flwr'} & set(sys.modules)\n"
         "assert not found, found\n"
-        "import dask\n"
-        "assert 'dask' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
     assert module.Partitions is Partitions
