@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import builtins
-import copy
 import errno
 import json
 import os
 import pickle
 import stat
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,68 +20,20 @@ from hypothesis import strategies as st
 from dpsvm_fast import InvalidParameterError
 from dpsvm_fast.io import ModelFormatError, load_model, read_model, save_model
 from dpsvm_fast.io import _model_text as text_module
-from oracles.saved import QUICK, answers, fitted, rewritten, sealed
+from oracles.forging import (
+    assert_refused,
+    assert_same_answers,
+    at,
+    changed,
+    coefficients,
+    document_of,
+    places,
+)
+from oracles.saved import QUICK, fitted, rewritten, sealed
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 every_kind = pytest.mark.parametrize("kind", QUICK)
 KEY = bytes(range(32))
-
-ODD: list[Any] = [
-    None, True, False, 0, -1, 1, 2, 2**63, 10**400, 0.0, -0.0, 1e308, -1e308, 5e-324, 0.5, "", "1",
-    "\ud800", "\0", "x" * 300, "<f8", [], {}, [[]], [0], [1, 2], {"": None}, {"tuple": []},
-    {"numbers": {"dtype": "<f8", "shape": [], "data": ""}}, {"pairs": [[1, 2]]}, [None] * 100,
-]  # fmt: skip
-# Something else, or nothing.
-either = st.sampled_from([..., *ODD])
-
-
-def document_of(kind: str, folder: Path) -> dict[str, Any]:
-    save_model(fitted(kind), folder / f"{kind}.json")
-    return dict(json.loads((folder / f"{kind}.json").read_text()))
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """All ways from the root to a value."""
-    if path:
-        yield path
-    if isinstance(value, (dict, list)):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(inner, (*path, name))
-
-
-def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """A copy with another value at a place; what is put in place of ``...`` is taken out."""
-    result = copy.deepcopy(document)
-    inner = result
-    for name in path[:-1]:
-        inner = inner[name]
-    if value is ...:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = value
-    return result
-
-
-def at(document: Any, path: tuple[Any, ...]) -> Any:
-    for name in path:
-        document = document[name]
-    return document
-
-
-def assert_refused(path: Path, words: str, **options: Any) -> str:
-    with pytest.raises(ModelFormatError, match=words) as caught:
-        load_model(path, **options)
-    sentence = str(caught.value)
-    assert sentence.startswith(repr(str(path)))
-    assert "\n" not in sentence
-    assert len(sentence) < 700
-    return sentence
-
-
-def assert_same_answers(one: Any, two: Any) -> None:
-    left, right = answers(one), answers(two)
-    assert {k: v.tobytes() for k, v in left.items()} == {k: v.tobytes() for k, v in right.items()}
-
 
 # Changes that leave the digest as it was.
 
@@ -187,157 +136,6 @@ def test_too_large_a_file_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_refused(tmp_path / "output.json", "larger than 1000 bytes")
     with pytest.raises(InvalidParameterError, match="at most 1000"):
         save_model(fitted("output"), tmp_path / "other.json")
-
-
-# Changes by somebody who writes a digest of his own.
-
-
-@given(data=st.data())
-@in_one_folder
-def test_forged_files_are_refused_or_give_a_sound_model(tmp_path: Path, data: Any) -> None:
-    """Whatever is loaded is an estimator whose answers are numbers."""
-    kind = data.draw(st.sampled_from(QUICK))
-    document = document_of(kind, tmp_path)
-    for _ in range(data.draw(st.integers(1, 2))):
-        ways = list(places(document))
-        document = changed(document, data.draw(st.sampled_from(ways)), data.draw(either))
-    if not isinstance(document, dict):
-        return
-    path = rewritten(tmp_path / "forged.json", document)
-    try:
-        model = load_model(path, verify=False)
-    except ModelFormatError as error:
-        assert len(str(error)) < 1500  # noqa: PT017
-        return
-    for values in answers(model).values():
-        assert values.dtype.kind != "f" or np.isfinite(values).all()
-
-
-@every_kind
-def test_what_is_taken_out_or_added_is_missed(tmp_path: Path, kind: str) -> None:
-    document = document_of(kind, tmp_path)
-    path = tmp_path / "forged.json"
-    ways = [way for way in places(document) if isinstance(way[-1], str) and "privacy" not in way]
-    optional = {"feature_names_in_", "best_score_", "output", "sha256", "mu_"}
-    # A search may have candidates that do not say these of themselves.
-    optional |= {"n_features_in_", "classes_"} if kind == "search" else set()
-    for way in ways:
-        if way[-1] in optional or "mu_" in way or "pairs" in way:
-            continue
-        assert_refused(rewritten(path, changed(document, way, ...)), ".", verify=False)
-        more = changed(document, (*way[:-1], "more"), 1)
-        assert_refused(rewritten(path, more), ".", verify=False)
-
-
-@pytest.mark.parametrize("name", ["os.system", "eval", "SVC", "StandardScaler", "", 3, None])
-def test_no_other_class_is_made(tmp_path: Path, name: Any) -> None:
-    document = document_of("output", tmp_path)
-    forged = changed(document, ("model", "class"), name)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), "which this release cannot load")
-
-
-def coefficients(values: Any, shape: list[int] | None = None) -> dict[str, Any]:
-    array = np.asarray(values, dtype="<f8")
-    data = base64.b64encode(array.tobytes()).decode()
-    return {"dtype": "<f8", "shape": shape or list(array.shape), "data": data}
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (coefficients(np.full((3, 4), np.nan)), "finite"),
-        (coefficients(np.full((3, 4), np.inf)), "finite"),
-        (coefficients(np.zeros((3, 5))), r"got the shape \(3, 5\), expected \(3, 4\)"),
-        (coefficients(np.zeros((3, 4)), [3, 4, 1]), "shape"),
-        (coefficients(np.zeros((3, 3)), [3, 4]), "got 72 bytes"),
-        (coefficients(np.zeros((3, 4)), [2**40, 2**40]), "shape"),
-        (coefficients(np.zeros((3, 4)), [-3, -4]), "whole numbers"),
-        (coefficients(np.zeros((3, 4))) | {"dtype": "|O"}, "dtype"),
-        (coefficients(np.zeros((3, 4))) | {"data": "äöü"}, "base64"),
-        (coefficients(np.zeros((3, 4))) | {"data": None}, "bytes"),
-        ([[0.0] * 4] * 3, "expected an object"),
-    ],
-    ids=range(11),
-)
-def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None:
-    document = document_of("output", tmp_path)
-    forged = changed(document, ("model", "attributes", "coef_"), value)
-    sentence = assert_refused(rewritten(tmp_path / "forged.json", forged), words)
-    assert "model.attributes.coef_" in sentence
-
-
-@pytest.mark.parametrize(
-    ("way", "value", "words"),
-    [
-        (("epsilon",), 0.1, "epsilon is 0.1 in the certificate of the fit and 1.0"),
-        (("delta",), 1e-9, "delta"),
-        (("adjacency",), "replace_one", "adjacency|event"),
-        (("private",), False, "private"),
-        (("mechanism",), "objective_perturbation", "another mechanism"),
-        (("loss",), "huber", "loss"),
-        (("noise", "shape"), [3, 40], "n_weights|noisy numbers"),
-        (("noise", "sigma"), 1e-3, "does not hold"),
-        (("events", 0, "sigma"), 1e3, "does not hold"),
-        (("version",), 2, "newer release"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, tuple) else "",
-)
-def test_certificates_that_do_not_go_with_the_model_are_refused(
-    tmp_path: Path, way: tuple[Any, ...], value: Any, words: str
-) -> None:
-    document = document_of("output", tmp_path)
-    forged = changed(document, ("model", "privacy", *way), value)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), words)
-
-
-def test_a_smaller_epsilon_everywhere_does_not_hold(tmp_path: Path) -> None:
-    document = document_of("output", tmp_path)
-    for way in (("privacy", "epsilon"), ("parameters", "epsilon")):
-        document = changed(document, ("model", *way), 0.1)
-    path = rewritten(tmp_path / "forged.json", document)
-    assert_refused(path, "the certificate does not hold")
-    assert load_model(path, verify=False).epsilon == 0.1
-
-
-def test_a_seeded_model_whose_numbers_do_not_follow_is_refused(tmp_path: Path) -> None:
-    document = document_of("output", tmp_path)
-    reasons = {"not_private_reasons": ["seeded"], "random_source": "seed", "private": False}
-    forged = changed(document, ("model", "privacy"), document["model"]["privacy"] | reasons)
-    path = rewritten(tmp_path / "forged.json", forged)
-    assert not load_model(path).privacy_.private
-    forged = changed(forged, ("model", "privacy", "noise", "sigma"), 1e-3)
-    assert_refused(rewritten(path, forged), "does not hold")
-
-
-def test_the_certificate_of_another_model_is_refused(tmp_path: Path) -> None:
-    document = document_of("output", tmp_path)
-    other = document_of("pca", tmp_path)["model"]["privacy"]
-    forged = changed(document, ("model", "privacy"), other)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), "mechanism|epsilon")
-
-
-def test_the_best_of_a_search_has_the_certificate_of_the_search(tmp_path: Path) -> None:
-    document = document_of("search", tmp_path)
-    way = ("model", "best_estimator", "privacy", "epsilon")
-    forged = changed(document, way, 8.5)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), "certificate of the search")
-
-
-@pytest.mark.parametrize("name", ["n_features_in_", "classes_"])
-def test_a_search_is_about_the_rows_of_its_model(tmp_path: Path, name: str) -> None:
-    document = document_of("search", tmp_path)
-    other = {"n_features_in_": 9, "classes_": {"dtype": "int64", "values": [0, 1, 5]}}[name]
-    forged = changed(document, ("model", "attributes", name), other)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), f"another {name}")
-
-
-def test_steps_have_to_fit_each_other(tmp_path: Path) -> None:
-    document = document_of("pipeline", tmp_path)
-    steps = document["model"]["steps"]
-    without = changed(document, ("model", "steps"), [steps[0], steps[1], steps[3]])
-    assert_refused(rewritten(tmp_path / "forged.json", without), "takes 2 features")
-    turned = changed(document, ("model", "steps"), steps[::-1])
-    assert_refused(rewritten(tmp_path / "forged.json", turned), "expected a transformer")
 
 
 # Keys.
