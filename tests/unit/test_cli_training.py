@@ -226,7 +226,7 @@ class TestInterrupts:
             [
                 *(sys.executable, "-m", "dpsvm_fast", "fit", "rows.npz", "--schema", "npz.toml"),
                 *("--epsilon", "4", "--budget", "budget", "--temp", "temp", "-o", "m.json"),
-                *("--max-memory", "240MiB", "--model", "kernel"),
+                *("--max-memory", "320MiB", "--model", "kernel"),
             ],
             stderr=subprocess.PIPE,
             text=True,
@@ -363,3 +363,31 @@ class TestTune:
         best = json.loads(done(capsys, *words))["best_parameters"]
         assert best["whiten"] is False
         assert best["margin"] in (0.0, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of a child")
+def test_memory_is_bounded(folder: Path) -> None:
+    """A file of 200 MB in a program of which most is Python."""
+    rng = np.random.default_rng(0)
+    X = rng.random((500_000, 100), dtype=np.float32)
+    np.savez(folder / "rows.npz", X=X, y=(X[:, 0] > 0.5).astype(np.int64))
+    schema = "classes = [0, 1]\nn_features = 100\n[all_other_columns]\nbounds = [0, 1]\n"
+    (folder / "npz.toml").write_text(schema, encoding="utf-8")
+    words = [
+        *(sys.executable, "-m", "dpsvm_fast", "fit", "rows.npz", "--schema", "npz.toml"),
+        *("--epsilon", "0.1", "--max-memory", "320MiB", "--temp", "temp", "-o", "m.json"),
+    ]
+    # A process counts what its parent held when it began as its own peak: that one holds little.
+    launcher = (
+        "import os, sys\n"
+        "child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)\n"
+        "_, status, usage = os.wait4(child, 0)\n"
+        "print(status, usage.ru_maxrss)\n"
+    )
+    launch = [sys.executable, "-S", "-c", launcher, *words]
+    told = subprocess.run(launch, capture_output=True, check=True, text=True).stdout
+    status, peak = map(int, told.splitlines()[-1].split())
+    assert status == 0
+    assert peak <= 320 * 1024
+    assert not list((folder / "temp").iterdir())

@@ -28,7 +28,9 @@ MIB = 1 << 20
 # Of the whole program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
 # Below, there is no use in cutting rows into parts.
-LEAST_ROOM = 32 * MIB
+LEAST_ROOM = 16 * MIB
+# Blocks of rows in double precision, and what allocators keep.
+TEMPORARIES = 48 * MIB
 # Of a number of a dense row: as it is decoded, and as records are packed.
 NUMBER = 4
 # Of a stored entry of a sparse row: number and column.
@@ -55,14 +57,18 @@ class Room:
     """
 
     def __init__(self, max_memory: int) -> None:
-        program = _resident_size()
-        self.left = max_memory - program
+        self._max_memory = max_memory
         if self.left < LEAST_ROOM:
-            least = -(-(program + LEAST_ROOM) // MIB)
+            least = -(-(max_memory - self.left + LEAST_ROOM) // MIB)
             raise CommandError(
                 f"--max-memory: got {max_memory // MIB} MiB, expected at least {least} MiB: the "
                 "program itself takes most of that"
             )
+
+    @property
+    def left(self) -> int:
+        """Bytes that are left now."""
+        return self._max_memory - _resident_size() - TEMPORARIES
 
     def holds(self, n_bytes: float, copies: int) -> bool:
         """Whether so many copies of so many bytes fit."""
@@ -74,8 +80,9 @@ class Room:
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
     def kept_parts(self, n_bytes: int, n_parts: int) -> int:
-        """How many parts of equal size can be kept in the other half."""
-        return min(n_parts, self.left // 2 * n_parts // n_bytes)
+        """How many parts of equal size can be kept beside the work on one."""
+        size = -(-n_bytes // n_parts)
+        return max(0, min(n_parts, self.left // size - PART_COPIES))
 
 
 @dataclass(frozen=True, eq=False)
