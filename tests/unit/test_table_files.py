@@ -9,6 +9,7 @@ import pickle
 import stat
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,9 @@ def test_files_without_header(write: Any) -> None:
     for text in ("0.25,0.5\n", "0.25,0.5,1\n"):
         X, _ = open_table(write(text), table.schema, labelled=False).read()
         assert X.tolist() == [[0.25, 0.5]]
+    ordered = schema(csv={"header": False}, target=0)
+    for text in ("no,1.5,p\nyes,2,q\n", "1.5,p\n2,q\n"):
+        assert open_table(write(text), ordered, labelled=False).read()[0].tolist() == ROWS
     assert "expected its place, 0 to 2" in error_of(
         write("1,2,3\n"), TableSchema.from_dict({**WIDE, "csv": {"header": False}, "target": 5})
     )
@@ -193,6 +197,22 @@ def test_the_target_by_its_place(write: Any) -> None:
     table = open_table(write(TEXT), schema(target=0))
     assert table.read()[1].tolist() == ["no", "yes"]
     assert table.schema.target == "y"
+
+
+def test_a_label_is_no_feature(write: Any) -> None:
+    path = write(TEXT)
+    expected = "s.toml: columns.age: it is the target and cannot be a feature: remove it"
+    assert error_of(path, replace(schema(), target="age")) == expected
+    assert error_of(path, schema(target=1)) == expected
+
+
+def test_a_pass_that_is_broken_off_can_be_repeated(write: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("dpsvm_fast.io._csv.BLOCK", 64)
+    table = open_table(write("y,age,work\n" + "no,1,p\n" * 500), schema())
+    for X, _ in table.batches():
+        assert len(X) < 100
+        break
+    assert len(table.read()[0]) == 500
 
 
 # What is wrong with a CSV file, and how the sentence goes on after its name.
@@ -558,6 +578,8 @@ def test_sparse_text(write: Any) -> None:
         ("a qid:3 1:2", "row 1: expected index:value with a number for each entry"),
         ("a 1:1e39", "row 1: a value is not a finite number of single precision"),
         ("a 1:1\n\ns3cr3t 1:1", "row 2, column 'label': a label that is not one of the declared"),
+        ("a\x00 1:1", "row 1, column 'label': a label that is not one of the declared"),
+        ("a 1:1\x002:1", "row 1: expected index:value with a number for each entry"),
         ("a 99999999999999999999:1", "row 1: an index beyond the 4 features that the schema"),
     ],
 )

@@ -333,3 +333,14 @@ def test_any_bytes_are_a_schema_or_an_error(
     path.write_bytes(content)
     with pytest.raises(SchemaError):
         TableSchema.load(path)
+
+
+def test_the_order_of_features_survives_whoever_sorts_keys() -> None:
+    schema = TableSchema.from_dict({"columns": {"b": {"bounds": [0, 1]}, "a": {"bounds": [0, 2]}}})
+    stored = json.loads(json.dumps(schema.to_dict(), sort_keys=True))
+    assert TableSchema.from_dict(stored).feature_names == ("b", "a")
+    for wrong in ([1], [{"bounds": [0, 1]}], [{"name": "a", "bounds": [0, 1]}] * 2):
+        with pytest.raises(
+            SchemaError, match=r"^the schema: columns\[[01]\]: got .* a name of its"
+        ):
+            TableSchema.from_dict({"columns": wrong})

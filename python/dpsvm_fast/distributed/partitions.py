@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from dpsvm_fast import _validation as check
+from dpsvm_fast._optional import optional_module
 from dpsvm_fast.distributed._loaders import (
     ArrowBatch,
     Columns,
@@ -30,7 +31,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["Partitions"]
 
-MISSING = 'needs {name}, which is not installed: pip install "dpsvm-fast[{extra}]"'
 # More would not be told apart by the streams of batches.
 MOST_PARTITIONS = 2**31 - 1
 
@@ -219,7 +219,7 @@ class Partitions:
         -------
         Partitions
         """
-        parquet = _imported("pyarrow.parquet", "Partitions.from_parquet", "arrow")
+        parquet = optional_module("pyarrow.parquet", "Partitions.from_parquet", "arrow")
         loaders: list[RowGroup] = []
         columns: Columns | None = None
         n_rows = 0
@@ -262,7 +262,7 @@ class Partitions:
         -------
         Partitions
         """
-        pa = _imported("pyarrow", "Partitions.from_arrow", "arrow")
+        pa = optional_module("pyarrow", "Partitions.from_arrow", "arrow")
         step = check.check_integer("rows_per_partition", rows_per_partition, 1)
         if isinstance(source, pa.RecordBatch):
             source = pa.Table.from_batches([source])
@@ -304,7 +304,7 @@ class Partitions:
         -------
         Partitions
         """
-        dask = _imported("dask", "Partitions.from_dask", "distributed")
+        dask = optional_module("dask", "Partitions.from_dask", "distributed")
         for name, value in (("X", X), ("y", y)):
             if value is not None and not (dask.is_dask_collection(value) and _has_blocks(value)):
                 raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
@@ -362,17 +362,6 @@ def _parts(values: Any, cuts: range, step: int) -> list[Any]:
     if file is not None:
         return [file.part(start, end) for start, end in zip(cuts, ends, strict=True)]
     return [MemoryRows(values, start, end) for start, end in zip(cuts, ends, strict=True)]
-
-
-def _imported(module: str, who: str, extra: str) -> Any:
-    """An optional module."""
-    import importlib
-
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        name = module.partition(".")[0]
-        raise ImportError(f"{who} {MISSING.format(name=name, extra=extra)}") from None
 
 
 def _is_path(value: Any) -> bool:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from dpsvm_fast._optional import optional_module
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._arrow_types import check_type, column_types, reading
 from dpsvm_fast.io._columns import Column
 from dpsvm_fast.io._decode import RowDecoder
-from dpsvm_fast.io._source import Progress, imported
+from dpsvm_fast.io._source import Progress
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["ArrowSource", "ParquetSource", "arrow_types", "parquet_types"]
@@ -75,7 +76,7 @@ class ParquetSource(_Columnar):
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
-        parquet = imported("pyarrow.parquet", "reading Parquet files")
+        parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
         size, before = os.path.getsize(self._path), 0
         coded = [column.name for column in self.schema.features if column.bounds is None]
         with ExitStack() as stack:
@@ -144,7 +145,7 @@ class ArrowSource(_Columnar):
 
 def parquet_types(path: str) -> tuple[dict[str, Any], int]:
     """Return types by name of column, and the number of rows."""
-    parquet = imported("pyarrow.parquet", "reading Parquet files")
+    parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
     file = os.path.basename(path)
     with reading(file), parquet.ParquetFile(path) as opened:
         return column_types(file, opened.schema_arrow), opened.metadata.num_rows
@@ -153,7 +154,7 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
 def arrow_types(path: str) -> dict[str, Any]:
     """Return types by name of column."""
     file = os.path.basename(path)
-    imported("pyarrow", "reading Arrow files")
+    optional_module("pyarrow", "reading Arrow files", "arrow")
     with open(path, "rb") as start:
         if start.read(4) == b"FEA1":
             raise TableError(

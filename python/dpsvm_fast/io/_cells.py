@@ -75,7 +75,6 @@ class Lookup:
         self._whole = {value: code for code, value in enumerate(declared) if _is_whole(value)}
         self._missing_texts = {text.strip() for text in missing_texts}
         self._missing, self._undeclared = missing, undeclared
-        self._seen: dict[Any, int] = {}
 
     @classmethod
     def of_column(cls, column: Column, missing_texts: Sequence[str]) -> Lookup:
@@ -95,7 +94,10 @@ class Lookup:
         return found
 
     def codes(self, values: Any) -> NDArray[np.int64]:
-        """Return a code for each cell of an Arrow or numpy array."""
+        """Return a code for each cell of an Arrow or numpy array, or of a list of words."""
+        if isinstance(values, list):
+            known = {value: self._code(value) for value in set(values)}
+            return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
         if isinstance(values, np.ndarray):
             unique, places = np.unique(values, return_inverse=True)
             return self._of_unique(unique.tolist())[places.ravel()]

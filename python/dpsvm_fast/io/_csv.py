@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from dpsvm_fast._optional import optional_module
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._csv_faults import first_fault, is_unfinished, missing_cells
 from dpsvm_fast.io._decode import RowDecoder
-from dpsvm_fast.io._source import CountedText, Progress, imported, is_compressed
+from dpsvm_fast.io._source import CountedText, Progress, is_compressed
 from dpsvm_fast.io._text_format import TextFormat
 from dpsvm_fast.io.schema import TableSchema
 
@@ -44,8 +45,8 @@ class CsvSource:
     n_rows: int | None = None
 
     def __init__(self, path: str, schema: TableSchema, *, labelled: bool, delimiter: str) -> None:
-        self._pa = imported("pyarrow", "reading CSV files")
-        self._csv = imported("pyarrow.csv", "reading CSV files")
+        self._pa = optional_module("pyarrow", "reading CSV files", "arrow")
+        self._csv = optional_module("pyarrow.csv", "reading CSV files", "arrow")
         self._path, self._file = path, os.path.basename(path)
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
         self._header = read_header(path, self._text, self._delimiter)
@@ -76,7 +77,10 @@ class CsvSource:
                 "column, as the file has no header"
             )
         has_target = isinstance(target, int)
-        if has_target and not labelled and schema.declared_width == n_cells:
+        width = schema.declared_width
+        if schema.all_other_columns is None:
+            width = len(schema.features)
+        if has_target and not labelled and n_cells == width:
             has_target = False
         found = schema.of_width(n_cells - int(has_target), file=self._file)
         self._names = [column.name for column in found.features]

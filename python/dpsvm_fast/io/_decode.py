@@ -47,7 +47,7 @@ class LabelDecoder:
         self._lookup = Lookup(schema.classes, schema.text.missing_values)
 
     def __call__(self, values: Any, before: int) -> NDArray[Any]:
-        """Labels of an Arrow or numpy array, behind so many rows."""
+        """Labels of an array or a list of words, behind so many rows."""
         codes = self._lookup.codes(values)
         wrong = np.flatnonzero(codes < 0)
         if wrong.size:

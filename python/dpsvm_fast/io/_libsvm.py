@@ -28,10 +28,13 @@ from dpsvm_fast.io.schema import TableSchema
 __all__ = ["LibsvmSource"]
 
 BLOCK = 2**22
+LONGEST_ROW = 2**28
 COMMENT = re.compile(rb"#[^\n]*")
 ENTRY = re.compile(rb"([0-9]+):([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 NUMBER_BYTES = np.zeros(256, dtype=bool)
 NUMBER_BYTES[list(b"0123456789+-.eE:")] = True
+IS_WORD = np.ones(256, dtype=bool)
+IS_WORD[list(b" \t\n\r\x0b\x0c")] = False
 NEW_LINE, COLON = ord("\n"), ord(":")
 
 
@@ -90,16 +93,18 @@ class LibsvmSource:
                 yield b"".join([*rest, text[:cut]])
                 rest = []
             rest.append(text[cut:])
+            if len(rest) * BLOCK > LONGEST_ROW:
+                raise TableError(f"{self._file}: a row is longer than 256 MiB")
         if any(rest):
             yield b"".join(rest)
 
-    def _parsed(self, text: bytes, before: int) -> tuple[Any, NDArray[Any]]:
+    def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
         """A matrix, and labels as text."""
         tokens = _Tokens(text)
         is_label = tokens.is_first
         if self._labels is None:
             is_label = is_label & ~tokens.first_has_colon()
-        labels = np.array(tokens.texts(is_label))
+        labels = tokens.texts(is_label)
         if any(b":" in label for label in labels):
             raise self._fault(text, before)
         entries = ~is_label
@@ -172,7 +177,7 @@ class _Tokens:
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._bytes = np.frombuffer(text, dtype=np.uint8)
-        edges = np.concatenate([[False], self._bytes > ord(" "), [False]])
+        edges = np.concatenate([[False], IS_WORD[self._bytes], [False]])
         turns = np.flatnonzero(edges[1:] != edges[:-1])
         self._starts, self._ends = turns[0::2], turns[1::2]
         self.is_first = np.zeros(len(self._starts) + 1, dtype=bool)

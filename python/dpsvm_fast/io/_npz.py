@@ -123,12 +123,9 @@ class _Member:
         self._stream = stream
         self._whole: NDArray[Any] | None = None
         self._at = 0
-        if self.dtype.hasobject:
+        if self.dtype.hasobject or min(self.shape, default=0) < 0:
             raise ValueError("objects are not loaded")
-        if columns_first and len(self.shape) == 2 and min(self.shape) > 1:
-            self._columns_first = True
-        else:
-            self._columns_first = False
+        self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
 
     def read(self, count: int) -> NDArray[Any]:
         """Read the next rows."""

@@ -61,13 +61,20 @@ def schema_values(record: Any) -> dict[str, Any]:
         )
     values["columns"] = tuple(columns.values())
     if isinstance(values["target"], str) and values["target"] in columns:
-        key = toml_key(values["target"])
-        raise SchemaError(f"columns.{key}: it is the target and cannot be a feature: remove it")
+        raise SchemaError(target_is_feature(values["target"]))
     return values
+
+
+def target_is_feature(name: str, origin: str | None = None) -> str:
+    """Return the sentence about a label among the features, which would be no learning at all."""
+    place = f"{origin}: columns" if origin else "columns"
+    return f"{place}.{toml_key(name)}: it is the target and cannot be a feature: remove it"
 
 
 def _columns(record: Any) -> tuple[dict[str, Any], list[str]]:
     """Columns by name, None where nothing is said of their values, and the names of these."""
+    if isinstance(record, list):
+        record = _named_columns(record)
     if not isinstance(record, Mapping):
         raise SchemaError(f"columns: got {shown(record)}, expected a table [columns]")
     found: dict[str, Any] = {}
@@ -78,6 +85,20 @@ def _columns(record: Any) -> tuple[dict[str, Any], list[str]]:
             raise SchemaError(f"columns: got the name {name!r}, expected no blanks around it")
         found[name] = Column.from_dict(name, one, f"columns.{toml_key(name)}")
     return found, [name for name, column in found.items() if column is None]
+
+
+def _named_columns(records: list[Any]) -> dict[str, Any]:
+    """Columns by name, from a list of tables that say their name."""
+    found: dict[str, Any] = {}
+    for place, one in enumerate(records):
+        name = one.get("name") if isinstance(one, Mapping) else None
+        if not isinstance(name, str) or name in found:
+            raise SchemaError(
+                f"columns[{place}]: got {shown(one)}, expected a table with a name of its own, "
+                'such as { name = "age", bounds = [0, 100] }'
+            )
+        found[name] = {key: value for key, value in one.items() if key != "name"}
+    return found
 
 
 def _filled(columns: Mapping[str, Any], other: Any) -> dict[str, Any]:

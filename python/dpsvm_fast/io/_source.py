@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from dpsvm_fast.io.schema import TableSchema
 
-__all__ = ["CountedText", "Progress", "Source", "imported", "is_compressed"]
+__all__ = ["CountedText", "Progress", "Source", "is_compressed"]
 
 Progress = Callable[[int], None]
 
@@ -84,13 +83,3 @@ class CountedText:
 def is_compressed(path: str) -> bool:
     """Whether the name says gzip."""
     return path.lower().endswith(".gz")
-
-
-def imported(module: str, what: str) -> Any:
-    """Return pyarrow or a part of it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ImportError(
-            f'{what} needs pyarrow, which is not installed: pip install "dpsvm-fast[arrow]"'
-        ) from None

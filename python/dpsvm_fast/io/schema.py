@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.io._columns import Category, Column
 from dpsvm_fast.io._schema_file import read_record
-from dpsvm_fast.io._schema_record import schema_values
+from dpsvm_fast.io._schema_record import schema_values, target_is_feature
 from dpsvm_fast.io._text_format import TextFormat
 from dpsvm_fast.io._toml_text import column_lines
 
@@ -128,7 +128,8 @@ class TableSchema:
         if text:
             record["csv"] = text
         if self.columns:
-            record["columns"] = {column.name: column.to_dict() for column in self.columns}
+            # A list: the order of the features must survive whoever sorts keys.
+            record["columns"] = [{"name": one.name, **one.to_dict()} for one in self.columns]
         if self.all_other_columns is not None:
             record["all_other_columns"] = self.all_other_columns.to_dict()
         return record
@@ -238,6 +239,8 @@ class TableSchema:
         """
         known = {column.name for column in self.columns}
         target = self._target_name(names, labelled=labelled, file=file)
+        if labelled and target in known:
+            raise SchemaError(target_is_feature(str(target), self.origin))
         absent = [c.name for c in self.columns if not c.ignore and c.name not in set(names)]
         if absent:
             raise TableError(
