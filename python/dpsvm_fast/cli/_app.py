@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -52,8 +53,25 @@ COMMANDS = (
 )
 
 
+class Formatter(click.HelpFormatter):
+    """Help texts whose headings stand out on a terminal; click leaves them plain elsewhere."""
+
+    def write_heading(self, heading: str) -> None:
+        """Write a title of some options or commands."""
+        dumb = os.environ.get("TERM") == "dumb"
+        self.write(f"{heading}:\n" if dumb else click.style(f"{heading}:", bold=True) + "\n")
+
+
+class Context(click.Context):
+    """What click knows about a call."""
+
+    formatter_class = Formatter
+
+
 class App(click.Group):
     """Commands that are imported when they are needed."""
+
+    context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""
@@ -65,6 +83,7 @@ class App(click.Group):
             return None
         module = importlib.import_module(f"dpsvm_fast.cli._{cmd_name}")
         command: click.Command = module.command
+        command.context_class = Context
         return command
 
     def resolve_command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "seconds")
+METHOD = COLUMNS.index("method")
 LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
 REFUTED = "REFUTED"
 
@@ -75,19 +75,22 @@ def command(
 
 def _shown(screen: Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
     """Pass reports on: a line at once where lines are read, a table at the end on a terminal."""
-    if not sys.stdout.isatty():
+    if not screen.terminal:
         screen.say(LINE.format(*COLUMNS))
     rows = []
     with screen.progress("auditing", n_audits) as bar:
         for number, (name, report) in enumerate(reports, start=1):
-            row = _row(name, report)
-            rows.append([*row, REFUTED if report.exceeds_claim else ""])
-            if not sys.stdout.isatty():
-                screen.say(f"{LINE.format(*row)}  {rows[-1][-1]}".rstrip())
+            row = [*_row(name, report), REFUTED if report.exceeds_claim else ""]
+            rows.append(row)
+            if not screen.terminal:
+                screen.say(f"{LINE.format(*row[:-1])}  {row[-1]}".rstrip())
             bar.advance_to(number)
             yield name, report
-    if sys.stdout.isatty():
-        screen.table("What was certified", [*COLUMNS, ""], rows, left=2)
+    if screen.terminal:
+        # Without the method, which no narrow terminal has room for.
+        kept = [*COLUMNS[:METHOD], *COLUMNS[METHOD + 1 :], ""]
+        shorter = [[*row[:METHOD], *row[METHOD + 1 :]] for row in rows]
+        screen.table("What was certified", kept, shorter, left=2)
 
 
 def _row(name: str, report: AuditReport) -> list[str]:

@@ -138,7 +138,7 @@ def command(
     )
     _tell(screen, contestants, machine, f"{samples} rows, {features} features, {classes} classes")
     notes = (
-        f"Median of {repeats} runs; in brackets the fastest and the slowest fit. Private models "
+        f"Median of {repeats} runs. Models of scikit-learn are not private; the others "
         f"have epsilon = {epsilon:g}, delta = {delta:g}. The problems differ: private training "
         "adds noise, and stops at other places than scikit-learn's solvers do with their defaults. "
         f"Rows are synthetic Gaussian clusters of norm 1; accuracy on {len(test[1])} others tells "
@@ -187,7 +187,7 @@ def _peers() -> list[Contestant]:
 
 def _peer(kind: Any) -> Contestant:
     """An estimator of scikit-learn with its defaults."""
-    return Contestant(f"scikit-learn {kind.__name__}", private=False, make=lambda _: kind())
+    return Contestant(f"{kind.__name__} (sklearn)", private=False, make=lambda _: kind())
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -261,7 +261,7 @@ def _tell(
     )
     screen.table(
         None,
-        ["", "private", "threads", "fit, ms", "(min to max)", "predict, ms", "accuracy"],
+        ["times in ms", "fit", "min to max", "predict", "accuracy", "threads"],
         [_cells(each) for each in contestants],
     )
 
@@ -272,12 +272,11 @@ def _cells(contestant: Contestant) -> list[str]:
     star = "" if contestant.converged else " *"
     return [
         contestant.name + star,
-        "yes" if contestant.private else "no",
-        str(contestant.n_threads),
         _ms(fit["median"]),
-        f"({_ms(fit['min'])} to {_ms(fit['max'])})",
+        f"{_ms(fit['min'])} to {_ms(fit['max'])}",
         _ms(predict["median"]),
         f"{statistics.fmean(contestant.accuracies):.3f}",
+        str(contestant.n_threads),
     ]
 
 

@@ -18,6 +18,7 @@ from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.cli._plots import PLOT_SUFFIXES, draw, has_matplotlib
 from dpsvm_fast.cli._recipes import LINEAR, estimator_class, model_options, one_model
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._statement import tell
 from dpsvm_fast.cli._types import FILE, Whole
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.plotting import PrivacyUtilityDisplay, private_scores
@@ -134,7 +135,7 @@ def _tell(screen: Screen, shown: Shown) -> None:
     """Print the table and the statement."""
     screen.say(_table(shown.scores, shown.ceiling))
     screen.say(f"\nWhat one more such model promises, at epsilon = {STATEMENT_EPSILON:g}:\n")
-    screen.say(str(shown.statement))
+    tell(screen, shown.statement)
 
 
 def _write(drafts: list[Draft], plot: Path | None, certificate: Path | None, shown: Shown) -> None:

@@ -26,9 +26,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 
 @click.command(
     "plan",
-    epilog=example(
-        "dpsvm-fast plan --epsilon 0.5,1,2 --delta 1e-5 --features 64 --classes 10 --samples 1347"
-    ),
+    epilog=example("dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --features 64 --classes 10"),
 )
 @click.option(
     "--epsilon",
@@ -93,7 +91,9 @@ def command(
     record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     screen.result(record | ({} if plot is None else {"plot": str(plot)}))
     if len(plans) == 1:
-        screen.say(str(plans[0]))
+        title, _, facts = str(plans[0]).partition("\n")
+        screen.say(title, style="bold")
+        screen.say(facts)
     else:
         _side_by_side(screen, plans)
     if plot is not None:
@@ -157,7 +157,7 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
     rows = f", about {first.n_samples} rows" if first.n_samples is not None else ""
     screen.say(
         f"{first.estimator}, loss {first.loss}: {first.n_features} features, {first.n_classes} "
-        f"classes{rows}; delta = {first.delta:g} ({first.adjacency})",
+        f"classes{rows}; delta = {first.delta:g} ({first.adjacency})\n",
         style="bold",
     )
     lines = [(name, [value(plan) for plan in plans]) for name, value in ROWS]

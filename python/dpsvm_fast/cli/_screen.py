@@ -45,10 +45,17 @@ class Screen:
     ----------
     json : bool
         Whether the caller wants one JSON object instead of text.
+
+    Attributes
+    ----------
+    terminal : bool
+        Whether standard output is one.
     """
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
+        # Asked once: while a bar is shown, rich stands between.
+        self.terminal = sys.stdout.isatty()
 
     def say(self, text: str = "", *, style: str = "") -> None:
         """Print text, one or several lines; not with ``--json``.
@@ -62,7 +69,7 @@ class Screen:
         """
         if self.json:
             return
-        if not sys.stdout.isatty():
+        if not self.terminal:
             _write(sys.stdout, printable(text) + "\n")
             return
         from rich.text import Text
@@ -103,7 +110,7 @@ class Screen:
         if self.json:
             return
         cells = [[printable(str(cell)) for cell in row] for row in rows]
-        if sys.stdout.isatty():
+        if self.terminal:
             self._rich_table(title, columns, cells, left)
             return
         if title is not None:
@@ -143,13 +150,21 @@ class Screen:
             BarColumn,
             DownloadColumn,
             MofNCompleteColumn,
+            Task,
             TaskProgressColumn,
             TextColumn,
             TimeRemainingColumn,
         )
         from rich.progress import Progress as Bars
+        from rich.text import Text
 
-        counted = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        class Counted(MofNCompleteColumn):
+            """Nothing as long as nobody knows of how many."""
+
+            def render(self, task: Task) -> Text:
+                return super().render(task) if task.total is not None else Text()
+
+        counted = DownloadColumn() if unit == "bytes" else Counted()
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
         with Bars(
             *columns,
@@ -158,7 +173,7 @@ class Screen:
             console=Console(stderr=True),
             transient=True,
             # Else what is printed meanwhile would leave standard output, also for a file.
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=self.terminal,
         ) as bars:
             task = bars.add_task(printable(description), total=total)
             yield Progress(lambda done, new: bars.update(task, completed=done, total=new))
@@ -181,7 +196,9 @@ class Screen:
             title_justify="left",
             title_style="bold",
             box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
             pad_edge=False,
+            show_edge=False,
         )
         for number, name in enumerate(columns):
             table.add_column(name, justify="left" if number < left else "right", overflow="fold")

@@ -13,7 +13,7 @@ from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE
 
-__all__ = ["command"]
+__all__ = ["command", "tell"]
 
 BOX = "[ ]"
 # Blanks to be written on.
@@ -67,7 +67,7 @@ def command(
             "certificate_file": None if certificate is None else str(certificate),
         }
     )
-    _tell(screen, statement)
+    tell(screen, statement)
     _sign_off(screen, document, checks)
     if certificate is not None:
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
@@ -99,11 +99,19 @@ def _standing(document: Document) -> Any:
     return statement
 
 
-def _tell(screen: Screen, statement: Any) -> None:
+def tell(screen: Screen, statement: Any) -> None:
     """Print the prose; its first line in a colour that says the same as its words."""
     head, _, rest = str(statement).partition("\n")
     screen.say(head, style="bold green" if statement.private else "bold red")
-    screen.say(rest)
+    for number, block in enumerate(rest.split("\n\n")):
+        title, _, items = block.partition("\n")
+        if number:
+            screen.say()
+        if items.startswith("  - "):
+            screen.say(title, style="bold")
+            screen.say(items)
+        else:
+            screen.say(block)
 
 
 def _checks(statement: Any) -> list[str]:
