@@ -26,6 +26,7 @@ extensions = [
     "api_pages",
     "docstring_links",
     "formulas",
+    "line_breaks",
     "repository_files",
     "scripts",
 ]

@@ -247,11 +247,13 @@ class ApiLinks(SphinxTransform):
         """Wrap the names of this page, but those in titles and links."""
         if not self.env.doc2path(self.env.docname).endswith(".md"):
             return
-        # Words in small letters are often names of something else, too.
-        known = {entry.short: entry.name for own in entries() for entry in own}
+        # Bare words in small letters are often names of something else, too.
+        listed = [entry for own in entries() for entry in own]
+        known = {entry.short: entry.name for entry in listed if entry.short[0].isupper()}
+        known |= {entry.name: entry.name for entry in listed}
         for literal in list(self.document.findall(nodes.literal)):
-            name = known.get(literal.astext(), "")
-            if literal.astext()[:1].isupper() and name and not _within(literal):
+            name = known.get(literal.astext())
+            if name is not None and not _within(literal):
                 link = pending_xref(
                     "",
                     refdomain="py",

@@ -69,6 +69,12 @@ def write_pages(app: Sphinx) -> None:
             page.write_text(text, encoding="utf-8")
 
 
+def _module_page(path: str) -> str:
+    """The page of the reference for a module's file, if it has one."""
+    name = path.removeprefix("python/").removesuffix(".py").removesuffix("/__init__")
+    return f"reference/module-{name.replace('/', '.')}"
+
+
 class RepositoryLinks(SphinxTransform):
     """Resolves links to files and folders outside ``docs``."""
 
@@ -103,6 +109,8 @@ class RepositoryLinks(SphinxTransform):
         """Replace one link, unless it leads to a page of ``docs``."""
         if not (ROOT / path).exists():
             LOGGER.warning("no such file in the repository: %s", path, location=node)
+        elif (module := _module_page(path)) in self.env.found_docs:
+            self._to_page(node, module, section)
         elif path in SHOWN:
             page, _, beginning = SHOWN[path].partition("#")
             self._to_page(node, page, section or beginning)
