@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpsvm_fast.io import ModelFormatError, load_model
+from dpsvm_fast.io import ModelFormatError, TableSchema, load_model, read_model, save_model
 from oracles.forging import (
     ODD,
     assert_refused,
@@ -19,7 +20,7 @@ from oracles.forging import (
     document_of,
     places,
 )
-from oracles.saved import QUICK, answers, rewritten
+from oracles.saved import QUICK, answers, fitted, rewritten
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 every_kind = pytest.mark.parametrize("kind", QUICK)
@@ -46,6 +47,34 @@ def test_forged_files_are_refused_or_give_a_sound_model(tmp_path: Path, data: An
         return
     for values in answers(model).values():
         assert values.dtype.kind != "f" or np.isfinite(values).all()
+
+
+SCHEMA = {
+    "target": "kind",
+    "classes": [0, 1, 2],
+    "columns": {
+        "a": {"bounds": [0.0, 1.0], "missing": 0.5},
+        "b": {"categories": ["x", "y"], "unknown": "none"},
+        "c": {"bounds": [-2, 3]},
+        "d": {"ignore": True},
+    },
+}
+
+
+@given(data=st.data())
+@in_one_folder
+def test_forged_schemas_are_refused_or_read(tmp_path: Path, data: Any) -> None:
+    path = tmp_path / "model.json"
+    save_model(fitted("output"), path, schema=TableSchema.from_dict(SCHEMA))
+    document = json.loads(path.read_text())
+    ways = [way for way in places(document) if way[0] == "schema"]
+    document = changed(document, data.draw(st.sampled_from(ways)), data.draw(either))
+    try:
+        found = read_model(rewritten(path, document), verify=False)
+    except ModelFormatError as error:
+        assert len(str(error)) < 1500  # noqa: PT017
+    else:
+        assert found.schema is None or found.schema.n_features == 4
 
 
 @every_kind
