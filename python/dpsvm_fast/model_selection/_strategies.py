@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from dpsvm_fast import _core
 from dpsvm_fast._validation import check_n_threads
 from dpsvm_fast.accounting import RandomStoppingEvent
 from dpsvm_fast.accounting.selection import SelectionNoise
+from dpsvm_fast.estimators._frames import rows_at
 from dpsvm_fast.model_selection._budgets import Allotment
 from dpsvm_fast.model_selection._plan import Plan
 from dpsvm_fast.model_selection._runs import Fit, fitted, fitted_and_scored, seeds
@@ -49,7 +49,7 @@ class Rows:
 
     def some(self, members: NDArray[np.intp]) -> tuple[Any, NDArray[Any]]:
         """The rows with these numbers."""
-        return _safe_indexing(self.X, members), self.y[members]
+        return rows_at(self.X, members), self.y[members]
 
     def together(self, calls: Iterable[Any]) -> list[Any]:
         """Results of calls, in their order, from as many workers as wanted."""
