@@ -70,10 +70,9 @@ def check_holds(where: str, statement: Statement) -> None:
 def _problems(text: str) -> tuple[str, ...]:
     """What ``verify`` finds, apart from the reasons for which the statement is not private."""
     # Whether its numbers follow from each other does not depend on who knows the seed.
-    plain: Any = replace(
-        read_certificate(text), not_private_reasons=(), random_source="operating_system"
-    )
-    return verify(plain).problems
+    statement: Any = read_certificate(text)
+    plain = replace(statement, not_private_reasons=(), random_source="operating_system")
+    return tuple(verify(plain).problems)
 
 
 def check_promise(where: str, mechanism: str, model: Any, statement: Statement) -> None:
@@ -146,7 +145,7 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
 
     Shapes of attributes among each other have been checked.
     """
-    classes = facts.get("classes_")
+    classes: Any = facts.get("classes_")
     given = getattr(model, "classes", None)
     if classes is not None and given is not None and not same_labels(given, classes):
         raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")

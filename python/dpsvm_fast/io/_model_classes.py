@@ -259,7 +259,7 @@ def _transformers() -> list[SavedClass]:
         )
         for kind, attributes in private
     ]
-    drawn = {
+    drawn: dict[str, Callable[[Any], Any]] = {
         "n_components": partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS),
         "gamma": partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA),
         "kernel": partial(check.check_option, "kernel", options=KERNELS),
@@ -268,7 +268,7 @@ def _transformers() -> list[SavedClass]:
     # The frequencies are public, and so is their seed.
     seed = {"random_state": Parameter(check.check_random_state)}
     fourier = FEATURES | {"_features": kinds.FOURIER}
-    normal = {
+    normal: dict[str, Callable[[Any], Any]] = {
         "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
         "copy": partial(check.check_bool, "copy"),
     }
@@ -287,9 +287,11 @@ def _transformers() -> list[SavedClass]:
 
 def _compositions() -> list[SavedClass]:
     """What is made of others; their estimators are saved apart from this table."""
-    searched = ("epsilon", "delta", "strategy", "selection", "scoring", "class_weight")
-    searched += ("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs")
-    searched += ("score_fraction", "verbose", "param_grid")
+    searched = (
+        *("param_grid", "epsilon", "delta", "strategy", "selection", "scoring", "class_weight"),
+        *("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs"),
+        *("score_fraction", "verbose"),
+    )
     own: dict[str, Callable[[Any], Any]] = {
         "epsilon": check.check_epsilon,
         "delta": check.check_delta,
