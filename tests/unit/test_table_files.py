@@ -8,6 +8,7 @@ import os
 import pickle
 import stat
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -269,10 +270,7 @@ WRONG: dict[str, tuple[bytes | str, str]] = {
         '"latin-1", in the [csv] table of the schema',
     ),
     "encoding of a number": (b"y,age,work\nno,\xff1,p\n", "row 1, column 'age': not text in utf-8"),
-    "quote": (
-        'y,age,work\nno,1,p\nno,2,"p\nno,3,p\n',
-        "",
-    ),
+    "row that is no text": (b"y,age,work\nno,1,p\nno,\xc1\n", "row 2 has 2 cells, expected 3; the"),
 }
 
 
@@ -540,6 +538,25 @@ def test_a_damaged_arrow_file_is_not_followed(tmp_path: Path) -> None:
     place = content.index(offsets)
     path.write_bytes(content[:place] + b"\x00\x00\x00\x00\xff\xff\xff\x7f" + content[place + 8 :])
     assert "damaged" in error_of(path)
+
+
+@columnar
+def test_names_that_are_no_text(tmp_path: Path, name: str) -> None:
+    path = write_as(pa.table({"y": ["no"], "age": [1.0], "w\u00f6rk": ["p"]}), tmp_path / name)
+    path.write_bytes(path.read_bytes().replace("w\u00f6rk".encode(), b"w\xff\xffrk"))
+    assert error_of(path) == f"{name}: the file is damaged or cut off; copy it again"
+
+
+@pytest.mark.parametrize(
+    "header", ["{'descr': (", "{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 2)}", "\xff"]
+)
+def test_an_array_without_a_header(tmp_path: Path, header: str) -> None:
+    content = header.ljust(117) + "\n"
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        start = b"\x93NUMPY\x01\x00" + len(content).to_bytes(2, "little")
+        archive.writestr("X.npy", start + content.encode("latin-1"))
+    text = error_of(tmp_path / "t.npz", TableSchema.from_dict(WIDE), labelled=False)
+    assert text == "t.npz: not an .npz file, or cut off or damaged; copy it again"
 
 
 def test_positions_are_kept_for_names_that_say_them(write: Any) -> None:

@@ -92,6 +92,8 @@ class ParquetSource(_Columnar):
             while True:
                 with reading(self._file):
                     batch = next(batches, None)
+                    if batch is not None:
+                        batch.validate(full=True)
                 if batch is None:
                     break
                 yield self._decoded(batch, before)
@@ -122,7 +124,7 @@ class ArrowSource(_Columnar):
                 reader = _opened(self._path, stack, self._names)
             for batch, done in self._batches(reader):
                 with reading(self._file):
-                    # Offsets of a damaged file may point anywhere.
+                    # Offsets and places of a damaged file may point anywhere.
                     batch.validate(full=True)
                 for start in range(0, batch.num_rows, self._step):
                     part = batch.slice(start, self._step)

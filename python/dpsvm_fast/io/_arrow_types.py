@@ -20,7 +20,7 @@ def reading(file: str) -> Iterator[None]:
     is_damaged = False
     try:
         yield
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeError) as error:
         if getattr(error, "errno", None) is not None:
             # The system's own word: no such file, no permission.
             raise

@@ -8,7 +8,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dpsvm_fast._optional import optional_module
@@ -140,9 +140,9 @@ class CsvSource:
         return str(target)
 
     def _batches(
-        self, block: int, types: dict[str, Any] | None = None, on_row: Any = None
+        self, block: int, types: dict[str, Any] | None = None
     ) -> Iterator[tuple[Any, int]]:
-        """Record batches, and the bytes read so far."""
+        """Record batches, and the bytes read so far; by one thread where types are given."""
         with contextlib.closing(CountedText(self._path, self._text.quote)) as source:
             reader = self._csv.open_csv(
                 self._pa.PythonFile(source, mode="r"),
@@ -154,7 +154,7 @@ class CsvSource:
                     skip_rows_after_names=int(self._text.header is True),
                     encoding=self._text.encoding,
                 ),
-                parse_options=self._parse_options(on_row),
+                parse_options=self._parse_options(),
                 convert_options=self._convert_options(types or self._types()),
             )
             with reader:
@@ -171,7 +171,7 @@ class CsvSource:
         with open_text(self._path, self._text) as lines:
             return is_unfinished(lines, self._text, self._delimiter)
 
-    def _parse_options(self, on_row: Callable[[Any], str] | None) -> Any:
+    def _parse_options(self) -> Any:
         """How cells and rows are told apart."""
         return self._csv.ParseOptions(
             delimiter=self._delimiter,
@@ -179,7 +179,6 @@ class CsvSource:
             newlines_in_values=True,
             # A row of one empty cell is a row.
             ignore_empty_lines=len(self._names) > 1,
-            invalid_row_handler=on_row,
         )
 
     def _convert_options(self, types: dict[str, Any]) -> Any:
@@ -210,12 +209,8 @@ class CsvSource:
             (self._names[int(place)], kind == self._pa.float32())
             for place, kind in self._types().items()
         ]
-        found = first_fault(
-            lambda on_row: (batch for batch, _ in self._batches(block, types, on_row)),
-            names,
-            self._text,
-            self._file,
-        )
+        batches = (batch for batch, _ in self._batches(block, types))
+        found = first_fault(batches, names, self._text, self._file)
         return found or TableError(
             f"{self._file}: not a CSV file in {self._text.encoding} that fits {self.schema.origin}"
         )

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dpsvm_fast.exceptions import TableError
@@ -19,6 +20,10 @@ from dpsvm_fast.io._text_format import TextFormat
 __all__ = ["first_fault", "is_unfinished", "missing_cells"]
 
 LAST = "end of the file"
+# The start of Arrow's message; what follows it quotes the row.
+LENGTH = re.compile(
+    r"CSV parse error: Row #(?P<row>\d+): Expected (?P<columns>\d+) columns, got (?P<cells>\d+)"
+)
 
 
 def missing_cells(text: TextFormat) -> list[str]:
@@ -28,18 +33,14 @@ def missing_cells(text: TextFormat) -> list[str]:
 
 
 def first_fault(
-    batches: Callable[[Callable[[Any], str]], Iterator[Any]],
-    names: Sequence[tuple[str, bool]],
-    text: TextFormat,
-    file: str,
+    batches: Iterator[Any], names: Sequence[tuple[str, bool]], text: TextFormat, file: str
 ) -> TableError | None:
     """Return an error for the first row that cannot be read; None if all can.
 
     Parameters
     ----------
-    batches : callable
-        From what is called with each row of the wrong length to record batches of bytes, one
-        column for each name.
+    batches : iterator of record batches
+        Of bytes, one column for each name, read by one thread.
     names : sequence of (str, bool)
         The columns, and whether they hold numbers.
     text : TextFormat
@@ -48,35 +49,28 @@ def first_fault(
     """
     import pyarrow as pa
 
-    wrong: list[Any] = []
-
-    def keep(row: Any) -> str:
-        wrong.append(row)
-        return "error"
-
     before = 0
     try:
-        for batch in batches(keep):
+        for batch in batches:
             found = [
-                (row, name, reason)
+                (fault[0], name, fault[1])
                 for column, (name, is_number) in zip(batch.columns, names, strict=True)
                 if (fault := _fault(column, text, pa, is_number=is_number)) is not None
-                for row, reason in [fault]
             ]
             if found:
                 row, name, reason = min(found)
                 return cell_error(file, before + row + 1, name, reason)
             before += batch.num_rows
-    except (pa.ArrowException, OSError, UnicodeError):
-        # The fault is one of a whole row, told below, or of the whole file.
-        pass
-    if not wrong or wrong[0].number is None:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        wrong = LENGTH.match(str(error))
+    else:
+        wrong = None
+    if wrong is None:
         return None
-    row = wrong[0].number - int(text.header is True)
+    row = int(wrong["row"]) - int(text.header is True)
     return TableError(
-        f"{file}: row {row} has {wrong[0].actual_columns} cells, expected "
-        f"{wrong[0].expected_columns}; the file may be cut off, or a cell that contains the "
-        "delimiter may need quotes"
+        f"{file}: row {row} has {wrong['cells']} cells, expected {wrong['columns']}; the file may "
+        "be cut off, or a cell that contains the delimiter may need quotes"
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -25,7 +27,21 @@ ARRAYS = {
     "X": ("biuf", 2, "numbers in two dimensions"),
     "y": ("biufUS", 1, "integers or text in one dimension"),
 }
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, NotImplementedError)
+# What reading bytes that are no such file has been seen to raise.
+DAMAGED = (
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    SyntaxError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class NpzSource:
@@ -95,7 +111,7 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
         kinds, rank, expected = ARRAYS[name]
         try:
             member = _Member(stack.enter_context(archive.open(found[name])))
-        except (*DAMAGED, RuntimeError):
+        except DAMAGED:
             raise _damaged(file) from None
         if member.dtype.kind not in kinds or len(member.shape) != rank:
             raise TableError(
