@@ -127,7 +127,8 @@ def _checks(statement: Any) -> list[str]:
     return [
         f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
         delta,
-        f"Whoever is to be protected has what the promise counts and not more: {_unit(statement)}.",
+        "Nobody who is to be protected has more in the data than the promise counts: "
+        f"{_unit(statement)}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         "What is not covered is acceptable here.",
         "Other results from the same data are added up: dpsvm-fast budget show FILE.",

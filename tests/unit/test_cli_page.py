@@ -1,0 +1,79 @@
+"""docs/command_line.md: what it shows is what the commands print, and every command is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast.cli import main
+
+pytest.importorskip("click")
+
+import click
+
+from dpsvm_fast.cli._app import COMMANDS, app
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command_line.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```console\n\$ (.*)\n((?:.*\n)*?)```$", TEXT, flags=re.MULTILINE)
+SHOWN = [(command, output) for command, output in BLOCKS if output]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the certificate of the demonstration: it depends on no value of a row."""
+    model = PrivateLinearSVC(1.0, 1e-5, bounds=(0, 16), classes=range(10))
+    model.fit(np.zeros((1347, 64)), np.zeros(1347, dtype=int))
+    (tmp_path / "certificate.json").write_text(model.privacy_.to_json(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_is_something_to_compare() -> None:
+    assert {command.split()[1] for command, _ in SHOWN} == {"plan", "statement", "verify"}
+
+
+@pytest.mark.parametrize(("command", "output"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_what_is_shown_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str, output: str
+) -> None:
+    program, *words = shlex.split(command)
+    assert program == "dpsvm-fast"
+    assert main(words) == 0
+    pieces = [re.escape(piece) for piece in output.split("...\n")]
+    assert re.fullmatch("(?:.*\n)*?".join(pieces), capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_every_command_has_a_section_with_its_options(entry: object) -> None:
+    name = entry.name  # type: ignore[attr-defined]
+    section = re.search(rf"^## [^\n]*`{name}`\n(.*?)(?=^## )", TEXT, flags=re.M | re.S)
+    assert section is not None
+    assert f"dpsvm-fast {name}" in section[1]
+    command = app.get_command(click.Context(app), name)
+    known = {option for each in command.params for option in each.opts}  # type: ignore[union-attr]
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            known |= {option for param in each.params for option in param.opts}
+    elsewhere = {"--json", "--budget", "--help"}
+    for option in re.findall(r"`(--[a-zA-Z][\w-]*)", section[1]):
+        assert option in known | elsewhere, f"{name} has no {option}"
+
+
+def test_the_commands_of_other_examples_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options and values of every line that is not run here are read without complaint."""
+    lines = re.findall(r"^(?:\$ )?dpsvm-fast (.*)$", TEXT, flags=re.MULTILINE)
+    assert len(lines) >= 10
+    for line in lines:
+        words = shlex.split(line)
+        command = app.get_command(click.Context(app), words[0])
+        assert command is not None
+        rest = words[1:]
+        if isinstance(command, click.Group):
+            command, rest = command.commands[rest[0]], rest[1:]
+        command.make_context(words[0], rest)
