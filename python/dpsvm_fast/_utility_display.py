@@ -53,7 +53,8 @@ def private_scores(
     Raises
     ------
     InvalidParameterError, TypeError
-        No or a wrong epsilon, or a wrong ``n_repeats``; nothing was fitted.
+        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without such parameters;
+        nothing was fitted.
 
     Notes
     -----
@@ -72,6 +73,12 @@ def private_scores(
     >>> private_scores(svc, X[:1300], y[:1300], **test, epsilons=[1, 8], n_repeats=3).shape
     (2, 3)
     """
+    known: list[str] = getattr(type(estimator), "_get_param_names", list)()
+    if not {"epsilon", "delta", "random_state"} <= set(known):
+        raise TypeError(
+            f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
+            "epsilon, delta and random_state"
+        )
     budgets = [check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
     if not budgets:
         raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")

@@ -91,6 +91,15 @@ class TestPrivateScores:
             private_scores(model(ledger=ledger), X, y, X_test=X, y_test=y, **task)
         assert not ledger.history
 
+    @pytest.mark.parametrize("other", [make_pipeline(model()), LinearSVC(), LinearSVC, 1])
+    def test_estimators_of_another_kind_are_named(
+        self, clusters: TrainingSet, other: object
+    ) -> None:
+        X, y = clusters
+        test = {"X_test": X, "y_test": y}
+        with pytest.raises(TypeError, match=r"^estimator: got .*expected a classifier with"):
+            private_scores(other, X, y, **test, epsilons=[1.0], n_repeats=1)
+
 
 class TestUtilityDisplay:
     def display(self, **changes: Any) -> PrivacyUtilityDisplay:
