@@ -210,7 +210,7 @@ def test_the_last_iterate_is_near_the_minimum(adjacency: str, clusters: Training
     assert "_continuation" not in vars(estimator)
     assert not hasattr(estimator, "partial_fit")
     estimator.set_params(accountant="composition")
-    with pytest.raises(InvalidParameterError, match=r"^accountant: the last fit"):
+    with pytest.raises(InvalidParameterError, match=r"^accountant: this model keeps nothing"):
         estimator.partial_fit(X, y)
 
 
