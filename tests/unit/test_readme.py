@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from unit.test_guarantees_page import slug
+
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 
@@ -151,11 +153,36 @@ def test_a_broken_example_is_caught() -> None:
     raise AssertionError("the block was not executed")
 
 
+def targets(page: Path) -> list[tuple[Path, str]]:
+    """Files that a page links to, with the section."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text)
+    return [
+        (page.parent / file if file else page, section)
+        for file, section in links
+        if "://" not in file
+    ]
+
+
+def anchors(page: Path) -> list[str]:
+    """Sections of a page, as they are called in an address."""
+    return [slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)]
+
+
 def test_links_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    broken = []
-    for page in pages:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)} -> {target}")
+    broken = [
+        f"{page.relative_to(ROOT)} -> {file.name}#{section}"
+        for page in pages
+        for file, section in targets(page)
+        if not file.exists() or (section and file.suffix == ".md" and section not in anchors(file))
+    ]
     assert not broken, broken
+
+
+def test_a_broken_link_is_caught(tmp_path: Path) -> None:
+    """Negative control."""
+    page = tmp_path / "page.md"
+    page.write_text("# One two\n[a](#one-two) [b](#two) [c](gone.md)\n", encoding="utf-8")
+    assert targets(page) == [(page, "one-two"), (page, "two"), (tmp_path / "gone.md", "")]
+    assert anchors(page) == ["one-two"]
