@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
-from sphinx import addnodes
+from sphinx.addnodes import download_reference, pending_xref
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
@@ -37,6 +37,7 @@ SHOWN = {
     "docs/papers": "papers",
     **PAGES,
 }
+FILE = re.compile(r"(?:benches|docs|examples|python|rust|tests|tools)/[\w./-]+\.\w+")
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)([^)\s]*\))")
 
 
@@ -76,7 +77,7 @@ def _module_page(path: str) -> str:
 
 
 class RepositoryLinks(SphinxTransform):
-    """Resolves links to files and folders outside ``docs``."""
+    """Resolves links to files and folders outside ``docs``, and paths in back-ticks."""
 
     # Before the collectors that copy what is downloaded.
     default_priority = 5
@@ -85,7 +86,7 @@ class RepositoryLinks(SphinxTransform):
         """Replace every link of this page that leads out of ``docs``."""
         found = [
             node
-            for kind in (addnodes.download_reference, addnodes.pending_xref)
+            for kind in (download_reference, pending_xref)
             for node in self.document.findall(kind)
             if node.get("reftype") == "myst"
         ]
@@ -93,6 +94,8 @@ class RepositoryLinks(SphinxTransform):
             target, section = self._target(node)
             if target is not None and ROOT in target.parents:
                 self._resolve(node, target.relative_to(ROOT).as_posix(), section)
+        for literal in list(self.document.findall(nodes.literal)):
+            self._link(literal)
 
     def _target(self, node: nodes.Element) -> tuple[Path | None, str]:
         """The file that a link names, if it names one, and the section in it."""
@@ -104,6 +107,34 @@ class RepositoryLinks(SphinxTransform):
             return (DOCS / f"{name}.md").resolve(), node.get("reftargetid") or ""
         page = Path(self.env.doc2path(self.env.docname))
         return ((page.parent / name).resolve() if name else None), section
+
+    def _link(self, literal: nodes.literal) -> None:
+        """Make a link of a file's path in back-ticks, where it leads somewhere."""
+        path = literal.astext().partition("::")[0]
+        found = FILE.fullmatch(path) and (ROOT / path).is_file()
+        if not found or isinstance(literal.parent, (nodes.title, nodes.reference, pending_xref)):
+            return
+        page = path.removeprefix("docs/").removesuffix(".md")
+        link: nodes.Element | None = None
+        if path.startswith("docs/") and page in self.env.found_docs:
+            link = self._page_link(page, "")
+        elif (base := host()) is not None:
+            link = nodes.reference("", "", refuri=f"{base}/{path}")
+        if link is not None:
+            literal.replace_self(link)
+            link += literal
+
+    def _page_link(self, page: str, section: str) -> pending_xref:
+        """A link to a page of the site."""
+        return pending_xref(
+            "",
+            refdomain="doc",
+            reftype="myst",
+            reftarget=page,
+            reftargetid=section or None,
+            refexplicit=True,
+            refdoc=self.env.docname,
+        )
 
     def _resolve(self, node: nodes.Element, path: str, section: str) -> None:
         """Replace one link, unless it leads to a page of ``docs``."""
@@ -124,18 +155,9 @@ class RepositoryLinks(SphinxTransform):
 
     def _to_page(self, node: nodes.Element, page: str, section: str) -> None:
         """Replace a link by one to a page of the site."""
-        node.replace_self(
-            addnodes.pending_xref(
-                "",
-                *node.children,
-                refdomain="doc",
-                reftype="myst",
-                reftarget=page,
-                reftargetid=section or None,
-                refexplicit=True,
-                refdoc=self.env.docname,
-            )
-        )
+        link = self._page_link(page, section)
+        link += node.children
+        node.replace_self(link)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
