@@ -29,6 +29,7 @@ RECORDS = {
     "accounting._parts",
     "accounting._parts_prose",
     "accounting._prose",
+    "accounting.certificates",
     "accounting.compound",
     "accounting.events",
     "accounting.federated_statement",
