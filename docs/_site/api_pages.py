@@ -245,7 +245,7 @@ class ApiLinks(SphinxTransform):
 
     def apply(self, **_: object) -> None:
         """Wrap the names of this page, but those in titles and links."""
-        if not self.env.doc2path(self.env.docname).endswith(".md"):
+        if Path(self.env.doc2path(self.env.docname)).suffix != ".md":
             return
         # Bare words in small letters are often names of something else, too.
         listed = [entry for own in entries() for entry in own]

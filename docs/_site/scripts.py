@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from docutils import nodes
@@ -101,7 +102,7 @@ class Scripts(SphinxTransform):
 
     def apply(self, **_: object) -> None:
         """Replace the texts of this page."""
-        if not self.env.doc2path(self.env.docname).endswith(".md"):
+        if Path(self.env.doc2path(self.env.docname)).suffix != ".md":
             return
         for block in list(self.document.findall(nodes.literal_block)):
             # Fenced blocks have a language, or the default one.

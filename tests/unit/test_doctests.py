@@ -24,16 +24,17 @@ BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?```python\n(?P<code>.*?)^```$",
     flags=re.DOTALL | re.MULTILINE,
 )
-# Pages whose blocks another test runs, with what they print.
+# Pages whose blocks another test runs, with what they print, and the file that names them.
 RUN_ELSEWHERE = {
-    "budget.md": "test_pages.py",
-    "ellipsoids.md": "test_pages.py",
-    "kernels.md": "test_pages.py",
-    "pipelines.md": "test_pages.py",
-    "presets.md": "test_gradient_presets.py",
-    "tables.md": "test_table_page.py",
-    "tuning.md": "test_pages.py",
-    "tutorial.md": "test_tutorial.py",
+    "budget.md": "tests/unit/test_pages.py",
+    "ellipsoids.md": "tests/unit/test_pages.py",
+    "guarantee_for_cryptographers.md": "tests/unit/test_guarantee_pages.py",
+    "kernels.md": "tests/unit/test_pages.py",
+    "pipelines.md": "tests/unit/test_pages.py",
+    "presets.md": "tests/unit/test_gradient_presets.py",
+    "tables.md": "tests/unit/test_table_page.py",
+    "tuning.md": "tests/unit/test_pages.py",
+    "tutorial.md": "tests/oracles/tutorial.py",
 }
 # Optional packages that a page's blocks use.
 NEEDS = {"plots.md": "matplotlib"}
@@ -103,7 +104,7 @@ def test_blocks_of_pages(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_pages_that_other_tests_run_are_named_there() -> None:
     for page, test in RUN_ELSEWHERE.items():
         assert (DOCS / page).is_file()
-        assert page in (ROOT / "tests" / "unit" / test).read_text(encoding="utf-8")
+        assert page in (ROOT / test).read_text(encoding="utf-8")
 
 
 def test_there_are_examples() -> None:
