@@ -4,7 +4,7 @@ Run ``python -m benches.command_line``; ``--rows`` makes it smaller, ``--folder`
 Every candidate is a process of its own that begins with nothing but files and ends with a model;
 candidates alternate. Written to ``benches/results/command_line_runs.csv`` and, as medians,
 ``benches/results/command_line.csv``: seconds, processor seconds, peak resident memory, accuracy on
-rows that nobody trained on.
+rows that nobody trained on. A run of the whole size also fills the table of docs/command_line.md.
 
 The rows: 96 correlated Gaussian columns clipped to their public bounds [0, 100] and written with
 four decimals, three categorical columns, and one of four classes by a softmax of a linear function
@@ -14,7 +14,6 @@ of all of them, so that no classifier is right more often than the ``best`` that
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import statistics
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benches import pages, tables
 from benches.machine import description, require_release
 from dpsvm_fast import _core
 
@@ -38,7 +38,10 @@ CATEGORIES = {
     "plan": ("free", "basic", "plus", "team", "firm"),
 }
 EPSILON, DELTA = "1", "1e-8"
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benches" / "results"
+# Where the table goes, and what stands there before it was ever measured.
+PAGE, TABLE, UNMEASURED = "docs/command_line.md", "command-line-table", "<!-- unmeasured -->"
 PEERS = ("LinearSVC", "LogisticRegression", "SGDClassifier")
 MEMORY = ("320MiB", "2GiB")
 Row = dict[str, Any]
@@ -223,13 +226,15 @@ def medians(rows: list[Row]) -> list[Row]:
     return [row | {"times_fastest_peer": round(row["seconds"] / unit, 2)} for row in found]
 
 
-def store(path: Path, rows: list[Row], facts: dict[str, str]) -> None:
-    """A CSV file with the facts at its head."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def publish(rows: list[Row], summary: list[Row], facts: dict[str, str]) -> None:
+    """Store the figures and put them into their page."""
+    tables.write(RESULTS / "command_line_runs.csv", tables.as_rows(rows), facts)
+    tables.write(RESULTS / "command_line.csv", tables.as_rows(summary), facts)
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    (ROOT / PAGE).write_text(
+        text.replace(UNMEASURED, "\n".join(pages.markers(TABLE))), encoding="utf-8"
+    )
+    pages.fill(PAGE, RESULTS, ROOT)
 
 
 def main() -> None:
@@ -261,8 +266,7 @@ def main() -> None:
     for row in summary:
         print(row)
     if options.rows == ROWS:
-        store(RESULTS / "command_line_runs.csv", rows, facts)
-        store(RESULTS / "command_line.csv", summary, facts)
+        publish(rows, summary, facts)
 
 
 if __name__ == "__main__":

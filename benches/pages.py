@@ -44,6 +44,9 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "larger-table": Table(performance_tables.larger, "larger_than_memory"),
         "crossing-table": Table(performance_tables.crossing, "crossing"),
     },
+    "docs/command_line.md": {
+        "command-line-table": Table(performance_tables.command_line, "command_line")
+    },
     "docs/tuning.md": {"tuning-table": Table(readme_tables.tuning, "papers_tuning")},
     "docs/federated.md": {
         "averaging-table": Table(

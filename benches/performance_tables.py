@@ -140,6 +140,22 @@ def larger(found: Summaries) -> str:
     return grid(("", ""), rows)
 
 
+def command_line(found: Summaries) -> str:
+    """From a CSV file to a model, beside pandas and scikit-learn without privacy."""
+    head = ("", "seconds", "processor seconds", "peak MiB", "accuracy", "over the fastest peer")
+    names = ("seconds", "cpu_seconds", "peak_mib")
+    rows = [
+        (
+            f"`{row['candidate']}`" if row["candidate"].startswith("dpsvm") else row["candidate"],
+            *(f"{float(row[name]):.0f}" for name in names),
+            f"{float(row['accuracy']):.3f}",
+            f"{float(row['times_fastest_peer']):.2f}\u00d7",
+        )
+        for row in found["command_line"]
+    ]
+    return grid(head, rows)
+
+
 def machine(facts: Mapping[str, Mapping[str, str]]) -> str:
     """Which machine and versions each summary names, one row for those that agree."""
     together: dict[tuple[tuple[str, str], ...], list[str]] = {}
