@@ -8,30 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast._optional import optional_module
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Graph", "require_onnx"]
+__all__ = ["Graph"]
 
 # Old enough for every runtime in use: these operators and this file format are of 2020.
 OPSET = 13
 IR_VERSION = 7
 # Bytes of all constants. A file of this kind cannot have more than 2 GiB.
 MOST_BYTES = 1 << 30
-
-
-def require_onnx() -> Any:
-    """The module onnx.
-
-    Raises
-    ------
-    ImportError
-        With the command that installs it.
-    """
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError('to_onnx needs onnx: pip install "dpsvm-fast[onnx]"') from error
-    return onnx
 
 
 class Graph:
@@ -43,10 +29,15 @@ class Graph:
         Of the rows and of everything that is computed from them.
     n_features : int
         Columns of the input ``X``.
+
+    Raises
+    ------
+    ImportError
+        onnx is not installed.
     """
 
     def __init__(self, dtype: str, n_features: int) -> None:
-        self.onnx = require_onnx()
+        self.onnx = optional_module("onnx", "to_onnx", "onnx")
         self.dtype = np.dtype(dtype)
         self.kind = self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
         self.n_features = n_features

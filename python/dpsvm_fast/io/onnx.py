@@ -15,7 +15,7 @@ from dpsvm_fast import _core
 from dpsvm_fast._validation import check_option
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.io._model_files import write_bytes
-from dpsvm_fast.io._onnx_graph import Graph, require_onnx
+from dpsvm_fast.io._onnx_graph import Graph
 from dpsvm_fast.io._onnx_steps import probabilities, score_rows, transform_rows
 from dpsvm_fast.pipelines import total_privacy
 
@@ -74,7 +74,6 @@ def to_onnx(
     >>> [output.name for output in to_onnx(model).graph.output]
     ['label', 'scores', 'probabilities']
     """
-    require_onnx()
     check_option("dtype", dtype, DTYPES)
     check_is_fitted(model)
     graph = Graph(dtype, _n_features(model))
