@@ -145,36 +145,8 @@ class Screen:
         if not sys.stderr.isatty():
             yield Progress()
             return
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            MofNCompleteColumn,
-            Task,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as Bars
-        from rich.text import Text
-
-        class Counted(MofNCompleteColumn):
-            """Nothing as long as nobody knows of how many."""
-
-            def render(self, task: Task) -> Text:
-                return super().render(task) if task.total is not None else Text()
-
-        counted = DownloadColumn() if unit == "bytes" else Counted()
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-        with Bars(
-            *columns,
-            counted,
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            # Else what is printed meanwhile would leave standard output, also for a file.
-            redirect_stdout=self.terminal,
-        ) as bars:
+        # What is printed meanwhile must not leave standard output, which may be a file.
+        with _bars(unit, redirect_stdout=self.terminal) as bars:
             task = bars.add_task(printable(description), total=total)
             yield Progress(lambda done, new: bars.update(task, completed=done, total=new))
 
@@ -228,6 +200,39 @@ def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None
 def example(*lines: str) -> str:
     """Epilog of a help text: command lines to start from, kept as they are."""
     return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def _bars(unit: str, *, redirect_stdout: bool) -> Any:
+    """Progress bars of rich on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Counted(MofNCompleteColumn):
+        """Nothing as long as nobody knows of how many."""
+
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.total is not None else Text()
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn() if unit == "bytes" else Counted(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=redirect_stdout,
+    )
 
 
 def _write(stream: TextIO, text: str) -> None:
