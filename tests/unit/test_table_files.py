@@ -200,6 +200,12 @@ def test_the_target_by_its_place(write: Any) -> None:
     assert table.schema.target == "y"
 
 
+def test_a_blank_line_in_one_column_is_a_row(write: Any) -> None:
+    path = write("age\n1\n\n3\n")
+    of = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 9], "missing": 5}}})
+    assert open_table(path, of, labelled=False).read()[0].tolist() == [[1], [5], [3]]
+
+
 def test_a_label_is_no_feature(write: Any) -> None:
     path = write(TEXT)
     expected = "s.toml: columns.age: it is the target and cannot be a feature: remove it"
@@ -348,6 +354,7 @@ def test_blocks_of_any_size(write: Any, monkeypatch: pytest.MonkeyPatch) -> None
     text = "".join(f"no,{age},p,{note}\n" for age, note in zip(ages, notes, strict=True))
     path = write("y,age,work,note\n" + text)
     of = columns(note={"ignore": True})
+    monkeypatch.setattr("dpsvm_fast.io._decode.TILE_BYTES", 1)
     for block in (64, 500, 10**6):
         monkeypatch.setattr("dpsvm_fast.io._csv.BLOCK", block)
         monkeypatch.setattr("dpsvm_fast.io._csv.BYTES_PER_CELL", 1)
@@ -592,6 +599,12 @@ def test_sparse_text(write: Any) -> None:
         ("1:2", "row 1: no label; each row starts with one"),
         ("a 1:s3cr3t", "row 1: expected index:value with a number for each entry"),
         ("a 1:nan", "row 1: expected index:value with a number for each entry"),
+        ("a 1.0:3", "row 1: expected index:value with a number for each entry"),
+        ("a 1e0:3", "row 1: expected index:value with a number for each entry"),
+        ("a 1:0x10", "row 1: expected index:value with a number for each entry"),
+        ("a 1:1_0", "row 1: expected index:value with a number for each entry"),
+        ("a 1:-inf", "row 1: expected index:value with a number for each entry"),
+        ("a 1: :2", "row 1: expected index:value with a number for each entry"),
         ("a qid:3 1:2", "row 1: expected index:value with a number for each entry"),
         ("a 1:1e39", "row 1: a value is not a finite number of single precision"),
         ("a 1:1\n\ns3cr3t 1:1", "row 2, column 'label': a label that is not one of the declared"),
