@@ -664,7 +664,8 @@ def test_partitions(write: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "parts" / "X.npy"), X)
 
 
-def test_sparse_partitions(write: Any, tmp_path: Path) -> None:
+def test_sparse_partitions(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsvm_fast.io._libsvm.BLOCK", 5)
     of = TableSchema.from_dict({**WIDE, "n_features": 4})
     table = open_table(write("1 1:2\n0\n1 4:3 2:1\n", "t.svm"), of)
     partitions = table.to_partitions(tmp_path / "parts", rows_per_partition=2)
