@@ -11,6 +11,8 @@ import pytest
 from dpsvm_fast.cli import main
 from oracles.statements import statement_of
 
+pytest.importorskip("click")
+
 CERTIFICATES = {
     "release": ("output", "output_perturbation with loss crammer_singer"),
     "pipeline": ("pipeline pure", "a pipeline of 2 steps"),

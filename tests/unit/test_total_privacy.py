@@ -328,6 +328,7 @@ def test_damaged_certificates_do_not_verify(changes: dict[str, Any]) -> None:
 
 
 def test_the_command_line_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("click")
     path = tmp_path / "certificate.json"
     total = total_privacy(make_pipeline(*private_steps()).fit(X, Y))
     path.write_text(total.to_json(), encoding="utf-8")
