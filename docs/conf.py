@@ -30,7 +30,8 @@ extensions = [
     "repository_files",
     "scripts",
 ]
-exclude_patterns = ["_build", "_site"]
+exclude_patterns = ["_site"]
+# Every name that a docstring links to has to be found; no exceptions are needed.
 nitpicky = True
 # Straight quotes and dashes stay: W' is a symbol, and --json an option.
 smartquotes = False
@@ -39,18 +40,14 @@ highlight_language = "text"
 # A name in single back-ticks of a docstring is a link to the object of that name.
 default_role = "py:obj"
 
-myst_enable_extensions = ["amsmath", "dollarmath"]
 # Sections have the anchors that they have on the repository's host.
 myst_heading_anchors = 4
 
 # The text of each parameter says its type; annotations beside it would say it again.
-autosummary_generate = False
 autodoc_typehints = "none"
-autodoc_member_order = "groupwise"
-# Methods and attributes have sections of their own, written by api_pages.
+# Methods and properties are listed by api_pages.
 numpydoc_show_class_members = False
-numpydoc_class_members_toctree = False
-numpydoc_xref_param_type = False
+autosummary_generate = False
 
 html_theme = "furo"
 html_title = "dpsvm_fast"
