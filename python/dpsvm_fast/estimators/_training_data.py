@@ -269,33 +269,32 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
-    """Which column of X is not finite, and what to do: its name, or its number, but no value."""
+    """What is wrong and what to do, without a value.
+
+    Of a table it names the column, which is up to the rows. Of an array it is a constant.
+    """
     column = _first_column(X, np.isnan if missing else np.isinf)
     if missing:
         return (
-            f"X: {column} contains NaN or a missing value; fill it with a public value or leave "
+            f"X: {column}contains NaN or a missing value; fill it with a public value or leave "
             "such rows out"
         )
     return (
-        f"X: {column} contains infinity or a number too large for its type; clip it to public "
-        "bounds"
+        f"X: {column}contains infinity or a number too large for its type; clip it to public bounds"
     )
 
 
 def _first_column(X: Any, test: Any) -> str:
-    """The first column with an entry that passes the test."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
-    except (ValueError, TypeError):
-        # Rows that change while they are read.
-        return "a column"
+    """The first column of a table with an entry that passes the test; of all else nothing."""
+    if tabular(X) is None:
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
     if sparse.issparse(rows):
         position = int(min(rows.indices[test(rows.data)], default=0))
     else:
         position = int(test(rows).any(axis=0).argmax())
-    names = column_names(X)
-    return f"column {names[position]!r}" if names else f"column {position} (the first is 0)"
+    return f"column {column_names(X)[position]!r} "
 
 
 def _few_enough(X: Any) -> Any:
