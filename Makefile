@@ -32,7 +32,7 @@ nightly: .venv/module-built      # the slow, statistical, nightly and deployment
 	.venv/bin/python -m pytest -m "slow or statistical or nightly or deployment"
 
 clean:                           # everything that the other targets make
-	rm -rf .venv target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so
+	rm -rf .venv target dist docs/reference docs/repository .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so
 
 # A PYTHON of another version than the one in .venv remakes the environment.
 ifneq ($(PYTHON),)
