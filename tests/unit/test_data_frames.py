@@ -9,52 +9,23 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_transformer
-from sklearn.exceptions import DataConversionWarning
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, OneHotEncoder
-from sklearn.utils import _safe_indexing
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators._frames import label_values, table_rows
+from dpsvm_fast.estimators._frames import table_rows
 from dpsvm_fast.estimators._training_data import checked_training_rows, checked_training_set
-from dpsvm_fast.model_selection import PrivateGridSearch
 from oracles.odd_inputs import X, Y
 from oracles.subjects import (
-    CLASSIFIERS,
     MAIN,
-    TRANSFORMERS,
     assert_refused,
-    fitted_names,
     known,
     made,
-    outputs,
     released,
 )
+from oracles.tables import COLUMNS, NAMES, WORDS, every_library, table
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-NAMES = ["age", "höhe", "x 2"]
-COLUMNS: dict[str, Any] = {name: X[:, i] for i, name in enumerate(NAMES)}
 SECRET = "s3cr3t"
-LIBRARIES = ("pandas", "polars", "pyarrow")
-every_library = pytest.mark.parametrize("library", LIBRARIES)
 every_main = pytest.mark.parametrize("subject", MAIN)
-
-
-def table(library: str, columns: Any = None) -> Any:
-    """Columns as a table of a library, in their order."""
-    columns = COLUMNS if columns is None else columns
-    package = pytest.importorskip(library)
-    return package.table(columns) if library == "pyarrow" else package.DataFrame(columns)
-
-
-def pipeline() -> Any:
-    """Of steps of ours alone, whose names go through to the end."""
-    return make_pipeline(
-        dp.PublicScaler((-3, 3)),
-        dp.PrivateCenter(50.0),
-        dp.OutputPerturbationSVC(50.0, classes=range(3), data_norm=2.0),
-    )
 
 
 # --- taken -----------------------------------------------------------------------------------
@@ -342,194 +313,11 @@ def test_a_lazy_frame_has_no_rows_yet() -> None:
         made("output").fit(polars.DataFrame(COLUMNS).lazy(), Y)
 
 
-# --- labels ----------------------------------------------------------------------------------
-
-# In the order in which classes are kept.
-WORDS = np.array(["", "longer", "β"])
-
-
-def labels_of(kind: str) -> Any:
-    """The labels in another form."""
-    library, _, kind = kind.partition(" ")
-    words = WORDS[Y]
-    if library == "numpy":
-        strings: Any = getattr(np.dtypes, "StringDType", None)
-        if kind == "T" and strings is None:
-            pytest.skip("numpy 1 has no StringDType")
-        return words.astype(strings() if kind == "T" else kind)
-    if library == "pandas":
-        if "pyarrow" in kind:
-            pytest.importorskip("pyarrow")
-        return pd.Series(words.tolist(), dtype=kind)
-    package = pytest.importorskip(library)
-    if library == "polars":
-        types = {"Enum": package.Enum(WORDS.tolist())}
-        return package.Series(words.tolist(), dtype=types.get(kind) or getattr(package, kind))
-    column = package.array(words.tolist())
-    found = {"array": column, "chunked": package.chunked_array([column.slice(0, 5), column[5:]])}
-    return found.get(kind, column.dictionary_encode())
-
-
-STRINGS = [
-    *(f"numpy {kind}" for kind in ("U", "O", "T")),
-    *(f"pandas {kind}" for kind in ("str", "object", "string", "category", "string[pyarrow]")),
-    *(f"polars {kind}" for kind in ("String", "Categorical", "Enum")),
-    *(f"pyarrow {kind}" for kind in ("array", "chunked", "dictionary")),
-]
-
-
-@seeded
-@pytest.mark.parametrize("kind", STRINGS)
-def test_string_labels(kind: str) -> None:
-    labels = labels_of(kind)
-    expected = made("output", random_state=1).fit(X, Y)
-    for classes in (WORDS.tolist(), labels_of(kind)[:3]):
-        fitted = made("output", random_state=1, classes=classes).fit(X, labels)
-        assert fitted.classes_.tolist() == WORDS.tolist()
-        np.testing.assert_array_equal(fitted.coef_, expected.coef_)
-        np.testing.assert_array_equal(fitted.predict(X), WORDS[expected.predict(X)])
-    assert fitted.score(X, WORDS[Y]) == expected.score(X, Y)
-
-
-@pytest.mark.parametrize("kind", [k for k in STRINGS if k.split()[0] in ("pandas", "polars")])
-def test_scores_against_columns(kind: str) -> None:
-    fitted = made("output", classes=WORDS).fit(X, labels_of(kind))
-    assert fitted.score(X, labels_of(kind)) == (fitted.predict(X) == WORDS[Y]).mean()
-
-
-@pytest.mark.parametrize("subject", CLASSIFIERS)
-@pytest.mark.parametrize("kind", ["boolean", "Int64", "bool", "category"])
-def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:
-    classes: Any = [False, True] if "bool" in kind else [0, 1]
-    labels = pd.Series(np.array(classes)[Y % 2], dtype=kind)
-    fitted = made(subject, classes=classes).fit(X, labels)
-    assert fitted.classes_.dtype == np.array(classes).dtype
-    assert set(fitted.predict(X)) <= set(classes)
-    with pytest.warns(dp.PrivacyLeakWarning):
-        read = made(subject, classes=None).fit(X, labels)
-    assert read.classes_.dtype == fitted.classes_.dtype
-
-
-@pytest.mark.parametrize("subject", CLASSIFIERS)
-@every_library
-def test_a_frame_of_one_column_of_labels(subject: str, library: str) -> None:
-    """What scikit-learn does: a warning, and the column."""
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        fitted = made(subject).fit(X, table(library, {"y": Y}))
-    assert fitted.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="y should be a 1d array"):
-        made(subject).fit(X, table(library, {"y": Y, "z": Y}))
-
-
-@pytest.mark.parametrize("subject", CLASSIFIERS)
-def test_missing_labels_are_refused(subject: str) -> None:
-    some = [None, *Y[1:].tolist()]
-    words = [None, *WORDS[Y[1:]].tolist()]
-    forms: list[Any] = [
-        pd.Series(some, dtype="Int64"),
-        pd.Series(some, dtype=float),
-        pd.Series(some, dtype="category"),
-        pd.Series(words, dtype="string"),
-        pd.Series(words),
-        np.array(words, dtype=object),
-    ]
-    fitting = made(subject, classes=[0, 1, 2])
-    for labels in forms:
-        assert_refused(
-            lambda labels=labels: fitting.fit(X, labels), fitting, "^y: a label is missing"
-        )
-
-
-def test_missing_labels_of_other_libraries() -> None:
-    for library in ("polars", "pyarrow"):
-        package = pytest.importorskip(library)
-        make = package.Series if library == "polars" else package.array
-        for values in ([None, *Y[1:].tolist()], [None, "a"], [None, True]):
-            fitting = made("output")
-            with pytest.raises(ValueError, match=r"^y: a label is missing"):
-                fitting.fit(X[: len(values)], make(values))
-            assert fitted_names(fitting) == []
-
-
-def test_labels_of_no_library_are_left_to_scikit_learn() -> None:
-    for labels in (None, 1, [1, 2], "ab"):
-        assert label_values(labels) is labels
-
-
-# --- transformers, pipelines, searches -------------------------------------------------------
-
-
-@pytest.mark.parametrize("subject", TRANSFORMERS)
-@pytest.mark.parametrize("output", ["pandas", "polars"])
-@every_library
-def test_set_output(subject: str, output: str, library: str) -> None:
-    pytest.importorskip(output)
-    fitted = made(subject).set_output(transform=output).fit(table(library), Y)
-    rows = fitted.transform(table(library))
-    assert type(rows).__module__.startswith(output)
-    names = list(fitted.get_feature_names_out())
-    assert list(rows.columns) == names
-    one_to_one = subject in ("centre", "standard scaler", "public scaler")
-    prefix = type(fitted).__name__.lower()
-    width = rows.shape[1]
-    assert names == (NAMES if one_to_one else [f"{prefix}{i}" for i in range(width)])
-    plain = fitted.set_output(transform="default").transform(table(library))
-    np.testing.assert_array_equal(np.asarray(rows), plain)
-    if hasattr(fitted, "inverse_transform"):
-        back = outputs(fitted, table(library))["inverse_transform"]
-        np.testing.assert_array_equal(fitted.inverse_transform(rows), back)
-
-
-@every_library
-def test_names_go_through_pipelines_and_column_transformers(library: str) -> None:
-    """With public bounds and categories every step is free but the last, and says so."""
-    columns = COLUMNS | {"kind": np.array(["b", "a"] * 6)}
-    rows = table(library, columns)
-    try:
-        _safe_indexing(rows, ["kind"], axis=1)
-    except TypeError:
-        pytest.skip("columns of this library cannot be chosen by this scikit-learn")
-    by_column = make_column_transformer(
-        (dp.PublicScaler((-3, 3)), NAMES),
-        (OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=False), ["kind"]),
-        verbose_feature_names_out=False,
-    )
-    model = make_pipeline(
-        by_column, Normalizer(), dp.OutputPerturbationSVC(50.0, classes=range(3))
-    ).set_output(transform="pandas")
-    model.fit(rows, Y)
-    assert list(model[-1].feature_names_in_) == [*NAMES, "kind_a", "kind_b", "kind_c"]
-    assert dp.total_privacy(model).private
-    assert set(model.predict(rows)) <= {0, 1, 2}
-    ours = pipeline().fit(table(library), Y)
-    assert list(ours[:-1].get_feature_names_out()) == NAMES
-
-
-@pytest.mark.parametrize("strategy", ["partition", "random_stopping"])
-@every_library
-def test_a_search_takes_tables(library: str, strategy: str) -> None:
-    many = {name: np.tile(column, 30) for name, column in COLUMNS.items()}
-    labels = np.tile(Y, 30)
-    words = table(library, {"y": WORDS[labels].tolist()})["y"]
-    ledger = dp.PrivacyLedger(100.0, 0.1)
-    svc = dp.OutputPerturbationSVC(classes=WORDS.tolist())
-    search = PrivateGridSearch(svc, {"C": [0.1]}, 8.0, strategy=strategy, ledger=ledger)
-    broken = table(library, many | {"x 2": [np.nan] * 360})
-    with pytest.raises(ValueError, match=r"^X: column 'x 2' contains NaN"):
-        search.fit(broken, words)
-    assert not ledger.history
-    search.fit(table(library, many), words)
-    assert list(search.feature_names_in_) == NAMES
-    assert set(search.predict(table(library, many))) <= set(WORDS)
-
-
-def test_partial_fits_keep_the_names() -> None:
-    frame = pd.DataFrame(COLUMNS)
-    fitting = dp.GradientPerturbationSVC(50.0, classes=range(3), n_steps=2)
-    fitting.partial_fit(frame, Y).partial_fit(frame, Y)
-    assert list(fitting.feature_names_in_) == NAMES
-    with pytest.raises(ValueError, match="same order"):
-        fitting.partial_fit(frame[NAMES[::-1]], Y)
+def test_an_empty_table_is_refused() -> None:
+    assert table_rows(pd.DataFrame(index=range(12))) is not None
+    for rows in (pd.DataFrame(index=range(12)), pd.DataFrame(COLUMNS)[:0]):
+        fitting = made("output")
+        assert_refused(lambda rows=rows, f=fitting: f.fit(rows, Y[: len(rows)]), fitting, "minimum")
 
 
 @seeded
@@ -546,30 +334,3 @@ def test_partitions_of_tables(library: str) -> None:
     for column, words_of_error in bad_columns(library).values():
         with pytest.raises(ValueError, match=rf"^X: column 'x 2' .*{words_of_error}"):
             Partitions.from_arrays(table(library, COLUMNS | {"x 2": column}), Y)
-
-
-@every_library
-def test_parties_with_tables(library: str) -> None:
-    from dpsvm_fast.federated import FederatedSpec
-    from dpsvm_fast.federated.parties import checked_records
-
-    spec = FederatedSpec.dp_helmet(
-        n_users=30,
-        n_features=3,
-        classes=WORDS.tolist(),
-        epsilon=4.0,
-        delta=1e-6,
-        max_records=50,
-        min_records=1,
-    )
-    words = table(library, {"y": WORDS[Y].tolist()})["y"]
-    records = checked_records(table(library), words, spec)
-    np.testing.assert_array_equal(records.X, X)
-    np.testing.assert_array_equal(records.codes, Y)
-
-
-def test_an_empty_table_is_refused() -> None:
-    assert table_rows(pd.DataFrame(index=range(12))) is not None
-    for rows in (pd.DataFrame(index=range(12)), pd.DataFrame(COLUMNS)[:0]):
-        fitting = made("output")
-        assert_refused(lambda rows=rows, f=fitting: f.fit(rows, Y[: len(rows)]), fitting, "minimum")
