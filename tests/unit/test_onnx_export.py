@@ -170,6 +170,15 @@ def test_extreme_rows_say_the_same(rows: list[list[float]]) -> None:
     assert_close(model.decision_function(np.array(rows)), found[1], 1e-11)
 
 
+def test_rows_near_the_centre_are_not_stretched_to_norm_1() -> None:
+    rows = np.array([1.0, 0.2, 0.2, 0.2]) + 0.01 * ROWS
+    model = dp.PrivateLinearSVC(1000.0, classes=range(3), whiten=False).fit(rows, LABELS)
+    near = np.vstack([model.centre_, rows[:20]])
+    lengths = np.linalg.norm(near / np.linalg.norm(near, axis=1)[:, None] - model.centre_, axis=1)
+    assert lengths[0] < 1.0 / 16.0
+    assert_close(model.decision_function(near), said(model, near)["scores"], 1e-12)
+
+
 @pytest.mark.parametrize("kind", ["pca", "linear", "ellipsoids", "standard scaler", "features"])
 def test_rows_of_zeros_and_huge_rows(kind: str) -> None:
     rows = np.array([[0.0] * 4, [1e200, 0.0, 0.0, 0.0], [1e-200] * 4, [-1e300, 1e300, 1.0, 0.0]])
