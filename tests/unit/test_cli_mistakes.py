@@ -127,6 +127,11 @@ def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) 
         (["--target", "incme"], ["no column 'incme'", "'income'"]),
         (["--model", "linea"], ["--model: got 'linea'", "did you mean 'linear'?"]),
         (["--model", "output", "--mechanism", "gradient"], ["--mechanism", "left out"]),
+        (["--kernel", "rbf"], ["--kernel: got 'rbf' with --model linear"]),
+        (
+            ["--model", "kernel", "--mechanism", "objective"],
+            ["--kernel: got 'auto', expected 'rbf'"],
+        ),
         (["--model", "gradient", "--delta", "0"], ["--delta: got 0.0", "(0, 1)"]),
         (["--max-memory", "lots"], ["--max-memory: got 'lots'", "512MiB"]),
         (["--max-memory", "10MB"], ["--max-memory: got 9 MiB, expected at least"]),

@@ -8,7 +8,7 @@ import click
 
 from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_options
 from dpsvm_fast.cli._errors import CommandError
-from dpsvm_fast.cli._models import MECHANISMS, MODELS, made, trainer_of
+from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.cli._results import accuracy, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
@@ -43,6 +43,7 @@ EXAMPLE = example(
     help="The whole pipeline, linear or with a kernel; or one training of rows of norm 1.",
 )
 @click.option("--mechanism", type=OneOf(MECHANISMS), help="Where the noise goes.  [default: auto]")
+@click.option("--kernel", type=OneOf(KERNELS), help="Of --model kernel.  [default: auto]")
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON.")
 @click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify.")
 @click.option(
@@ -87,6 +88,7 @@ def _fit(
         options["model"],
         options["mechanism"],
         table.schema,
+        kernel=options["kernel"],
         epsilon=spending.epsilon,
         delta=spending.delta,
         adjacency=spending.adjacency,
@@ -96,7 +98,8 @@ def _fit(
     )
     n_classes = len(table.schema.classes or ())
     spending.check(estimator, n_classes=n_classes, sparse=table.sparse)
-    with training_rows(screen, table, room, copies_of(estimator), options["temp"]) as rows:
+    copies = copies_of(estimator, table.n_features)
+    with training_rows(screen, table, room, copies, options["temp"]) as rows:
         train(screen, estimator, rows, room)
     statement = trainer_of(estimator).privacy_
     publish(estimator, table.schema, statement, drafts, spending)

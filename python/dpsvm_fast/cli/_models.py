@@ -16,9 +16,11 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
+from dpsvm_fast.mechanisms.fourier import KERNELS as FOURIER_KERNELS
+from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS as MECHANISMS_OF_PIPELINES
 from dpsvm_fast.preprocessing import PublicScaler
 
-__all__ = ["MECHANISMS", "MODELS", "STEP", "made", "needs_all_rows", "trainer_of"]
+__all__ = ["KERNELS", "MECHANISMS", "MODELS", "STEP", "made", "needs_all_rows", "trainer_of"]
 
 PIPELINES: dict[str, Any] = {"linear": PrivateLinearSVC, "kernel": PrivateKernelSVC}
 TRAINERS: dict[str, Any] = {
@@ -28,12 +30,20 @@ TRAINERS: dict[str, Any] = {
     "gaussian": PrivateGaussianMarginClassifier,
 }
 MODELS = (*PIPELINES, *TRAINERS)
-MECHANISMS = ("auto", "gradient", "objective", "output")
+MECHANISMS = ("auto", *MECHANISMS_OF_PIPELINES)
+KERNELS = ("auto", *FOURIER_KERNELS, "linear")
 # Of a trainer, behind its public scaling.
 STEP = "svc"
 
 
-def made(model: str, mechanism: str | None, schema: Any, **settings: Any) -> Any:
+def made(
+    model: str,
+    mechanism: str | None,
+    schema: Any,
+    *,
+    kernel: str | None = None,
+    **settings: Any,
+) -> Any:
     """An estimator for rows of a schema.
 
     Parameters
@@ -43,6 +53,8 @@ def made(model: str, mechanism: str | None, schema: Any, **settings: Any) -> Any
         Of "linear" and "kernel" alone.
     schema : TableSchema
         With classes, and a name for every column.
+    kernel : str or None, default=None
+        Of "kernel" alone.
     **settings
         Parameters that all estimators have.
 
@@ -54,12 +66,17 @@ def made(model: str, mechanism: str | None, schema: Any, **settings: Any) -> Any
     Raises
     ------
     CommandError
-        ``mechanism`` for a model that is one already.
+        ``mechanism`` for a model that is one already, ``kernel`` for one that has none.
     """
     classes = list(schema.classes)
     bounds = schema.bounds
+    if kernel is not None and model != "kernel":
+        raise CommandError(
+            f"--kernel: got {kernel!r} with --model {model}, expected --model kernel"
+        )
     if model in PIPELINES:
-        chosen = {} if mechanism is None else {"mechanism": mechanism}
+        given = {"mechanism": mechanism, "kernel": kernel}
+        chosen = {name: value for name, value in given.items() if value is not None}
         return PIPELINES[model](bounds=bounds, classes=classes, **chosen, **settings)
     if mechanism is not None:
         raise CommandError(

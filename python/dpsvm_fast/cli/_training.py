@@ -11,20 +11,28 @@ from sklearn.pipeline import Pipeline
 from dpsvm_fast import distributed
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import needs_all_rows, trainer_of
-from dpsvm_fast.cli._rows import Room, TrainingRows
+from dpsvm_fast.cli._rows import MIB, Room, TrainingRows
 from dpsvm_fast.cli._screen import Screen
+from dpsvm_fast.estimators import PrivateKernelSVC
 
 __all__ = ["copies_of", "train"]
 
 # Copies of all rows that a fit needs, in the size in which they are decoded: rows and packed
 # records; rows, mapped rows and the solver's; and the scalers' double precision besides.
 DESCENT, SOLVER, PIPELINE = 2, 4, 8
+# Components of a kernel, where they are chosen by its rule.
+FEATURES = 1000
+# With less, features of a kernel are computed anew for every step; they would take up to 256 MiB.
+ROOM_FOR_FEATURES = 1024 * MIB
 
 
-def copies_of(estimator: Any) -> int:
+def copies_of(estimator: Any, n_features: int) -> int:
     """How many copies of the rows are in memory while it is fitted there."""
     if not needs_all_rows(estimator):
         return DESCENT
+    if isinstance(estimator, PrivateKernelSVC):
+        # A sine and a cosine of each component.
+        return SOLVER * -(-2 * FEATURES // n_features)
     return PIPELINE if isinstance(estimator, Pipeline) else SOLVER
 
 
@@ -49,9 +57,11 @@ def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any
     CommandError
         The rows do not fit into the memory that this training needs. Nothing was spent.
     """
+    if isinstance(estimator, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES:
+        estimator.set_params(low_memory=True)
     if not needs_all_rows(estimator):
         return _by_sums(screen, estimator, rows, room)
-    copies = copies_of(estimator)
+    copies = copies_of(estimator, rows.partitions.n_features)
     if rows.folder is not None and not room.holds(rows.n_bytes, copies):
         raise CommandError(
             "--max-memory: this training needs all rows in memory, several times; give it more "
