@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_vanished_spends_are_noticed(tmp_path: Path) -> None:
     ledger = PrivacyLedger(1.0, 0.0, path=path)
     ledger.spend(TENTH)
     assert len(ledger.history) == 1
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DELETE FROM spends")
     connection.close()
     with pytest.raises(LedgerError, match="vanished"):
@@ -79,7 +80,7 @@ def test_another_budget_or_another_file_is_refused(tmp_path: Path) -> None:
         PrivacyLedger(1.0, 0.0, path=text)
     assert text.read_text().startswith("not a ledger")
     foreign = tmp_path / "foreign.sqlite"
-    with sqlite3.connect(foreign) as connection:
+    with closing(sqlite3.connect(foreign)) as connection, connection:
         connection.execute("CREATE TABLE birds (name TEXT)")
     connection.close()
     with pytest.raises(LedgerError):
@@ -176,7 +177,7 @@ def test_opening_never_makes_a_file_or_a_budget(tmp_path: Path) -> None:
 def test_a_damaged_budget_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     PrivacyLedger(1.0, 0.0, path=path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         header = json.loads(connection.execute("SELECT header FROM ledger").fetchone()[0])
         connection.execute("UPDATE ledger SET header = ?", (json.dumps(header | {"epsilon": -1}),))
     with pytest.raises(LedgerError, match="epsilon"):
