@@ -539,11 +539,14 @@ def test_typed_files_that_are_damaged(tmp_path: Path, name: str) -> None:
 
 def test_a_damaged_arrow_file_is_not_followed(tmp_path: Path) -> None:
     """Offsets of text that point outside of the file."""
-    path = write_as(pa.table({"y": ["no"], "age": [1.0], "work": ["p"]}), tmp_path / "t.arrow")
+    table = pa.table({"y": ["no"], "age": [1.0], "work": ["p" * 291]})
+    path = write_as(table, tmp_path / "t.arrow")
     content = path.read_bytes()
-    offsets = np.array([0, 2], dtype="<i4").tobytes()
-    place = content.index(offsets)
-    path.write_bytes(content[:place] + b"\x00\x00\x00\x00\xff\xff\xff\x7f" + content[place + 8 :])
+    offsets = np.array([0, 291], dtype="<i4").tobytes()
+    # The last one: the length of the text stands among the facts before it, too.
+    place = content.rindex(offsets)
+    changed = np.array([0, 2**30], dtype="<i4").tobytes()
+    path.write_bytes(content[:place] + changed + content[place + 8 :])
     assert "damaged" in error_of(path)
 
 
