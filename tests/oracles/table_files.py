@@ -1,0 +1,38 @@
+"""A small table, its schema, and the sentence with which a file is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsvm_fast.io import SchemaError, TableError, TableSchema, open_table
+
+RECORD: dict[str, Any] = {
+    "target": "y",
+    "classes": ["no", "yes"],
+    "columns": {"age": {"bounds": [0, 100]}, "work": {"categories": ["p", "q"]}},
+}
+
+TEXT = "y,age,work\nno,1.5,p\nyes,2,q\n"
+
+ROWS = [[1.5, 1.0, 0.0], [2.0, 0.0, 1.0]]
+
+WIDE = {"classes": [0, 1], "all_other_columns": {"bounds": [0, 1]}}
+
+
+def schema(**changes: Any) -> TableSchema:
+    return TableSchema.from_dict({**RECORD, **changes}, origin="s.toml")
+
+
+def columns(**changes: Any) -> TableSchema:
+    return schema(columns={**RECORD["columns"], **changes})
+
+
+def error_of(path: Path, of: TableSchema | None = None, **options: Any) -> str:
+    """The sentence with which a file is refused."""
+    with pytest.raises((TableError, SchemaError)) as caught:
+        open_table(path, schema() if of is None else of, **options).read()
+    assert "s3cr3t" not in repr(caught.value.__context__)
+    return str(caught.value)
