@@ -24,8 +24,18 @@ OPTIONAL = (
     "rich",
     "skops",
 )
-# scikit-learn imports these where they are installed, and pandas imports pyarrow.
-BLOCKED = "import sys; sys.modules.update(dict.fromkeys(['pandas', 'rich']))\n"
+# scikit-learn imports pandas and rich where they are installed, and pandas imports pyarrow.
+BLOCKED = """
+import sys
+
+class Blocked:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("pandas", "rich"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked)
+"""
 EVERYTHING = "\n".join(
     [
         "from dpsvm_fast import *",
@@ -40,7 +50,7 @@ EVERYTHING = "\n".join(
 
 def imported(code: str) -> list[str]:
     """The optional packages that ``code`` brings in, warnings being errors."""
-    report = f"print(*(name for name in {OPTIONAL} if sys.modules.get(name) is not None))"
+    report = f"print(*(name for name in {OPTIONAL} if name in sys.modules))"
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"{BLOCKED}{code}\n{report}"],
         capture_output=True,
