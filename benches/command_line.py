@@ -241,7 +241,7 @@ def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--rows", type=int, default=ROWS)
     reader.add_argument("--repeats", type=int, default=3)
-    reader.add_argument("--folder", type=Path, help="for the files, which take 1.5 GB")
+    reader.add_argument("--folder", type=Path, help="for the files, which take 2 GB")
     reader.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     options = reader.parse_args()
     if options.peer is not None:
