@@ -10,7 +10,7 @@ from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
-from dpsvm_fast.cli._results import accuracy, publish, report
+from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._spending import Spending
@@ -81,8 +81,7 @@ def _fit(
 ) -> None:
     """Check everything, spend, train and save."""
     table = open_table(options["data"], schema, format=options["data_format"])
-    public = options["test_data"]
-    tested = None if public is None else open_table(public, table.schema)
+    tested = public_rows(options, table.schema)
     room = Room(options["max_memory"])
     estimator = made(
         options["model"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -22,17 +23,38 @@ class Draft:
         The name.
     draft : Path
         An empty file beside it, of this process.
+    force : bool
+        Whether an existing file may be replaced.
     """
 
-    def __init__(self, path: Path, draft: Path) -> None:
-        self.path, self.draft = path, draft
+    def __init__(self, path: Path, draft: Path, *, force: bool) -> None:
+        self.path, self.draft, self._force = path, draft, force
 
     def publish(self) -> None:
-        """Give the file its name; a reader sees the old file or the new one, never half."""
+        """Give the file its name; a reader sees the old file or the new one, never half.
+
+        Raises
+        ------
+        OSError
+            It cannot be done, or another program has made a file of this name meanwhile.
+        """
         with open(self.draft, "rb") as written:
             os.fsync(written.fileno())
         self.draft.chmod(0o666 & ~_umask())
+        if not self._force and self._linked():
+            return
         self.draft.replace(self.path)
+
+    def _linked(self) -> bool:
+        """Whether the file has its name without replacing any; False where there are no links."""
+        try:
+            os.link(self.draft, self.path)
+        except (OSError, NotImplementedError):
+            if os.path.lexists(self.path):
+                reason = os.strerror(errno.EEXIST)
+                raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
+            return False
+        return True
 
 
 @contextmanager
@@ -81,7 +103,7 @@ def _draft(path: Path, force: bool, option: str) -> Draft:  # noqa: FBT001
         # Of the file that the user named, not of the one that was tried.
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(handle)
-    return Draft(path, Path(name))
+    return Draft(path, Path(name), force=force)
 
 
 def _umask() -> int:

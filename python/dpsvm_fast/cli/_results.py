@@ -14,9 +14,9 @@ from dpsvm_fast.cli._outputs import Draft
 from dpsvm_fast.cli._screen import Screen
 from dpsvm_fast.cli._spending import Spending
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io import TableSchema, save_model
+from dpsvm_fast.io import TableSchema, open_table, save_model
 
-__all__ = ["accuracy", "publish", "report"]
+__all__ = ["accuracy", "public_rows", "publish", "report"]
 
 
 def publish(
@@ -27,8 +27,8 @@ def publish(
     Raises
     ------
     CommandError
-        The model could not be written to its place; the text says where it is instead, because
-        what it cost cannot be had back.
+        A file could not be written to its place; the text says where the model is, because what
+        it cost cannot be had back.
     """
     model_draft, *others = drafts
     try:
@@ -44,8 +44,16 @@ def publish(
         ) from None
     spending.saved = True
     for certificate in others:
-        certificate.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
-        certificate.publish()
+        try:
+            certificate.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
+            certificate.publish()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise CommandError(
+                f"{certificate.path}: the certificate cannot be written ({reason}); the model is "
+                f"saved as {model_draft.path}, and dpsvm-fast statement {model_draft.path} "
+                "--certificate FILE writes it"
+            ) from None
 
 
 def _rescued(model: Any, schema: TableSchema) -> Path | None:
@@ -56,6 +64,26 @@ def _rescued(model: Any, schema: TableSchema) -> Path | None:
     except OSError:
         return None
     return path
+
+
+def public_rows(options: dict[str, Any], schema: TableSchema) -> Any:
+    """The table of ``--test-data``, or None.
+
+    Raises
+    ------
+    CommandError
+        It is the file that is trained on: what is printed about its rows would not be protected.
+    """
+    path = options["test_data"]
+    if path is None:
+        return None
+    table = open_table(path, schema)
+    if path.samefile(options["data"]):
+        raise CommandError(
+            f"--test-data: got {path}, whose rows are private as they are trained on, expected a "
+            "file of public rows"
+        )
+    return table
 
 
 def accuracy(screen: Screen, model: Any, table: Any, saved: Path) -> float:

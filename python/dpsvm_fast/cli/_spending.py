@@ -126,6 +126,12 @@ class Spending:
                 # The name of the argument is still to be put as that of an option.
                 raise
             raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
+        except OSError as error:
+            if not self.spent:
+                raise
+            where = "" if error.filename is None else f"{error.filename}: "
+            reason = error.strerror or str(error)
+            raise CommandError(f"{where}{reason}; {self.what_is_spent()}") from None
         except TOLD as error:
             raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
 

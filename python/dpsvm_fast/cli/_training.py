@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,10 +59,14 @@ def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any
     CommandError
         The rows do not fit into the memory that this training needs. Nothing was spent.
     """
-    if isinstance(estimator, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES:
-        estimator.set_params(low_memory=True)
     if not needs_all_rows(estimator):
-        return _by_sums(screen, estimator, rows, room)
+        small = isinstance(estimator, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES
+        if not small:
+            return _by_sums(screen, estimator, rows, room)
+        before = estimator.low_memory
+        _by_sums(screen, estimator.set_params(low_memory=True), rows, room)
+        # It is saved with the model, and how much room rows have left is theirs.
+        return estimator.set_params(low_memory=before)
     copies = copies_of(estimator, rows.partitions.n_features)
     if rows.folder is not None and not room.holds(rows.n_bytes, copies):
         raise CommandError(
@@ -83,7 +89,9 @@ def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> 
     for step in before:
         step.fit(np.zeros((1, parts.n_features)))
         parts = parts.transformed(step)
-    kept, scratch = len(parts), None
+    # Always a folder, also where nothing is written to it: rows are rounded the same way then,
+    # however many of them there are.
+    kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
         kept = room.kept_parts(rows.n_bytes, len(parts))
         scratch = rows.folder / "mapped"

@@ -15,7 +15,7 @@ from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import MODELS, STEP, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
-from dpsvm_fast.cli._results import accuracy, publish, report
+from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._spending import Spending
@@ -94,8 +94,7 @@ def _tune(
 ) -> None:
     """Check everything, search, spend and save."""
     table = open_table(options["data"], schema, format=options["data_format"])
-    public = options["test_data"]
-    tested = None if public is None else open_table(public, table.schema)
+    tested = public_rows(options, table.schema)
     room = Room(options["max_memory"])
     search = _search(table.schema, spending, options)
     # Parameters, and whether the budget has room for all of it, before any data are read.

@@ -105,10 +105,15 @@ class LocalExecutor:
 
     def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
         """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
-        full = self._n_resident == len(self._loaders)
-        if self._scratch is None or full or not may_be_stored(recipe):
+        if self._scratch is None or not may_be_stored(recipe):
             return None
-        loaders, again = stored(self._loaders, recipe, self._scratch)
+        loaders, again = stored(
+            self._loaders,
+            recipe,
+            self._scratch,
+            n_resident=self._n_resident,
+            n_threads=self._n_threads,
+        )
         self.close()
         self._after = LocalExecutor(loaders, self._n_threads, resident=self._n_resident)
         return self._after, again

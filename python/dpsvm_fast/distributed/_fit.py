@@ -72,10 +72,12 @@ def fit(
         thread holds more than one at a time. In this process also a number: of how many partitions
         they are kept. Never changes the result.
     scratch : str, path or None, default=None
-        An empty folder for a descent on dense rows that are not all resident: there their mapped
-        rows are written once, 4 bytes a number, instead of mapping them anew for every step. In
-        this process only, not for random features. The files hold private rows, and the caller
-        removes them. A weight changes by some 1e-5 of the largest at most.
+        An empty folder for a descent on dense rows: there mapped rows of partitions that are not
+        resident are written once, 4 bytes a number, instead of mapping them anew for every step.
+        In this process only, not for random features. The files hold private rows, and the caller
+        removes them. All rows, also resident ones, are mapped in another order of roundings then: a
+        weight changes by some 1e-5 of the largest at most, so that a fit without a folder and one
+        with it must not be chosen between by looking at private rows, or at their number.
     on_step : callable or None, default=None
         Called in this thread after each step of a descent with the number of steps that are done
         and the number of all, both of which are public: for a progress bar.

@@ -3,11 +3,16 @@
 Mapping a row anew for every step of a descent costs ten times what the step itself costs. What is
 stored is a function of a row and of public or released numbers (:class:`ReleasedMap`), in single
 precision. The records that are made of it enforce the bound of the norm themselves.
+
+Partitions whose records are kept get rows of the same bits, without a file: how many are kept may
+follow from the private number of rows, and must not change what a row contributes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +30,7 @@ from dpsvm_fast.distributed._tasks import (
     loaded,
 )
 from dpsvm_fast.distributed.errors import PartitionError
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
+from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, row_blocks
 
 __all__ = ["may_be_stored", "stored"]
 
@@ -36,8 +41,35 @@ def may_be_stored(recipe: Recipe) -> bool:
     return simple and not recipe.sparse and recipe.public is not None
 
 
-def stored(loaders: Sequence[Loader], recipe: Recipe, folder: Path) -> tuple[list[Loader], Recipe]:
-    """Mapped rows in files that do not exist yet, and how records are made of them.
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """A partition whose rows come mapped.
+
+    Parameters
+    ----------
+    loader : callable
+        Of the rows as they are.
+    recipe : Recipe
+        Of which ``may_be_stored``.
+    n_threads : int
+        Does not change the result.
+    """
+
+    loader: Loader
+    recipe: Recipe
+    n_threads: int
+
+    def __call__(self) -> tuple[Any, Any]:
+        """Mapped rows and class indices."""
+        assert self.recipe.public is not None
+        X, codes = loaded(self.loader, self.recipe)
+        return _mapped(self.recipe.public, _released(self.recipe), X, self.n_threads), codes
+
+
+def stored(
+    loaders: Sequence[Loader], recipe: Recipe, folder: Path, *, n_resident: int, n_threads: int
+) -> tuple[list[Loader], Recipe]:
+    """Loaders of mapped rows, and how records are made of these.
 
     Parameters
     ----------
@@ -45,21 +77,23 @@ def stored(loaders: Sequence[Loader], recipe: Recipe, folder: Path) -> tuple[lis
     recipe : Recipe
         Of which ``may_be_stored``.
     folder : Path
-        Of the caller, who removes it.
+        For files that do not exist yet. Of the caller, who removes it.
+    n_resident : int
+        How many of the first partitions are loaded once only, and need no file.
+    n_threads : int
+        Does not change the result.
 
     Raises
     ------
     PartitionError
         A partition holds something else than was declared, or cannot be written.
     """
-    assert recipe.public is not None
-    released = _released(recipe)
-    found = []
-    for number, loader in enumerate(loaders):
+    found: list[Loader] = [MappedRows(loader, recipe, n_threads) for loader in loaders]
+    for number in range(n_resident, len(found)):
         try:
-            X, codes = loaded(loader, recipe)
-            rows = _file(folder / f"mapped-{number}.npy", _mapped(recipe.public, released, X))
-            found.append(Pair(rows, _file(folder / f"codes-{number}.npy", codes)))
+            rows, codes = found[number]()
+            mapped = _file(folder / f"mapped-{number}.npy", rows)
+            found[number] = Pair(mapped, _file(folder / f"codes-{number}.npy", codes))
         except MemoryError:
             raise PartitionError(number, NO_MEMORY) from None
         except RefusedError as refused:
@@ -74,7 +108,7 @@ def stored(loaders: Sequence[Loader], recipe: Recipe, folder: Path) -> tuple[lis
         public=PublicMap(unit=False, data_norm=1.0),
         n_classes=recipe.n_classes,
     )
-    return list(found), again
+    return found, again
 
 
 def _released(recipe: Recipe) -> ReleasedMap | None:
@@ -89,11 +123,18 @@ def _released(recipe: Recipe) -> ReleasedMap | None:
     return ReleasedMap(centre, matrix) if recipe.changes else None
 
 
-def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any) -> Any:
-    """Rows of norm at most 1, up to rounding."""
-    if released is not None:
-        return mapped_rows(public, released, X, np.float32)
-    return public.apply(X).astype(np.float32)
+def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: int) -> Any:
+    """Rows of norm at most 1, up to rounding; each a function of itself alone, to the last bit."""
+    rows = np.empty(X.shape, dtype=np.float32)
+
+    def fill(block: slice) -> None:
+        mapped = public.apply(X[block])
+        rows[block] = mapped if released is None else released.apply(mapped)
+
+    # Together the blocks of all threads are as large as one would be.
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
+    return rows
 
 
 def _file(path: Path, values: Any) -> FileRows:

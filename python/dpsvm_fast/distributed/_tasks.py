@@ -436,7 +436,7 @@ def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
     """Checked rows and class indices of a partition."""
     try:
         rows = loader()
-    except MemoryError:
+    except (MemoryError, RefusedError):
         raise
     except Exception as error:
         raise RefusedError(f"its loader raised {_kind(error)}") from None
