@@ -87,6 +87,8 @@ def test_figures_in_the_text_of_the_lawyers_page() -> None:
     assert f"{won[1]:.1f} % of the games" in page
     assert f"is {1797 * 1e-5:.3f}." in page
     assert f"come to think it {100.0 * posterior(0.01, math.e):.1f} % likely" in page
+    rare = 100.0 * posterior(0.01, 2.0 * math.e)
+    assert f"{rare:.1f} % at most, except with a probability of 2 δ" in page
 
 
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
