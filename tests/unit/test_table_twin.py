@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpsvm_fast.io import TableError, TableSchema, open_table
-from oracles.tables import Refused, csv_text, slow_rows, tables
+from oracles.slow_tables import Refused, csv_text, slow_rows, tables
 
 pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")
