@@ -181,6 +181,18 @@ class TestFit:
         assert "no model" not in told
         assert load_model(folder / "m.json").privacy_.private
 
+    def test_rows_that_cannot_be_removed_are_named(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        through_files(monkeypatch)
+        monkeypatch.setattr(_rows.shutil, "rmtree", lambda *given, **named: None)
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp"]) == 0
+        (left,) = (folder / "temp").iterdir()
+        assert f"{left.relative_to(folder)}: could not be removed" in capsys.readouterr().err
+
     def test_private_rows_are_not_tested_on(
         self, folder: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -304,6 +304,42 @@ def test_a_schema_for_training_needs_target_and_classes(write: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("39.5,s3cr3t,no\n50,p,yes\n", ["y", "age", "work"]),
+        ("39.5,s3cr3t,39.5\n50,p,yes\n", ["y", "age", "work"]),
+        ("y,-1e3,s3cr3t\nno,1,p\n", ["age"]),
+    ],
+)
+def test_a_first_row_in_place_of_a_header_is_not_quoted(
+    write: Any, text: str, columns: list[str]
+) -> None:
+    path = write(text)
+    facts = {name: {"bounds": [0, 100]} for name in columns if name != "y"}
+    record = {"target": "y", "classes": ["no", "yes"], "columns": facts}
+    told = [error_of(path, TableSchema.from_dict(record, origin="s.toml"))]
+    for target in (None, "y", "absent"):
+        with pytest.raises(TableError) as caught:
+            TableSchema.template(path, target=target)
+        told.append(str(caught.value))
+    for sentence in told:
+        assert "write header = false" in sentence
+        assert "s3cr3t" not in sentence
+        assert "39.5" not in sentence
+
+
+def test_names_of_columns_that_say_their_places_are_names(write: Any) -> None:
+    for header in ("0,1,y", "1,2,y", ",0,y"):
+        assert "y" in TableSchema.template(write(f"{header}\n1,2,no\n"), target="y")
+
+
+def test_a_cell_of_thousands_of_digits(write: Any) -> None:
+    coded = schema(columns={"age": {"bounds": [0, 100]}, "work": {"categories": [1, 2]}})
+    text = f"y,age,work\nno,1,{'7' * 5000}\n"
+    assert "row 1, column 'work': a value that is not one of" in error_of(write(text), coded)
+
+
 def test_only_a_header(write: Any) -> None:
     for text in ("y,age,work\n", "y,age,work", "\ny,age,work\r\n\r\n"):
         table = open_table(write(text), schema())

@@ -344,3 +344,13 @@ def test_the_order_of_features_survives_whoever_sorts_keys() -> None:
             SchemaError, match=r"^the schema: columns\[[01]\]: got .* a name of its"
         ):
             TableSchema.from_dict({"columns": wrong})
+
+
+def test_billions_of_features_are_counted_and_not_made() -> None:
+    record = {"n_features": 2**31 - 1, "all_other_columns": {"bounds": [0, 2]}}
+    named = {"x7": {"categories": ["a", "b", "c"]}, "x2147483646": {"bounds": [0, 1]}}
+    assert TableSchema.from_dict({**record, "columns": named}).n_features == 2**31 + 1
+    for name in ("x2147483647", "x-1", "x07", "y1", "x", "x\u0663", "x" + "9" * 5000):
+        wrong = TableSchema.from_dict({**record, "columns": {name: {"bounds": [0, 1]}}})
+        with pytest.raises(SchemaError, match="expected names from 'x0' to 'x2147483646'"):
+            _ = wrong.n_features

@@ -15,6 +15,8 @@ __all__ = ["Document", "read_document", "statement_of"]
 MODEL = "dpsvm_fast.model"
 # A certificate is smaller; more would be another kind of file.
 LARGEST_FILE = 1 << 30
+# Values take many times the memory of their text; those of models are in arrays.
+MOST_VALUES = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ def read_document(path: Path, key: Path | None) -> Document:
         if len(data) > LARGEST_FILE:
             raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
         text = data.decode("utf-8")
+        if sum(map(text.count, ",[{")) > MOST_VALUES:
+            raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
         record = json.loads(text)
     except OSError as error:
         reason = FILE_TROUBLE.get(error.errno or 0, error.strerror or str(error))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._errors import CommandError, note
 from dpsvm_fast.cli._screen import Screen
 from dpsvm_fast.distributed import Partitions
 
@@ -241,6 +241,8 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            note(f"warning: {folder}: could not be removed; it holds private rows, remove it")
 
 
 def _resident_size() -> int:

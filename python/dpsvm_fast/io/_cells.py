@@ -16,7 +16,8 @@ __all__ = ["ZEROS", "Lookup", "cell_error", "numbers"]
 
 # Codes below 0: all indicators are 0, no value, a value that is not declared.
 ZEROS, MISSING, UNDECLARED = -1, -2, -3
-WHOLE = re.compile(r"[+-]?[0-9]+(\.0*)?", re.ASCII)
+# Python refuses to read thousands of digits, and says how many there were.
+WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?", re.ASCII)
 TRUTH: tuple[Category, ...] = ("false", "true")
 
 

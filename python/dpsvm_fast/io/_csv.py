@@ -16,7 +16,7 @@ from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._csv_faults import first_fault, is_unfinished, missing_cells
 from dpsvm_fast.io._decode import RowDecoder
 from dpsvm_fast.io._source import CountedText, Progress, is_compressed
-from dpsvm_fast.io._text_format import TextFormat
+from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["CsvSource", "read_header"]
@@ -256,6 +256,8 @@ def read_header(path: str, text: TextFormat, delimiter: str) -> Header:
         return found._replace(is_all=False)
     names = [name.strip() for name in found.names]
     if len(set(names)) < len(names):
+        if may_be_a_row(names):
+            raise TableError(f"{file}: expected different names of columns; it has {NO_NAMES}")
         twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
         raise TableError(f"{file}: got columns named {twice} twice, expected different names")
     return found._replace(names=names)

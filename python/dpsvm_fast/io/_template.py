@@ -9,7 +9,7 @@ from dpsvm_fast.io._arrow import arrow_types, parquet_types
 from dpsvm_fast.io._arrow_types import hint
 from dpsvm_fast.io._csv import read_header
 from dpsvm_fast.io._npz import npz_width
-from dpsvm_fast.io._text_format import TextFormat
+from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
 from dpsvm_fast.io._toml_text import toml_key, toml_string
 
 __all__ = ["template"]
@@ -31,6 +31,9 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
         return _without_names(npz_width(path) if kind == "npz" else 0)
     if kind in ("csv", "tsv"):
         names = read_header(path, TextFormat(), "," if kind == "csv" else "\t").names
+        if may_be_a_row(names):
+            # Nor are they written to a file.
+            raise TableError(f"{os.path.basename(path)}: it has {NO_NAMES}")
         columns = dict.fromkeys(names, "bounds = []")
     else:
         types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)

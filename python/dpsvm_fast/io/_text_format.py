@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpsvm_fast.exceptions import SchemaError
 from dpsvm_fast.io._columns import check_keys, shown
 
-__all__ = ["TextFormat"]
+__all__ = ["NO_NAMES", "TextFormat", "may_be_a_row"]
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>")
+NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+NO_NAMES = (
+    "names that are numbers and not shown here: where they are the cells of a first row, write "
+    "header = false in the [csv] table of the schema"
+)
 KEYS = ("delimiter", "decimal", "quote", "encoding", "header", "missing_values")
 
 
@@ -106,3 +112,14 @@ def _is_encoding(value: Any) -> bool:
         return isinstance(value, str) and codecs.lookup(value)._is_text_encoding
     except (LookupError, ValueError):
         return False
+
+
+def may_be_a_row(names: Sequence[str]) -> bool:
+    """Whether names of columns may be cells, which no message quotes: some are numbers.
+
+    Numbers that say the place of a column, from 0, from 1 or behind an index, are names.
+    """
+    return any(
+        NUMBER.fullmatch(name.strip()) and name.strip() not in map(str, range(place - 1, place + 2))
+        for place, name in enumerate(names)
+    )

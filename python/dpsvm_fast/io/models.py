@@ -274,8 +274,8 @@ def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
 
 def _check_table(estimator: Any, schema: Any) -> None:
     """Whether rows of the table are rows for the model."""
-    n_features = getattr(estimator, "n_features_in_", schema.n_features)
-    if n_features != schema.n_features:
+    n_features = getattr(estimator, "n_features_in_", None)
+    if n_features not in (None, schema.n_features):
         raise ModelFormatError(
             f"schema: the table has {schema.n_features} features and the model {n_features}"
         )

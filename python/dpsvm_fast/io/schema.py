@@ -15,7 +15,7 @@ from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.io._columns import Category, Column
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.io._schema_record import schema_values, target_is_feature
-from dpsvm_fast.io._text_format import TextFormat
+from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
 from dpsvm_fast.io._toml_text import column_lines
 
 __all__ = ["OF_MODEL", "TableSchema"]
@@ -176,16 +176,11 @@ class TableSchema:
                 f"{self.origin}: all_other_columns: the columns are known once a file is opened; "
                 "use open_table(path, schema).schema, or declare n_features"
             )
+        self._check_places()
         named = {column.name: column for column in self.columns}
-        names = [f"x{j}" for j in range(self.declared_width)]
-        if not named.keys() <= set(names):
-            wrong = next(name for name in named if name not in set(names))
-            raise SchemaError(
-                f"{self.origin}: columns: got {wrong!r}, expected names from 'x0' to "
-                f"'x{self.declared_width - 1}' for a file that does not name its columns"
-            )
         return tuple(
-            named.get(name) or replace(self.all_other_columns, name=name) for name in names
+            named.get(name) or replace(self.all_other_columns, name=name)
+            for name in (f"x{j}" for j in range(self.declared_width))
         )
 
     @cached_property
@@ -199,6 +194,11 @@ class TableSchema:
         if self.is_positional and not self.columns:
             assert self.declared_width is not None
             return self.declared_width
+        if self.is_positional:
+            # Not by way of the features: a schema out of a file may declare billions.
+            self._check_places()
+            assert self.declared_width is not None
+            return self.declared_width + sum(column.width - 1 for column in self.columns)
         return sum(column.width for column in self.features)
 
     @cached_property
@@ -245,7 +245,7 @@ class TableSchema:
         if absent:
             raise TableError(
                 f"{file}: {_columns(absent)} {'is' if len(absent) == 1 else 'are'} missing, which "
-                f"{self.origin} asks for; the file has {_columns(names)}"
+                f"{self.origin} asks for; the file has {_found(names)}"
             )
         others = [name for name in names if name not in known and name != target]
         columns = self.columns
@@ -310,6 +310,18 @@ class TableSchema:
             )
         return found
 
+    def _check_places(self) -> None:
+        """Refuse names that are no places in a file that does not name its columns."""
+        width = self.declared_width or 0
+        for column in self.columns:
+            place = column.name[1:]
+            known = column.name[:1] == "x" and place.isascii() and place.isdecimal()
+            if not (known and len(place) < 12 and place == str(int(place)) and int(place) < width):
+                raise SchemaError(
+                    f"{self.origin}: columns: got {column.name!r}, expected names from 'x0' to "
+                    f"'x{width - 1}' for a file that does not name its columns"
+                )
+
     def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
         """All columns, those of these names with what is said of all others."""
         assert self.all_other_columns is not None
@@ -326,7 +338,7 @@ class TableSchema:
         if target is None and labelled:
             raise SchemaError(
                 f"{self.origin}: target: missing; write the name of the column of labels, for "
-                f'example target = "label"; {file} has {_columns(names)}'
+                f'example target = "label"; {file} has {_found(names)}'
             )
         if isinstance(target, int):
             if -len(names) <= target < len(names):
@@ -334,9 +346,7 @@ class TableSchema:
             if labelled:
                 raise TableError(f"{file}: target: got {target}, but it has {len(names)} columns")
         elif labelled and target not in names:
-            raise TableError(
-                f"{file}: target: it has no column {target!r}; it has {_columns(names)}"
-            )
+            raise TableError(f"{file}: target: it has no column {target!r}; it has {_found(names)}")
         return target if isinstance(target, str) else None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
@@ -354,6 +364,11 @@ class TableSchema:
             'categories = [...], or ignore = true), or write extra_columns = "ignore":\n'
             f"[columns]\n{column_lines(names)}"
         )
+
+
+def _found(names: Sequence[str]) -> str:
+    """Names that a file has for its columns, in a sentence."""
+    return NO_NAMES if may_be_a_row(names) else _columns(names)
 
 
 def _columns(names: Sequence[str]) -> str:
