@@ -300,6 +300,23 @@ class TestEncoders:
         assert total_privacy(model).private
 
     @pytest.mark.parametrize(
+        ("threshold", "sparse_output", "private"),
+        [(0.3, True, False), (0.3, False, True), (0, True, True), (1, True, True)],
+    )
+    def test_a_form_that_follows_from_the_rows_is_not(
+        self, threshold: float, sparse_output: bool, private: bool
+    ) -> None:
+        encoder = OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=sparse_output)
+        columns = ColumnTransformer([("e", encoder, [0])], sparse_threshold=threshold)
+        model = make_pipeline(columns, svc())
+        if private:
+            model.fit(self.ROWS, Y)
+        else:
+            with pytest.warns(PrivacyLeakWarning, match=r"columntransformer__e' \(OneHotEncoder"):
+                model.fit(self.ROWS, Y)
+        assert model[-1].privacy_.private is private
+
+    @pytest.mark.parametrize(
         "encoder",
         [
             OneHotEncoder(),

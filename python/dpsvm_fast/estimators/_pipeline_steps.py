@@ -8,7 +8,7 @@ private rows by anything else may repeat them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sklearn.compose import ColumnTransformer
@@ -36,10 +36,13 @@ class Step:
     name : str
         Names of the steps down to it, joined by two underscores.
     estimator : object
+    weighed : bool, default=False
+        Whether what is made of it is sparse or dense as the share of its zeros in all rows says.
     """
 
     name: str
     estimator: Any
+    weighed: bool = False
 
     @property
     def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
@@ -56,7 +59,8 @@ class Step:
             return "private"
         if getattr(kind, "_learns_from_rows", True) is False or not _requires_fit(self.estimator):
             return "public"
-        if _categories_declared(self.estimator):
+        by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
+        if _categories_declared(self.estimator) and not by_share:
             return "public"
         # One of ours that has not been fitted, or that is being fitted, has no statement yet.
         if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
@@ -91,8 +95,11 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     if inside is None:
         yield Step(name, estimator)
         return
+    # Sparse and dense rows are trained on in different ways.
+    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
     for part, step in inside:
-        yield from leaf_steps(step, f"{name}__{part}" if name else str(part))
+        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
+            yield replace(leaf, weighed=True) if weighed else leaf
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
