@@ -219,8 +219,8 @@ def _classifiers() -> list[SavedClass]:
     return found
 
 
-def _transformers() -> list[SavedClass]:
-    """Private transformers, and those that learn nothing."""
+def _private_transformers() -> list[SavedClass]:
+    """Transformers with a certificate."""
     norm = {"data_norm_": real(above=0.0)}
     private: tuple[tuple[Any, Attributes], ...] = (
         (ours.PrivateCenter, {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm),
@@ -249,7 +249,7 @@ def _transformers() -> list[SavedClass]:
         ),
     )
     derived = {ours.PrivateStandardScaler: _of_scales}
-    found = [
+    return [
         SavedClass(
             kind,
             parameters_of(kind._parameters),
@@ -259,6 +259,10 @@ def _transformers() -> list[SavedClass]:
         )
         for kind, attributes in private
     ]
+
+
+def _public_transformers() -> list[SavedClass]:
+    """Transformers that learn nothing."""
     drawn: dict[str, Callable[[Any], Any]] = {
         "n_components": partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS),
         "gamma": partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA),
@@ -273,7 +277,6 @@ def _transformers() -> list[SavedClass]:
         "copy": partial(check.check_bool, "copy"),
     }
     return [
-        *found,
         SavedClass(
             ours.RandomFourierFeatures, parameters_of(drawn) | seed, fourier, derived=_of_features
         ),
@@ -326,5 +329,8 @@ def _optional(attribute: Attribute) -> Attribute:
 @lru_cache(maxsize=1)
 def saved_classes() -> dict[str, SavedClass]:
     """Every class that can be saved, by the word for it in a file."""
-    every = [*_classifiers(), *_transformers(), *_compositions()]
+    every = [
+        *(*_classifiers(), *_private_transformers()),
+        *(*_public_transformers(), *_compositions()),
+    ]
     return {saved.kind.__name__: saved for saved in every}
