@@ -90,10 +90,13 @@ class TestUsage:
             ([*PLAN, "--epsilon=1", "--samples=2.5"], "--samples: got '2.5', expected an integer"),
             ([*PLAN, "--epsilon=1", "--model=linea"], "did you mean 'linear'?"),
             ([*PLAN, "--epsilom=1"], "--epsilom: no such option; did you mean --epsilon?"),
+            ([*PLAN, "--eps=1"], "--eps: no such option; did you mean --epsilon?"),
+            (["--json", "plan"], "--json: write it after the command (see dpsvm-fast --help)"),
             (["verify"], "CERTIFICATE|MODEL is missing (see dpsvm-fast verify --help)"),
             (["verify", "a", "b"], "got unexpected extra argument (b)"),
             (["demo", "--repeats"], "requires an argument"),
-            (["--json"], "--json: no such option"),
+            (["--json"], "--json: write it after the command"),
+            (["--jsno"], "--jsno: no such option"),
         ],
     )
     def test_what_is_wrong_is_one_sentence(
@@ -106,6 +109,20 @@ class TestUsage:
         assert shown.err.count("\n") == 1
         if "--json" not in arguments:
             assert not shown.out
+
+    def test_a_group_alone_shows_its_commands(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["budget"]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith("Usage: dpsvm-fast budget")
+        assert "create" in shown.out
+        assert not shown.err
+
+    def test_help_offers_only_models_that_are_taken(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for command, has_kernel in (("demo", False), ("plan", True)):
+            assert main([command, "--help"]) == 0
+            assert ("kernel" in capsys.readouterr().out) is has_kernel
 
     def test_a_failure_is_json_too(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["verify", "nowhere.json", "--json"]) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -144,7 +145,10 @@ def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) 
         (["--certificate", "model.json"], ["model.json: is named for two outputs"]),
         (["-o", "absent/model.json"], ["absent/model.json", "no such file or folder"]),
         (["-o", "temp"], ["temp: is a folder"]),
-        (["-o", "people.csv"], ["people.csv: exists already", "--force"]),
+        (["-o", "people.csv"], ["people.csv: is read by this command", "another name"]),
+        (["-o", "people.csv", "--force"], ["people.csv: is read by this command"]),
+        (["--certificate", "schema.toml", "--force"], ["schema.toml: is read by this command"]),
+        (["--certificate", "people.budget", "--force"], ["people.budget: is read by this"]),
         (["--test-data", "absent.csv"], ["absent.csv", "no such file"]),
         (["--format", "excel"], ["--format: got 'excel'", "csv"]),
     ],
@@ -229,6 +233,15 @@ def test_a_template_that_is_not_filled_in_is_refused(place: Place) -> None:
     refused(
         place, place.run("fit", "people.csv", "--write-schema", "new.toml"), "exists", "--force"
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the words are quoted as cmd does")
+def test_commands_to_copy_name_files_as_they_are_typed(place: Place) -> None:
+    place.write("my people.csv", "\n".join(people()) + "\n")
+    code, _ = place.run("fit", "my people.csv", "--write-schema", "it's.toml")
+    assert code == 0
+    words = shlex.split(place.printed.rpartition("dpsvm-fast ")[2])
+    assert words[:4] == ["fit", "my people.csv", "--schema", "it's.toml"]
 
 
 def test_truncated_files(place: Place) -> None:
@@ -403,7 +416,20 @@ class TestPredict:
         self.told(ready, self.predict(ready, "-o", "out.xlsx"), "out.xlsx", ".parquet")
         self.told(ready, self.predict(ready, "-o", "-", "--json"), "--json", "standard output")
         self.told(ready, self.predict(ready, "-o", "absent/out.csv"), "absent/out.csv")
-        self.told(ready, self.predict(ready, "-o", "people.csv"), "exists already", "--force")
+        ready.write("there.csv", "")
+        self.told(ready, self.predict(ready, "-o", "there.csv"), "exists already", "--force")
+
+    def test_what_is_read_is_not_replaced(self, ready: Place) -> None:
+        (ready.folder / "link.csv").symlink_to("model.json")
+        for name in ("people.csv", "link.csv"):
+            before = (ready.folder / name).read_bytes()
+            outcome = self.predict(ready, "-o", name, "--force")
+            self.told(ready, outcome, f"{name}: is read by this command", "another name")
+            assert (ready.folder / name).read_bytes() == before
+        outcome = ready.run("statement", "model.json", "--certificate", "model.json", "--force")
+        self.told(ready, outcome, "model.json: is read by this command")
+        words = ("--write-schema", "people.csv", "--force")
+        self.told(ready, ready.run("fit", "people.csv", *words), "people.csv: is read by this")
 
     def test_a_model_without_schema_or_probabilities(self, place: Place) -> None:
         X, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2

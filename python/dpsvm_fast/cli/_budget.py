@@ -10,7 +10,7 @@ import click
 from dpsvm_fast._validation import ADJACENCIES, check_delta, check_epsilon
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.cli._errors import CommandError
-from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._screen import Screen, example, pass_screen, typed
 from dpsvm_fast.cli._types import FILE, OneOf, Real
 from dpsvm_fast.exceptions import LedgerError
 
@@ -19,13 +19,16 @@ __all__ = ["command", "opened_budget"]
 Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 
-@click.group("budget")
-def command() -> None:
+@click.group("budget", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Make a budget file, or show what was spent from it.
 
     A budget belongs to rows: every fit and every search on them names the file with --budget, also
     several at once, and what would exceed it is refused before any data are read (exit code 3).
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @command.command(
@@ -69,7 +72,7 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
     if file.exists():
         raise CommandError(
             f"{file}: exists already and is never replaced; see it with dpsvm-fast budget show "
-            f"{file}, or choose another name"
+            f"{typed(file)}, or choose another name"
         )
     if not file.absolute().parent.is_dir():
         raise CommandError(f"{file.absolute().parent}: there is no such folder; make it first")
@@ -141,7 +144,7 @@ def opened_budget(path: Path, kind: type[Ledger]) -> Ledger:
     if not path.exists():
         raise CommandError(
             f"{path}: there is no such file; make a budget with "
-            f"dpsvm-fast budget create {path} --epsilon E --delta D"
+            f"dpsvm-fast budget create {typed(path)} --epsilon E --delta D"
         )
     try:
         return kind.open(path)

@@ -16,7 +16,10 @@ from dpsvm_fast.cli._types import FILE, OneOf, Real, Whole
 from dpsvm_fast.io import TableSchema
 from dpsvm_fast.io.tables import FORMATS
 
-__all__ = ["MemorySize", "budget_options", "declared_schema", "table_options"]
+__all__ = ["INPUTS", "MemorySize", "budget_options", "declared_schema", "table_options"]
+
+# Options that name files to be read, of fit and of tune.
+INPUTS = ("data", "schema", "budget", "test_data", "grid_file")
 
 UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):

@@ -206,10 +206,12 @@ def _usage(error: click.ClickException) -> str:
 def _complaint(error: click.ClickException) -> str:
     """The sentence itself."""
     if isinstance(error, click.NoSuchOption):
-        near = error.possibilities
-        return f"{error.option_name}: no such option" + (
-            f"; did you mean {near[0]}?" if near else ""
-        )
+        name = error.option_name
+        if name == "--json":
+            return "--json: write it after the command"
+        # The beginning of a name is meant for it before one that looks alike.
+        near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
+        return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = _shown_name(error.param)
         if isinstance(error, click.MissingParameter):

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_options
+from dpsvm_fast.cli._data_options import INPUTS, budget_options, declared_schema, table_options
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
-from dpsvm_fast.cli._screen import Screen, example, pass_screen
+from dpsvm_fast.cli._screen import Screen, example, pass_screen, typed
 from dpsvm_fast.cli._spending import Spending
 from dpsvm_fast.cli._training import copies_of, train
 from dpsvm_fast.cli._types import FILE, OneOf
@@ -68,7 +68,9 @@ def command(screen: Screen, **options: Any) -> None:
     schema = declared_schema(options["schema"], options["target"])
     spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
     outputs = (options["output"], options["certificate"])
-    with reserved(*outputs, force=options["force"]) as drafts, spending.explained():
+    inputs = [options.get(name) for name in INPUTS]
+    held = reserved(*outputs, force=options["force"], inputs=inputs)
+    with held as drafts, spending.explained():
         _fit(screen, schema, spending, drafts, options)
 
 
@@ -110,11 +112,11 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
     """Write a template of a schema; reads the header of the file alone."""
     data, path = options["data"], options["write_schema"]
     text = TableSchema.template(data, target=options["target"], format=options["data_format"])
-    with reserved(path, force=options["force"]) as (draft,):
+    with reserved(path, force=options["force"], inputs=[data]) as (draft,):
         draft.draft.write_text(text, encoding="utf-8")
         draft.publish()
     screen.say(
         f"{path}: fill in public bounds or categories of every column, the target and the classes, "
-        f"then\n  dpsvm-fast fit {data} --schema {path} --epsilon 1 -o model.json"
+        f"then\n  dpsvm-fast fit {typed(data)} --schema {typed(path)} --epsilon 1 -o model.json"
     )
     screen.result({"schema": str(path)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -58,7 +58,12 @@ class Draft:
 
 
 @contextmanager
-def reserved(*paths: Path | None, force: bool, option: str = "--force") -> Iterator[list[Draft]]:
+def reserved(
+    *paths: Path | None,
+    force: bool,
+    option: str = "--force",
+    inputs: Sequence[Path | None] = (),
+) -> Iterator[list[Draft]]:
     """Prove that files can be written, and hold a place beside each; what is not used is removed.
 
     Parameters
@@ -69,6 +74,8 @@ def reserved(*paths: Path | None, force: bool, option: str = "--force") -> Itera
         Whether existing files may be replaced.
     option : str
         How the user says so.
+    inputs : sequence of Path or None
+        Files that the command reads, which are not replaced whatever the user says.
 
     Raises
     ------
@@ -78,6 +85,11 @@ def reserved(*paths: Path | None, force: bool, option: str = "--force") -> Itera
     wanted = [path for path in paths if path is not None]
     if len({path.absolute() for path in wanted}) < len(wanted):
         raise CommandError(f"{wanted[0]}: is named for two outputs; give each a name of its own")
+    for path in wanted:
+        if any(_same(path, read) for read in inputs if read is not None):
+            raise CommandError(
+                f"{path}: is read by this command and would be lost; give the output another name"
+            )
     drafts: list[Draft] = []
     try:
         for path in wanted:
@@ -87,6 +99,14 @@ def reserved(*paths: Path | None, force: bool, option: str = "--force") -> Itera
         for draft in drafts:
             with suppress(OSError):
                 draft.draft.unlink()
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether both names are those of one file that exists."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
 
 
 def _draft(path: Path, force: bool, option: str) -> Draft:  # noqa: FBT001

@@ -67,6 +67,11 @@ def command(screen: Screen, **options: Any) -> None:
     # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
     saved = read_model(options["model"], verify=False)
     model = saved.estimator
+    if not hasattr(model, "predict"):
+        raise CommandError(
+            f"{options['model']}: is a saved {type(model).__name__}, which labels no rows; name a "
+            "classifier"
+        )
     if options["probabilities"] and not hasattr(model, "predict_proba"):
         raise CommandError(
             "--probabilities: this model has none, because its loss is no likelihood; take --scores"
@@ -153,7 +158,8 @@ def _written(
     if output == STDOUT:
         yield CsvWriter(sys.stdout, names, ",")
         return
-    with reserved(output, force=options["force"]) as (draft,):
+    inputs = [options[name] for name in ("model", "data", "schema")]
+    with reserved(output, force=options["force"], inputs=inputs) as (draft,):
         if kind == "parquet":
             parquet = ParquetWriter(draft.draft, names)
             yield parquet

@@ -32,10 +32,11 @@ def estimator_class(model: str) -> Any:
 
 def model_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--model``, and ``--mechanism`` for who knows it by that name."""
+    default = "linear, the default, or kernel" if KERNEL in names else "linear, the default"
     shown = click.option(
         "--model",
         type=OneOf(names),
-        help="The whole private pipeline (linear, the default, or kernel), or an estimator with "
+        help=f"The whole private pipeline ({default}), or an estimator with "
         "noise inside its objective or on its output, the weights.",
     )
     hidden = click.option("--mechanism", type=OneOf(MECHANISMS), hidden=True)

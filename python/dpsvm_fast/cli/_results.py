@@ -11,7 +11,7 @@ import numpy as np
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import trainer_of
 from dpsvm_fast.cli._outputs import Draft
-from dpsvm_fast.cli._screen import Screen
+from dpsvm_fast.cli._screen import Screen, typed
 from dpsvm_fast.cli._spending import Spending
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io import TableSchema, open_table, save_model
@@ -51,7 +51,7 @@ def publish(
             reason = error.strerror or str(error)
             raise CommandError(
                 f"{certificate.path}: the certificate cannot be written ({reason}); the model is "
-                f"saved as {model_draft.path}, and dpsvm-fast statement {model_draft.path} "
+                f"saved as {model_draft.path}, and dpsvm-fast statement {typed(model_draft.path)} "
                 "--certificate FILE writes it"
             ) from None
 
@@ -139,8 +139,8 @@ def report(
             f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
         )
     screen.say(
-        f"next: dpsvm-fast statement {output}\n"
-        f"      dpsvm-fast predict {output} NEW{Path(data).suffix} -o predictions.csv"
+        f"next: dpsvm-fast statement {typed(output)}\n"
+        f"      dpsvm-fast predict {typed(output)} NEW{Path(data).suffix} -o predictions.csv"
     )
     screen.result(
         {

@@ -11,9 +11,12 @@ from __future__ import annotations
 import functools
 import json
 import math
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -21,7 +24,7 @@ import click
 from dpsvm_fast.cli._errors import note, printable, under_its_option
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Progress", "Screen", "example", "pass_screen"]
+__all__ = ["Progress", "Screen", "example", "pass_screen", "typed"]
 
 BETWEEN = "  "
 
@@ -200,6 +203,13 @@ def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None
 def example(*lines: str) -> str:
     """Epilog of a help text: command lines to start from, kept as they are."""
     return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def typed(path: Path) -> str:
+    """A file's name as it is typed in a command that the user is to copy."""
+    if sys.platform == "win32":
+        return subprocess.list2cmdline([str(path)])
+    return shlex.quote(str(path))
 
 
 def _bars(unit: str, *, redirect_stdout: bool) -> Any:

@@ -45,7 +45,7 @@ def command(
     The arithmetic is recomputed before anything is shown. What remains for a person to check
     stands at the end, with a line to sign on.
     """
-    with reserved(certificate, force=force) as drafts:
+    with reserved(certificate, force=force, inputs=[file, key]) as drafts:
         document = read_document(file, key)
         statement = _standing(document)
         for draft in drafts:

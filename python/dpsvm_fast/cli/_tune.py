@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 
 from dpsvm_fast.accounting.compound import STOPPING_LAWS
 from dpsvm_fast.accounting.selection import CHOICES, STRATEGIES
-from dpsvm_fast.cli._data_options import budget_options, declared_schema, table_options
+from dpsvm_fast.cli._data_options import INPUTS, budget_options, declared_schema, table_options
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import MODELS, STEP, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
@@ -81,7 +81,9 @@ def command(screen: Screen, **options: Any) -> None:
     schema = declared_schema(options["schema"], options["target"])
     spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
     outputs = (options["output"], options["certificate"])
-    with reserved(*outputs, force=options["force"]) as drafts, spending.explained():
+    inputs = [options.get(name) for name in INPUTS]
+    held = reserved(*outputs, force=options["force"], inputs=inputs)
+    with held as drafts, spending.explained():
         _tune(screen, schema, spending, drafts, options)
 
 
