@@ -42,8 +42,8 @@ def may_be_stored(recipe: Recipe) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class MappedRows:
-    """A partition whose rows come mapped.
+class PreparedRows:
+    """A partition whose rows come as a descent sums them.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def stored(
     PartitionError
         A partition holds something else than was declared, or cannot be written.
     """
-    found: list[Loader] = [MappedRows(loader, recipe, n_threads) for loader in loaders]
+    found: list[Loader] = [PreparedRows(loader, recipe, n_threads) for loader in loaders]
     for number in range(n_resident, len(found)):
         try:
             rows, codes = found[number]()
