@@ -16,7 +16,14 @@ from dpsvm_fast.cli._types import FILE, OneOf, Real, Whole
 from dpsvm_fast.io import TableSchema
 from dpsvm_fast.io.tables import FORMATS
 
-__all__ = ["INPUTS", "MemorySize", "budget_options", "declared_schema", "table_options"]
+__all__ = [
+    "INPUTS",
+    "MemorySize",
+    "budget_options",
+    "declared_schema",
+    "model_file_options",
+    "table_options",
+]
 
 # Options that name files to be read, of fit and of tune.
 INPUTS = ("data", "schema", "budget", "test_data", "grid_file")
@@ -108,6 +115,22 @@ def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--seed", "random_state", type=Whole(0), help="Repeatable noise: NOT PRIVATE."
         ),
         click.option("--threads", "n_threads", type=Whole(1), help="[default: all cores]"),
+    )
+    return _decorated(function, options)
+
+
+def model_file_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that trains the options that name its results."""
+    options = (
+        click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON."),
+        click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify."),
+        click.option(
+            "--test-data",
+            type=FILE,
+            metavar="FILE",
+            help="PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
+        ),
+        click.option("--force", is_flag=True, help="Replace files that exist."),
     )
     return _decorated(function, options)
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import click
 
-from dpsvm_fast.cli._data_options import INPUTS, budget_options, declared_schema, table_options
-from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._data_options import budget_options, model_file_options, table_options
 from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
 from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen, typed
-from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.cli._spending import Spending, training
 from dpsvm_fast.cli._training import copies_of, train
 from dpsvm_fast.cli._types import FILE, OneOf
 from dpsvm_fast.io import TableSchema, open_table
@@ -44,15 +43,7 @@ EXAMPLE = example(
 )
 @click.option("--mechanism", type=OneOf(MECHANISMS), help="Where the noise goes.  [default: auto]")
 @click.option("--kernel", type=OneOf(KERNELS), help="Of --model kernel.  [default: auto]")
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON.")
-@click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify.")
-@click.option(
-    "--test-data",
-    type=FILE,
-    metavar="FILE",
-    help="PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
-)
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@model_file_options
 @pass_screen
 def command(screen: Screen, **options: Any) -> None:
     """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text.
@@ -63,14 +54,7 @@ def command(screen: Screen, **options: Any) -> None:
     if options["write_schema"] is not None:
         _write_schema(screen, options)
         return
-    if options["output"] is None:
-        raise CommandError("--output is missing; name the model's file, such as -o model.json")
-    schema = declared_schema(options["schema"], options["target"])
-    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
-    outputs = (options["output"], options["certificate"])
-    inputs = [options.get(name) for name in INPUTS]
-    held = reserved(*outputs, force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with training(options) as (schema, spending, drafts):
         _fit(screen, schema, spending, drafts, options)
 
 

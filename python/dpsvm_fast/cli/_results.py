@@ -117,16 +117,42 @@ def report(
     more: dict[str, Any] | None = None,
 ) -> None:
     """Say what was promised, what is where, and what can be done next."""
+    name, budget = type(trainer_of(model)).__name__, spending.record()
+    screen.result(
+        {
+            "model": str(options["output"]),
+            "certificate": None if options["certificate"] is None else str(options["certificate"]),
+            "estimator": name,
+            "private": statement.private,
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "adjacency": statement.adjacency,
+            "budget": budget,
+            "public_test_accuracy": scored,
+            **(more or {}),
+        }
+    )
+    _tell(screen, name, statement, budget, options, scored, more or {})
+
+
+def _tell(
+    screen: Screen,
+    name: str,
+    statement: Any,
+    budget: dict[str, Any] | None,
+    options: dict[str, Any],
+    scored: float | None,
+    more: dict[str, Any],
+) -> None:
+    """The same for people."""
     output, data = options["output"], options["data"]
-    name = type(trainer_of(model)).__name__
-    budget = spending.record()
     private = "private" if statement.private else "NOT PRIVATE"
     screen.say(
         f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
         f"{statement.delta:g} ({statement.adjacency})",
         style="bold",
     )
-    for title, value in (more or {}).items():
+    for title, value in more.items():
         screen.say(f"{title.replace('_', ' ')}: {value}")
     if scored is not None:
         screen.say(
@@ -141,18 +167,4 @@ def report(
     screen.say(
         f"next: dpsvm-fast statement {typed(output)}\n"
         f"      dpsvm-fast predict {typed(output)} NEW{Path(data).suffix} -o predictions.csv"
-    )
-    screen.result(
-        {
-            "model": str(output),
-            "certificate": None if options["certificate"] is None else str(options["certificate"]),
-            "estimator": name,
-            "private": statement.private,
-            "epsilon": statement.epsilon,
-            "delta": statement.delta,
-            "adjacency": statement.adjacency,
-            "budget": budget,
-            "public_test_accuracy": scored,
-            **(more or {}),
-        }
     )

@@ -11,14 +11,14 @@ from sklearn.pipeline import Pipeline
 
 from dpsvm_fast.accounting.compound import STOPPING_LAWS
 from dpsvm_fast.accounting.selection import CHOICES, STRATEGIES
-from dpsvm_fast.cli._data_options import INPUTS, budget_options, declared_schema, table_options
+from dpsvm_fast.cli._data_options import budget_options, model_file_options, table_options
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import MODELS, STEP, made, trainer_of
-from dpsvm_fast.cli._outputs import Draft, reserved
+from dpsvm_fast.cli._outputs import Draft
 from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room, training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
-from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.cli._spending import Spending, training
 from dpsvm_fast.cli._types import FILE, OneOf, Real
 from dpsvm_fast.io import TableSchema, open_table
 from dpsvm_fast.io._schema_file import read_record
@@ -60,15 +60,7 @@ EXAMPLE = example(
     show_default=True,
     help="Share of the budget with which the winner is trained again on all rows.",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON.")
-@click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify.")
-@click.option(
-    "--test-data",
-    type=FILE,
-    metavar="FILE",
-    help="PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
-)
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@model_file_options
 @pass_screen
 def command(screen: Screen, **options: Any) -> None:
     """Choose parameters by a private search on DATA, and train with them.
@@ -76,14 +68,7 @@ def command(screen: Screen, **options: Any) -> None:
     --epsilon and --delta are those of everything together: all candidates, the choice and the model
     that is saved. The rows have to fit into --max-memory.
     """
-    if options["output"] is None:
-        raise CommandError("--output is missing; name the model's file, such as -o model.json")
-    schema = declared_schema(options["schema"], options["target"])
-    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
-    outputs = (options["output"], options["certificate"])
-    inputs = [options.get(name) for name in INPUTS]
-    held = reserved(*outputs, force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with training(options) as (schema, spending, drafts):
         _tune(screen, schema, spending, drafts, options)
 
 
