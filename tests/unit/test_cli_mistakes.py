@@ -18,10 +18,10 @@ pytest.importorskip("click")
 pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
-from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC, PublicScaler
 from dpsvm_fast.accounting import PureEvent
 from dpsvm_fast.cli import main
-from dpsvm_fast.io import save_model
+from dpsvm_fast.io import TableSchema, save_model
 
 SCHEMA = """target = "income"
 classes = ["<=50K", ">50K"]
@@ -272,7 +272,8 @@ def test_data_that_cannot_be_opened(place: Place) -> None:
     more = ["--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
     refused(place, place.run("fit", "absent.csv", *more), "absent.csv", "no such file")
     refused(place, place.run("fit", "temp", *more), "temp")
-    refused(place, place.run("fit", "people.xlsx", *more), "people.xlsx", ".csv")
+    told = "file: got 'people.xlsx', expected a name that ends in .csv", "or --format one of csv"
+    refused(place, place.run("fit", "people.xlsx", *more), *told)
 
 
 def test_no_permission_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,6 +282,18 @@ def test_no_permission_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tempfile, "mkstemp", denied)
     refused(place, place.fit(), "model.json: no permission", "choose another place")
+
+
+def test_no_permission_for_a_budget(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    create = ("budget", "create", "new.budget", "--epsilon", "1", "--delta", "0")
+    refused(place, place.run(*create), "new.budget: no permission; choose another place")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_model_that_may_not_be_read(place: Place) -> None:
+    place.write("closed.json", "{}").chmod(0)
+    refused(place, place.run("verify", "closed.json"), "closed.json", "no permission", "its owner")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
@@ -430,6 +443,14 @@ class TestPredict:
         self.told(ready, outcome, "model.json: is read by this command")
         words = ("--write-schema", "people.csv", "--force")
         self.told(ready, ready.run("fit", "people.csv", *words), "people.csv: is read by this")
+
+    def test_a_transformer_labels_nothing(self, place: Place) -> None:
+        schema = TableSchema.load(place.folder / "schema.toml")
+        scaler = PublicScaler(schema.bounds).fit(np.zeros((1, schema.n_features)))
+        save_model(scaler, place.folder / "scaler.json", schema=schema)
+        outcome = place.run("predict", "scaler.json", "people.csv", "-o", "p.csv")
+        refused(place, outcome, "scaler.json: is a saved PublicScaler, which labels no rows")
+        assert not (place.folder / "p.csv").exists()
 
     def test_a_model_without_schema_or_probabilities(self, place: Place) -> None:
         X, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2

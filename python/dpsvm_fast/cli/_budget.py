@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -76,6 +78,8 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
         )
     if not file.absolute().parent.is_dir():
         raise CommandError(f"{file.absolute().parent}: there is no such folder; make it first")
+    if not os.access(file.absolute().parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     ledger = PrivacyLedger(epsilon, delta, adjacency, path=file, adaptive=adaptive)
     screen.say(f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}); nothing is spent")
     screen.result(_summary(file, ledger))

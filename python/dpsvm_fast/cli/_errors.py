@@ -122,6 +122,9 @@ def under_its_option(
 ) -> exceptions.InvalidParameterError:
     """The error of a library argument under the name of the option that the user typed."""
     name, colon, rest = str(error).partition(": ")
+    if (name, colon) == ("path", ": "):
+        # Of a table: DATA or another one.
+        return exceptions.InvalidParameterError(f"file: {rest.replace('format= ', '--format ')}")
     for option in command.params:
         if colon and option.name == name and isinstance(option, click.Option):
             return exceptions.InvalidParameterError(f"{_shown_name(option)}: {rest}")

@@ -88,4 +88,4 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
 
 # Whether it can be read or written is found out where it is.
-FILE = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, readable=False)

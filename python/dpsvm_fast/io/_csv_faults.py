@@ -99,7 +99,8 @@ def _fault(column: Any, text: TextFormat, pa: Any, *, is_number: bool) -> tuple[
             high = middle
     return low, (
         f"not a number; one is written like 1234{text.decimal}5, without marks between thousands; "
-        "for true and false the schema must say boolean = true, for other text categories = [...]"
+        "for true and false the schema must say boolean = true, for other text categories = [...] "
+        "or ignore = true"
     )
 
 

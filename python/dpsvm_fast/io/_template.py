@@ -9,7 +9,7 @@ from dpsvm_fast.io._arrow import arrow_types, parquet_types
 from dpsvm_fast.io._arrow_types import hint
 from dpsvm_fast.io._csv import read_header
 from dpsvm_fast.io._npz import npz_width
-from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
+from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row, other_delimiter
 from dpsvm_fast.io._toml_text import toml_key, toml_string
 
 __all__ = ["template"]
@@ -29,8 +29,11 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
     kind = table_format(path, format)
     if kind in ("npz", "libsvm"):
         return _without_names(npz_width(path) if kind == "npz" else 0)
+    mark = ""
     if kind in ("csv", "tsv"):
         names = read_header(path, TextFormat(), "," if kind == "csv" else "\t").names
+        if mark := other_delimiter(names):
+            names = read_header(path, TextFormat(), mark).names
         if may_be_a_row(names):
             # Nor are they written to a file.
             raise TableError(f"{os.path.basename(path)}: it has {NO_NAMES}")
@@ -50,6 +53,7 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
         "[columns]",
         *HINTS,
         *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items() if name != target),
+        *(["", "[csv]", f"delimiter = {toml_string(mark)}"] if mark else []),
     ]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 from dpsvm_fast.exceptions import SchemaError
 from dpsvm_fast.io._columns import check_keys, shown
 
-__all__ = ["NO_NAMES", "TextFormat", "may_be_a_row"]
+__all__ = ["NO_NAMES", "TextFormat", "may_be_a_row", "other_delimiter"]
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>")
 NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -112,6 +112,11 @@ def _is_encoding(value: Any) -> bool:
         return isinstance(value, str) and codecs.lookup(value)._is_text_encoding
     except (LookupError, ValueError):
         return False
+
+
+def other_delimiter(names: Sequence[str]) -> str:
+    """What seems to separate the cells of a header that was read as one name, or nothing."""
+    return next((mark for mark in ";\t|," if len(names) == 1 and mark in names[0]), "")
 
 
 def may_be_a_row(names: Sequence[str]) -> bool:

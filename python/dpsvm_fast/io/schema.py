@@ -15,8 +15,8 @@ from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.io._columns import Category, Column
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.io._schema_record import schema_values, target_is_feature
-from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
-from dpsvm_fast.io._toml_text import column_lines
+from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row, other_delimiter
+from dpsvm_fast.io._toml_text import column_lines, toml_string
 
 __all__ = ["OF_MODEL", "TableSchema"]
 
@@ -368,6 +368,11 @@ class TableSchema:
 
 def _found(names: Sequence[str]) -> str:
     """Names that a file has for its columns, in a sentence."""
+    if mark := other_delimiter(names):
+        return (
+            f"one column, in whose name is {mark!r}: where that separates cells, write delimiter = "
+            f"{toml_string(mark)} in the [csv] table of the schema"
+        )
     return NO_NAMES if may_be_a_row(names) else _columns(names)
 
 
