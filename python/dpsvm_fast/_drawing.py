@@ -234,5 +234,5 @@ def matplotlib_module(module: str) -> Any:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise ImportError(
-            "matplotlib is needed to draw; install it with: pip install dpsvm-fast[plot]"
+            'matplotlib is needed to draw; install it with: pip install "dpsvm-fast[plot]"'
         ) from error

@@ -322,7 +322,7 @@ class TestDemo:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         plot = tmp_path / "plot.png"
         assert main(["demo", "--repeats=1", "--output", str(plot)]) == 0
-        assert "pip install dpsvm-fast[plot]" in capsys.readouterr().out.splitlines()[-1]
+        assert 'pip install "dpsvm-fast[plot]"' in capsys.readouterr().out.splitlines()[-1]
         assert not plot.exists()
 
     @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])

@@ -78,6 +78,14 @@ def test_a_file_of_the_future(
     assert "release of dpsvm_fast" in out
 
 
+def test_a_file_that_ends_within_a_string(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = said(tmp_path, capsys, '{"format": "dpsvm_fast.mod')
+    assert (code, out) == (2, "")
+    assert "ends too early; copy or download the whole file again" in err
+
+
 @pytest.mark.parametrize("text", ["not JSON", "<html></html>", "epsilon = 1", "\x00"])
 def test_a_file_of_another_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str

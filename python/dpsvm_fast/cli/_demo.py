@@ -108,7 +108,7 @@ def command(
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
     elif not no_plot:
-        screen.say("\nPlot: not drawn; pip install dpsvm-fast[plot] installs matplotlib")
+        screen.say('\nPlot: not drawn; pip install "dpsvm-fast[plot]" installs matplotlib')
     files = {"plot": plot, "certificate": certificate}
     paths = {kind: None if path is None else str(path) for kind, path in files.items()}
     screen.result(_record(name, shown, train, test) | paths)

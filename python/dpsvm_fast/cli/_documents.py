@@ -103,10 +103,14 @@ def statement_of(model: Any) -> Any:
     return total_privacy(model)
 
 
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Whether nothing but the end of the text is wrong: behind a value, or within a string."""
+    return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+
+
 def _not_json(error: Exception) -> str:
     """Why a file is no JSON text, and what to do."""
-    ended = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip())
-    if ended and error.doc.strip():  # type: ignore[attr-defined]
+    if isinstance(error, json.JSONDecodeError) and error.doc.strip() and _is_cut(error):
         return "its JSON text ends too early; copy or download the whole file again"
     return (
         "it is not JSON text; expected a file with what model.privacy_.to_json() returns, or a "

@@ -200,7 +200,10 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
         codes = np.minimum(np.searchsorted(known, labels), known.size - 1)
         if np.array_equal(known[codes], labels):
             return np.asarray(codes, dtype=np.int64)
-    raise ValueError("y: holds a label that is not in `classes`")
+    raise ValueError(
+        "y: holds a label that is not in `classes`; add it there if it is public, or leave such "
+        "rows out"
+    )
 
 
 def _refused_by_type(X: Any) -> Any:
