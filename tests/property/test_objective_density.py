@@ -119,7 +119,9 @@ def test_no_one_vs_rest_pair_exceeds_the_gaussian_claim(
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("case", PLANES)
+@pytest.mark.parametrize(
+    "case", [*PLANES[:4], *(pytest.param(case, marks=pytest.mark.slow) for case in PLANES[4:])]
+)
 def test_no_pair_on_a_plane_exceeds_the_gaussian_claim(
     case: tuple[str, int, int], relation: str
 ) -> None:

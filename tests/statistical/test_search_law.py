@@ -138,7 +138,11 @@ def statistic(
 
 @pytest.mark.parametrize(
     "kind",
-    ["geometric", pytest.param("logarithmic", marks=pytest.mark.nightly), "poisson"],
+    [
+        pytest.param("geometric", marks=pytest.mark.nightly),
+        pytest.param("logarithmic", marks=pytest.mark.nightly),
+        "poisson",
+    ],
 )
 def test_the_best_of_a_random_number_of_runs_has_the_law_of_the_page(kind: str) -> None:
     counts, rate = observed(kind)

@@ -279,6 +279,7 @@ def test_rows_of_the_sparse_set() -> None:
     assert (X.indices < 1000).mean() > 0.1
 
 
+@pytest.mark.slow
 def test_memory_is_measured_and_judged(tmp_path: Path) -> None:
     facts = {"data": "a", "library": "dpsvm_fast", "storage": "csr f64", "low_memory": False}
     fine = facts | {"x_bytes": 100_000_000, "peak_beyond_x_bytes": 199_000_000}

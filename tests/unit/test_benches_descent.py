@@ -206,6 +206,7 @@ def test_report(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_memory_of_steps_is_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("needs Linux's /proc")

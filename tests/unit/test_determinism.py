@@ -119,7 +119,14 @@ ENVIRONMENTS = (
 
 @pytest.mark.parametrize(
     ("estimator", "environment"),
-    [*(("output", names) for names in ENVIRONMENTS), ("objective", ENVIRONMENTS[2])],
+    [
+        ("output", ENVIRONMENTS[2]),
+        *(
+            pytest.param("output", names, marks=pytest.mark.slow)
+            for names in (*ENVIRONMENTS[:2], *ENVIRONMENTS[3:])
+        ),
+        pytest.param("objective", ENVIRONMENTS[2], marks=pytest.mark.slow),
+    ],
 )
 def test_processes_and_environment_do_not_change_the_model(
     environment: dict[str, str], estimator: str

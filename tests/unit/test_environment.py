@@ -132,7 +132,9 @@ def test_noise_and_spends_of_such_threads_are_refused(mode: int) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [*MODES[:1], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:])]
+)
 def test_workers_round_to_nearest_whoever_started_them(mode: int) -> None:
     """A map that is not refused starts the pool; a fit of a sound thread then uses it."""
     script = f"""

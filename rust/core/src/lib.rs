@@ -21,3 +21,11 @@ pub mod simd;
 pub mod solver;
 
 pub use error::{Error, Result};
+
+// The tests of the public interface are compiled with those of the parts: one program less to
+// compile and to link. They name the crate as its users do.
+#[cfg(test)]
+extern crate self as dpsvm_core;
+#[cfg(test)]
+#[path = "../tests/main.rs"]
+mod public_interface;

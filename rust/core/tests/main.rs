@@ -1,4 +1,5 @@
-//! All tests of the core's public interface in one program: linking one for each file takes minutes.
+//! All tests of the core's public interface: a part of the crate's own test program (src/lib.rs),
+//! because compiling and linking one for each file takes minutes.
 
 mod accounting_gaussian;
 mod accounting_normal;
