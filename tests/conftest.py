@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -30,3 +33,14 @@ def three_clusters(n_samples: int = 90, n_features: int = 5, seed: int = 0) -> T
 @pytest.fixture
 def clusters() -> TrainingSet:
     return three_clusters()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_of_a_fresh_program(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Commands called in this process do not count what other tests have left in memory."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.startswith(("test_cli", "test_tutorial")):
+            with contextlib.suppress(ImportError):
+                rows = importlib.import_module("dpsvm_fast.cli._rows")
+                patch.setattr(rows, "_resident_size", lambda: 200 << 20)
+        yield

@@ -198,9 +198,10 @@ def test_federated_hospitals(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "NOT PRIVATE" not in shown
     assert "certificate holds: True" in shown
-    # 0.78 and 0.68, with standard deviations of 0.03 over the noise.
+    # 0.78 and 0.56, with standard deviations of 0.03 and 0.09 over the noise; the largest class of
+    # the rows has 0.14.
     assert number(r"one record protected: (\S+)", shown) > 0.5
-    assert number(r"on 16 components: (\S+)", shown) > 0.4
+    assert number(r"on 16 components: (\S+)", shown) > 0.2
     assert "26 of 27 needed parties left" in shown
 
 
