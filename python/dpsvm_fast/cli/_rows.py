@@ -30,7 +30,7 @@ PROGRAM = 200 * MIB
 # Below, there is no use in cutting rows into parts.
 LEAST_ROOM = 16 * MIB
 # Blocks of rows in double precision, and what allocators keep.
-TEMPORARIES = 64 * MIB
+TEMPORARIES = 72 * MIB
 # Of a number of a dense row: as it is decoded, and as records are packed.
 NUMBER = 4
 # Of a stored entry of a sparse row: number and column.
