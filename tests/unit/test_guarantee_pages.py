@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
 from dpsvm_fast import NotPrivateWarning, PrivateLinearSVC, accounting
+from oracles.guarantee_lookups import guarantee_lookups
 from unit.test_readme import python_blocks, run_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,17 +174,6 @@ def test_lines_of_a_statement_are_quoted_as_they_are() -> None:
     assert not [name for name in quoted if name != "verify" and name not in joined]
 
 
-def _guarantees() -> ModuleType:
-    """The look-ups of the test of docs/guarantees.md."""
-    path = ROOT / "tests" / "unit" / "test_guarantees_page.py"
-    spec = importlib.util.spec_from_file_location("guarantees_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("page", [LAWYERS, CRYPTOGRAPHERS], ids=lambda page: page.stem)
 def test_links_lead_to_sections(page: Path) -> None:
-    assert not _guarantees().broken_links(page, page.read_text(encoding="utf-8"))
+    assert not guarantee_lookups().broken_links(page, page.read_text(encoding="utf-8"))

@@ -6,24 +6,14 @@ import importlib
 import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from oracles.guarantee_lookups import guarantee_lookups
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "papers").glob("*.md"))
 INDEX = ROOT / "docs" / "papers.md"
-
-
-def _guarantees() -> ModuleType:
-    """The look-ups of the test of docs/guarantees.md."""
-    path = ROOT / "tests" / "unit" / "test_guarantees_page.py"
-    spec = importlib.util.spec_from_file_location("guarantees_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def resolves(name: str) -> bool:
@@ -84,7 +74,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, INDEX], ids=lambda page: page.stem)
 def test_links_lead_to_sections(page: Path) -> None:
-    assert not _guarantees().broken_links(page, page.read_text(encoding="utf-8"))
+    assert not guarantee_lookups().broken_links(page, page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
