@@ -272,5 +272,5 @@ def test_without_matplotlib_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(Quadrants, "predict", None)
-    with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+    with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
         BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS)

@@ -246,14 +246,14 @@ class TestWithoutMatplotlib:
     ) -> None:
         X, y = clusters
         ledger = PrivacyLedger(epsilon=10.0, delta=1e-3)
-        with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+        with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
             PrivacyUtilityDisplay.from_estimator(
                 model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0]
             )
         assert not ledger.history
 
     def test_profile(self) -> None:
-        with pytest.raises(ImportError, match=r"pip install dpsvm-fast\[plot\]"):
+        with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
             PrivacyProfileDisplay.from_statement(statement())
 
 
