@@ -18,7 +18,7 @@ from dpsvm_fast.accounting import (
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    _event_verify,
+    _choice_check,
     composed_epsilon,
 )
 from dpsvm_fast.accounting._curve_check import Curve, atoms_of
@@ -108,12 +108,29 @@ def test_an_impure_list_has_no_promise_with_delta_zero() -> None:
         assert epsilon == math.inf
 
 
-def test_what_is_too_much_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_is_neither_confirmed_nor_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = (OBJECTIVE, RHO, best("geometric", 10.0, gaussian(7.0)))
-    assert not recomputed_events(curves, 50.0, DELTA)[2]
-    monkeypatch.setattr(_event_verify, "MOST_CHOICES", 3)
+    assert recomputed_events(curves, 50.0, DELTA) == (math.inf, 1.0, None)
+    within = best("geometric", 10.0, PARTS)
+    assert recomputed_events((within,), 50.0, DELTA)[2]
+    monkeypatch.setattr(_choice_check, "MOST_CHOICES", 3)
     assert recomputed_events((PARTS,), 50.0, DELTA)[2]
-    assert not recomputed_events((PARTS, PARTS), 50.0, DELTA)[2]
+    assert recomputed_events((PARTS, PARTS), 50.0, DELTA)[2] is None
+    monkeypatch.setattr(_choice_check, "MOST_CHOICES", 1)
+    assert recomputed_events((within,), 50.0, DELTA)[2] is None
+
+
+def test_what_a_part_of_too_much_refutes_is_refuted() -> None:
+    """Any two of three curves, or all that has no curve, may be more than is claimed."""
+    curves = (OBJECTIVE, RHO, best("geometric", 10.0, gaussian(7.0)))
+    two = composed_epsilon((OBJECTIVE, RHO), DELTA)
+    assert recomputed_events(curves, 0.9 * two, DELTA)[2] is False
+    large = (*curves, gaussian(0.5))
+    assert (
+        recomputed_events(large, 0.9 * composed_epsilon((gaussian(0.5),), DELTA), DELTA)[2] is False
+    )
+    # What has a curve is not pure.
+    assert recomputed_events(curves, 50.0, 0.0)[2] is False
 
 
 def test_a_curve_becomes_atoms_of_the_same_profile() -> None:

@@ -176,12 +176,47 @@ def test_what_stands_beside_a_noisy_objective_is_recomputed(second: str) -> None
     assert not verify(document | {"delta": 0.9 * total.delta})
 
 
-def test_three_noisy_objectives_are_composed_but_not_confirmed() -> None:
-    """The independent check convolves two curves; of more it says no rather than believing."""
+def test_three_noisy_objectives_are_composed_but_not_confirmed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The independent check convolves two curves; of more it says that it cannot tell."""
     total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
     assert total.private
     assert 3.0 < total.epsilon <= 6.0 + 1e-6
-    assert not verify(total)
+    found = verify(total)
+    assert (found.ok, found.undecided, found.epsilon, found.delta) == (False, True, None, None)
+    assert str(found).startswith("The certificate cannot be confirmed.\n  - ")
+    file = tmp_path / "total.json"
+    file.write_text(total.to_json(), encoding="utf-8")
+    assert main(["verify", "--json", str(file)]) == 2
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["holds"], shown["undecided"], shown["promised"]) == (False, True, None)
+    assert main(["verify", str(file)]) == 2
+    assert "each release by itself" in capsys.readouterr().out
+    assert main(["statement", str(file)]) == 2
+    assert "one by one" in capsys.readouterr().err
+
+
+def test_what_two_of_three_noisy_objectives_refute_is_refuted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A promise smaller than that of two alone does not hold, nor does one with a wrong step."""
+    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
+    document = total.to_dict()
+    step = document["steps"][0]
+    lie = step | {"statement": step["statement"] | {"epsilon": 1.0}}
+    for forged in (
+        document | {"epsilon": 0.5 * total.epsilon},
+        document | {"delta": 0.0},
+        document | {"steps": [lie, *document["steps"][1:]]},
+    ):
+        found = verify(forged)
+        assert (found.ok, found.undecided) == (False, False)
+        assert "does NOT hold" in str(found)
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(document | {"epsilon": 0.5 * total.epsilon}), encoding="utf-8")
+    assert main(["verify", str(file)]) == 1
+    assert "Do not rely on it" in capsys.readouterr().out
 
 
 def test_branches_see_the_same_rows() -> None:

@@ -9,33 +9,23 @@ nearest where the promise rounded up.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
+from dpsvm_fast.accounting._choice_check import Choice, CurvedEvent, choice_of, choices_of
 from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
 from dpsvm_fast.accounting._distance_check import cost, least_delta
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
-from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
-from dpsvm_fast.accounting.events import (
-    ApproximateEvent,
-    DistanceEvent,
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    ZCDPEvent,
-)
+from dpsvm_fast.accounting.compound import AlternativesEvent, RandomStoppingEvent
+from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent
 
 __all__ = ["recomputed_events"]
 
@@ -46,59 +36,19 @@ Array = NDArray[np.float64]
 EXACT_SLACK, SUM_SLACK, CURVE_SLACK, KINK_SLACK = 1e-9, 3e-4, 2e-3, 1e-2
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
-# Choices of branches that are gone through, and outcomes of randomised responses.
-MOST_CHOICES, MOST_OUTCOMES = 4096, 20_000
+# Outcomes of randomised responses.
+MOST_OUTCOMES = 20_000
 # Atoms of everything but one curve.
 MOST_ATOMS = 200_000
 # Logarithm of the smallest delta of a curve each point of which takes long.
 DEAR_DEPTH = -34.0
-# A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
-LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 # Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
 SPACING, SIDE = 0.05, 220
 
 
-CurvedEvent = ObjectiveEvent | AlternativesEvent | RandomStoppingEvent
-
-
-@dataclass
-class _Choice:
-    """Events of one record, once its branches are known."""
-
-    replace_one: bool
-    squares: list[float] = field(default_factory=list)
-    pure: list[float] = field(default_factory=list)
-    stays: list[float] = field(default_factory=list)
-    sampled: list[tuple[float, float, int]] = field(default_factory=list)
-    rho: list[float] = field(default_factory=list)
-    curved: list[CurvedEvent] = field(default_factory=list)
-    distances: list[float] = field(default_factory=list)
-
-    @property
-    def told(self) -> float:
-        """Probability of an infinite loss."""
-        return -math.expm1(math.fsum(map(math.log1p, self.stays)))
-
-    @property
-    def mu(self) -> float:
-        """Parameter of the Gaussian loss."""
-        return math.sqrt(math.fsum(self.squares))
-
-    @property
-    def distance(self) -> float:
-        """Sum of the distances."""
-        return math.fsum(self.distances)
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether there are randomised responses alone."""
-        others = self.stays or self.sampled or self.rho or self.curved or self.distances
-        return not (self.squares or others)
-
-
 def recomputed_events(
     events: tuple[PrivacyEvent, ...], epsilon: float, delta: float
-) -> tuple[float, float, bool]:
+) -> tuple[float, float, bool | None]:
     """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
 
     Parameters
@@ -107,23 +57,34 @@ def recomputed_events(
         Of one neighbouring relation, on the same records together.
     epsilon, delta : float
         The claim.
+
+    Returns
+    -------
+    epsilon, delta : float
+    holds : bool or None
+        None where there is more than can be composed here, and what can be does not refute the
+        claim; epsilon and delta are those of nothing private then.
     """
-    choices = _choices(events)
-    if choices is None:
-        return math.inf, 1.0, False
-    if all(choice.is_pure for choice in choices):
-        total = max(math.fsum(choice.pure) for choice in choices)
+    whole = choices_of(events)
+    if whole is None:
+        return math.inf, 1.0, None
+    if all(choice.is_pure for choice in whole):
+        total = max(math.fsum(choice.pure) for choice in whole)
         if total <= epsilon * (1.0 + EPSILON_SLACK):
             return total, 0.0, True
     elif delta == 0.0:
         # Delta may underflow; it is never 0.
         return math.inf, 1.0, False
+    # Fewer events tell less: what these exceed, all of them do.
+    choices = [choice.composable() for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + max(map(_slack, choices)))
+    if holds and choices != whole:
+        return math.inf, 1.0, None
     return _epsilon(choices, delta, best), found, holds
 
 
-def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
+def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
     """Epsilon at ``delta``, to four digits; of distances it is the least one that is looked for."""
     if delta == 0.0:
         pure = all(choice.is_pure for choice in choices)
@@ -144,7 +105,7 @@ def _epsilon(choices: list[_Choice], delta: float, near: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-4))
 
 
-def _slack(choice: _Choice) -> float:
+def _slack(choice: Choice) -> float:
     """By how much delta may be off."""
     if any(not isinstance(event, ObjectiveEvent) for event in choice.curved):
         return KINK_SLACK
@@ -153,149 +114,24 @@ def _slack(choice: _Choice) -> float:
     return SUM_SLACK if choice.sampled or choice.pure else EXACT_SLACK
 
 
-def _choices(events: tuple[PrivacyEvent, ...]) -> list[_Choice] | None:
-    """What a record can meet; None where there is too much of it."""
-    counts = Counter(events)
-    ways = 1
-    options: list[list[tuple[PrivacyEvent, ...]]] = []
-    for event, count in counts.items():
-        if not isinstance(event, ParallelEvent) or isinstance(event, AlternativesEvent):
-            options.append([(event,) * count])
-            continue
-        ways *= math.comb(count + len(event.branches) - 1, count)
-        if ways > MOST_CHOICES:
-            return None
-        meetings = itertools.combinations_with_replacement(event.branches, count)
-        options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
-    found = {
-        tuple(sorted(itertools.chain(*each), key=repr)) for each in itertools.product(*options)
-    }
-    return [_choice(each) for each in found]
-
-
-def _choice(events: tuple[PrivacyEvent, ...]) -> _Choice:
-    """Sort events by what is known of them."""
-    choice = _Choice(replace_one=events[0].adjacency == "replace_one")
-    for event in events:
-        if isinstance(event, GaussianEvent):
-            choice.squares.append(_square(event.sensitivity / event.sigma))
-        elif isinstance(event, PureEvent):
-            choice.pure.append(event.epsilon)
-        elif isinstance(event, ApproximateEvent):
-            choice.pure.append(event.epsilon)
-            choice.stays.append(-event.delta)
-        elif isinstance(event, SubsampledGaussianEvent):
-            _add_sampled(choice, event)
-        elif isinstance(event, ZCDPEvent):
-            choice.rho.append(min(event.rho, LARGEST_MU))
-        elif isinstance(event, RandomStoppingEvent):
-            _add_stopping(choice, event)
-        elif isinstance(event, AlternativesEvent):
-            _add_alternatives(choice, event)
-        elif isinstance(event, ObjectiveEvent):
-            choice.curved.append(event)
-        elif isinstance(event, DistanceEvent):
-            choice.distances.append(event.distance)
-        else:
-            raise TypeError(f"event: got {type(event).__name__}, which nothing is known about")
-    return choice
-
-
-def _square(mu: float) -> float:
-    """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
-    return min(mu, LARGEST_MU) ** 2
-
-
-def _add_sampled(choice: _Choice, event: SubsampledGaussianEvent) -> None:
-    """Sampled sums, which are Gaussian mechanisms where everyone is in each."""
-    if event.sampling_rate < 1.0:
-        # More noise than that is still counted as no more.
-        noise = min(event.noise_multiplier, LARGEST_NOISE)
-        steps = (noise, event.sampling_rate, event.n_steps)
-        choice.sampled.append(steps)
-    else:
-        moved = 2.0 if choice.replace_one else 1.0
-        choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
-
-
-def _add_alternatives(choice: _Choice, event: AlternativesEvent) -> None:
-    """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
-    branches = [_choice(branch) for branch in event.branches]
-    # Whichever it is, it is no further away than the farthest.
-    farthest = max(branches, key=lambda branch: branch.distance)
-    choice.distances.extend(farthest.distances)
-    for branch in branches:
-        branch.distances = []
-    for branch in branches:
-        if all(_covers(branch, other) for other in branches):
-            for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
-                getattr(choice, name).extend(getattr(branch, name))
-            return
-    if all(branch.is_pure for branch in branches):
-        choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
-    else:
-        choice.curved.append(event)
-
-
-def _covers(large: _Choice, small: _Choice) -> bool:
-    """Whether there is no less of anything in ``large``."""
-    pairs = itertools.zip_longest(
-        sorted(large.pure, reverse=True), sorted(small.pure, reverse=True), fillvalue=0.0
-    )
-    return (
-        all(one >= other for one, other in pairs)
-        and math.fsum(large.squares) >= math.fsum(small.squares)
-        and large.told >= small.told
-        and math.fsum(large.rho) >= math.fsum(small.rho)
-        and not Counter(small.curved) - Counter(large.curved)
-        and not _steps(small) - _steps(large)
-    )
-
-
-def _steps(choice: _Choice) -> Counter[tuple[float, float]]:
-    """Number of sampled steps of each kind."""
-    counts: Counter[tuple[float, float]] = Counter()
-    for z, q, n in choice.sampled:
-        counts[z, q] += n
-    return counts
-
-
-def _add_stopping(choice: _Choice, event: RandomStoppingEvent) -> None:
-    """Best of several runs, which is pure where a run is."""
-    bases = _choices(event.base)
-    if bases is None or not all(base.is_pure for base in bases):
-        choice.curved.append(event)
-        return
-    epsilon = max(math.fsum(base.pure) for base in bases)
-    # The largest ratio of densities is at the kink of what u can become.
-    low, high = 1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))
-    if event.stopping == "poisson":
-        choice.pure.append(epsilon + event.mean * (high - low))
-        return
-    rest = 1.0 - event.gamma
-    power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
-    ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
-    choice.pure.append(epsilon + power * ratio)
-
-
-def _least_delta(choice: _Choice, epsilon: float) -> tuple[float, float]:
+def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
     """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
     kink = math.fsum(choice.pure)
     return least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
 
 
-def _whole_delta(choice: _Choice, epsilon: float) -> float:
+def _whole_delta(choice: Choice, epsilon: float) -> float:
     """Delta of one choice with its distances."""
     return min(1.0, _delta(choice, epsilon) + cost(choice.distance, epsilon))
 
 
-def _delta(choice: _Choice, epsilon: float) -> float:
+def _delta(choice: Choice, epsilon: float) -> float:
     """Delta of one choice, distances apart."""
     told = choice.told
     return told + (1.0 - told) * min(1.0, _rest(choice, epsilon))
 
 
-def _rest(choice: _Choice, epsilon: float) -> float:
+def _rest(choice: Choice, epsilon: float) -> float:
     """Delta of one choice without infinite losses."""
     curves = _curves(choice)
     if choice.sampled and not curves:
@@ -318,7 +154,7 @@ def _rest(choice: _Choice, epsilon: float) -> float:
     return min(bounds)
 
 
-def _tilted(choice: _Choice, epsilon: float) -> float:
+def _tilted(choice: Choice, epsilon: float) -> float:
     """Delta of Gaussian, sampled and pure losses."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
@@ -330,7 +166,7 @@ def _tilted(choice: _Choice, epsilon: float) -> float:
     return composed_delta(epsilon, losses)
 
 
-def _curves(choice: _Choice) -> list[Curve]:
+def _curves(choice: Choice) -> list[Curve]:
     """Curves of one choice; more than two cannot be composed here."""
     curves = [zcdp_curve(math.fsum(choice.rho))] if choice.rho else []
     return curves + [_curve(event) for event in choice.curved]
@@ -352,9 +188,9 @@ def _made_curve(event: CurvedEvent) -> Curve:
     """Curve of one event."""
     if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
         if isinstance(event, RandomStoppingEvent):
-            bases = _choices(event.base)
+            bases = choices_of(event.base)
         else:
-            bases = [_choice(branch) for branch in event.branches]
+            bases = [choice_of(branch) for branch in event.branches]
         if bases is None:
             return Curve.hopeless()
         dear = any(base.sampled for base in bases)
@@ -381,7 +217,7 @@ def _made_curve(event: CurvedEvent) -> Curve:
     return Curve.of(delta, fall=0.4, depth=DEAR_DEPTH)
 
 
-def _largest(choices: list[_Choice]) -> Callable[[float], float]:
+def _largest(choices: list[Choice]) -> Callable[[float], float]:
     """Delta of the worst of several choices."""
     return lambda epsilon: max(_delta(choice, epsilon) for choice in choices)
 

@@ -278,7 +278,7 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
     if len(rhos) == len(events):
         holds = _zcdp_log_delta(math.fsum(rhos), stated) <= math.log(statement.delta) + EXCESS
     else:
-        holds = recomputed_events(events, stated, statement.delta)[2]
+        holds = bool(recomputed_events(events, stated, statement.delta)[2])
     return [] if holds else ["local_epsilon is less than what one party's own noise gives"]
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "reserved_events",
     "reserved_problems",
     "steps_of",
+    "weight_events",
     "weight_releases",
 ]
 
@@ -131,11 +132,16 @@ def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
     return tuple(event for event in behind if isinstance(event, GaussianEvent))
 
 
+def weight_events(statement: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
+    """Releases of weights, behind noisy sums and noise in the objective."""
+    before = len(statement.parts) + (0 if statement.objective is None else 1)
+    behind = len(statement.events) - len(reserved_events(statement))
+    return statement.events[before:behind]
+
+
 def weight_releases(statement: PrivacyStatement) -> int:
-    """How often weights were released with the stated noise, by the events behind noisy sums."""
-    others = len(statement.parts) + len(reserved_events(statement))
-    inside = 0 if statement.objective is None else 1
-    return max(1, len(statement.events) - others - inside)
+    """How often weights were released with the stated noise."""
+    return max(1, len(weight_events(statement)))
 
 
 def reserved_problems(statement: PrivacyStatement) -> list[str]:

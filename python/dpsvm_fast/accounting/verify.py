@@ -26,8 +26,8 @@ from dpsvm_fast.accounting._objective_verify import (
 from dpsvm_fast.accounting._parts_verify import (
     PARTS,
     check_parts,
-    reserved_events,
     reserved_problems,
+    weight_events,
 )
 from dpsvm_fast.accounting._selection_verify import check_selection
 from dpsvm_fast.accounting._total_verify import (
@@ -56,6 +56,11 @@ DELTA_SLACK = 1e-9
 EPSILON_SLACK = 1e-12
 # Most releases of weights by one fit.
 WEIGHT_RELEASES = 8
+UNDECIDED = (
+    "epsilon and delta of all releases together are not recomputed: this check composes at most "
+    "two losses that are known as curves (noise in objectives, best of several runs), and these "
+    "are more"
+)
 MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
 
 
@@ -67,17 +72,22 @@ class Verification:
     ----------
     ok : bool
     problems : tuple of str
-        What does not follow; empty when ``ok``.
+        What does not follow, or cannot be told; empty when ``ok``.
     epsilon : float or None
-        Recomputed epsilon at the claimed delta; None where the certificate cannot be read.
+        Recomputed epsilon at the claimed delta; None where the certificate cannot be read, or the
+        claim cannot be recomputed.
     delta : float or None
         Recomputed delta at the claimed epsilon.
+    undecided : bool, default=False
+        Nothing is wrong that could be found, but there is more noise of different laws together
+        than this check composes: the claim is neither confirmed nor refuted. Never with ``ok``.
     """
 
     ok: bool
     problems: tuple[str, ...]
     epsilon: float | None
     delta: float | None
+    undecided: bool = False
 
     def __bool__(self) -> bool:
         return self.ok
@@ -90,11 +100,12 @@ class Verification:
         )
         if self.ok:
             return f"The certificate holds: every number follows from the others.{numbers}"
-        return (
-            "The certificate does NOT hold."
-            + numbers
-            + "".join(f"\n  - {problem}" for problem in self.problems)
+        verdict = (
+            "The certificate cannot be confirmed."
+            if self.undecided
+            else "The certificate does NOT hold."
         )
+        return verdict + numbers + "".join(f"\n  - {problem}" for problem in self.problems)
 
 
 def verify(
@@ -111,7 +122,9 @@ dict or str
     Returns
     -------
     Verification
-        False for anything that cannot be read: another version, unknown fields, not private.
+        False for anything that cannot be read: another version, unknown fields, not private. Also
+        false where the check does not compose so much (``undecided``): more than two losses that
+        are known as curves, such as those of noise in objectives.
 
     Raises
     ------
@@ -168,8 +181,11 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
     problems = [f"not private: {reason}" for reason in whole.not_private_reasons]
     for step in whole.steps:
         if step.statement is not None:
-            found = _verify_step(step.statement).problems
-            problems += [f"{step.title}: {problem}" for problem in found]
+            found = _verify_step(step.statement)
+            # What cannot be told of one of them cannot be told of all together either.
+            own = () if found.undecided else found.problems
+            problems += [f"{step.title}: {problem}" for problem in own]
+    recomputed: tuple[float, float, bool | None]
     single = tuple(s for s in whole.statements if isinstance(s, PrivacyStatement))
     if len(single) == len(whole.statements) and _is_simple(single):
         recomputed = recomputed_composition(single, whole.epsilon, whole.delta)
@@ -214,10 +230,14 @@ def _outcome(
     problems: list[str],
     epsilon: float,
     delta: float,
-    holds: bool,  # noqa: FBT001 - the last of three recomputed values
+    holds: bool | None,  # noqa: FBT001 - the last of three recomputed values
 ) -> Verification:
     """All problems, that of the claim last."""
-    if not holds:
+    if holds is None and not problems:
+        return Verification(
+            ok=False, problems=(UNDECIDED,), epsilon=None, delta=None, undecided=True
+        )
+    if holds is not None and not holds:
         problems = [
             *problems,
             f"the noise does not give epsilon = {claim.epsilon!r} with delta = {claim.delta!r}",
@@ -304,18 +324,17 @@ def _rounding(noise: Noise) -> float:
 
 def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
     """Compare: the events must say what the noises say: they are what ledgers were charged."""
-    events, objective = statement.events[len(statement.parts) :], statement.objective
-    events = events[: len(events) - len(reserved_events(statement))]
-    inside = 0 if objective is None else 1
+    events, objective = weight_events(statement), statement.objective
     # Behind noisy sums weights may be released several times, always with the same noise.
-    most = inside + (WEIGHT_RELEASES if statement.parts and not inside else 1)
-    if not inside < len(events) <= most:
-        return [f"{len(events)} events for the weights, expected {inside + 1} to {most}"]
+    most = WEIGHT_RELEASES if statement.parts and objective is None else 1
+    if not 1 <= len(events) <= most:
+        return [f"{len(events)} events for the weights, expected 1 to {most}"]
     if any(event.adjacency != statement.adjacency for event in statement.events):
         return ["an event is of another neighbouring relation"]
-    matches = all(_event_matches(statement, s, noise, event) for event in events[inside:])
+    matches = all(_event_matches(statement, s, noise, event) for event in events)
     if objective is not None:
-        matches = matches and objective_event_matches(statement, objective, events[0])
+        inside = statement.events[len(statement.parts)]
+        matches = matches and objective_event_matches(statement, objective, inside)
     return [] if matches else ["the events do not describe the noise"]
 
 

@@ -84,6 +84,11 @@ def _standing(document: Document) -> Any:
     from dpsvm_fast.accounting import read_certificate, verify
 
     result = verify(document.certificate)
+    if result.undecided:
+        raise CommandError(
+            f"{document.path}: this release cannot recompute what it promises for everything "
+            "together; take the statements of its parts one by one"
+        )
     if result.epsilon is None:
         raise CommandError(
             f"{document.path}: is no certificate or model that this release reads; dpsvm-fast "

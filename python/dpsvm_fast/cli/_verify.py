@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dpsvm_fast.cli._documents import read_document
-from dpsvm_fast.cli._errors import DOES_NOT_HOLD, DONE
+from dpsvm_fast.cli._errors import DOES_NOT_HOLD, DONE, FAILED
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE
 
+if TYPE_CHECKING:
+    from dpsvm_fast.accounting import Verification
+
 __all__ = ["command"]
+
+UNDECIDED_ADVICE = (
+    "Nothing wrong was found in it. Verify the certificate of each release by itself: their\n"
+    "epsilons added up, and their deltas, are a promise about all of them that holds."
+)
 
 
 @click.command(
@@ -25,8 +33,8 @@ __all__ = ["command"]
 def command(screen: Screen, file: Path, key: Path | None) -> int:
     """Recompute the epsilon and delta of a certificate, or of a saved model's.
 
-    Exit code 0 says that every number follows from the others, 1 that one does not. A certificate
-    is checked without the model and without the data.
+    Exit code 0 says that every number follows from the others, 1 that one does not, 2 that it
+    cannot be told. A certificate is checked without the model and without the data.
     """
     from dpsvm_fast.accounting import verify
 
@@ -38,12 +46,16 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
             "file": str(file),
             "sha256": document.sha256,
             "holds": result.ok,
+            "undecided": result.undecided,
             "problems": list(result.problems),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
             "promised": _promise(record) if result.ok else None,
         }
     )
-    screen.say(str(result), style="bold green" if result.ok else "bold red")
+    screen.say(str(result), style=_style(result))
+    if result.undecided:
+        screen.say(UNDECIDED_ADVICE)
+        return FAILED
     if not result.ok:
         screen.say(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
@@ -54,6 +66,13 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
         "certificate assumes public was public."
     )
     return DONE
+
+
+def _style(result: Verification) -> str:
+    """Colour of a verdict, whose words say the same."""
+    if result.undecided:
+        return "bold yellow"
+    return "bold green" if result.ok else "bold red"
 
 
 def _promise(record: dict[str, Any]) -> dict[str, Any]:

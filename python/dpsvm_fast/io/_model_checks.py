@@ -15,6 +15,7 @@ from dpsvm_fast.accounting import (
     FederatedStatement,
     PrivacyStatement,
     SelectionStatement,
+    Verification,
     read_certificate,
     verify,
 )
@@ -58,21 +59,22 @@ def check_holds(where: str, statement: Statement) -> None:
     ModelFormatError
         It does not follow from its numbers.
     """
-    problems = _problems(statement.to_json(indent=None))
-    if problems:
+    found = _verified(statement.to_json(indent=None))
+    if not found:
+        verdict = "cannot be confirmed" if found.undecided else "does not hold"
         raise ModelFormatError(
-            f"{where}: the certificate does not hold: {problems[0]}; do not rely on this model's "
+            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on this model's "
             "epsilon and delta"
         )
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _problems(text: str) -> tuple[str, ...]:
+def _verified(text: str) -> Verification:
     """What ``verify`` finds, apart from the reasons for which the statement is not private."""
     # Whether its numbers follow from each other does not depend on who knows the seed.
     statement: Any = read_certificate(text)
     plain = replace(statement, not_private_reasons=(), random_source="operating_system")
-    return tuple(verify(plain).problems)
+    return verify(plain)
 
 
 def check_promise(where: str, mechanism: str, model: Any, statement: Statement) -> None:
