@@ -24,6 +24,7 @@ RECORDS = {
     "_validation",
     "exceptions",
     "accounting._descent",
+    "accounting._event_base",
     "accounting._federated_parts",
     "accounting._federated_prose",
     "accounting._parts",
