@@ -10,6 +10,7 @@ mistakes says. The exit status is 1 when anything differs. Needs bash.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,12 +24,20 @@ from oracles import tutorial
 END = "that was the block"
 
 
+def program(name: str, environment: dict[str, str]) -> str:
+    """The file of a program; Popen itself would search the path of this process first."""
+    found = shutil.which(name, path=environment["PATH"])
+    if found is None:
+        raise SystemExit(f"follow_tutorial: {name} was not found on {environment['PATH']}")
+    return found
+
+
 class Prompt:
     """Python's prompt, in a process of its own."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            ["python", "-i", "-q"],
+            [program("python", environment), "-i", "-q"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -59,7 +68,7 @@ class Prompt:
 def typed(line: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Type lines at a shell."""
     return subprocess.run(
-        ["bash", "-e", "-c", line],
+        [program("bash", environment), "-e", "-c", line],
         env=environment,
         capture_output=True,
         text=True,
@@ -101,13 +110,17 @@ def _messages(environment: dict[str, str]) -> Iterator[str]:
     tutorial.write_files()
     first = f"dpsvm-fast {tutorial.FIT}; mv other.json model.json; dpsvm-fast {tutorial.BUDGET}"
     assert typed(first, environment).returncode == 0
-    wrong = 0
+    wrong = made = 0
     for (prepare, code), said in zip(tutorial.MISTAKES, tutorial.messages(), strict=True):
+        if not tutorial.can_be_made(prepare):
+            print(f"mistakes: not made, since no folder is closed to this user: {said}")
+            continue
+        made += 1
         done = typed(f"dpsvm-fast {prepare()}", environment)
         if done.returncode != code or tutorial.as_documented(done.stderr) != said:
             wrong += 1
             yield f"documented, with exit code {code}: {said}\nprinted: {done.stderr}"
-    print(f"mistakes: {len(tutorial.MISTAKES)} messages, {wrong} not as documented")
+    print(f"mistakes: {made} messages, {wrong} not as documented")
 
 
 def main() -> int:
@@ -116,10 +129,9 @@ def main() -> int:
         sys.stderr.write((__doc__ or "").strip() + "\n")
         return 2
     path = f"{Path(sys.argv[1]).resolve()}{os.pathsep}{os.environ['PATH']}"
-    environment = os.environ | {"PATH": path, "MPLBACKEND": "Agg"}
+    # What is printed is read as UTF-8, whatever the system's own encoding of pipes.
+    environment = os.environ | {"PATH": path, "MPLBACKEND": "Agg", "PYTHONIOENCODING": "utf-8"}
     environment.pop("PYTHONPATH", None)
-    # Where Popen looks for python.
-    os.environ["PATH"] = path
     wrong = [*parts(environment), *mistakes(environment)]
     sys.stderr.write("\n\n".join(wrong))
     return 1 if wrong else 0

@@ -135,11 +135,23 @@ def newer() -> str:
     return PREDICT.replace("model.json", "newer.json")
 
 
+def closed_folder() -> str | None:
+    """A folder that this user has no permission to write into; None where there is none."""
+    Path("locked").mkdir(mode=0o500, exist_ok=True)
+    if not os.access("locked", os.W_OK):
+        return "locked"
+    # The superuser may write into any folder but those of the kernel. In a container these are
+    # mounted for reading only, which is another mistake; on Windows folders have no mode.
+    return KERNEL if os.access(KERNEL, os.W_OK) else None
+
+
 def permission() -> str:
-    Path("locked").mkdir(mode=0o500)
-    # The superuser may write into any folder but those of the kernel.
-    folder = KERNEL if os.access("locked", os.W_OK) else "locked"
-    return PREDICT.replace("predictions.csv", f"{folder}/predictions.csv")
+    return PREDICT.replace("predictions.csv", f"{closed_folder()}/predictions.csv")
+
+
+def can_be_made(prepare: Callable[[], str]) -> bool:
+    """Whether this user can make a mistake on this machine."""
+    return prepare is not permission or closed_folder() is not None
 
 
 def cut() -> str:
