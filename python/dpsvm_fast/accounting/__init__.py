@@ -1,5 +1,6 @@
 """What was spent and the proof of purchase: events, accountant, ledger, statement, verification."""
 
+from dpsvm_fast.accounting._arguments import check_ledger
 from dpsvm_fast.accounting._distances import delta_without_distance
 from dpsvm_fast.accounting._federated_parts import SecureRound
 from dpsvm_fast.accounting.accountant import delta as composed_delta
@@ -23,7 +24,7 @@ from dpsvm_fast.accounting.events import (
 from dpsvm_fast.accounting.export import dp_accounting_event, dp_accounting_tree
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord, check_ledger
+from dpsvm_fast.accounting.ledger import PrivacyLedger, SpendRecord
 from dpsvm_fast.accounting.objective import objective_delta, objective_sigma
 from dpsvm_fast.accounting.pipeline import PipelineStatement, PipelineStep
 from dpsvm_fast.accounting.schema import certificate_schema

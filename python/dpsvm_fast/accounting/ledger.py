@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,32 +24,26 @@ from dpsvm_fast._validation import (
     check_epsilon,
 )
 from dpsvm_fast.accounting._adaptive import AdaptiveComposition
-from dpsvm_fast.accounting._sharing import remember, remembered
+from dpsvm_fast.accounting._history import SLACK, SpendHistory, composition_for
+from dpsvm_fast.accounting._sharing import remembered
 from dpsvm_fast.accounting._store import (
     Budget,
-    Session,
     SpendRecord,
     SpendStore,
-    private_directory,
     read_snapshot,
     write_snapshot,
 )
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.accounting.export import dp_accounting_event
-from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 
-__all__ = ["PrivacyLedger", "SpendRecord", "check_ledger"]
-
-# Relative slack of every comparison with the budget. It lets ten spends of the float 0.1, whose
-# exact sum is above 1, fill a budget of 1, and an event calibrated to the budget fit after its own
-# upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
-SLACK = 1e-9
+__all__ = ["PrivacyLedger", "SpendRecord"]
 
 Opened = TypeVar("Opened", bound="PrivacyLedger")
 
 
-class PrivacyLedger:
+class PrivacyLedger(SpendHistory):
     """A privacy budget and the list of what was spent from it.
 
     Parameters
@@ -123,43 +114,6 @@ class PrivacyLedger:
                 Path(path).absolute(), identity, budget, lasting=True
             )
         self._begin(identity, budget, store)
-
-    def _begin(self, identity: str, budget: Budget, store: SpendStore | None) -> None:
-        """Set every attribute and become visible to the fork hooks."""
-        self._identity = identity
-        self._budget = budget
-        self._store = store
-        self._process = os.getpid()
-        self._lock = threading.RLock()
-        # All spends when in memory, those already seen when in a file. Appending is the one step
-        # that spends; what follows from the list is caught up with the list afterwards.
-        self._records: list[SpendRecord] = []
-        self._composed: tuple[Composition | AdaptiveComposition, int] = (
-            _composition_for(budget),
-            0,
-        )
-        self._spent = (0, 0.0)
-        remember(identity, self)
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the budget."""
-        return self._budget.epsilon
-
-    @property
-    def delta(self) -> float:
-        """Delta of the budget."""
-        return self._budget.delta
-
-    @property
-    def adjacency(self) -> str:
-        """Neighbouring relation of the budget."""
-        return self._budget.adjacency
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether sizes of events may be chosen by looking at earlier results."""
-        return self._budget.adaptive
 
     def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
@@ -276,12 +230,6 @@ class PrivacyLedger:
         """
         return dp_accounting_event(record.event for record in self.history)
 
-    @property
-    def history(self) -> tuple[SpendRecord, ...]:
-        """All spends so far, in their order."""
-        with self._up_to_date():
-            return tuple(self._records)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write budget and history as JSON: a snapshot, which does not follow later spends."""
         write_snapshot(Path(path), self._budget, self.history)
@@ -299,10 +247,7 @@ class PrivacyLedger:
             The file is no ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
-        try:
-            ledger = cls(budget.epsilon, budget.delta, budget.adjacency, adaptive=budget.adaptive)
-        except (TypeError, ValueError) as error:
-            raise LedgerError(f"{path}: {error}") from error
+        ledger = cls._with(budget, path)
         if any(record.event.adjacency != ledger.adjacency for record in records):
             raise LedgerError(f"{path}: a spend is of another neighbouring relation")
         ledger._records.extend(records)
@@ -326,22 +271,21 @@ class PrivacyLedger:
             if session.is_empty():
                 raise LedgerError(f"{path} is empty and no ledger")
             _, budget = session.header()
+        return cls._with(budget, path, kept_in=file)
+
+    @classmethod
+    def _with(
+        cls: type[Opened],
+        budget: Budget,
+        path: str | os.PathLike[str],
+        kept_in: Path | None = None,
+    ) -> Opened:
+        """A ledger with the budget that a file at ``path`` is said to hold."""
+        numbers = (budget.epsilon, budget.delta, budget.adjacency)
         try:
-            return cls(
-                budget.epsilon,
-                budget.delta,
-                budget.adjacency,
-                path=file,
-                adaptive=budget.adaptive,
-            )
+            return cls(*numbers, path=kept_in, adaptive=budget.adaptive)
         except (TypeError, ValueError) as error:
             raise LedgerError(f"{path}: {error}") from error
-
-    def __copy__(self) -> PrivacyLedger:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> PrivacyLedger:
-        return self
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
@@ -377,32 +321,6 @@ class PrivacyLedger:
             lines.append(f"        ... and {len(history) - 20} more")
         return "\n".join(lines)
 
-    @contextmanager
-    def _up_to_date(self) -> Iterator[Session | None]:
-        """Hold the ledger, with every spend of every process in ``_records``."""
-        with self._lock:
-            if self._store is None:
-                if os.getpid() != self._process:
-                    raise LedgerError(
-                        "this process was forked while the ledger could not be moved to a file; "
-                        "nothing can be spent here. Give path= to the ledger"
-                    )
-                yield None
-                return
-            with self._store.transaction() as session:
-                self._records.extend(session.read_after(len(self._records)))
-                yield session
-
-    def _composition(self) -> Composition | AdaptiveComposition:
-        """Composition of all of ``_records``."""
-        composition, count = self._composed
-        if count < len(self._records):
-            composition = composition.copy()
-            for record in self._records[count:]:
-                composition.add(record.event)
-            self._composed = (composition, len(self._records))
-        return composition
-
     def _admitted(
         self, event: Any
     ) -> tuple[tuple[PrivacyEvent, ...], Composition | AdaptiveComposition]:
@@ -424,7 +342,7 @@ class PrivacyLedger:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
         text += f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
-        alone = _composition_for(self._budget)
+        alone = composition_for(self._budget)
         for event in events:
             alone.add(event)
         asked = alone.epsilon(self.delta)
@@ -437,72 +355,6 @@ class PrivacyLedger:
             )
         return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
 
-    def _spent_epsilon(self) -> float:
-        """Epsilon of the whole history, computed once for each length of it."""
-        count, spent = self._spent
-        if count != len(self._records):
-            spent = self._composition().epsilon(self.delta)
-            self._spent = (len(self._records), spent)
-        return spent
-
-    def _in_file(self) -> SpendStore:
-        """Return the store, moving the spends out of memory first; needs the lock."""
-        if self._store is None:
-            with self._up_to_date():
-                path = private_directory() / f"{self._identity}.sqlite"
-                store, _ = SpendStore.create(path, self._identity, self._budget, lasting=False)
-                with store.transaction() as session:
-                    session.append(1, self._records)
-                self._store = store
-        return self._store
-
-
-def _composition_for(budget: Budget) -> Composition | AdaptiveComposition:
-    """Return an empty composition by the rule of the budget."""
-    if budget.adaptive:
-        return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)
-    return Composition(budget.adjacency)
-
-
-def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
-    """``value`` if it is None or a ledger of the given neighbouring relation.
-
-    Parameters
-    ----------
-    value : PrivacyLedger or None
-    adjacency : {"add_remove", "replace_one"}
-        Relation that the ledger has to have.
-    name : str, default="ledger"
-        What errors call it.
-
-    Returns
-    -------
-    PrivacyLedger or None
-
-    Raises
-    ------
-    TypeError, InvalidParameterError
-        Anything else.
-
-    Examples
-    --------
-    >>> from dpsvm_fast.accounting import PrivacyLedger, check_ledger
-    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, adjacency="add_remove")
-    >>> check_ledger(ledger, "add_remove") is ledger
-    True
-    """
-    if value is None:
-        return None
-    if not isinstance(value, PrivacyLedger):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a PrivacyLedger or None")
-    if value.adjacency != adjacency:
-        raise InvalidParameterError.of(
-            name,
-            got=f"a ledger for {value.adjacency}",
-            accepted=f"one for {adjacency}, the relation of this guarantee",
-        )
-    return value
-
 
 def _reopened(
     identity: str,
@@ -512,7 +364,7 @@ def _reopened(
 ) -> PrivacyLedger:
     """Unpickle: the ledger of that identity in this process, or another handle on its file."""
     ledger = remembered(identity)
-    if ledger is not None:
+    if isinstance(ledger, PrivacyLedger):
         return ledger
     store = SpendStore(Path(path), lasting=lasting)
     with store.transaction() as session:
