@@ -18,15 +18,20 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated._counts import PartyCounts
 from dpsvm_fast.federated._dpdr_plan import DpdrPlan
 from dpsvm_fast.federated._helmet_plan import HelmetPlan
-from dpsvm_fast.federated._parameters import chosen, loss_of, resolved
+from dpsvm_fast.federated._parameters import chosen
+from dpsvm_fast.federated._spec_parts import (
+    MOST_FEATURES,
+    declared,
+    gaussian_delta,
+    plan_of,
+    training_of,
+)
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.training import LocalTraining
 
 __all__ = ["PROTOCOL", "FederatedSpec"]
 
 PROTOCOL = "secagg-mask/v1"
-# Tables of features wider than this would not fit into what parties send.
-MOST_FEATURES = 2**26
 LONGEST_STUDY = 200
 
 
@@ -96,7 +101,7 @@ class FederatedSpec:
         """Check everything, and that noise and room for it can be found."""
         store = object.__setattr__
         store(self, "epsilon", check.check_epsilon(self.epsilon))
-        store(self, "delta", _gaussian_delta(self.delta))
+        store(self, "delta", gaussian_delta(self.delta))
         store(
             self, "n_features", check.check_integer("n_features", self.n_features, 1, MOST_FEATURES)
         )
@@ -196,37 +201,7 @@ class FederatedSpec:
         "Distributed DP-Helmet: differentially private non-interactive convex blind averaging";
         Wu, Li, Kumar, Chaudhuri, Jha and Naughton, SIGMOD 2017 (sensitivity of projected SGD).
         """
-        params = {
-            "data_norm": data_norm,
-            "intercept_scaling": intercept_scaling,
-            "local": local,
-            "loss": loss,
-            "smoothing": smoothing,
-            "margin": margin,
-            "regularization": regularization,
-            "radius": radius,
-            "projection": projection,
-            "weighting": weighting,
-            "unit": unit,
-            "group_size": group_size,
-            "min_records": min_records,
-            "max_records": max_records,
-            "n_epochs": n_epochs,
-            "batch_size": batch_size,
-            "tol": tol,
-        }
-        shared = {
-            "n_users": n_users,
-            "honest_fraction": honest_fraction,
-            "max_dropout": max_dropout,
-            "min_survivors": min_survivors,
-            "epsilon": epsilon,
-            "delta": delta,
-            "n_features": n_features,
-            "classes": classes,
-            "study": study,
-        }
-        return _resolved(cls, "dp_helmet", params, expected_records, shared)
+        return declared(cls, "dp_helmet", locals())
 
     @classmethod
     def fed_dpdr(
@@ -304,40 +279,7 @@ class FederatedSpec:
         Wang, Zhang, Liang, Wang and Liu, "Differentially private support vector machines with
         knowledge aggregation", CMC 2024.
         """
-        params = {
-            "data_norm": data_norm,
-            "intercept_scaling": intercept_scaling,
-            "local": local,
-            "loss": loss,
-            "smoothing": smoothing,
-            "margin": margin,
-            "regularization": regularization,
-            "radius": radius,
-            "projection": projection,
-            "weighting": weighting,
-            "unit": unit,
-            "group_size": group_size,
-            "min_records": min_records,
-            "max_records": max_records,
-            "tol": tol,
-            "n_components": n_components,
-            "aggregation": aggregation,
-            "align": align,
-            "first_share": first_share,
-            "objective_epsilon": None,
-        }
-        shared = {
-            "n_users": n_users,
-            "honest_fraction": honest_fraction,
-            "max_dropout": max_dropout,
-            "min_survivors": min_survivors,
-            "epsilon": epsilon,
-            "delta": delta,
-            "n_features": n_features,
-            "classes": classes,
-            "study": study,
-        }
-        return _resolved(cls, "fed_dpdr", params, expected_records, shared)
+        return declared(cls, "fed_dpdr", locals())
 
     @cached_property
     def counts(self) -> PartyCounts:
@@ -367,50 +309,12 @@ class FederatedSpec:
     @cached_property
     def training(self) -> LocalTraining | None:
         """What parties fit under one common noise; None where each has noise of its own."""
-        p = self.params
-        if p["local"] == "objective":
-            return None
-        names = (
-            "data_norm",
-            "intercept_scaling",
-            "regularization",
-            "radius",
-            "projection",
-            "weighting",
-            "unit",
-            "group_size",
-            "min_records",
-            "max_records",
-            "tol",
-        )
-        sgd = p["local"] in ("svm_sgd", "softmax_slp_sgd")
-        own = {name: p[name] for name in ("n_epochs", "batch_size")} if sgd else {}
-        return LocalTraining(
-            loss=loss_of(p, len(self.classes)),
-            n_users=self.n_users,
-            n_features=p.get("n_components", self.n_features),
-            solver="psgd" if sgd else "exact",
-            **{name: p[name] for name in names},
-            **own,
-        )
+        return training_of(self)
 
     @cached_property
     def plan(self) -> HelmetPlan | DpdrPlan:
         """The rounds and their noise."""
-        shared = {"epsilon": self.epsilon, "delta": self.delta, "counts": self.counts}
-        if self.algorithm == "dp_helmet":
-            assert self.training is not None
-            return HelmetPlan(**shared, training=self.training)  # type: ignore[arg-type]
-        names = ("n_components", "data_norm", "intercept_scaling", "aggregation", "first_share")
-        more = ("regularization", "weighting", "unit", "group_size", "min_records", "max_records")
-        own = ("objective_epsilon",)
-        return DpdrPlan(
-            **shared,  # type: ignore[arg-type]
-            loss=loss_of(self.params, len(self.classes)),
-            n_features=self.n_features,
-            training=self.training,
-            **{name: self.params[name] for name in (*names, *more, *own)},
-        )
+        return plan_of(self)
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
@@ -467,45 +371,3 @@ class FederatedSpec:
 
     def __reduce__(self) -> tuple[object, ...]:
         return (FederatedSpec.from_json, (self.to_json(),))
-
-
-def _gaussian_delta(value: object) -> float:
-    """Accept a delta above 0: sums of noise give no pure guarantee."""
-    delta = check.check_delta(value)
-    if delta == 0.0:
-        raise InvalidParameterError.of("delta", got=value, accepted="a number in (0, 1)")
-    return delta
-
-
-def _resolved(
-    cls: type[FederatedSpec],
-    algorithm: str,
-    params: dict[str, Any],
-    expected_records: int | None,
-    shared: dict[str, Any],
-) -> FederatedSpec:
-    """The specification with numbers for words."""
-    counts = PartyCounts(
-        **{
-            name: shared[name]
-            for name in ("n_users", "honest_fraction", "max_dropout", "min_survivors")
-        }
-    )
-    labels = public_classes(shared["classes"])
-    values = resolved(
-        algorithm,
-        params | {"expected_records": expected_records},
-        epsilon=check.check_epsilon(shared["epsilon"]),
-        delta=_gaussian_delta(shared["delta"]),
-        counts=counts,
-        n_features=check.check_integer("n_features", shared["n_features"], 1, MOST_FEATURES),
-        n_classes=labels.size,
-    )
-    shared = shared | {"classes": labels.tolist()}
-    spec = cls(algorithm=algorithm, params=values, **shared)
-    if values["local"] != "objective":
-        return spec
-    # Searched for once: whoever reads the specification only checks it.
-    assert isinstance(spec.plan, DpdrPlan)
-    values["objective_epsilon"] = spec.plan.left_for_objective
-    return cls(algorithm=algorithm, params=values, **shared)
