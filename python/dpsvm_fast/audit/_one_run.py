@@ -24,7 +24,7 @@ from dpsvm_fast.audit._claims import Claim
 from dpsvm_fast.audit._pairs import Pair
 from dpsvm_fast.audit._report import AuditReport, alpha_of
 from dpsvm_fast.audit._subjects import prepared, subject_of
-from dpsvm_fast.audit._worlds import OutputWorld, TrainedWorld
+from dpsvm_fast.audit._trained_worlds import OutputWorld, TrainedWorld
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 

@@ -19,7 +19,8 @@ from dpsvm_fast.audit._pairs import (
     margin_pair,
     moments_pair,
 )
-from dpsvm_fast.audit._worlds import CalledWorld, PartWorld, World, world_of
+from dpsvm_fast.audit._world import CalledWorld, World
+from dpsvm_fast.audit._worlds import PartWorld, world_of
 from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
 from dpsvm_fast.estimators._training import PrivatelyTrained
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
