@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -127,10 +128,15 @@ every_transformer = pytest.mark.parametrize("subject", TRANSFORMERS)
 every_private = pytest.mark.parametrize("subject", PRIVATE)
 
 
+@cache
+def _parameters(subject: str) -> frozenset[str]:
+    recipe = SUBJECTS[subject]
+    return frozenset(recipe.kind._get_param_names()) - set(recipe.lacks)
+
+
 def known(subject: str, settings: dict[str, Any]) -> bool:
     """Whether it has a use for all of these parameters."""
-    recipe = SUBJECTS[subject]
-    return set(settings) <= set(recipe.kind._get_param_names()) - set(recipe.lacks)
+    return set(settings) <= _parameters(subject)
 
 
 def made(subject: str, **settings: Any) -> Any:
