@@ -8,7 +8,7 @@ from dpsvm_fast.estimators._parameters import chosen_loss
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 
-__all__ = ["AUTOMATIC", "FREE", "gradient_loss", "refuse_unused"]
+__all__ = ["FREE", "OF_THE_MECHANISM", "gradient_loss", "settle_options"]
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
 # would be ignored silently.
@@ -24,10 +24,20 @@ AUTOMATIC = (
     *("C", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
     *("average", "stabilizer"),
 )
+# Parameters that the mechanism takes as they are.
+OF_THE_MECHANISM = (
+    *("epsilon", "delta", "adjacency", "noise_grid", "data_norm", "intercept_scaling", "C"),
+    *("optimizer", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm"),
+    *("learning_rate", "schedule", "momentum", "nesterov", "betas", "stabilizer"),
+    *("noise_correction", "average", "accountant"),
+)
 
 
-def refuse_unused(settings: SimpleNamespace) -> None:
-    """Refuse values that would be ignored."""
+def settle_options(settings: SimpleNamespace) -> None:
+    """Leave "auto" to the mechanism, and refuse values that would be ignored."""
+    for name in AUTOMATIC:
+        if getattr(settings, name) == "auto":
+            setattr(settings, name, None)
     unused = MOMENTUM_ONLY if settings.optimizer == "adam" else ADAM_ONLY
     accepted: dict[str, tuple[object, str]] = {
         name: (default, f"with optimizer={settings.optimizer!r}, which does not use it")

@@ -19,7 +19,12 @@ from dpsvm_fast.estimators._continuation import (
     next_seed,
 )
 from dpsvm_fast.estimators._descent_run import descend, started
-from dpsvm_fast.estimators._gradient_options import AUTOMATIC, FREE, gradient_loss, refuse_unused
+from dpsvm_fast.estimators._gradient_options import (
+    FREE,
+    OF_THE_MECHANISM,
+    gradient_loss,
+    settle_options,
+)
 from dpsvm_fast.estimators._parameters import GRADIENT_PERTURBATION
 from dpsvm_fast.estimators._probabilities import Probabilities
 from dpsvm_fast.estimators._training import PrivatelyTrained, warn_not_private
@@ -327,10 +332,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             settings.intercept_scaling = 0.0
         elif settings.intercept_scaling == "auto":
             settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
-        for name in AUTOMATIC:
-            if getattr(settings, name) == "auto":
-                setattr(settings, name, None)
-        refuse_unused(settings)
+        settle_options(settings)
         names = (name for name in self._parameters if name not in FREE)
         settings.parameters = {name: getattr(settings, name) for name in names}
         settings.before = settings.continues = None
@@ -339,18 +341,12 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         self, settings: SimpleNamespace, n_classes: int, n_features: int
     ) -> GradientPerturbation:
         """The run for weights of this shape."""
-        names = (
-            *("epsilon", "delta", "adjacency", "noise_grid", "data_norm", "intercept_scaling", "C"),
-            *("optimizer", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm"),
-            *("learning_rate", "schedule", "momentum", "nesterov", "betas", "stabilizer"),
-            *("noise_correction", "average", "accountant"),
-        )
         n_records = settings.max_samples
         if settings.adjacency == "replace_one":
             # Before data are seen, over one row.
             n_records = settings.n_samples or 1
         return GradientPerturbation(
-            **{name: getattr(settings, name) for name in names},
+            **{name: getattr(settings, name) for name in OF_THE_MECHANISM},
             loss=gradient_loss(settings, n_classes),
             n_features=n_features,
             n_records=n_records,

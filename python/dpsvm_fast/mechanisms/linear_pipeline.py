@@ -31,7 +31,6 @@ from dpsvm_fast.accounting import (
     composed_delta,
     gaussian_epsilon,
 )
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C
@@ -45,6 +44,7 @@ from dpsvm_fast.mechanisms._noisy_sum import (
     scale_for,
     share_of,
 )
+from dpsvm_fast.mechanisms._path_statement import path_statement
 from dpsvm_fast.mechanisms._training_path import Solver, Training
 from dpsvm_fast.mechanisms.centre import NoisyMean
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
@@ -69,11 +69,6 @@ THEOREM = (
     "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
     "Honkela 2023); sensitivities and paths in docs/proofs/auto_pipeline.md"
 )
-THEOREM_OF_RELEASES = (
-    '; {} releases of weights with this noise, section "Several releases" of '
-    "docs/proofs/output_perturbation.md"
-)
-THEOREM_OF_SOLVERS = "noisy sums of docs/proofs/auto_pipeline.md, composed with: "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -365,33 +360,7 @@ class PrivateLinear:
             "assumed_public": assumed_public,
             "not_private_reasons": not_private_reasons,
         }
-        whole: dict[str, Any] = {
-            "mechanism": self.kind,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "events": training.events,
-            "parts": tuple(part.part for part in training.sums),
-        }
-        if training.solver is not None:
-            own = training.solver.statement(caveats=caveats, **facts)
-            if not training.sums:
-                # Nothing but the solver's own release.
-                return own
-            theorem = THEOREM_OF_SOLVERS + own.theorem
-            if training.n_releases > 1:
-                theorem += THEOREM_OF_RELEASES.format(training.n_releases)
-            return dataclasses.replace(own, theorem=theorem, **whole)
-        own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-        if self.noise_grid == "float":
-            own_caveats += (FLOATING_POINT_CAVEAT,)
-        return PrivacyStatement(
-            theorem=self.theorem,
-            loss=self.loss.name,
-            adjacency=self.adjacency,
-            caveats=own_caveats + caveats,
-            **facts,
-            **whole,
-        )
+        return path_statement(self, training, facts, caveats)
 
 
 @lru_cache(maxsize=256)
