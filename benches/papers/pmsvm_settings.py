@@ -1,7 +1,7 @@
 """What PMSVM (NeurIPS 2025) printed about its experiments: tables 7 and 8, and how rows are scaled.
 
-The constants were chosen by the authors on test accuracy at epsilon = 4, for which no budget was
-spent. What the text leaves open is as in the scripts that they published.
+The constants were searched for by the authors at epsilon = 4 (on which rows they do not say), for
+which no budget was spent. What the text leaves open is as in the scripts that they published.
 """
 
 from __future__ import annotations
