@@ -9,8 +9,10 @@ stay the same. One transform gives the law of the tilted sum, and
 
 with K the logarithm of the moments of the sum. Any tilt gives the same delta; the one taken is the
 smallest that keeps the transform's rounding errors far below it. The grid is refined until delta
-settles. All is rounded to nearest where the promise rounded up, and no code is shared with the
-compiled accountant, which moves mass from above to a grid of losses.
+settles. Moments of a sampled loss are dominated, beyond some order, by noise that never occurs:
+it is cut off where its probability is far below delta, and that probability is added to delta. All
+is rounded to nearest where the promise rounded up, and no code is shared with the compiled
+accountant, which moves mass from above to a grid of losses.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ Array = NDArray[np.float64]
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**14, 2**21, 2e-5
 # Nodes of one law, and of a first look at it.
 NODES, FIRST_NODES = 2**13, 2**9
+# Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
+# off must be this far below delta, or less is cut off.
+FIRST_CUT, LAST_CUT, BELOW_DELTA = 40.0, 760.0, 1e-5
 # Nodes whose tilted density is below its maximum by this factor's logarithm do not count.
 DEPTH = 60.0
 # Logarithm of the tilted mass that may be left outside the grid.
@@ -43,8 +48,9 @@ ABOVE_DELTA = 16.0
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 1e6
 # Tilts beyond this belong to probabilities that are zero for every purpose.
 LARGEST_TILT = 1e5
-# Logarithm of a delta that counts as 0, and what the transform's rounding may add to delta.
-LOG_SMALLEST, ROUNDING = -700.0, 1e-15
+# Logarithm of a delta that counts as 0; what the transform's rounding may add to delta, and what
+# each power to which it is raised may.
+LOG_SMALLEST, ROUNDING, POWER_ROUNDING = -700.0, 1e-15, 2e-16
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,21 @@ class Losses:
 def composed_delta(epsilon: float, losses: Losses) -> float:
     """Delta of the composition at ``epsilon >= 0``, to nearest."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
-    return max(_Sum(losses, direction).delta(epsilon) for direction in directions)
+    return max(_directed_delta(epsilon, losses, direction) for direction in directions)
+
+
+def _directed_delta(epsilon: float, losses: Losses, direction: str) -> float:
+    """Delta in one direction, with as little of the noise as it takes."""
+    cut = FIRST_CUT
+    while True:
+        found = _Sum(losses, direction, cut)
+        if found.largest <= epsilon:
+            return 0.0
+        delta = found.delta(epsilon)
+        if found.rest <= BELOW_DELTA * delta or cut >= LAST_CUT:
+            return min(1.0, delta + found.rest)
+        needed = cut + math.log(found.rest / BELOW_DELTA) - math.log(max(delta, 1e-320))
+        cut = min(max(1.2 * cut, min(needed + 1.0, 2.0 * cut)), LAST_CUT)
 
 
 @lru_cache(maxsize=64)
@@ -85,24 +105,30 @@ def composed_epsilon(delta: float, losses: Losses, near: float = 1.0) -> float:
     def excess(epsilon: float) -> float:
         return math.log(max(composed_delta(epsilon, losses), 1e-320) / delta)
 
-    low, high = 0.0, near
+    low, high, factor = 0.0, near, 1.25
     while excess(high) > 0.0:
-        low, high = high, 1.25 * high
+        low, high, factor = high, factor * high, factor * factor
         if high > LARGEST_EPSILON:
             return math.inf
     while low == 0.0 and high > SMALLEST_EPSILON:
-        if excess(high / 1.25) > 0.0:
-            low = high / 1.25
+        if excess(high / factor) > 0.0:
+            low = high / factor
         else:
-            high /= 1.25
+            high, factor = high / factor, factor * factor
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-7)) if low else 0.0
 
 
 class _Law:
     """One loss as a function of the noise: its density's logarithm and its value at any point."""
 
-    def __init__(self, z: float, rate: float, direction: str) -> None:
+    def __init__(self, z: float, rate: float, direction: str, cut: float) -> None:
         self.z, self.rate, self.direction = z, rate, direction
+        self.reach = math.sqrt(2.0 * cut) * z + 1.0
+
+    @property
+    def rest(self) -> float:
+        """Bound of the probability of noise beyond ``reach``."""
+        return 2.0 * math.exp(-0.5 * ((self.reach - 1.0) / self.z) ** 2)
 
     def at(self, x: Array) -> tuple[Array, Array]:
         """Loss and logarithm of its density (up to a constant) at points of the noise."""
@@ -125,7 +151,7 @@ class _Law:
 
     def nodes(self, tilt: float, count: int) -> tuple[Array, Array]:
         """Losses and logarithms of their masses, where the tilted density is not negligible."""
-        reach = 12.0 * self.z + 1.0 + 2.0 * abs(tilt)
+        reach = min(self.reach, 12.0 * self.z + 1.0 + 2.0 * abs(tilt))
         x = np.linspace(-reach, reach, FIRST_NODES)
         # Halve the interval around what matters until the first nodes resolve it.
         for _ in range(60):
@@ -148,16 +174,20 @@ def _response(size: float) -> tuple[Array, Array]:
 
 
 class _Sum:
-    """The summed loss in one direction, and its largest value."""
+    """The summed loss in one direction, its largest value, and what it leaves out."""
 
-    def __init__(self, losses: Losses, direction: str) -> None:
+    def __init__(self, losses: Losses, direction: str, cut: float) -> None:
         self._mu = losses.mu
-        laws = [(_Law(z, q, direction), count) for z, q, count in losses.sampled]
+        laws = [(_Law(z, q, direction, cut), count) for z, q, count in losses.sampled]
+        # Of noise that is left out, in any of the steps.
+        self.rest = math.fsum(law.rest * count for law, count in laws)
         self._parts: list[tuple[Callable[[float, int], tuple[Array, Array]], int]] = [
             (law.nodes, count) for law, count in laws
         ]
         for size, count in losses.pure:
             self._parts.append((_constant(_response(size)), count))
+        # Powers make it larger, so that there is less of it to lose.
+        self._rounding = ROUNDING + POWER_ROUNDING * math.fsum(count for _, count in self._parts)
         self.largest = math.inf
         if direction == "add" and not losses.mu and all(q < 1.0 for _, q, _ in losses.sampled):
             # No loss is beyond that of a record that was in no sample.
@@ -168,8 +198,6 @@ class _Sum:
 
     def delta(self, epsilon: float) -> float:
         """Delta at ``epsilon``."""
-        if self.largest <= epsilon:
-            return 0.0
         tilt = self._tilt(epsilon)
         bound = self._moment(tilt, NODES) - tilt * epsilon
         if bound < LOG_SMALLEST:
@@ -183,8 +211,9 @@ class _Sum:
             beyond = steps - epsilon
             kept = beyond > 0.0
             weights = np.exp(-tilt * beyond[kept]) * -np.expm1(-beyond[kept])
-            delta = float(np.clip(scale * (masses[kept] @ weights + ROUNDING), 0.0, 1.0))
-            if abs(delta - known) <= SETTLED * delta or points >= MOST_POINTS:
+            delta = min(1.0, scale * (max(float(masses[kept] @ weights), 0.0) + self._rounding))
+            settled = SETTLED * delta + scale * self._rounding
+            if abs(delta - known) <= settled or points >= MOST_POINTS:
                 return delta
             points, known = 2 * points, delta
 
@@ -234,7 +263,8 @@ class _Sum:
         # Delta itself is about that bound over tilt^2 and the spread.
         shrink = max(1.0, 2.5 * best * (1.0 + best) * self._spread(best)[1])
         bound = self._moment(best) - best * epsilon
-        enough = max(bound, bound - math.log(shrink) + ABOVE_DELTA)
+        above = ABOVE_DELTA - math.log(self._rounding / ROUNDING)
+        enough = max(bound, bound - math.log(shrink) + above)
         if enough >= 0.0:
             return 0.0
         return _crossing(lambda tilt: self._moment(tilt) - tilt * epsilon <= enough, best)
