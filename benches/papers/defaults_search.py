@@ -103,6 +103,13 @@ def _round_bounds(X: Array) -> Array:
 
 def problems() -> Iterator[tuple[str, Problem]]:
     """Everything that is whitened, and small versions of what is not."""
+    yield from _of_columns()
+    yield from _of_images()
+    yield from _always_there()
+
+
+def _of_columns() -> Iterator[tuple[str, Problem]]:
+    """Of sets whose features are measurements."""
     for name in ("vehicle", "wisdm"):
         data = load(name)
         if data is not None:
@@ -125,6 +132,10 @@ def problems() -> Iterator[tuple[str, Problem]]:
         yield "adult, 6 columns", Problem("adult", adult.X[i][:, numeric], adult.y[i], *bounds)
         i = _some(adult.y.size, 15_000)
         yield "adult, 15,000 rows", Problem("adult", adult.X[i], adult.y[i], adult.low, adult.high)
+
+
+def _of_images() -> Iterator[tuple[str, Problem]]:
+    """Of sets whose features are pixels, or frequencies."""
     mnist, usps, isolet = load("mnist"), load("usps"), load("isolet")
     if mnist is not None:
         for side, rows in ((4, 1500), (7, 2500), (7, 10_000)):
@@ -138,6 +149,10 @@ def problems() -> Iterator[tuple[str, Problem]]:
     if isolet is not None:
         small = isolet.X[:, :612].reshape(-1, 36, 17).mean(axis=2)
         yield "isolet, 36 means", _unit_box("isolet", small, isolet.y, low=-1.0)
+
+
+def _always_there() -> Iterator[tuple[str, Problem]]:
+    """Of sets that come with scikit-learn, and synthetic ones."""
     X, y = datasets.load_digits(return_X_y=True)
     yield "digits 4 x 4", _unit_box("digits", _pooled(X / 16.0, 4), y)
     for name, function in (("wine", datasets.load_wine), ("breast", datasets.load_breast_cancer)):

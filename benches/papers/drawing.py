@@ -69,16 +69,8 @@ def panels(
         if panel is None:
             own.set_visible(False)
             continue
-        for name, style in styles(drawn).items():
-            if points := sorted(panel.lines.get(name, ())):
-                x, y, errors = zip(*points, strict=True)
-                handles[name] = own.errorbar(x, y, errors, label=name, **style)
-        if logarithmic:
-            own.set_xscale("log")
-        _tick(own, {x for points in panel.lines.values() for x, _, _ in points})
-        own.set_title(panel.title, fontsize="medium")
+        handles |= _fill(own, panel, styles(drawn), logarithmic=logarithmic)
         own.set_xlabel(x_label)
-        own.grid(visible=True, alpha=0.3)
     for own in axes[:, 0]:
         own.set_ylabel(y_label)
     figure.legend(
@@ -89,6 +81,23 @@ def panels(
         fontsize="small",
     )
     save(figure, path)
+
+
+def _fill(
+    own: Any, panel: Panel, looks: Mapping[str, Mapping[str, Any]], *, logarithmic: bool
+) -> dict[str, Any]:
+    """Draw one panel; returns a handle for every method in it."""
+    handles: dict[str, Any] = {}
+    for name, style in looks.items():
+        if points := sorted(panel.lines.get(name, ())):
+            x, y, errors = zip(*points, strict=True)
+            handles[name] = own.errorbar(x, y, errors, label=name, **style)
+    if logarithmic:
+        own.set_xscale("log")
+    _tick(own, {x for points in panel.lines.values() for x, _, _ in points})
+    own.set_title(panel.title, fontsize="medium")
+    own.grid(visible=True, alpha=0.3)
+    return handles
 
 
 def _tick(own: Any, places: set[float]) -> None:

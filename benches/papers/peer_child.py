@@ -85,6 +85,17 @@ class Opacus:
             self.found[key] = float(multiplier), time.perf_counter() - begin
         return self.found[key]
 
+    def _trained(self, model: Any, optimizer: Any, loader: Any, epochs: int) -> int:
+        """Passes over the rows; returns the number of steps."""
+        loss, n_steps = self.torch.nn.CrossEntropyLoss(), 0
+        for _ in range(epochs):
+            for batch, labels in loader:
+                optimizer.zero_grad()
+                loss(model(batch), labels).backward()
+                optimizer.step()
+                n_steps += 1
+        return n_steps
+
     def answer(self, request: dict[str, Any], rows: Any) -> dict[str, Any]:
         """One fit."""
         torch = self.torch
@@ -108,13 +119,7 @@ class Opacus:
             max_grad_norm=request["clip"],
             poisson_sampling=True,
         )
-        loss, n_steps = torch.nn.CrossEntropyLoss(), 0
-        for _ in range(request["epochs"]):
-            for batch, labels in loader:
-                optimizer.zero_grad()
-                loss(model(batch), labels).backward()
-                optimizer.step()
-                n_steps += 1
+        n_steps = self._trained(model, optimizer, loader, request["epochs"])
         seconds = time.perf_counter() - begin
         history = tuple(engine.accountant.history)
         if history not in self.spent and not given:

@@ -180,24 +180,9 @@ def plot(table: Sequence[Row], path: Path) -> None:
     handles: dict[str, Any] = {}
     epsilons = [f"{epsilon:g}" for epsilon in EPSILONS]
     for (name, method, epsilon), members in curves(table).items():
-        own = axes[names.index(name)]
-        place = epsilons.index(epsilon)
-        for panel, measure in zip(own, MEASURES, strict=True):
-            steps = [int(row["step"]) for row in members]
-            values = [float(row[measure]) for row in members]
-            (line,) = panel.plot(
-                steps,
-                values,
-                color=GREYS[place],
-                linestyle="-" if method == METHODS[0] else "--",
-                marker=MARKERS[place],
-                markersize=3,
-                linewidth=1.0,
-                fillstyle="full" if method == METHODS[0] else "none",
-            )
+        for panel, measure in zip(axes[names.index(name)], MEASURES, strict=True):
+            line = _draw(panel, members, measure, method, epsilons.index(epsilon))
             panel.set_title(f"{name}, {TITLES[measure]}", fontsize="small")
-            panel.grid(visible=True, alpha=0.3)
-            panel.tick_params(labelsize="small")
             handles[f"{method.removeprefix('PMSVM-')}, ε = {epsilon}"] = line
     for own in axes:
         own[0].set_yscale("log")
@@ -213,6 +198,23 @@ def plot(table: Sequence[Row], path: Path) -> None:
         fontsize="small",
     )
     save(figure, path)
+
+
+def _draw(panel: Any, members: Sequence[Row], measure: str, method: str, place: int) -> Any:
+    """One curve; returns its handle."""
+    (line,) = panel.plot(
+        [int(row["step"]) for row in members],
+        [float(row[measure]) for row in members],
+        color=GREYS[place],
+        linestyle="-" if method == METHODS[0] else "--",
+        marker=MARKERS[place],
+        markersize=3,
+        linewidth=1.0,
+        fillstyle="full" if method == METHODS[0] else "none",
+    )
+    panel.grid(visible=True, alpha=0.3)
+    panel.tick_params(labelsize="small")
+    return line
 
 
 TITLES = {"loss": "training loss", "train": "training accuracy", "test": "test accuracy"}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsvm_fast._drawing import (
     COLOURS,
@@ -21,6 +22,7 @@ from dpsvm_fast.planning import NoisePlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
 
 __all__ = ["NoisePlanDisplay"]
 
@@ -180,18 +182,7 @@ class NoisePlanDisplay:
                 **how,
             )
             if any(decision.drowned for decision in decisions):
-                self.drowned_ = ax.fill_between(
-                    epsilons,
-                    largest,
-                    survives,
-                    where=(largest < survives).tolist(),
-                    interpolate=True,
-                    facecolor="#dddddd",
-                    edgecolor="#777777",
-                    hatch="///",
-                    linewidth=0.0,
-                    label="noise drowns every decision",
-                )
+                self.drowned_ = _hatched(ax, epsilons, largest, survives)
         ax.set_yscale("log")
         epsilon_axis(ax, epsilons)
         ax.set(
@@ -232,6 +223,27 @@ class NoisePlanDisplay:
         deltas = {plan.delta for plan in self.plans}
         delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
         return rf"$\epsilon${delta} (smaller is more private)"
+
+
+def _hatched(
+    ax: Axes,
+    epsilons: NDArray[np.float64],
+    largest: NDArray[np.float64],
+    survives: NDArray[np.float64],
+) -> PolyCollection:
+    """Where no lead that rows can bring about survives the noise."""
+    return ax.fill_between(
+        epsilons,
+        largest,
+        survives,
+        where=(largest < survives).tolist(),
+        interpolate=True,
+        facecolor="#dddddd",
+        edgecolor="#777777",
+        hatch="///",
+        linewidth=0.0,
+        label="noise drowns every decision",
+    )
 
 
 def _shares(plan: NoisePlan) -> dict[str, float]:

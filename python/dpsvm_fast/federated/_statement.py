@@ -7,7 +7,7 @@ import dataclasses
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.accounting.federated_statement import FederatedStatement, caveats_of
-from dpsvm_fast.accounting.statement import SEED_REASON
+from dpsvm_fast.accounting.statement import SEED_REASON, Sensitivity
 from dpsvm_fast.federated._parameters import loss_of
 from dpsvm_fast.federated.plans import sensitivity_record
 from dpsvm_fast.federated.spec import FederatedSpec
@@ -42,14 +42,10 @@ def statement_of(
         Why it is not private after all.
     """
     p, training = spec.params, spec.training
-    summed = {part.name: part for part in spec.rounds if part.noise is not None}
-    model = summed.get("model")
     if random_source == "seed" and SEED_REASON not in reasons:
         reasons = (*reasons, SEED_REASON)
-    sensitivity = None
-    if training is not None and model is not None and model.noise is not None:
-        sensitivity = sensitivity_record(training, model.noise)
-    rounds = tuple(part.secure_round(trust) for part in summed.values())
+    sensitivity = _sensitivity(spec)
+    summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
     statement = FederatedStatement(
         algorithm=spec.algorithm,
         theorem=OBJECTIVE_THEOREM if training is None else MODEL_THEOREM,
@@ -70,7 +66,7 @@ def statement_of(
         radius=None if training is None else training.model_norm,
         min_records=p["min_records"],
         max_records=p["max_records"],
-        rounds=tuple(part for part in rounds if part is not None),
+        rounds=tuple(part for part in summed if part is not None),
         local_events=tuple(event for part in spec.rounds for event in part.local_events),
         epsilon=spec.epsilon,
         delta=spec.delta,
@@ -84,9 +80,16 @@ def statement_of(
     if not statement.rounds:
         return statement
     own = composed_epsilon(statement.sent_events, spec.delta)
-    if not own <= MOST_EPSILON:
-        return statement
-    return dataclasses.replace(statement, local_epsilon=own)
+    return dataclasses.replace(statement, local_epsilon=own if own <= MOST_EPSILON else None)
+
+
+def _sensitivity(spec: FederatedSpec) -> Sensitivity | None:
+    """By how much one unit moves the models; None where parties have noise of their own."""
+    models = (part.noise for part in spec.rounds if part.name == "model")
+    noise = next(models, None)
+    if spec.training is None or noise is None:
+        return None
+    return sensitivity_record(spec.training, noise)
 
 
 def _assumed() -> tuple[str, ...]:

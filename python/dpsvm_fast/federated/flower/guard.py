@@ -104,18 +104,8 @@ def _guarded(
         check_hardened()
     except Exception:
         raise PartyRefusedError(NOT_HARDENED) from None
-    # Flower's modifier lets any other type pass by, and ClientApp routes "train.default" to the
-    # same handler as "train": its reply would be the vector without masks.
-    if message.metadata.message_type != "train" or not message.has_content():
-        raise PartyRefusedError(UNKNOWN_MESSAGE)
-    tag, configs = _opened(message.content)
-    terms = _agreed(tag, own_terms)
-    stage = configs.get("stage")
-    if stage not in _stages.CHECKS:
-        raise PartyRefusedError(UNKNOWN_MESSAGE)
-    own = message.metadata.dst_node_id
-    if own != context.node_id:
-        raise PartyRefusedError(WRONG_PARTIES)
+    tag, configs, terms = _understood(message, context, own_terms)
+    stage, own = configs["stage"], context.node_id
     seen = _stages.Seen.read(context.state.config_records.get(STATE))
     if stage == _stages.SETUP:
         if journal.holds(terms.digest, terms.name):
@@ -142,6 +132,23 @@ def _guarded(
         _forget(context)
     reply.content.config_records[TAG] = ConfigRecord(dict(tag))
     return reply
+
+
+def _understood(
+    message: Message, context: Context, own_terms: Mapping[str, RoundTerms]
+) -> tuple[dict[str, str], Any, RoundTerms]:
+    """What a message of the sum to this party says, and the terms that it is about."""
+    # Flower's modifier lets any other type pass by, and ClientApp routes "train.default" to the
+    # same handler as "train": its reply would be the vector without masks.
+    if message.metadata.message_type != "train" or not message.has_content():
+        raise PartyRefusedError(UNKNOWN_MESSAGE)
+    tag, configs = _opened(message.content)
+    terms = _agreed(tag, own_terms)
+    if configs.get("stage") not in _stages.CHECKS:
+        raise PartyRefusedError(UNKNOWN_MESSAGE)
+    if message.metadata.dst_node_id != context.node_id:
+        raise PartyRefusedError(WRONG_PARTIES)
+    return tag, configs, terms
 
 
 def _opened(content: RecordDict) -> tuple[dict[str, str], Any]:
