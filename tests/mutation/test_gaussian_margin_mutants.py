@@ -111,7 +111,7 @@ class World:
         pair = dataclasses.replace(self.pair, regularization=inside.regularization)
         if not self.delta:
             return pure_epsilon(pair, inside.scale) <= self.epsilon * (1.0 + EPSILON_TOL)
-        n = 121 if pair.size == 1 else 401
+        n = 121 if pair.size == 1 else 341
         found = gaussian_deltas(pair, inside.scale, np.array([self.epsilon]), n)
         return bool(found.max() <= self.delta * (1.0 + DELTA_TOL))
 

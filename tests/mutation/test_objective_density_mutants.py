@@ -69,7 +69,7 @@ class World:
         plan = self.plan()
         pair = dataclasses.replace(self.pair, regularization=plan.regularization)
         if self.delta:
-            n = 121 if pair.size == 1 else 401
+            n = 121 if pair.size == 1 else 341
             found = gaussian_deltas(pair, plan.scale, np.array([self.epsilon]), n)
             return bool(found.max() <= self.delta * (1.0 + DELTA_TOL))
         return pure_epsilon(pair, plan.scale) <= self.epsilon * (1.0 + EPSILON_TOL)

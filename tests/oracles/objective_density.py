@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 # A density is integrated over this many deviations of the noise: 2e-15 of its mass is outside.
 DEVIATIONS = 8.0
+# On a plane over fewer: 2e-10 are outside, and the steps are smaller.
+PLANE_DEVIATIONS = 6.5
 # The mass of both densities must be 1 up to this, or the quadrature counts as failed.
 MASS_TOL_LINE = 1e-8
 MASS_TOL_PLANE = 2e-4
@@ -95,8 +97,11 @@ class Pair:
 
     def hessians(self, V: Array) -> tuple[Array, Array]:
         """Hessian of J in the coordinates V in each world: twice shape (G, p, p)."""
+        k = self.n_scores
         curves = smooth_erm.score_hessian(self.scores(V), self.y, self.kernel)
-        curves = self.basis @ curves @ self.basis.T
+        # B C B^T of all C at once, as one product of matrices.
+        curves = curves.reshape(-1, k * k) @ np.kron(self.basis, self.basis).T
+        curves = curves.reshape(len(V), len(self.y), *2 * self.basis.shape[:1])
         return self._hessian(V, curves, self.first), self._hessian(V, curves, self.second)
 
     def _hessian(self, V: Array, curves: Array, counts: Array) -> Array:
@@ -127,10 +132,11 @@ def gaussian_deltas(pair: Pair, sigma: float, epsilons: Array, n: int = 121) -> 
     if pair.size == 1:
         V, volume = _line(pair, sigma, np.asarray(epsilons))
         tol = MASS_TOL_LINE
+        logdets = pair.log_determinants(V)
     else:
-        V, volume = _plane(pair, sigma, n)
+        V, volume, logdets = _plane(pair, sigma, n)
         tol = MASS_TOL_JUMPS if pair.kernel[0] in HUBER else MASS_TOL_PLANE
-    masses, losses = _masses(pair, sigma, V, volume)
+    masses, losses = _masses(pair, sigma, V, volume, logdets)
     worst = max(abs(float(m.sum()) - 1.0) for m in masses)
     if worst > tol:
         raise ArithmeticError(f"mass off by {worst:.2g}")
@@ -171,7 +177,7 @@ def sum_deltas(pairs: list[Pair], sigma: float, epsilons: Array, n_cells: int = 
         laws = []
         for pair in pairs:
             V, volume = _line(pair, sigma, np.asarray(epsilons))
-            masses, losses = _masses(pair, sigma, V, volume)
+            masses, losses = _masses(pair, sigma, V, volume, pair.log_determinants(V))
             laws.append((masses[world], losses[world]))
         kept = [(m[m > 1e-18], u[m > 1e-18]) for m, u in laws]
         step = max(*(float(np.ptp(u)) for _, u in kept), 1e-9) / n_cells
@@ -206,8 +212,9 @@ def sampled_deltas(
             pair.size
         )
         V = invert(pair, b)
-        volume = 1.0 / (n * drawn * np.exp(pair.log_determinants(V)[1]))
-        masses, losses = _masses(pair, sigma, V, volume)
+        logdets = pair.log_determinants(V)
+        volume = 1.0 / (n * drawn * np.exp(logdets[1]))
+        masses, losses = _masses(pair, sigma, V, volume, logdets)
         surplus = [loss - np.asarray(epsilons)[:, None] for loss in losses]
         found.append(
             [
@@ -218,10 +225,11 @@ def sampled_deltas(
     return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(repeats)
 
 
-def _masses(pair: Pair, sigma: float, V: Array, volume: Array) -> tuple[list[Array], list[Array]]:
+def _masses(
+    pair: Pair, sigma: float, V: Array, volume: Array, logdets: tuple[Array, Array]
+) -> tuple[list[Array], list[Array]]:
     """Probability of each cell in each world, and the log-ratio of the densities there."""
     noises = pair.noises(V)
-    logdets = pair.log_determinants(V)
     scale = 0.5 * pair.size * math.log(2.0 * math.pi * sigma**2)
     logs = [
         ld - 0.5 * ((b / sigma) ** 2).sum(axis=1) - scale
@@ -257,7 +265,7 @@ def _line(pair: Pair, sigma: float, epsilons: Array) -> tuple[Array, Array]:
 def _crossings(pair: Pair, sigma: float, edges: Array, epsilons: Array) -> Array:
     """About where the log-ratio passes plus or minus each epsilon: there the integrand kinks."""
     V = edges[:, None]
-    loss = _masses(pair, sigma, V, np.ones(len(V)))[1][0]
+    loss = _masses(pair, sigma, V, np.ones(len(V)), pair.log_determinants(V))[1][0]
     excess = loss - np.concatenate([epsilons, -epsilons])[:, None]
     level, i = np.nonzero(np.signbit(excess[:, :-1]) != np.signbit(excess[:, 1:]))
     low, high = excess[level, i], excess[level, i + 1]
@@ -279,19 +287,21 @@ def kinks_of(pair: Pair, way: Array | None = None) -> Array:
     return np.unique((levels[:, None] - offset) / slope)
 
 
-def _plane(pair: Pair, sigma: float, n: int) -> tuple[Array, Array]:
+def _plane(pair: Pair, sigma: float, n: int) -> tuple[Array, Array, tuple[Array, Array]]:
     """A square grid in the second world's noise and its image in V, for two coordinates.
+
+    Returns the images, the volumes of their cells and the worlds' log-determinants there.
 
     It is turned against the axes: a kink of the integrand along a grid line would be met at the
     same place of every cell, and the errors, which have mean 0 over a cell, would add up.
     """
-    reach = DEVIATIONS * sigma + pair.reach()
+    reach = PLANE_DEVIATIONS * sigma + pair.reach()
     side = np.linspace(-reach, reach, n)
     b = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
     b = b @ np.array([[math.cos(TURN), -math.sin(TURN)], [math.sin(TURN), math.cos(TURN)]])
     V = invert(pair, b)
-    volume = (side[1] - side[0]) ** 2 / np.exp(pair.log_determinants(V)[1])
-    return V, volume
+    logdets = pair.log_determinants(V)
+    return V, (side[1] - side[0]) ** 2 / np.exp(logdets[1]), logdets
 
 
 def invert(pair: Pair, b: Array) -> Array:

@@ -23,7 +23,7 @@ Records = list[tuple[float, int]]
 
 TAU, MARGIN = 0.5, 1.0
 # Cells of each free coordinate, for one to three of them.
-CELLS = {1: 2000, 2: 400, 3: 110}
+CELLS = {1: 1000, 2: 200, 3: 64}
 EPSILONS = np.array([0.0, 0.5, 1.0])
 
 

@@ -75,7 +75,7 @@ def lower_ends(found: GaussianMargin, factor: float) -> list[float]:
     for seed, pair in enumerate(neighbours(found)):
         for way in (pair, pair.swapped()):
             mean, error = sampled_deltas(
-                way, factor * inside.scale, np.array([inside.epsilon]), seed=seed, n=1024
+                way, factor * inside.scale, np.array([inside.epsilon]), seed=seed, n=512
             )
             ends += [float(end) for end in (mean - LOWER * error).ravel()]
     return ends
