@@ -470,7 +470,7 @@ class TestTune:
             (["--grid", "C=1,,2"], ["expected NAME=A,B"]),
             (["--grid", "marginn=0,1"], ["no parameter 'marginn'", "did you mean 'margin'?"]),
             (["--grid", "C=1,2"], ["PrivateLinearSVC has no parameter 'C'", "--model"]),
-            (["--grid", "epsilon=1,2"], ["--grid: epsilon is not for the grid"]),
+            (["--grid", "epsilon=1,2"], ["--grid: 'epsilon' is the same for all"]),
             (["--grid", "margin=0,wide"], ["margin", "wide"]),
             (["--grid-file", "people.csv"], ["people.csv", ".toml"]),
             (["--grid", "margin=0,1", "--epsilon", "3"], ["is left of 2"]),

@@ -8,13 +8,15 @@ interrupted. A failure is one sentence on standard error. Needs the extra ``cli`
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
 NEEDED = frozenset({"click", "rich"})
+# As in ``_errors``, which cannot be imported without click.
+FAILED, INTERRUPTED = 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,19 +33,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in words
+    # Closed by whoever started the program (>&-).
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
         from dpsvm_fast.cli._app import run
+
+        return run(words)
+    except KeyboardInterrupt:
+        # While modules are imported, where no command could say anything.
+        return _told("interrupted", INTERRUPTED, as_json=as_json)
     except ModuleNotFoundError as error:
         if error.name not in NEEDED:
             raise
-        return _without(error.name, as_json="--json" in words)
-    return run(words)
+        sentence = f'the command line needs {error.name}: pip install "dpsvm-fast[cli]"'
+        return _told(sentence, FAILED, as_json=as_json)
 
 
-def _without(package: str | None, *, as_json: bool) -> int:
-    """Say how to install what is missing."""
-    sentence = f'the command line needs {package}: pip install "dpsvm-fast[cli]"'
+def _told(sentence: str, code: int, *, as_json: bool) -> int:
+    """Say why nothing was done, with no module but those that Python has loaded."""
     if as_json:
-        sys.stdout.write(json.dumps({"error": sentence, "exit_code": 2}) + "\n")
+        import json
+
+        sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}) + "\n")
     sys.stderr.write(f"dpsvm-fast: {sentence}\n")
-    return 2
+    return code

@@ -53,6 +53,18 @@ COMMANDS = (
 )
 
 
+# What other programs call a command.
+ALSO_CALLED = {
+    "help": "--help",
+    "version": "--version",
+    "train": "fit",
+    "search": "tune",
+    "score": "predict",
+    "check": "verify",
+    "benchmark": "bench",
+}
+
+
 class Formatter(click.HelpFormatter):
     """Help texts whose headings stand out on a terminal; click leaves them plain elsewhere."""
 
@@ -94,8 +106,8 @@ class App(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
+        near = ALSO_CALLED.get(name) or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
         raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

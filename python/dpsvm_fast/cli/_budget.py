@@ -131,7 +131,7 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
     }
 
 
-def opened_budget(path: Path, kind: type[Ledger]) -> Ledger:
+def opened_budget(path: Path, kind: type[Ledger], *, to_spend: bool = False) -> Ledger:
     """The ledger of a budget file.
 
     Parameters
@@ -139,16 +139,26 @@ def opened_budget(path: Path, kind: type[Ledger]) -> Ledger:
     path : Path
     kind : type
         `PrivacyLedger` or a class made of it.
+    to_spend : bool, default=False
+        Whether it will be written to.
 
     Raises
     ------
     CommandError
-        There is none.
+        There is none, or no permission to use it.
     """
     if not path.exists():
         raise CommandError(
             f"{path}: there is no such file; make a budget with "
             f"dpsvm-fast budget create {typed(path)} --epsilon E --delta D"
+        )
+    if not os.access(path, os.R_OK):
+        raise CommandError(f"{path}: no permission to read this budget; ask its owner for access")
+    # The database keeps a journal beside the file while it is changed.
+    if to_spend and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)):
+        raise CommandError(
+            f"{path}: no permission to write to this budget or to its folder, and every spend is "
+            "written down before training; ask its owner for access"
         )
     try:
         return kind.open(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
@@ -28,6 +29,7 @@ __all__ = [
     "note",
     "printable",
     "under_its_option",
+    "unexpected",
 ]
 
 DONE, DOES_NOT_HOLD, FAILED, OVERSPENT = 0, 1, 2, 3
@@ -131,6 +133,19 @@ def under_its_option(
     return error
 
 
+def unexpected(error: Exception) -> str:
+    """The sentence for an error whose text could hold a value from the data."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    return (
+        f"unexpected {type(error).__name__}{place}; please report it with what "
+        f"{TRACEBACK}=1 dpsvm-fast ... prints"
+    )
+
+
 def _tidy(sentence: str) -> str:
     """One line; what follows a colon at its end is kept, as lines to be copied."""
     head, _, rest = printable(sentence).partition("\n")
@@ -175,28 +190,15 @@ def _judged(error: Exception) -> tuple[str, int]:
         return 'a terminal needs rich: pip install "dpsvm-fast[cli]"', FAILED
     if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
         return str(error), FAILED
-    return _unexpected(error), FAILED
+    return unexpected(error), FAILED
 
 
 def _about_a_file(error: OSError) -> str:
     """What is wrong with a file, and what to do."""
-    if error.filename is None or error.errno is None:
+    if error.errno is None:
         return str(error)
     reason = FILE_TROUBLE.get(error.errno, error.strerror or "cannot be used")
-    return f"{error.filename}: {reason}"
-
-
-def _unexpected(error: Exception) -> str:
-    """An error of the library itself; its text could hold a value from the data."""
-    if os.environ.get(TRACEBACK):
-        traceback.print_tb(error.__traceback__)
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
-    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
-    return (
-        f"unexpected {type(error).__name__}{place}; please report it with what "
-        f"{TRACEBACK}=1 dpsvm-fast ... prints"
-    )
+    return reason if error.filename is None else f"{error.filename}: {reason}"
 
 
 def _usage(error: click.ClickException) -> str:
@@ -214,6 +216,8 @@ def _complaint(error: click.ClickException) -> str:
             return "--json: write it after the command"
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
+        if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
+            return f"{name}: options are written after the command"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = _shown_name(error.param)
@@ -223,6 +227,11 @@ def _complaint(error: click.ClickException) -> str:
     text = error.message.rstrip(".")
     # Not where it begins with the name of something: COMMAND.
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _alike(name: str, near: list[str]) -> bool:
+    """Whether one of the options is a slip of the pen away."""
+    return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
 
 
 def _shown_name(param: click.Parameter) -> str:

@@ -84,7 +84,8 @@ def _fit(
     n_classes = len(table.schema.classes or ())
     spending.check(estimator, n_classes=n_classes, sparse=table.sparse)
     copies = copies_of(estimator, table.n_features)
-    with training_rows(screen, table, room, copies, options["temp"]) as rows:
+    temp = options["temp"]
+    with spending.among_rows(), training_rows(screen, table, room, copies, temp) as rows:
         train(screen, estimator, rows, room)
     statement = trainer_of(estimator).privacy_
     publish(estimator, table.schema, statement, drafts, spending)

@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+MOST_FEATURES, MOST_CLASSES = 10**9, 10**6
 KERNELS = ("auto", "rbf", "laplacian", "linear")
 ADJACENCIES = ("add_remove", "replace_one")
 
 
 @click.command(
     "plan",
-    epilog=example("dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --features 64 --classes 10"),
+    epilog=example(
+        "dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --features 64 --classes 10",
+        "dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --schema people.toml",
+    ),
 )
 @click.option(
     "--epsilon",
@@ -41,8 +45,14 @@ ADJACENCIES = ("add_remove", "replace_one")
     required=True,
     help="Privacy budget, below 1 / number of rows; 0 for pure privacy.",
 )
-@click.option("--features", type=Whole(1), required=True, help="Number of features.")
-@click.option("--classes", type=Whole(2), required=True, help="Number of classes.")
+@click.option(
+    "--schema",
+    type=FILE,
+    metavar="FILE",
+    help="TOML or JSON: takes the numbers of features and classes from what is declared there.",
+)
+@click.option("--features", type=Whole(1, MOST_FEATURES), help="Number of features.")
+@click.option("--classes", type=Whole(2, MOST_CLASSES), help="Number of classes.")
 @click.option("--samples", type=Whole(1), help="Number of training rows, if it is public.")
 @model_options(LINEAR, KERNEL, "objective", "output")
 @click.option(
@@ -72,12 +82,15 @@ def command(
     kernel: str | None,
     samples: int | None,
     plot: Path | None,
+    schema: Path | None,
     **settings: Any,
 ) -> None:
     """Say what noise to expect, before any data are touched and any budget is spent.
 
-    Everything it needs is public: how many features and classes there are, and the budget.
+    Everything it needs is public: how many features and classes there are, and the budget. A
+    category of a schema is a feature.
     """
+    settings |= _shape(schema, settings["features"], settings["classes"])
     chosen = KERNEL if kernel is not None and model is None else one_model(model, mechanism)
     _check_settings(chosen, mechanism, kernel, settings)
     checked_plot("--plot", plot)
@@ -98,6 +111,53 @@ def command(
         _side_by_side(screen, plans)
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
+    if samples is not None and settings["delta"] * samples >= 1.0:
+        screen.note(
+            f"warning: --delta: {settings['delta']:g} is not below one over {samples} rows: to "
+            "publish a row as it is would be allowed; choose far less"
+        )
+
+
+def _shape(schema: Path | None, features: int | None, classes: int | None) -> dict[str, int]:
+    """How many features and classes there are, by options or by a schema.
+
+    Raises
+    ------
+    CommandError
+        Neither says it, or they differ.
+    SchemaError
+        The file is no schema.
+    """
+    width, labels = (None, None) if schema is None else _declared(schema)
+    return {
+        "features": _one_size("--features", features, width, schema),
+        "classes": _one_size("--classes", classes, labels, schema),
+    }
+
+
+def _declared(path: Path) -> tuple[int | None, int | None]:
+    """Numbers of features and classes in a schema; None for what it leaves open."""
+    from dpsvm_fast.io import TableSchema
+
+    schema = TableSchema.load(path)
+    is_open = schema.all_other_columns is not None and schema.declared_width is None
+    labels = None if schema.classes is None else len(schema.classes)
+    return None if is_open else schema.n_features, labels
+
+
+def _one_size(option: str, given: int | None, declared: int | None, schema: Path | None) -> int:
+    """The number that was given, which is the declared one where there is one."""
+    if given is None and declared is None:
+        open_in = "" if schema is None else f", and {schema} leaves it open"
+        hint = " N, or --schema FILE where it is declared" if schema is None else " N"
+        raise CommandError(f"{option} is missing{open_in}; give {option}{hint}")
+    if given is not None and declared is not None and given != declared:
+        raise CommandError(
+            f"{option}: got {given}, expected {declared}, as {schema} says, or left out"
+        )
+    size = declared if given is None else given
+    assert size is not None
+    return size
 
 
 def _check_settings(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
-from dpsvm_fast.cli._types import FILE, OneOf
+from dpsvm_fast.cli._types import FILE, FILE_OR_STDOUT, OneOf
 from dpsvm_fast.io import TableSchema, open_table, read_model
 from dpsvm_fast.io.tables import FORMATS
 
@@ -34,7 +34,7 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
 @click.option(
     "-o",
     "--output",
-    type=FILE,
+    type=FILE_OR_STDOUT,
     metavar="FILE",
     required=True,
     help="CSV, TSV or Parquet, as its name says; - is standard output.",

@@ -161,10 +161,16 @@ def _tell(
         )
     if budget is not None:
         screen.say(
-            f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.4g} is left of "
+            f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.6g} is left of "
             f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
         )
     screen.say(
         f"next: dpsvm-fast statement {typed(output)}\n"
-        f"      dpsvm-fast predict {typed(output)} NEW{Path(data).suffix} -o predictions.csv"
+        f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
     )
+
+
+def _suffixes(data: Path) -> str:
+    """How the name of a file says its format: .csv, or .csv.gz."""
+    packed = data.suffix.lower() == ".gz"
+    return f"{Path(data.stem).suffix}{data.suffix}" if packed else data.suffix

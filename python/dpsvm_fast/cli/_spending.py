@@ -15,7 +15,7 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyLedger
 from dpsvm_fast.cli._budget import opened_budget
 from dpsvm_fast.cli._data_options import INPUTS, declared_schema
-from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError
+from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError, unexpected
 from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.distributed import PartitionError
 from dpsvm_fast.estimators._planned_events import Planned, planned_events
@@ -24,13 +24,23 @@ from dpsvm_fast.exceptions import (
     CertificationError,
     InvalidParameterError,
     LedgerError,
+    TableError,
 )
 from dpsvm_fast.io import TableSchema
 
 __all__ = ["Spending", "training"]
 
-# What may go wrong inside the library once data are checked; texts quote no data.
-TOLD = (ValueError, TypeError, PartitionError, CertificationError, LedgerError)
+# Their texts are of this package and quote no data.
+OURS = (
+    InvalidParameterError,
+    TableError,
+    BudgetExceededError,
+    PartitionError,
+    CertificationError,
+    LedgerError,
+)
+# What is wrong with options and parameters, before there are rows that a text could quote.
+TOLD = (*OURS, ValueError, TypeError)
 
 
 class AskedLedger(PrivacyLedger):
@@ -75,7 +85,7 @@ class Spending:
             # Asked like a file would be: it knows whether the spend has happened.
             self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency)
         else:
-            self.ledger = opened_budget(path, AskedLedger)
+            self.ledger = opened_budget(path, AskedLedger, to_spend=True)
             self.adjacency = adjacency or self.ledger.adjacency
             if self.adjacency != self.ledger.adjacency:
                 raise CommandError(
@@ -137,6 +147,28 @@ class Spending:
             raise CommandError(f"{where}{reason}; {self.what_is_spent()}") from None
         except TOLD as error:
             raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
+
+    @contextmanager
+    def among_rows(self) -> Iterator[None]:
+        """Where private rows are at hand: a text that is not of this package may quote a cell.
+
+        Raises
+        ------
+        CommandError
+            In the place of an error of another package, or of one that nobody thought of.
+        """
+        try:
+            yield
+        except (CommandError, MemoryError, ImportError, *OURS):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            sentence = unexpected(error)
+        else:
+            return
+        # Raised here, so that the error does not travel along.
+        raise CommandError(sentence if self.spent else f"{sentence}; {self.what_is_spent()}")
 
     def what_is_spent(self) -> str:
         """The end of a sentence."""

@@ -23,6 +23,7 @@ from dpsvm_fast.cli._types import FILE, OneOf, Real
 from dpsvm_fast.io import TableSchema, open_table
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.model_selection._grid import RESERVED
 from dpsvm_fast.model_selection._settings import checked_settings
 
 __all__ = ["command"]
@@ -86,7 +87,8 @@ def _tune(
     search = _search(table.schema, spending, options)
     # Parameters, and whether the budget has room for all of it, before any data are read.
     checked_settings(search)
-    with training_rows(screen, table, room, COPIES, options["temp"]) as rows:
+    temp = options["temp"]
+    with spending.among_rows(), training_rows(screen, table, room, COPIES, temp) as rows:
         if rows.folder is not None and not room.holds(rows.n_bytes, COPIES):
             raise CommandError(
                 "--max-memory: a search needs all rows in memory, several times; give it more, or "
@@ -131,7 +133,14 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     CommandError
         There are none, or a name is not a parameter of the model.
     """
-    given: dict[str, list[Any]] = dict(_parsed(text) for text in options["param_grid"])
+    given: dict[str, list[Any]] = {}
+    for text in options["param_grid"]:
+        name, values = _parsed(text)
+        if name in given:
+            raise CommandError(
+                f"--grid: {name!r} comes twice; write all its values at once: {name}=A,B,..."
+            )
+        given[name] = values
     path = options["grid_file"]
     if path is not None:
         found = read_record(path)
@@ -141,9 +150,14 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     if not given:
         raise CommandError("--grid is missing; give the values to choose from, such as C=0.1,1,10")
     trainer = trainer_of(estimator)
-    known = sorted(trainer.get_params(deep=False))
+    known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
     prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
     for name in given:
+        if name in RESERVED:
+            raise CommandError(
+                f"--grid: {name!r} is the same for all candidates; give it as an option of its own "
+                "where there is one (see dpsvm-fast tune --help)"
+            )
         if name not in known:
             raise CommandError(_unknown(name, type(trainer).__name__, known))
     return {prefix + name: values for name, values in given.items()}
@@ -151,7 +165,9 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
 
 def _unknown(name: str, model: str, known: Sequence[str]) -> str:
     """What to write instead of a name that is none."""
-    near = difflib.get_close_matches(name, known, n=1)
+    # Capitals make a difference: C, c.
+    alike = {one.lower(): one for one in known}
+    near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
     hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
     return f"--grid: {model} has no parameter {name!r} (see --model); {hint}"
 
@@ -162,6 +178,8 @@ def _parsed(text: str) -> tuple[str, list[Any]]:
     found = [_value(word.strip()) for word in values.split(",")]
     if not equals or not name.strip() or any(value == "" for value in found):
         raise CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
+    if len({(type(value), value) for value in found}) < len(found):
+        raise CommandError(f"--grid: got {text!r}, expected different values: each costs budget")
     return name.strip(), found
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["FILE", "OneOf", "Real", "Reals", "Whole"]
+__all__ = ["FILE", "FILE_OR_STDOUT", "OneOf", "Real", "Reals", "Whole"]
 
 
 class Real(click.ParamType):  # type: ignore[type-arg]
@@ -55,12 +56,12 @@ class Reals(Real):
 
 
 class Whole(click.ParamType):  # type: ignore[type-arg]
-    """A whole number from ``low`` on."""
+    """A whole number from ``low`` on, to ``high`` where there is one."""
 
     name = "integer"
 
-    def __init__(self, low: int) -> None:
-        self.low = low
+    def __init__(self, low: int, high: int | None = None) -> None:
+        self.low, self.high = low, high
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read a whole number."""
@@ -68,8 +69,9 @@ class Whole(click.ParamType):  # type: ignore[type-arg]
             number = int(value)
         except (TypeError, ValueError):
             number = self.low - 1
-        if number < self.low:
-            self.fail(f"got {str(value)!r}, expected an integer >= {self.low}", param, ctx)
+        if number < self.low or (self.high is not None and number > self.high):
+            most = "" if self.high is None else f" and <= {self.high}"
+            self.fail(f"got {str(value)!r}, expected an integer >= {self.low}{most}", param, ctx)
         return number
 
 
@@ -87,5 +89,24 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
         )
 
 
-# Whether it can be read or written is found out where it is.
-FILE = click.Path(path_type=Path, readable=False)
+class FileName(click.Path):
+    """A path. Whether it can be read or written is found out where that is done.
+
+    Parameters
+    ----------
+    dash : bool, default=False
+        Whether - stands for standard output.
+    """
+
+    def __init__(self, *, dash: bool = False) -> None:
+        super().__init__(path_type=Path, readable=False)
+        self._dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a name."""
+        if not self._dash and os.fspath(value) == "-":
+            self.fail("got '-', expected the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE, FILE_OR_STDOUT = FileName(), FileName(dash=True)

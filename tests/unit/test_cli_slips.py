@@ -1,0 +1,253 @@
+"""Slips of the pen at the command line, streams that are closed, interrupts at any time."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pytest.importorskip("pyarrow")
+
+from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
+from dpsvm_fast.cli import main
+from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.exceptions import InvalidParameterError
+
+SCHEMA = """target = "income"
+classes = ["low", "mid", "high"]
+[columns]
+age = { bounds = [0, 100] }
+work = { categories = ["Private", "Gov", "Self"] }
+name = { ignore = true }
+"""
+SECRET = "77.125"
+PLAN = ("plan", "--epsilon", "1", "--delta", "1e-5")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.toml").write_text(SCHEMA)
+    rows = [
+        f"{20 + i},{('Private', 'Gov', 'Self')[i % 3]},N{i},{('low', 'mid', 'high')[i % 3]}\n"
+        for i in range(60)
+    ]
+    (tmp_path / "people.csv").write_text("age,work,name,income\n" + "".join(rows))
+    return tmp_path
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
+    """The sentence on standard error."""
+    assert main(list(words)) == code
+    sentence = capsys.readouterr().err
+    assert sentence.count("\n") == 1
+    assert "unexpected" not in sentence
+    return sentence
+
+
+FIT = ("fit", "people.csv", "--schema", "people.toml", "--epsilon", "1", "-o", "model.json")
+TUNE = ("tune", *FIT[1:], "--model", "objective")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--epsilon", "1", "fit", "people.csv"), "--epsilon: options are written after the com"),
+        (("--versoin",), "--versoin: no such option; did you mean --version?"),
+        (("help", "fit"), "did you mean '--help'?"),
+        (("train", "people.csv"), "did you mean 'fit'?"),
+        ((*PLAN, "--features", "4", "--classes", "9999999"), "--classes: got '9999999'"),
+        ((*FIT[:-1], "-"), "--output: got '-', expected the name of a file"),
+        (("verify", "-"), "got '-', expected the name of a file"),
+        ((*TUNE, "--grid", "c=1,2"), "no parameter 'c' (see --model); did you mean 'C'?"),
+        ((*TUNE, "--grid", "Loss=huber"), "did you mean 'loss'?"),
+        ((*TUNE, "--grid", "C=1", "--grid", "C=2"), "'C' comes twice"),
+        ((*TUNE, "--grid", "C=1,2,1"), "expected different values"),
+        ((*TUNE, "--grid", "epsilon=1,2"), "--grid: 'epsilon' is the same for all candidates"),
+    ],
+    ids=lambda value: " ".join(value)[-24:] if isinstance(value, tuple) else "",
+)
+def test_what_was_perhaps_meant_is_told(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], part: str
+) -> None:
+    assert part in told(capsys, *words)
+
+
+class TestPlanOfASchema:
+    def test_categories_are_features_and_ignored_columns_are_none(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main([*PLAN, "--schema", "people.toml", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert main([*PLAN, "--features", "4", "--classes", "3", "--json"]) == 0
+        assert found == json.loads(capsys.readouterr().out)
+
+    def test_options_may_repeat_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+        words = (*PLAN, "--schema", "people.toml", "--features", "4")
+        assert main(list(words)) == 0
+        capsys.readouterr()
+        sentence = told(capsys, *words[:-1], "2")
+        assert "--features: got 2, expected 4, as people.toml says" in sentence
+
+    def test_what_it_leaves_open_is_asked_for(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "pixels.toml").write_text("all_other_columns = { bounds = [0, 16] }\n")
+        words = (*PLAN, "--schema", "pixels.toml")
+        assert "--features is missing, and pixels.toml leaves it open" in told(capsys, *words)
+        words += ("--features", "64")
+        assert "--classes is missing, and pixels.toml leaves it open" in told(capsys, *words)
+        assert main([*words, "--classes", "10"]) == 0
+        capsys.readouterr()
+        assert "--features is missing; give --features N, or --schema" in told(capsys, *PLAN)
+
+    def test_it_is_checked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "people.toml").write_text(SCHEMA.replace("[0, 100]", "[100, 0]"))
+        assert "age" in told(capsys, *PLAN, "--schema", "people.toml")
+
+
+def test_a_delta_that_allows_to_publish_a_row_is_warned_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = (*PLAN[:-1], "1e-3", "--schema", "people.toml", "--samples")
+    assert "--delta: 0.001 is not below one over 1000 rows" in told(capsys, *words, "1000", code=0)
+    assert main([*words, "999"]) == 0
+    assert not capsys.readouterr().err
+
+
+class TestBudgetFiles:
+    def test_without_permission_nothing_is_read(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
+        (folder / "people.csv").unlink()
+        denied = {folder / "people.budget": {4, 2}, folder: set()}
+
+        def access(path: object, mode: int) -> bool:
+            return mode not in denied[Path(str(path)).absolute()]
+
+        monkeypatch.setattr("dpsvm_fast.cli._budget.os.access", access)
+        words = (*FIT, "--budget", "people.budget")
+        assert "people.budget: no permission to read" in told(capsys, *words)
+        denied[folder / "people.budget"] = {2}
+        assert "people.budget: no permission to write to this budget" in told(capsys, *words)
+        assert main(["budget", "show", "people.budget"]) == 0
+        capsys.readouterr()
+        denied |= {folder / "people.budget": set(), folder: {2}}
+        assert "or to its folder" in told(capsys, *words)
+
+    def test_what_is_left_is_what_the_budget_shows(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
+        assert main([*FIT, "--budget", "people.budget"]) == 0
+        left = capsys.readouterr().out.split("epsilon = ")[2].split(" is left")[0]
+        assert main(["budget", "show", "people.budget"]) == 0
+        shown = capsys.readouterr().out.split("left ")[1].split()[0]
+        assert left == shown
+        assert "." in left
+
+
+class TestTextsOfOthers:
+    """A text that is not of this package may quote a cell."""
+
+    @pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError, OSError, KeyError])
+    def test_are_not_printed_once_there_are_rows(
+        self,
+        kind: type[Exception],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        def failing(*_: object) -> None:
+            raise kind(f"could not convert {SECRET}")
+
+        monkeypatch.setattr("dpsvm_fast.cli._fit.train", failing)
+        assert main(list(FIT)) == 2
+        sentence = capsys.readouterr().err
+        assert SECRET not in sentence
+        assert f"unexpected {kind.__name__}" in sentence
+        assert "DPSVM_FAST_TRACEBACK=1" in sentence
+        assert sentence.endswith("; nothing was spent\n")
+
+    def test_ours_are(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def failing(*_: object) -> None:
+            raise InvalidParameterError("C: got 0, expected more")
+
+        monkeypatch.setattr("dpsvm_fast.cli._fit.train", failing)
+        assert "C: got 0, expected more" in told(capsys, *FIT)
+
+    def test_before_there_are_rows_types_are_explained(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        sentence = told(capsys, *TUNE, "--grid", "C=1,x")
+        assert "C: got 'x' of type str" in sentence
+
+    def test_the_system_says_what_it_has_to_say(self) -> None:
+        spending = Spending(1.0, 1e-5, None, None)
+        with pytest.raises(OSError, match="No space left"), spending.among_rows():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        with spending.among_rows():
+            pass
+
+
+def test_a_full_disk_without_a_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dpsvm_fast.cli._verify.read_document", full)
+    assert told(capsys, "verify", "c.json") == (
+        "dpsvm-fast: the disk is full; free some space and run the command again\n"
+    )
+
+
+def test_the_next_command_names_the_kind_of_packed_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import gzip
+
+    (folder / "p.csv.gz").write_bytes(gzip.compress((folder / "people.csv").read_bytes()))
+    assert main(["fit", "p.csv.gz", *FIT[2:]]) == 0
+    assert "NEW.csv.gz -o" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="streams are closed by a shell")
+def test_closed_streams_are_no_failure(folder: Path) -> None:
+    model = OutputPerturbationSVC(1.0, 1e-5, classes=[0, 1]).fit([[0.0], [1.0]], [0, 1])
+    (folder / "c.json").write_text(model.privacy_.to_json())
+    command = f"{sys.executable} -m dpsvm_fast verify c.json >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+# Raises KeyboardInterrupt where a module is imported, as Ctrl-C would.
+INTERRUPTED = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+from dpsvm_fast.cli import main
+sys.exit(main(["plan", "--epsilon", "1", "--delta", "1e-5", "--features", "4", "--classes", "2"]))
+"""
+
+
+@pytest.mark.parametrize("module", ["dpsvm_fast.cli._app", "click", "sklearn.utils"])
+def test_an_interrupt_while_modules_are_imported(module: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (130, "")
+    assert run.stderr == "dpsvm-fast: interrupted\n"
