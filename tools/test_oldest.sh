@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
-# Tests the wheel in dist/ with the oldest dependencies that pyproject.toml accepts.
+# Tests the wheel in dist/ with the oldest dependencies that pyproject.toml accepts. PYTHON names a
+# Python 3.10 (python3.10). Arguments go to pytest, for example files instead of all tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python="${PYTHON:-python3.10}"
-if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then
-    echo "dpsvm_fast: this test needs Python 3.10, the oldest supported one; name it with PYTHON=/path/to/python3.10." >&2
+
+fail() {
+    echo "dpsvm_fast: $*" >&2
     exit 1
-fi
+}
+
+python="${PYTHON:-python3.10}"
+"$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null ||
+    fail "this test needs Python 3.10, the oldest supported one; name it with PYTHON=/path/to/python3.10."
+wheels=(dist/*.whl)
+[ ${#wheels[@]} -eq 1 ] || fail "expected one wheel in dist, got ${wheels[*]}; make it anew with 'make wheel'."
+[ -f "${wheels[0]}" ] || fail "there is no wheel in dist; build it with 'make wheel'."
+
 env=target/oldest
-[ -x $env/bin/python ] || "$python" -m venv $env
-$env/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oldest.txt
-$env/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
-$env/bin/python -m pytest tests
+# An environment that was left half-made is made again.
+$env/bin/python -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear $env
+export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+$env/bin/python -m pip install -r tools/oldest.txt
+$env/bin/python -m pip install --force-reinstall --no-deps "${wheels[0]}"
+[ $# -gt 0 ] || set -- tests
+$env/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal "$@"

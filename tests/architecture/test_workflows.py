@@ -1,0 +1,155 @@
+"""The workflow files: what they name exists here, and no job or failure is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".github" / "workflows"
+NAMES = sorted(path.name for path in FOLDER.glob("*.yml"))
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+# What a step may run of this repository: scripts, targets of make, extras, lists of packages.
+SCRIPT = re.compile(r"(?<![\w/.-])(?:tools|benches|tests|examples|docs|python|rust)/[\w/.-]*\w")
+TARGET = re.compile(r"^\s*make ([\w ]+)", flags=re.MULTILINE)
+EXTRAS = re.compile(r"(?:--extras |\.\[)([a-z,]+)")
+ACTION = re.compile(r"^[\w-]+/[\w/-]+@[0-9a-f]{40}$")
+
+
+@cache
+def workflow(name: str) -> dict[Any, Any]:
+    """A workflow; YAML 1.1 takes its key "on" for a truth value."""
+    found: dict[Any, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    return found
+
+
+def steps(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for job, content in workflow(name)["jobs"].items():
+        for step in content["steps"]:
+            yield job, step
+
+
+def missing(command: str) -> list[str]:
+    """What a command names and this repository does not have."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    found = [name for name in SCRIPT.findall(command) if not (ROOT / name).exists()]
+    for names in TARGET.findall(command):
+        found += [one for one in names.split() if f"\n{one}:" not in makefile]
+    for names in EXTRAS.findall(command):
+        found += [one for one in names.split(",") if not declared(one)]
+    return found
+
+
+def declared(extra: str) -> bool:
+    return re.search(rf"^{extra} = \[", PROJECT, flags=re.MULTILINE) is not None
+
+
+def test_there_are_workflows() -> None:
+    assert {"ci.yml", "nightly.yml", "wheels.yml"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steps_run_what_exists(name: str) -> None:
+    commands = [step["run"] for _, step in steps(name) if "run" in step]
+    assert commands
+    wrong = [(command, missing(command)) for command in commands if missing(command)]
+    assert not wrong
+
+
+def test_a_missing_script_target_or_extra_is_told() -> None:
+    """Negative control."""
+    assert missing("tools/no_such.sh --fast") == ["tools/no_such.sh"]
+    assert missing("make wheel no_such") == ["no_such"]
+    assert missing('python -m pip install ".[test,no]"') == ["no"]
+    assert missing("tools/test_wheel.sh && make test\npip install .[test]") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jobs_are_bounded_and_need_jobs_that_exist(name: str) -> None:
+    jobs = workflow(name)["jobs"]
+    for job, content in jobs.items():
+        needs = content.get("needs", [])
+        assert set([needs] if isinstance(needs, str) else needs) <= set(jobs), job
+        assert "timeout-minutes" in content, job
+        assert content["steps"], job
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "all" in workflow(name)["jobs"]])
+def test_the_one_verdict_counts_every_job(name: str) -> None:
+    jobs = workflow(name)["jobs"]
+    assert set(jobs["all"]["needs"]) == set(jobs) - {"all"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_are_pinned(name: str) -> None:
+    """A tag can be moved, a digest cannot."""
+    for job, step in steps(name):
+        assert ("uses" in step) != ("run" in step), job
+        assert "uses" not in step or ACTION.match(step["uses"]), step
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_changes_that_start_a_workflow_can_be_made(name: str) -> None:
+    started = workflow(name)[True]
+    assert not isinstance(started, str)
+    for pattern in (started.get("pull_request") or {}).get("paths", []):
+        assert any(ROOT.glob(pattern)), pattern
+
+
+def extras_of(name: str, job: str) -> set[str]:
+    """What the entries of a job's matrix install beside the package."""
+    include = workflow(name)["jobs"][job]["strategy"]["matrix"]["include"]
+    return {extra for entry in include for extra in entry["extras"].split(",")}
+
+
+def test_extras_and_versions_of_the_matrix_are_declared() -> None:
+    assert all(declared(extra) for extra in extras_of("ci.yml", "test"))
+    supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
+    assert workflow("wheels.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
+    ends = workflow("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert ends == [supported[0], supported[-1]]
+
+
+def machines(job: str) -> set[str]:
+    matrix = workflow("wheels.yml")["jobs"][job]["strategy"]["matrix"]
+    return {entry["name"] for entry in matrix.get("machine", matrix.get("include"))}
+
+
+def test_every_wheel_that_is_built_is_tested() -> None:
+    assert machines("build") == machines("test") | machines("test-musl")
+    assert machines("build-free-threaded") == machines("test-free-threaded")
+    jobs = workflow("wheels.yml")["jobs"]
+    for job in ("test", "test-musl", "test-free-threaded"):
+        (upload,) = [s["with"]["name"] for s in jobs[jobs[job]["needs"]]["steps"] if is_a(s, "up")]
+        (download,) = [s["with"]["name"] for s in jobs[job]["steps"] if is_a(s, "down")]
+        assert prefix(upload) == prefix(download), job
+        assert any("tools/test_wheel.sh" in step.get("run", "") for step in jobs[job]["steps"])
+
+
+def is_a(step: dict[str, Any], way: str) -> bool:
+    return fnmatch(step.get("uses", ""), f"actions/{way}load-artifact@*")
+
+
+def prefix(artifact: str) -> str:
+    return artifact.partition("${{")[0]
+
+
+def test_the_subset_of_tests_exists() -> None:
+    script = (ROOT / "tools" / "test_wheel.sh").read_text(encoding="utf-8")
+    names = re.search(r'^tests="(.*?)"', script, flags=re.DOTALL | re.MULTILINE)
+    assert names is not None
+    assert len(names[1].split()) >= 12
+    for name in names[1].split():
+        assert (ROOT / "tests" / "unit" / f"{name}.py").is_file(), name
+    for name in re.findall(r"^cp (?:-R )?([\w/ .]+) \"\$folder", script, flags=re.MULTILINE):
+        for part in name.split():
+            assert (ROOT / part).exists(), part
