@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from dpsvm_fast._drawing import COLOURS, axes_for, epsilon_axis, matplotlib_module
+from dpsvm_fast._rounding import add_up, div_down, mul_down
 from dpsvm_fast._validation import check_epsilon, check_integer
+from dpsvm_fast.estimators._planned_events import private_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -35,14 +37,16 @@ def private_scores(
 
     Parameters
     ----------
-    estimator : private classifier
-        Cloned for every fit, with its ``epsilon`` replaced. Its ledger, if any, is charged. From
-        its ``random_state``, if any, every fit gets a seed of its own.
-    X : array-like or CSR matrix of shape (n_samples, n_features)
+    estimator : private classifier, or Pipeline with one at its end
+        Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it in
+        the proportion of theirs. Ledgers, if any, are charged. From a ``random_state``, if any,
+        every fit gets a seed of its own.
+    X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
-    X_test : array-like or CSR matrix of shape (n_test, n_features)
+    X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
     y_test : array-like of shape (n_test,)
     epsilons : sequence of float in (0, 1e4]
+        Of all steps together.
     n_repeats : int >= 1
         Fits for every epsilon; they differ in their noise only.
 
@@ -53,7 +57,7 @@ def private_scores(
     Raises
     ------
     InvalidParameterError, TypeError
-        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without such parameters;
+        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without private steps;
         nothing was fitted.
 
     Notes
@@ -73,30 +77,51 @@ def private_scores(
     >>> private_scores(svc, X[:1300], y[:1300], **test, epsilons=[1, 8], n_repeats=3).shape
     (2, 3)
     """
-    known: list[str] = getattr(type(estimator), "_get_param_names", list)()
-    if not {"epsilon", "delta", "random_state"} <= set(known):
-        raise TypeError(
-            f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
-            "epsilon, delta and random_state"
-        )
+    shares = _shares(estimator)
     budgets = [check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
     if not budgets:
         raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")
     n_repeats = check_integer("n_repeats", n_repeats, 1)
     shape = (len(budgets), n_repeats)
-    scores, seeds = np.empty(shape), _seeds(estimator.random_state, shape)
+    scores = np.empty(shape)
+    seeds = [
+        _seeds(step.random_state, place, shape) for place, step in enumerate(_private(estimator))
+    ]
     for i, epsilon in enumerate(budgets):
         for j in range(n_repeats):
-            model = clone(estimator).set_params(epsilon=epsilon, random_state=seeds[i, j])
+            model = clone(estimator)
+            for step, share, own in zip(_private(model), shares, seeds, strict=True):
+                step.set_params(epsilon=mul_down(share, epsilon), random_state=own[i, j])
             scores[i, j] = model.fit(X, y).score(X_test, y_test)
     return scores
 
 
-def _seeds(random_state: int | None, shape: tuple[int, int]) -> NDArray[np.object_]:
-    """One seed a fit: with a single one, every repeat would be the same model."""
+def _private(estimator: Any) -> list[Any]:
+    """The estimators inside that make releases, in the order in which rows meet them."""
+    return [step.estimator for step in private_steps(estimator)]
+
+
+def _shares(estimator: Any) -> list[float]:
+    """What part of an epsilon each private step gets; by basic composition they add up to 1."""
+    steps = _private(estimator)
+    known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
+    # A Pipeline without a classifier has no score, which would be found out after its fit.
+    if not (steps and known and is_classifier(estimator)):
+        raise TypeError(
+            f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
+            "epsilon, delta and random_state, or a Pipeline with one at its end"
+        )
+    own = [check_epsilon(step.epsilon) for step in steps]
+    total = add_up(*own)
+    return [1.0] if len(own) == 1 else [div_down(one, total) for one in own]
+
+
+def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDArray[np.object_]:
+    """One seed a fit and step: with a single one, every repeat would be the same model."""
     seeds = np.full(shape, None, dtype=object)
     if random_state is not None:
-        words = np.random.SeedSequence(random_state).generate_state(seeds.size, np.uint64)
+        entropy = random_state if place == 0 else (random_state, place)
+        words = np.random.SeedSequence(entropy).generate_state(seeds.size, np.uint64)
         seeds[:] = words.astype(object).reshape(shape)
     return seeds
 
@@ -184,13 +209,15 @@ class PrivacyUtilityDisplay:
 
         Parameters
         ----------
-        estimator : private classifier
-            Cloned for every fit, with its ``epsilon`` replaced.
-        X : array-like or CSR matrix of shape (n_samples, n_features)
+        estimator : private classifier, or Pipeline with one at its end
+            Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it
+            in the proportion of theirs.
+        X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
-        X_test : array-like or CSR matrix of shape (n_test, n_features)
+        X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
         y_test : array-like of shape (n_test,)
         epsilons : sequence of float in (0, 1e4]
+            Of all steps together, by basic composition: `total_privacy` may promise less.
         n_repeats : int >= 1, default=10
             Fits for every epsilon.
         non_private : classifier or None, default=None
@@ -207,7 +234,8 @@ class PrivacyUtilityDisplay:
         ImportError
             matplotlib is missing. Nothing was fitted or spent.
         InvalidParameterError, TypeError
-            A wrong epsilon or ``n_repeats``. Nothing was fitted or spent.
+            A wrong epsilon or ``n_repeats``, or an estimator without private steps. Nothing was
+            fitted or spent.
 
         Notes
         -----
@@ -221,9 +249,8 @@ class PrivacyUtilityDisplay:
         ceiling = None
         if non_private is not None:
             ceiling = float(clone(non_private).fit(X, y).score(X_test, y_test))
-        display = cls(
-            epsilons=epsilons, scores=scores, non_private_score=ceiling, delta=estimator.delta
-        )
+        delta = add_up(*(step.delta for step in _private(estimator)))
+        display = cls(epsilons=epsilons, scores=scores, non_private_score=ceiling, delta=delta)
         return display.plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> PrivacyUtilityDisplay:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 from dpsvm_fast import (
@@ -91,7 +93,68 @@ class TestPrivateScores:
             private_scores(model(ledger=ledger), X, y, X_test=X, y_test=y, **task)
         assert not ledger.history
 
-    @pytest.mark.parametrize("other", [make_pipeline(model()), LinearSVC(), LinearSVC, 1])
+    def test_one_private_step_of_a_pipeline_gets_all(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        piped = make_pipeline(Normalizer(), model(ledger=ledger))
+        task = {"X_test": X, "y_test": y, "epsilons": [1.0, 50.0], "n_repeats": 2}
+        scores = private_scores(piped, X, y, **task)
+        assert scores[1].min() > 0.9
+        alone = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        private_scores(model(ledger=alone), X, y, **task)
+        assert [one.event for one in ledger.history] == [one.event for one in alone.history]
+
+    def test_several_private_steps_share_it_as_they_did(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        piped = make_pipeline(
+            Normalizer(), PrivateCenter(1.0, 1e-5, ledger=ledger), model(epsilon=3.0, ledger=ledger)
+        )
+        display = PrivacyUtilityDisplay.from_estimator(
+            piped, X, y, X_test=X, y_test=y, epsilons=[8.0], n_repeats=1
+        )
+        assert display.delta == 2e-5
+        spent = [one.event for one in ledger.history]
+        expected = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        make_pipeline(
+            Normalizer(),
+            PrivateCenter(2.0, 1e-5, ledger=expected),
+            model(epsilon=6.0, ledger=expected),
+        ).fit(X, y)
+        assert spent == [one.event for one in expected.history]
+
+    def test_steps_with_one_seed_get_seeds_of_their_own(self, clusters: TrainingSet) -> None:
+        X, y = clusters
+        seen: list[int] = []
+
+        class Noting(PrivateCenter):
+            def fit(self, X: Any, y: Any = None) -> Any:
+                seen.append(self.random_state)
+                return super().fit(X, y)
+
+        class NotingSVC(OutputPerturbationSVC):
+            def fit(self, X: Any, y: Any) -> Any:
+                seen.append(self.random_state)
+                return super().fit(X, y)
+
+        piped = make_pipeline(
+            Noting(1.0, random_state=3), NotingSVC(1.0, classes=range(3), random_state=3)
+        )
+        with pytest.warns(NotPrivateWarning):
+            private_scores(piped, X, y, X_test=X, y_test=y, epsilons=[4.0], n_repeats=3)
+        assert len(set(seen)) == 6
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            make_pipeline(PrivateCenter(1.0)),
+            make_pipeline(Normalizer(), LinearSVC()),
+            OneVsRestClassifier(model()),
+            LinearSVC(),
+            LinearSVC,
+            1,
+        ],
+    )
     def test_estimators_of_another_kind_are_named(
         self, clusters: TrainingSet, other: object
     ) -> None:
