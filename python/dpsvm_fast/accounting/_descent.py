@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import digamma
 
 from dpsvm_fast._validation import check_integer, check_option, check_positive
-from dpsvm_fast.accounting._parts import Sensitivity, store
+from dpsvm_fast.accounting._fields import store
+from dpsvm_fast.accounting._parts import Sensitivity
 
 __all__ = ["Descent", "descent_sensitivity"]
 

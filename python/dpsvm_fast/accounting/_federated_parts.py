@@ -16,7 +16,7 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
-from dpsvm_fast.accounting._parts import check_text, store
+from dpsvm_fast.accounting._fields import check_text, store
 from dpsvm_fast.accounting.events import DistanceEvent, GaussianEvent, ZCDPEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 

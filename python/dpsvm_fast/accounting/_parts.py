@@ -19,6 +19,7 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
+from dpsvm_fast.accounting._fields import check_text, store
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -363,19 +364,6 @@ class ReleasePart:
     def n_numbers(self) -> int:
         """How many numbers each sum has."""
         return math.prod(self.shape)
-
-
-def check_text(name: str, value: object) -> None:
-    """Refuse anything but a string with something in it."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a string")
-    if not value.strip():
-        raise InvalidParameterError(f"{name}: expected a string that is not empty")
-
-
-def store(record: object, name: str, value: object) -> None:
-    """Store a checked value in a frozen record."""
-    object.__setattr__(record, name, value)
 
 
 def _check_law(what: str, noise: Any, dimensions: int | None = 2) -> None:

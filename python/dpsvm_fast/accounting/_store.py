@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpsvm_fast.accounting._certificate import read_json
 from dpsvm_fast.accounting.events import PrivacyEvent
-from dpsvm_fast.accounting.statement import read_json
 from dpsvm_fast.exceptions import LedgerError
 
 __all__ = [

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
+from dpsvm_fast.accounting._certificate import read_json
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
-from dpsvm_fast.accounting.pipeline import FORMAT as PIPELINE_FORMAT
 from dpsvm_fast.accounting.pipeline import PipelineStatement
-from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
 from dpsvm_fast.accounting.selection import SelectionStatement
-from dpsvm_fast.accounting.statement import PrivacyStatement, read_json
+from dpsvm_fast.accounting.statement import PrivacyStatement
 
 __all__ = ["Statement", "read_certificate"]
 
@@ -49,11 +47,8 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     elif isinstance(certificate, Statement):
         record = certificate.to_dict()
     name = record.get("format") if isinstance(record, Mapping) else None
-    kinds: dict[Any, Any] = {
-        PIPELINE_FORMAT: PipelineStatement,
-        SELECTION_FORMAT: SelectionStatement,
-        FEDERATED_FORMAT: FederatedStatement,
-    }
+    others = (PipelineStatement, SelectionStatement, FederatedStatement)
+    kinds: dict[Any, Any] = {kind.FORMAT: kind for kind in others}
     kind = kinds.get(name, PrivacyStatement) if isinstance(name, str) else PrivacyStatement
     statement: Statement = kind.from_dict(record)
     return statement

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from dpsvm_fast._validation import (
     check_epsilon,
@@ -15,6 +13,7 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
+from dpsvm_fast.accounting._certificate import Certificate, reader
 from dpsvm_fast.accounting._federated_parts import (
     ADJACENCY,
     MOST_NUMBERS,
@@ -22,9 +21,9 @@ from dpsvm_fast.accounting._federated_parts import (
     SecureRound,
 )
 from dpsvm_fast.accounting._federated_prose import federated_prose
-from dpsvm_fast.accounting._parts import Sensitivity, check_text, store
+from dpsvm_fast.accounting._fields import check_text, store, store_all
+from dpsvm_fast.accounting._parts import Sensitivity
 from dpsvm_fast.accounting.events import PrivacyEvent
-from dpsvm_fast.accounting.statement import check_format, exactly, read_json
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -39,8 +38,6 @@ __all__ = [
     "caveats_of",
 ]
 
-FORMAT = "dpsvm_fast.federated_certificate"
-VERSION = 1
 
 # A larger epsilon of what single parties sent is not worth a number.
 MOST_LOCAL = 200.0
@@ -102,7 +99,7 @@ def caveats_of(trust: str, weighting: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederatedStatement:
+class FederatedStatement(Certificate):
     """What training across parties promises. Printing it gives prose, ``to_json`` the certificate.
 
     Parameters
@@ -175,6 +172,8 @@ class FederatedStatement:
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
 
+    FORMAT: ClassVar[str] = "dpsvm_fast.federated_certificate"
+
     algorithm: str
     theorem: str
     loss: str
@@ -211,11 +210,11 @@ class FederatedStatement:
         for name in ("theorem", "loss", "library_version"):
             check_text(name, getattr(self, name))
         for name in TEXTS:
-            _store_all(self, name, str)
+            store_all(self, name, str)
             for text in getattr(self, name):
                 check_text(name, text)
-        _store_all(self, "rounds", SecureRound)
-        _store_all(self, "local_events", PrivacyEvent)
+        store_all(self, "rounds", SecureRound)
+        store_all(self, "local_events", PrivacyEvent)
         self._check_options()
         self._check_parties()
         self._check_promise()
@@ -300,8 +299,7 @@ class FederatedStatement:
         """Whether the promise holds."""
         return not self.not_private_reasons
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain values; floats survive JSON exactly."""
+    def _plain_fields(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in TEXTS:
             record[name] = list(record[name])
@@ -309,52 +307,21 @@ class FederatedStatement:
         record["local_events"] = [event.to_dict() for event in self.local_events]
         if self.sensitivity is not None:
             record["sensitivity"] = dict(vars(self.sensitivity))
-        return {"format": FORMAT, "version": VERSION, "private": self.private} | record
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the certificate as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return record
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> FederatedStatement:
-        """Read what ``to_dict`` wrote.
-
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, or a field outside its range.
-        """
-        check_format(record, FORMAT, VERSION)
-        names = _names(cls) | {"format", "version", "private"}
-        values = exactly("certificate", record, names)
-        del values["format"], values["version"]
-        private = values.pop("private")
+    def _of_fields(cls, values: dict[str, Any]) -> FederatedStatement:
         for name in (*TEXTS, "rounds", "local_events"):
             if not isinstance(values[name], list):
                 raise TypeError(f"{name}: expected a list")
         values["local_events"] = tuple(map(PrivacyEvent.from_dict, values["local_events"]))
-        rounds = (exactly("round", part, _names(SecureRound)) for part in values["rounds"])
-        values["rounds"] = tuple(SecureRound(**part) for part in rounds)
+        values["rounds"] = tuple(map(reader(SecureRound, "round"), values["rounds"]))
         if values["sensitivity"] is not None:
-            found = exactly("sensitivity", values["sensitivity"], _names(Sensitivity))
-            values["sensitivity"] = Sensitivity(**found)
-        statement = cls(**values)
-        if private is not statement.private:
-            raise InvalidParameterError("private: expected true exactly when there is no reason")
-        return statement
-
-    @classmethod
-    def from_json(cls, text: str) -> FederatedStatement:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        return cls.from_dict(read_json(text))
+            values["sensitivity"] = reader(Sensitivity, "sensitivity")(values["sensitivity"])
+        return cls(**values)
 
     def __str__(self) -> str:
         return federated_prose(self)
-
-
-def _names(kind: Any) -> set[str]:
-    """Field names of a dataclass."""
-    return {f.name for f in fields(kind)}
 
 
 def _store_integer(statement: FederatedStatement, name: str, most: int) -> None:
@@ -362,13 +329,3 @@ def _store_integer(statement: FederatedStatement, name: str, most: int) -> None:
     value = getattr(statement, name)
     if value is not None or name not in OPTIONAL:
         store(statement, name, check_integer(name, value, 1, most))
-
-
-def _store_all(statement: FederatedStatement, name: str, kind: Any) -> None:
-    """Keep a tuple of values of one kind, from a tuple or list."""
-    values = getattr(statement, name)
-    if not isinstance(values, (tuple, list)):
-        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
-    if not all(isinstance(value, kind) for value in values):
-        raise TypeError(f"{name}: an entry is of another type")
-    store(statement, name, tuple(values))

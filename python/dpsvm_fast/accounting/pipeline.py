@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, check_non_negative
-from dpsvm_fast.accounting._parts import check_text, store
+from dpsvm_fast.accounting._certificate import Certificate, exactly, names_of
+from dpsvm_fast.accounting._fields import check_text, store
 from dpsvm_fast.accounting._prose import CHECK, WIDTH, bullets, odds, paragraphs
 from dpsvm_fast.accounting.events import PrivacyEvent
-from dpsvm_fast.accounting.federated_statement import FORMAT as FEDERATED_FORMAT
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
-from dpsvm_fast.accounting.selection import FORMAT as SELECTION_FORMAT
 from dpsvm_fast.accounting.selection import SelectionStatement
-from dpsvm_fast.accounting.statement import PrivacyStatement, check_format, exactly, read_json
+from dpsvm_fast.accounting.statement import PrivacyStatement
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["PipelineStatement", "PipelineStep"]
 
-FORMAT = "dpsvm_fast.pipeline_certificate"
-VERSION = 1
-FIELDS = frozenset({"epsilon", "delta", "adjacency", "steps", "assumptions", "library_version"})
 
 LEARNED_REASON = "was fitted on the rows without privacy; what it learned may repeat them"
 Statement = PrivacyStatement | SelectionStatement | FederatedStatement
@@ -91,7 +86,7 @@ class PipelineStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineStatement:
+class PipelineStatement(Certificate):
     """What the fits of all steps together promise; ``verify`` recomputes it.
 
     Parameters
@@ -116,6 +111,8 @@ class PipelineStatement:
     -----
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
+
+    FORMAT: ClassVar[str] = "dpsvm_fast.pipeline_certificate"
 
     epsilon: float
     delta: float
@@ -189,42 +186,18 @@ class PipelineStatement:
             for text in getattr(step.statement, field)
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain values; floats survive JSON exactly."""
-        record = {name: getattr(self, name) for name in sorted(FIELDS)}
+    def _plain_fields(self) -> dict[str, Any]:
+        record = {name: getattr(self, name) for name in sorted(names_of(type(self)))}
         record["steps"] = [step.to_dict() for step in self.steps]
         record["assumptions"] = list(self.assumptions)
-        return {"format": FORMAT, "version": VERSION, "private": self.private} | record
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the certificate as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return record
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> PipelineStatement:
-        """Read what ``to_dict`` wrote.
-
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, or a field outside its range.
-        """
-        check_format(record, FORMAT, VERSION)
-        values = exactly("certificate", record, {*FIELDS, "format", "version", "private"})
-        del values["format"], values["version"]
-        private = values.pop("private")
+    def _of_fields(cls, values: dict[str, Any]) -> PipelineStatement:
         if not isinstance(values["steps"], list):
             raise TypeError("steps: expected a list")
         values["steps"] = tuple(map(PipelineStep.from_dict, values["steps"]))
-        statement = cls(**values)
-        if private is not statement.private:
-            raise InvalidParameterError("private: expected true exactly when there is no reason")
-        return statement
-
-    @classmethod
-    def from_json(cls, text: str) -> PipelineStatement:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        return cls.from_dict(read_json(text))
+        return cls(**values)
 
     def __str__(self) -> str:
         head = "PRIVATE" if self.private else "NOT PRIVATE"
@@ -268,8 +241,8 @@ def _unit_of(statement: Statement) -> str:
 
 def _statement_from(record: Any) -> Statement:
     """Read the statement of one step, of any format."""
-    if isinstance(record, Mapping) and record.get("format") == SELECTION_FORMAT:
+    if isinstance(record, Mapping) and record.get("format") == SelectionStatement.FORMAT:
         return SelectionStatement.from_dict(record)
-    if isinstance(record, Mapping) and record.get("format") == FEDERATED_FORMAT:
+    if isinstance(record, Mapping) and record.get("format") == FederatedStatement.FORMAT:
         return FederatedStatement.from_dict(record)
     return PrivacyStatement.from_dict(record)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from dpsvm_fast._rounding import fraction_up
 from dpsvm_fast._validation import (
@@ -17,17 +15,15 @@ from dpsvm_fast._validation import (
     check_option,
     check_positive,
 )
-from dpsvm_fast.accounting._parts import check_text, store
+from dpsvm_fast.accounting._certificate import Certificate, reader
+from dpsvm_fast.accounting._fields import check_text, store, store_all
 from dpsvm_fast.accounting._prose import WIDTH, bullets, paragraphs
 from dpsvm_fast.accounting.compound import STOPPING_LAWS, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting.statement import check_format, exactly, read_json
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["SelectionNoise", "SelectionStatement", "Stopping", "selection_events"]
 
-FORMAT = "dpsvm_fast.selection_certificate"
-VERSION = 1
 PROOF = "docs/proofs/private_selection.md"
 
 STRATEGIES = ("partition", "random_stopping")
@@ -124,7 +120,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionStatement:
+class SelectionStatement(Certificate):
     r"""What a search promises, choice and released model together; ``verify`` recomputes it.
 
     Parameters
@@ -167,6 +163,8 @@ class SelectionStatement:
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
 
+    FORMAT: ClassVar[str] = "dpsvm_fast.selection_certificate"
+
     epsilon: float
     delta: float
     adjacency: str
@@ -193,9 +191,9 @@ class SelectionStatement:
         for name in ("library_version", "unit"):
             check_text(name, getattr(self, name))
         for name in TEXTS:
-            _store_all(self, name, str)
-        _store_all(self, "refit", PrivacyEvent)
-        _store_all(self, "branches", (tuple, list))
+            store_all(self, name, str)
+        store_all(self, "refit", PrivacyEvent)
+        store_all(self, "branches", (tuple, list))
         store(self, "branches", tuple(map(tuple, self.branches)))
         self._check_selection()
         if any(event.adjacency != self.adjacency for event in self.events):
@@ -232,8 +230,7 @@ class SelectionStatement:
         """Whether the promise holds."""
         return not self.not_private_reasons
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain values; floats survive JSON exactly."""
+    def _plain_fields(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in TEXTS:
             record[name] = list(record[name])
@@ -241,43 +238,19 @@ class SelectionStatement:
         record["refit"] = [event.to_dict() for event in self.refit]
         record["selection"] = dict(vars(self.selection))
         record["stopping"] = None if self.stopping is None else dict(vars(self.stopping))
-        return {"format": FORMAT, "version": VERSION, "private": self.private} | record
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the certificate as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return record
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> SelectionStatement:
-        """Read what ``to_dict`` wrote.
-
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, or a field outside its range.
-        """
-        check_format(record, FORMAT, VERSION)
-        names = {f.name for f in fields(cls)} | {"format", "version", "private"}
-        values = exactly("certificate", record, names)
-        del values["format"], values["version"]
-        private = values.pop("private")
+    def _of_fields(cls, values: dict[str, Any]) -> SelectionStatement:
         for name in (*TEXTS, "branches", "refit"):
             if not isinstance(values[name], list):
                 raise TypeError(f"{name}: expected a list")
         values["branches"] = tuple(_events("branches", branch) for branch in values["branches"])
         values["refit"] = _events("refit", values["refit"])
-        values["selection"] = _record(SelectionNoise, "selection", values["selection"])
+        values["selection"] = reader(SelectionNoise, "selection")(values["selection"])
         if values["stopping"] is not None:
-            values["stopping"] = _record(Stopping, "stopping", values["stopping"])
-        statement = cls(**values)
-        if private is not statement.private:
-            raise InvalidParameterError("private: expected true exactly when there is no reason")
-        return statement
-
-    @classmethod
-    def from_json(cls, text: str) -> SelectionStatement:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        return cls.from_dict(read_json(text))
+            values["stopping"] = reader(Stopping, "stopping")(values["stopping"])
+        return cls(**values)
 
     def __str__(self) -> str:
         head = "PRIVATE" if self.private else "NOT PRIVATE"
@@ -351,23 +324,8 @@ def selection_events(
     )
 
 
-def _store_all(statement: SelectionStatement, name: str, kind: Any) -> None:
-    """Keep a tuple of values of one kind, from a tuple or list."""
-    values = getattr(statement, name)
-    if not isinstance(values, (tuple, list)):
-        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
-    if not all(isinstance(value, kind) for value in values):
-        raise TypeError(f"{name}: an entry is of another type")
-    store(statement, name, tuple(values))
-
-
 def _events(name: str, records: object) -> Branch:
     """Read a list of events."""
     if not isinstance(records, list):
         raise TypeError(f"{name}: expected a list")
     return tuple(map(PrivacyEvent.from_dict, records))
-
-
-def _record(kind: Any, name: str, record: object) -> Any:
-    """Read a record of exactly the fields of a class."""
-    return kind(**exactly(name, record, {f.name for f in fields(kind)}))

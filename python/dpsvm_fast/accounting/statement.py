@@ -7,27 +7,25 @@ depends on the data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from dpsvm_fast._validation import (
     check_adjacency,
     check_delta,
     check_epsilon,
-    check_integer,
     check_option,
 )
+from dpsvm_fast.accounting._certificate import Certificate, exactly, names_of, reader
 from dpsvm_fast.accounting._descent import Descent
+from dpsvm_fast.accounting._fields import check_text, store
 from dpsvm_fast.accounting._parts import (
     LastIterate,
     Noise,
     ObjectiveNoise,
     ReleasePart,
     Sensitivity,
-    check_text,
-    store,
 )
 from dpsvm_fast.accounting._prose import prose
 from dpsvm_fast.accounting.events import PrivacyEvent
@@ -41,13 +39,8 @@ __all__ = [
     "PrivacyStatement",
     "ReleasePart",
     "Sensitivity",
-    "check_format",
-    "exactly",
-    "read_json",
 ]
 
-FORMAT = "dpsvm_fast.certificate"
-VERSION = 1
 # What not every release has. It is left out where it is not there: certificates without it are
 # those of earlier releases.
 OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
@@ -76,7 +69,7 @@ CLASSES_REASON = "the list of classes was read from the labels, so a rare class 
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyStatement:
+class PrivacyStatement(Certificate):
     """What one release promises. Printing it gives prose; ``to_json`` gives the certificate.
 
     Parameters
@@ -128,6 +121,8 @@ class PrivacyStatement:
     Guarantees: none by itself. A statement made by this library holds for the release it came
     with; one from elsewhere claims something that ``verify`` checks for consistency only.
     """
+
+    FORMAT: ClassVar[str] = "dpsvm_fast.certificate"
 
     mechanism: str
     theorem: str
@@ -191,8 +186,7 @@ class PrivacyStatement:
         """Whether the promise holds."""
         return not self.not_private_reasons
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain values; floats survive JSON exactly."""
+    def _plain_fields(self) -> dict[str, Any]:
         record = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in OPTIONAL:
             if not record[name]:
@@ -213,97 +207,24 @@ class PrivacyStatement:
         record["events"] = [event.to_dict() for event in self.events]
         for name in ("assumed_public", "caveats", "not_private_reasons"):
             record[name] = list(record[name])
-        return {"format": FORMAT, "version": VERSION, "private": self.private} | record
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the certificate as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return record
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> PrivacyStatement:
-        """Read what ``to_dict`` wrote.
+    def _field_names(cls, record: Mapping[str, Any]) -> set[str]:
+        return names_of(cls) - {name for name in OPTIONAL if name not in record}
 
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, or a field outside its range.
-        """
-        check_format(record, FORMAT, VERSION)
-        names = {*_names(cls), "format", "version", "private"} - set(OPTIONAL)
-        names |= {name for name in OPTIONAL if name in record}
-        values = exactly("certificate", record, names)
-        private = values.pop("private")
-        del values["format"], values["version"]
+    @classmethod
+    def _of_fields(cls, values: dict[str, Any]) -> PrivacyStatement:
         for name, read in _READERS.items():
             if name in values:
                 values[name] = read(values[name])
         if not isinstance(values["events"], list):
             raise TypeError("events: expected a list")
         values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))
-        statement = cls(**values)
-        if private is not statement.private:
-            raise InvalidParameterError("private: expected true exactly when there is no reason")
-        return statement
-
-    @classmethod
-    def from_json(cls, text: str) -> PrivacyStatement:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        return cls.from_dict(read_json(text))
+        return cls(**values)
 
     def __str__(self) -> str:
         return prose(self)
-
-
-def check_format(record: object, format: str, version: int) -> None:
-    """Refuse what is no certificate of this format and version.
-
-    Raises
-    ------
-    TypeError, InvalidParameterError
-        The text says what can be done about it.
-    """
-    if not isinstance(record, Mapping):
-        raise TypeError(f"certificate: got {type(record).__name__}, expected a mapping")
-    if record.get("format") != format:
-        raise InvalidParameterError.of("format", got=record.get("format"), accepted=repr(format))
-    found = check_integer("version", record.get("version"), 0)
-    if found > version:
-        raise InvalidParameterError.of(
-            "version", got=found, accepted=f"{version}; a newer release of dpsvm_fast reads it"
-        )
-    if found != version:
-        raise InvalidParameterError.of("version", got=found, accepted=str(version))
-
-
-def read_json(text: str) -> Any:
-    """Parse a certificate; NaN, infinities and repeated fields are refused.
-
-    Raises
-    ------
-    InvalidParameterError
-        Anything that is not such JSON.
-    """
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidParameterError(
-            "certificate: expected JSON text, as to_json() returns it (of a file, what is in it)"
-        ) from error
-
-
-def _names(kind: Any) -> set[str]:
-    """Field names of a dataclass."""
-    return {f.name for f in fields(kind)}
-
-
-def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
-    """Return a copy of ``record`` if it is a mapping with exactly these names."""
-    if not isinstance(record, Mapping):
-        raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
-    if set(record) != names:
-        wrong = sorted(map(str, set(record) ^ names))
-        raise InvalidParameterError(f"{what}: missing or unknown fields {wrong}")
-    return dict(record)
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:
@@ -340,7 +261,7 @@ def _part_to_dict(part: ReleasePart) -> dict[str, Any]:
 
 def _read_noise(record: object) -> Noise:
     """Read the noise, with its number of weights, which is in it for people."""
-    values = exactly("noise", record, _names(Noise) | {"n_weights"})
+    values = exactly("noise", record, names_of(Noise) | {"n_weights"})
     n_weights = values.pop("n_weights")
     noise = Noise(**values)
     _check_product("n_weights", n_weights, noise.n_weights)
@@ -359,38 +280,20 @@ def _read_parts(records: object) -> tuple[ReleasePart, ...]:
         raise TypeError("parts: expected a list with something in it")
     parts = []
     for record in records:
-        values = exactly("part", record, _names(ReleasePart) | {"n_numbers"})
+        values = exactly("part", record, names_of(ReleasePart) | {"n_numbers"})
         n_numbers = values.pop("n_numbers")
         if values["last_iterate"] is not None:
-            values["last_iterate"] = _reader(LastIterate, "last_iterate")(values["last_iterate"])
+            values["last_iterate"] = reader(LastIterate, "last_iterate")(values["last_iterate"])
         part = ReleasePart(**values)
         _check_product("n_numbers", n_numbers, part.n_numbers)
         parts.append(part)
     return tuple(parts)
 
 
-def _reader(kind: Any, name: str) -> Callable[[object], Any]:
-    """Return the function that reads a record of exactly the fields of a class."""
-    return lambda record: kind(**exactly(name, record, _names(kind)))
-
-
 _READERS: dict[str, Callable[[object], Any]] = {
-    "sensitivity": _reader(Sensitivity, "sensitivity"),
+    "sensitivity": reader(Sensitivity, "sensitivity"),
     "noise": _read_noise,
-    "objective": _reader(ObjectiveNoise, "objective"),
-    "descent": _reader(Descent, "descent"),
+    "objective": reader(ObjectiveNoise, "objective"),
+    "descent": reader(Descent, "descent"),
     "parts": _read_parts,
 }
-
-
-def _refuse_constant(text: str) -> Any:
-    """JSON has no NaN and no infinities, and a certificate has none either."""
-    raise InvalidParameterError(f"certificate: got {text}, expected finite numbers")
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object, refusing repeated names: readers differ in which of two they believe."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise InvalidParameterError("certificate: a field is repeated")
-    return record

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyEvent
-from dpsvm_fast.accounting.statement import exactly, read_json
+from dpsvm_fast.accounting._certificate import exactly, read_json
 from dpsvm_fast.estimators._training_data import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated._counts import PartyCounts

@@ -1,0 +1,144 @@
+"""Certificates as JSON: what statements of every kind share, and how strictly they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
+
+from dpsvm_fast._validation import check_integer
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["Certificate", "exactly", "names_of", "read_json", "reader"]
+
+Kind = TypeVar("Kind", bound="Certificate")
+
+
+class Certificate:
+    """A statement that is written as JSON and read back, with nothing added and nothing lost."""
+
+    FORMAT: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain values; floats survive JSON exactly."""
+        head = {"format": self.FORMAT, "version": self.VERSION, "private": self.private}
+        return head | self._plain_fields()
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the certificate as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
+        """Read what ``to_dict`` wrote.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            Another format or version, missing or unknown fields, or a field outside its range.
+        """
+        _check_format(record, cls.FORMAT, cls.VERSION)
+        names = cls._field_names(record) | {"format", "version", "private"}
+        values = exactly("certificate", record, names)
+        del values["format"], values["version"]
+        private = values.pop("private")
+        statement = cls._of_fields(values)
+        if private is not statement.private:
+            raise InvalidParameterError("private: expected true exactly when there is no reason")
+        return statement
+
+    @classmethod
+    def from_json(cls: type[Kind], text: str) -> Kind:
+        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
+        return cls.from_dict(read_json(text))
+
+    def _plain_fields(self) -> dict[str, Any]:
+        """Fields as JSON has them."""
+        raise NotImplementedError
+
+    @classmethod
+    def _field_names(cls, record: Mapping[str, Any]) -> set[str]:
+        """Fields that ``record`` has to have."""
+        return names_of(cls)
+
+    @classmethod
+    def _of_fields(cls: type[Kind], values: dict[str, Any]) -> Kind:
+        """The statement with fields as JSON has them."""
+        raise NotImplementedError
+
+
+def _check_format(record: object, format: str, version: int) -> None:
+    """Refuse what is no certificate of this format and version.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        The text says what can be done about it.
+    """
+    if not isinstance(record, Mapping):
+        raise TypeError(f"certificate: got {type(record).__name__}, expected a mapping")
+    if record.get("format") != format:
+        raise InvalidParameterError.of("format", got=record.get("format"), accepted=repr(format))
+    found = check_integer("version", record.get("version"), 0)
+    if found > version:
+        raise InvalidParameterError.of(
+            "version", got=found, accepted=f"{version}; a newer release of dpsvm_fast reads it"
+        )
+    if found != version:
+        raise InvalidParameterError.of("version", got=found, accepted=str(version))
+
+
+def read_json(text: str) -> Any:
+    """Parse a certificate; NaN, infinities and repeated fields are refused.
+
+    Raises
+    ------
+    InvalidParameterError
+        Anything that is not such JSON.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidParameterError(
+            "certificate: expected JSON text, as to_json() returns it (of a file, what is in it)"
+        ) from error
+
+
+def names_of(kind: Any) -> set[str]:
+    """Field names of a dataclass."""
+    return {f.name for f in fields(kind)}
+
+
+def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
+    """Return a copy of ``record`` if it is a mapping with exactly these names."""
+    if not isinstance(record, Mapping):
+        raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
+    if set(record) != names:
+        wrong = sorted(map(str, set(record) ^ names))
+        raise InvalidParameterError(f"{what}: missing or unknown fields {wrong}")
+    return dict(record)
+
+
+def reader(kind: Any, name: str) -> Callable[[object], Any]:
+    """Return the function that reads a record of exactly the fields of a class."""
+    return lambda record: kind(**exactly(name, record, names_of(kind)))
+
+
+def _refuse_constant(text: str) -> Any:
+    """JSON has no NaN and no infinities, and a certificate has none either."""
+    raise InvalidParameterError(f"certificate: got {text}, expected finite numbers")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object, refusing repeated names: readers differ in which of two they believe."""
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise InvalidParameterError("certificate: a field is repeated")
+    return record
