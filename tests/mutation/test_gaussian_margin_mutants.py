@@ -29,8 +29,9 @@ from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
 from dpsvm_fast.reference.gaussian_margin import solve_gaussian_margin
 from oracles.coupled import coupled
-from oracles.objective_density import Pair, gaussian_deltas, pure_epsilon
+from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import kernel_of, pushed
+from oracles.objective_pure import pure_epsilon
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch

@@ -17,8 +17,9 @@ import pytest
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import _gaussian_objective, _linear_noise
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
-from oracles.objective_density import Pair, gaussian_deltas, pure_epsilon
+from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed
+from oracles.objective_pure import pure_epsilon
 
 Patch = pytest.MonkeyPatch
 

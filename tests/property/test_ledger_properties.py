@@ -6,7 +6,7 @@ import pickle
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -95,6 +95,8 @@ class SharedBudget(RuleBasedStateMachine):
 
 
 TestSharedBudget = SharedBudget.TestCase
+# Every step composes all that was admitted: a run costs the square of its length.
+TestSharedBudget.settings = settings(stateful_step_count=30)
 
 
 @given(st.lists(events, max_size=8), st.floats(1e-9, 1e-3), st.randoms())

@@ -185,7 +185,7 @@ def test_the_recomputation_is_not_above_the_promise(
 LOSSES = st.sampled_from([("logistic", 2), ("softmax_margin", 3), ("huber", 3), ("softplus", 2)])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(LOSSES, ADJACENCIES, st.floats(0.2, 8.0), st.floats(-9.0, -2.0), st.floats(0.01, 0.2))
 def test_a_calibrated_release_fits_into_its_budget_and_no_second_one_does(
     loss: tuple[str, int], adjacency: str, epsilon: float, log_delta: float, share: float

@@ -19,15 +19,9 @@ from scipy.optimize import minimize
 from dpsvm_fast import _core
 from dpsvm_fast.mechanisms._pure_objective import largest_rate
 from dpsvm_fast.mechanisms._pure_objective import pure_epsilon as claimed_epsilon
-from oracles.objective_density import (
-    Pair,
-    gaussian_deltas,
-    pure_epsilon,
-    pure_loss,
-    sampled_deltas,
-    sum_deltas,
-)
+from oracles.objective_density import Pair, gaussian_deltas, sampled_deltas, sum_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed, random_setting, score_pairs
+from oracles.objective_pure import pure_epsilon, pure_loss
 
 Array = NDArray[np.float64]
 
