@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast._drawing import (
     NOT_PRIVATE,
     axes_for,
+    class_names,
     draw_regions,
     draw_rows,
     legend_beside,
@@ -183,7 +184,7 @@ class BoundaryDisplay:
         rows, codes = public_rows(X, y, self.classes)
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
-        labels = [str(label) for label in self.classes]
+        labels = class_names(self.classes)
         self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
         self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
         ax.set(

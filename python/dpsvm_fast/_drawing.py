@@ -18,6 +18,7 @@ __all__ = [
     "NOT_PRIVATE",
     "ClassStyle",
     "axes_for",
+    "class_names",
     "class_style",
     "draw_regions",
     "draw_rows",
@@ -46,6 +47,13 @@ ROOM_SIDEWAYS = 0.3
 SMOOTHING = 1.0
 # Share of the colour in the ground of a region, under its hatching.
 TINT = 0.25
+# Longer names of classes are cut, so that legend and names leave room for the figure.
+NAME_LENGTH = 24
+# Names of more classes than this are written small.
+MANY_CLASSES = 5
+# Sizes of a legend's text by its number of lines, so that it is no higher than the axes.
+LEGEND_SIZES = ((12, "medium"), (18, "small"))
+SMALLEST_SIZE = "x-small"
 
 NOT_PRIVATE = "NOT PRIVATE: this is not promised, see the statement"
 
@@ -83,6 +91,20 @@ def class_style(c: int) -> ClassStyle:
         line=LINES[c % len(LINES)],
         marker=MARKERS[c % len(MARKERS)],
     )
+
+
+def class_names(classes: Any) -> list[str]:
+    """The classes as text, long names cut at the end or in the middle where they still differ."""
+    names = [str(label) for label in classes]
+    half = NAME_LENGTH // 2 - 1
+    for head, tail in ((NAME_LENGTH - 1, 0), (half, half)):
+        shown = [
+            name if len(name) <= NAME_LENGTH else f"{name[:head]}\u2026{name[len(name) - tail :]}"
+            for name in names
+        ]
+        if len(set(shown)) == len(set(names)):
+            return shown
+    return names
 
 
 def draw_regions(
@@ -136,7 +158,8 @@ def draw_regions(
             region.get_path(), fill=False, edgecolor="#000000", linewidth=0.8, zorder=0.6
         )
         ax.add_patch(border)
-        _write_name(ax, x, y, free & (codes == c), name)
+        size = "medium" if len(names) <= MANY_CLASSES else "small"
+        _write_name(ax, x, y, free & (codes == c), name, size)
     return regions
 
 
@@ -153,7 +176,9 @@ def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
     return path(np.concatenate(polygons), np.concatenate(kinds))
 
 
-def _write_name(ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: str) -> None:
+def _write_name(
+    ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: str, size: str
+) -> None:
     """Write at the point that is farthest from all that is not inside, the figure's end too."""
     if not inside.any():
         return
@@ -168,6 +193,7 @@ def _write_name(ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: s
         name,
         ha="center",
         va="center",
+        fontsize=size,
         bbox=box,
         clip_on=True,
         parse_math=False,
@@ -202,11 +228,12 @@ def draw_rows(
 
 def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
     """A legend right of the axes, where it hides nothing."""
-    where = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
-    if handles is not None:
-        how["handles"] = list(handles)
-    return ax.legend(**where, **how)
+    shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
+    fitting = (size for most, size in LEGEND_SIZES if len(shown) <= most)
+    how["fontsize"] = next(fitting, SMALLEST_SIZE)
+    return ax.legend(handles=shown, borderaxespad=0.0, **where, **how)
 
 
 def epsilon_axis(ax: Axes, epsilons: Array) -> None:

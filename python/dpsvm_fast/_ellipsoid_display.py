@@ -13,6 +13,7 @@ from dpsvm_fast._boundary_display import feature_names, predicted_codes, public_
 from dpsvm_fast._drawing import (
     NOT_PRIVATE,
     axes_for,
+    class_names,
     class_style,
     draw_regions,
     draw_rows,
@@ -158,7 +159,7 @@ class EllipsoidDisplay:
         rows, codes = public_rows(X, y, model.classes_)
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
-        labels = [str(label) for label in model.classes_]
+        labels = class_names(model.classes_)
         reach = REACH * model.data_norm_
         side = np.linspace(-reach, reach, GRID_POINTS)
         # Rows beyond the circle are scaled down to it.
@@ -187,7 +188,7 @@ class EllipsoidDisplay:
         level = self._automatic_level() if self.level is None else self.level
         self.ellipses_, self.centres_ = [], []
         firsts = []
-        for c, label in enumerate(model.classes_):
+        for c, label in enumerate(class_names(model.classes_)):
             style = class_style(c)
             how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
             for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):

@@ -32,6 +32,8 @@ COMMON = ("estimator", "adjacency", "n_features", "n_classes", "n_samples")
 
 # In the order in which they are made.
 RELEASES = ("centre and number of rows", "whitening", "training")
+# Epsilons under more bars than this are slanted, or they run into each other.
+MANY_BARS = 8
 
 
 class NoisePlanDisplay:
@@ -213,7 +215,8 @@ class NoisePlanDisplay:
             )
             self.bars_.append(bars)
             bottoms += heights
-        ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans])
+        slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
+        ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
         unit = r"$\epsilon$" if self.plans[0].mu is None else r"$\mu^2$"
         ax.set(xlabel=self._epsilon_label(), ylabel=f"share of the budget ({unit}) in %")
         legend_beside(ax)

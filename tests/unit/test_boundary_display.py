@@ -20,7 +20,7 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 import dpsvm_fast as dp
-from dpsvm_fast._drawing import class_style
+from dpsvm_fast._drawing import NAME_LENGTH, class_names, class_style
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting import BoundaryDisplay
 
@@ -156,6 +156,45 @@ def test_names_of_classes_are_no_formulas() -> None:
     display = BoundaryDisplay.from_estimator(Quadrants(labels), bounds=BOUNDS, **COARSE)
     display.figure_.canvas.draw()
     assert [text.get_text() for text in display.ax_.texts] == list(labels)
+
+
+LONG = "moderately differentiated adenocarcinoma"
+
+
+@pytest.mark.parametrize(
+    ("classes", "shown"),
+    [
+        (["yes", "no"], ["yes", "no"]),
+        ([1, 2], ["1", "2"]),
+        (["a" * NAME_LENGTH, "b"], ["a" * NAME_LENGTH, "b"]),
+        (
+            ["small " + LONG, "large " + LONG],
+            ["small moderately differ…", "large moderately differ…"],
+        ),
+        (
+            [LONG + " small", LONG + " large"],
+            ["moderately …inoma small", "moderately …inoma large"],
+        ),
+        ([LONG + c + LONG for c in "ab"], [LONG + c + LONG for c in "ab"]),
+    ],
+)
+def test_long_names_are_cut_where_they_still_differ(classes: list[Any], shown: list[str]) -> None:
+    assert class_names(np.array(classes)) == shown
+
+
+def test_long_names_of_many_classes_leave_room_for_the_figure() -> None:
+    names = [f"{c} {LONG}" for c in "abcdefghij"]
+    corners = RNG.uniform(-1.0, 1.0, size=(10, 2))
+    model = LinearSVC(dual=False).fit(np.repeat(corners, 2, axis=0), np.repeat(names, 2))
+    display = BoundaryDisplay.from_estimator(
+        model, corners, y=names, bounds=BOUNDS, grid_resolution=30
+    )
+    display.figure_.canvas.draw()
+    sizes = display.figure_.get_size_inches() * display.figure_.dpi
+    axes, legend = display.ax_.get_window_extent(), display.ax_.get_legend().get_window_extent()
+    assert axes.width > sizes[0] / 3
+    assert legend.y0 >= 0
+    assert legend.x1 <= sizes[0]
 
 
 def test_names_keep_clear_of_rows() -> None:

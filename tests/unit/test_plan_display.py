@@ -96,6 +96,14 @@ def test_shares_add_up_to_the_budget(
     assert ("mu" in unit) == (display.plans[0].mu is not None)
 
 
+def test_epsilons_under_many_bars_do_not_run_into_each_other() -> None:
+    for number, slant in ((8, 0.0), (12, 45.0)):
+        epsilons = 0.01 * 2.0 ** np.arange(number)
+        many = [plan_noise(dp.PrivateLinearSVC(e, 1e-5, classes=range(10)), 64) for e in epsilons]
+        display = NoisePlanDisplay.from_plans(many, kind="budget")
+        assert [tick.get_rotation() for tick in display.ax_.get_xticklabels()] == [slant] * number
+
+
 def test_draws_on_the_given_axes() -> None:
     from matplotlib.figure import Figure
 
