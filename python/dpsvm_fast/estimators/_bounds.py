@@ -44,7 +44,7 @@ def checked_bounds(value: Any) -> Bounds:
         ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
         raise InvalidParameterError(
             f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
-            "low < high for every feature"
+            "low < high for every feature; bounds are (lows, highs), not a pair for each feature"
         )
     return low, high
 

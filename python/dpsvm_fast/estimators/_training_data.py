@@ -150,7 +150,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
         raise TypeError(
-            f"classes: got {type(classes).__name__}, expected a list or array of labels, or None"
+            f"classes: got {type(classes).__name__}, expected a list or array of labels"
         )
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
@@ -200,6 +200,12 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
         codes = np.minimum(np.searchsorted(known, labels), known.size - 1)
         if np.array_equal(known[codes], labels):
             return np.asarray(codes, dtype=np.int64)
+    if classes.dtype.kind == "U" and y.dtype.kind in "iu":
+        raise ValueError(
+            "y: holds integers and `classes` strings, expected labels of `classes`; a "
+            "VotingClassifier, StackingClassifier or BaggingClassifier passes their codes: give "
+            "classes=range(n_classes) to what is inside it"
+        )
     raise ValueError(
         "y: holds a label that is not in `classes`; add it there if it is public, or leave such "
         "rows out"
@@ -214,7 +220,9 @@ def _refused_by_type(X: Any) -> Any:
     if table is not None:
         refuse_columns(table)
         X = table
-    dtypes = [getattr(X, "dtype", None), *getattr(X, "dtypes", ())]
+    several = getattr(X, "dtypes", ())
+    # Of one column, the attribute is one type.
+    dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
         raise ValueError("X: Complex data not supported")

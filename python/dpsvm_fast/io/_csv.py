@@ -26,6 +26,13 @@ __all__ = ["CsvSource", "read_header"]
 BLOCK = 2**20
 BYTES_PER_CELL = 128
 LARGEST_BLOCK = 2**30
+# How files begin that are not what their name says.
+OTHER_FILES = {
+    b"\x1f\x8b": "the file is compressed: give it a name that ends in .gz",
+    b"PK\x03\x04": "the file is a spreadsheet or an archive: save it as CSV",
+    b"PAR1": "the file is Parquet: give it a name that ends in .parquet",
+    b"ARRO": "the file is Arrow: give it a name that ends in .arrow",
+}
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -277,13 +284,21 @@ def _first_record(path: str, text: TextFormat, delimiter: str) -> Header:
                     "".join(first).encode("utf-8")
                     return Header(first, _is_over(lines, len(first)), n_blank)
         except UnicodeError:
-            raise TableError(
-                f"{file}: the header is not {text.encoding}; write the encoding, for example "
-                'encoding = "latin-1", in the [csv] table of the schema'
-            ) from None
+            raise TableError(f"{file}: the header is not {text.encoding}; {_hint(path)}") from None
         except (csv.Error, *DAMAGED, ValueError):
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
     raise TableError(f"{file}: the file is empty")
+
+
+def _hint(path: str) -> str:
+    """What to do about a file that is no text of the declared encoding."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    for mark, hint in OTHER_FILES.items():
+        if start.startswith(mark):
+            return hint
+    name = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+    return f'write the encoding, for example encoding = "{name}", in the [csv] table of the schema'
 
 
 def _is_over(lines: io.TextIOWrapper, n_columns: int) -> bool:

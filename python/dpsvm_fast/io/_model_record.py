@@ -87,7 +87,8 @@ def _saved_class(model: Any, where: str) -> SavedClass:
     if saved is None or saved.kind is not type(model):
         known = ", ".join(saved_classes())
         raise InvalidParameterError(
-            f"{where}: got an object of class {name}, which cannot be saved; expected {known}"
+            f"{where}: got an object of class {name}, which cannot be saved as JSON; save it with "
+            f"joblib.dump for readers who trust you, or give one of {known}"
         )
     return saved
 

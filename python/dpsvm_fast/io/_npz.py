@@ -139,8 +139,8 @@ class _Member:
         self._stream = stream
         self._whole: NDArray[Any] | None = None
         self._at = 0
-        if self.dtype.hasobject or min(self.shape, default=0) < 0:
-            raise ValueError("objects are not loaded")
+        if min(self.shape, default=0) < 0:
+            raise ValueError("no size is negative")
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
 
     def read(self, count: int) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -274,12 +275,26 @@ def open_table(
         raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
     labelled = check.check_bool("labelled", labelled)
     path = os.fspath(path)
+    _check_file(path)
     kind = table_format(path, format)
     with open(path, "rb") as file:
         # A file that cannot be read is told apart from one that is damaged.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(path, kind, _source(path, kind, schema, labelled=labelled), labelled=labelled)
+
+
+def _check_file(path: str) -> None:
+    """Refuse what can be read once only; a file that is not there is found out elsewhere."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
+        raise TableError(
+            f"{path}: is a pipe or a device, and a table is read more than once; write it to a "
+            "file first"
+        )
 
 
 def table_format(path: str, format: str | None) -> str:
