@@ -13,6 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.accounting import PrivacyStatement
+from dpsvm_fast.estimators._released import Released
 from dpsvm_fast.estimators._training_data import checked_rows
 from dpsvm_fast.losses import Loss
 
@@ -22,7 +23,7 @@ __all__ = ["PrivateLinearClassifier"]
 LARGE_ROW_EXPONENT = 600
 
 
-class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
+class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     """Base of linear classifiers whose fitted attributes are one private release.
 
     A subclass fits locally and hands everything to ``_publish`` at the very end: an estimator is
@@ -92,10 +93,6 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
             scores[large] = product + self.intercept_ * small
         return np.asarray(scores), exponents
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether a release has been published."""
-        return "privacy_" in vars(self)
-
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are accepted; no accuracy is promised on small data: noise may drown it."""
         tags = super().__sklearn_tags__()
@@ -104,11 +101,9 @@ class PrivateLinearClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def _forget(self) -> None:
-        """Removes every fitted attribute."""
-        fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
-        for name in ("_fitted_loss", *fitted):
-            # Another thread may be fitting, and forgetting, the same object.
-            self.__dict__.pop(name, None)
+        """Removes every fitted attribute, and the loss."""
+        super()._forget()
+        self.__dict__.pop("_fitted_loss", None)
 
     def _publish(self, weights: NDArray[np.float64], scaling: float, **facts: Any) -> None:
         """Sets all fitted attributes at once from the noisy ``weights``; pure post-processing."""

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.accounting.selection import SelectionStatement
+from dpsvm_fast.estimators._released import Released
 from dpsvm_fast.estimators._training import warn_not_private
 from dpsvm_fast.exceptions import PrivacyLeakWarning
 from dpsvm_fast.model_selection._budgets import allot
@@ -51,7 +52,7 @@ def _best_has(name: str) -> Any:
     return available_if(check)
 
 
-class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Search over a grid of parameters within one budget.
 
     A grid search that reports the best of many private models at the price of one is not private.
@@ -320,15 +321,6 @@ class PrivateGridSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """The released model, if there is one."""
         check_is_fitted(self)
         return self.best_estimator_
-
-    def _forget(self) -> None:
-        """Removes every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            self.__dict__.pop(name, None)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether a release has been published."""
-        return "privacy_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         """What the estimator takes; no accuracy is promised on small data: noise may drown it."""

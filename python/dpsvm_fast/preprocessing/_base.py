@@ -16,6 +16,7 @@ from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.estimators._released import Released
 from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
 from dpsvm_fast.estimators._training_data import check_room, checked_training_rows
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
@@ -33,7 +34,7 @@ PURE_THEOREM = (
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 
-class PrivateTransformer(TransformerMixin, BaseEstimator):
+class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
     """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
 
     _mechanism_name: ClassVar[str]
@@ -150,15 +151,6 @@ class PrivateTransformer(TransformerMixin, BaseEstimator):
             caveats=(RUNNING_TIME_CAVEAT, *((FLOATING_POINT_CAVEAT,) if floating_point else ())),
             **promise_facts(settings, self._bounded_by),
         )
-
-    def _forget(self) -> None:
-        """Removes every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
-            self.__dict__.pop(name, None)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether a release has been published."""
-        return "privacy_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are accepted."""
