@@ -113,8 +113,7 @@ FEW = [case for case in WRONG if case[1] in FAST + QUICK and "sampled" not in ca
 def test_a_wrong_build_is_caught(
     change: Change, name: str, adjacency: str, epsilon: float, monkeypatch: Patch
 ) -> None:
-    n = 100_000 if name in FAST else RUNS[epsilon]
-    catch(change, name, adjacency, epsilon, n, monkeypatch)
+    catch(change, name, adjacency, epsilon, RUNS[epsilon], monkeypatch)
 
 
 @pytest.mark.nightly

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +94,27 @@ CASES = [
 ]  # fmt: skip
 
 
-def name_of(value: Any) -> str | None:
-    """Class of an estimator as a name of a case."""
-    return type(value).__name__ if hasattr(value, "fit") else None
+# What takes a second and more to calibrate: these estimators are searched by parts by day, others by
+# random stopping, and all of them by night.
+DEAR = (2, 7, 9)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("estimator", "grid", "options"), CASES, ids=name_of)
+def searches() -> Iterator[Any]:
+    """Cases with both strategies."""
+    for i, (estimator, grid, options) in enumerate(CASES):
+        for strategy in STRATEGIES:
+            night = strategy == "random_stopping" and i in DEAR
+            yield pytest.param(
+                strategy,
+                estimator,
+                grid,
+                options,
+                id=f"{type(estimator).__name__}-{i}-{strategy}",
+                marks=pytest.mark.nightly if night else (),
+            )
+
+
+@pytest.mark.parametrize(("strategy", "estimator", "grid", "options"), searches())
 def test_every_estimator_can_be_searched_within_its_budget(
     strategy: str, estimator: Any, grid: Any, options: dict[str, Any]
 ) -> None:

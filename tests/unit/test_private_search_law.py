@@ -9,6 +9,7 @@ import math
 import random
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -47,6 +48,7 @@ ALPHA = 1e-6
 Counts = NDArray[np.int64]
 
 
+@cache
 def plan_of(adjacency: str = "add_remove", n_candidates: int = 3) -> Plan:
     """A plan of so many candidates."""
     svc = OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency)
@@ -219,7 +221,7 @@ def exact_law(event: RandomStoppingEvent, largest: int) -> NDArray[np.float64]:
 )
 def test_numbers_of_runs_have_the_law_that_is_charged(stopping: str, mean: float) -> None:
     event = RandomStoppingEvent((PureEvent(0.1, "add_remove"),), stopping, mean, "add_remove")
-    draws, largest = 20_000, 12
+    draws, largest = 8_000, 12
     source = random.SystemRandom()
     drawn = np.minimum([number_of_runs(event, source) for _ in range(draws)], largest)
     law = exact_law(event, 2000)

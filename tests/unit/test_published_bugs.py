@@ -120,11 +120,12 @@ EVENTS += [
 DELTAS = (1e-100, 1e-30, 1e-10, 1e-5, 0.1, 0.9)
 
 
-@pytest.mark.parametrize("events", EVENTS)
-def test_no_accountant_gives_up_or_goes_below_zero(events: list[PrivacyEvent]) -> None:
+@pytest.mark.parametrize("i", range(len(EVENTS)))
+def test_no_accountant_gives_up_or_goes_below_zero(i: int) -> None:
     """Negative epsilons, zeros that nothing pays for, and failures at small delta or large loss."""
-    before = math.inf
-    for delta in DELTAS:
+    events, before = EVENTS[i], math.inf
+    # Every other delta, and those between for the next one.
+    for delta in DELTAS[i % 2 :: 2]:
         epsilon = composed_epsilon(events, delta)
         assert 0.0 <= epsilon < math.inf
         assert epsilon <= before
