@@ -94,8 +94,8 @@ CASES = [
 ]  # fmt: skip
 
 
-# What takes a second and more to calibrate: these estimators are searched by parts by day, others by
-# random stopping, and all of them by night.
+# What takes a second and more to calibrate: these are searched by parts by day, others by
+# random stopping as well, and all of them by night.
 DEAR = (2, 7, 9)
 
 
@@ -114,7 +114,7 @@ def searches() -> Iterator[Any]:
             )
 
 
-@pytest.mark.parametrize(("strategy", "estimator", "grid", "options"), searches())
+@pytest.mark.parametrize(("strategy", "estimator", "grid", "options"), list(searches()))
 def test_every_estimator_can_be_searched_within_its_budget(
     strategy: str, estimator: Any, grid: Any, options: dict[str, Any]
 ) -> None:
