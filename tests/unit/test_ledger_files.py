@@ -31,6 +31,28 @@ def test_unpickling_after_the_store_is_gone_is_an_error() -> None:
         pickle.loads(done.stdout)
 
 
+def test_a_store_that_could_not_be_begun_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty file would be refused ever after, as one that was cut off."""
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    path = tmp_path / "ledger.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsvm_fast.accounting._store.Session.initialise", full)
+        with pytest.raises(LedgerError, match="disk is full"):
+            PrivacyLedger(1.0, 0.0, path=path)
+    assert not list(tmp_path.iterdir())
+    PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
+    # A file of somebody else is never removed.
+    path.write_bytes(b"")
+    with pytest.raises(LedgerError, match="there and empty"):
+        PrivacyLedger(1.0, 0.0, path=path)
+    assert path.exists()
+
+
 def test_a_deleted_store_is_never_a_new_budget(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     ledger = PrivacyLedger(1.0, 0.0, path=path)

@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,12 +181,19 @@ class SpendStore:
         store = cls(path, lasting=lasting)
         new = _made_file(path)
         for _ in range(TRIES_OF_EMPTY):
-            with store.transaction() as session:
-                if new and session.is_empty():
-                    session.initialise(identity, budget)
-                if not session.is_empty():
-                    found_identity, found = session.header()
-                    break
+            try:
+                with store.transaction() as session:
+                    if new and session.is_empty():
+                        session.initialise(identity, budget)
+                    if not session.is_empty():
+                        found_identity, found = session.header()
+                        break
+            except LedgerError:
+                # A full disk, say. Nobody else fills a file that this call has made.
+                with suppress(OSError):
+                    if new and path.stat().st_size == 0:
+                        path.unlink()
+                raise
             # Another process has made the file and is about to fill it.
             time.sleep(0.02)
         else:
