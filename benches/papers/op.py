@@ -27,7 +27,7 @@ PROTOCOL: tuple[str, ...] = (
     "Whether to whiten is said beforehand, by the published number of rows: what would be reserved "
     "for a private decision is lost to the objective where the decision is no.",
     "The paper is PMSVM (NeurIPS 2025), table 2: its best method of any kind, with settings "
-    "searched for at epsilon = 4 and features scaled by statistics of the private rows.",
+    "searched for at epsilon = 4 and, for weight perturbation, a min-max scaler.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
