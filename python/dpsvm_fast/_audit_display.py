@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsvm_fast._drawing import COLOURS, axes_for
+from dpsvm_fast._display_bases import AxesDisplay
+from dpsvm_fast._drawing import COLOURS
 from dpsvm_fast.audit import AuditReport
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AuditDisplay"]
 
 
-class AuditDisplay:
+class AuditDisplay(AxesDisplay):
     """The statistic of an audit in both worlds, where it was cut, the claim and the bound.
 
     One world is filled, the other an outline, so that they are told apart without colours.
@@ -73,46 +74,28 @@ class AuditDisplay:
         """
         return cls(report=report).plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> AuditDisplay:
-        """Draw on ``ax``, or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        AuditDisplay
-
-        Raises
-        ------
-        ImportError
-            matplotlib is missing.
-        """
+    def _draw(self, ax: Axes) -> None:
         report = self.report
-        axes = axes_for(ax)
         edges = np.asarray(report.histogram["edges"])
         total = max(1, report.n_trials)
         first, second = (np.asarray(report.histogram[w]) / total for w in ("first", "second"))
         self.worlds_: list[Any] = [
-            axes.stairs(
+            ax.stairs(
                 first, edges, fill=True, color=COLOURS[0], alpha=0.45, label="first data set"
             ),
-            axes.stairs(second, edges, color=COLOURS[-1], linewidth=1.4, label="second data set"),
+            ax.stairs(second, edges, color=COLOURS[-1], linewidth=1.4, label="second data set"),
         ]
-        self.threshold_ = axes.axvline(
+        self.threshold_ = ax.axvline(
             report.threshold, color=COLOURS[1], linestyle="--", label="cut, chosen beforehand"
         )
         refuted = "  (refuted)" if report.exceeds_claim else ""
-        axes.set_title(
+        ax.set_title(
             f"{report.mechanism}, {report.adjacency}\n"
             f"claimed: epsilon {report.epsilon:.3g}   "
             f"certified: epsilon ≥ {report.certified:.3g}{refuted}"
         )
-        axes.set_xlabel(f"{report.statistic}, {report.n_trials:,} runs of each")
-        axes.set_ylabel("share of the runs")
+        ax.set_xlabel(f"{report.statistic}, {report.n_trials:,} runs of each")
+        ax.set_ylabel("share of the runs")
         # Room for the legend above the histograms.
-        axes.set_ylim(0.0, 1.35 * max(first.max(), second.max(), 1e-9))
-        axes.legend(frameon=False)
-        self.ax_, self.figure_ = axes, axes.figure
-        return self
+        ax.set_ylim(0.0, 1.35 * max(first.max(), second.max(), 1e-9))
+        ax.legend(frameon=False)

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from dpsvm_fast._display_bases import PlaneDisplay
 from dpsvm_fast._drawing import (
     NOT_PRIVATE,
-    axes_for,
     class_names,
     draw_regions,
     draw_rows,
@@ -23,18 +23,17 @@ from dpsvm_fast._drawing import (
 )
 from dpsvm_fast._validation import check_integer
 from dpsvm_fast.estimators._bounds import broadcast_bounds, checked_bounds
-from dpsvm_fast.estimators._frames import label_values
 from dpsvm_fast.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BoundaryDisplay", "feature_names", "predicted_codes", "public_rows"]
+__all__ = ["BoundaryDisplay", "feature_names", "predicted_codes"]
 
 Array = NDArray[np.float64]
 
 
-class BoundaryDisplay:
+class BoundaryDisplay(PlaneDisplay):
     """Regions of two features in which each class is predicted.
 
     Made of predictions on a grid between public bounds. It knows no row of the data.
@@ -164,26 +163,11 @@ class BoundaryDisplay:
         )
         return display.plot(X, y=y, ax=ax)
 
-    def plot(
-        self, X: ArrayLike | None = None, *, y: ArrayLike | None = None, ax: Axes | None = None
-    ) -> BoundaryDisplay:
-        """Draw on ``ax``, or on a new figure.
+    @property
+    def _classes(self) -> NDArray[Any]:
+        return self.classes
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, 2) or None, default=None
-            Public rows to be drawn too.
-        y : array-like of shape (n_samples,) or None, default=None
-            Their labels.
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        BoundaryDisplay
-        """
-        rows, codes = public_rows(X, y, self.classes)
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
         labels = class_names(self.classes)
         self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
         self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
@@ -196,7 +180,6 @@ class BoundaryDisplay:
         if not self.private:
             ax.set_title(NOT_PRIVATE)
         legend_beside(ax, [*self.regions_, *self.points_])
-        return self
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
@@ -214,36 +197,6 @@ def feature_names(estimator: Any) -> tuple[str, str]:
     """Names of two features, made up where the estimator knows none."""
     first, second = getattr(estimator, "feature_names_in_", ("feature 0", "feature 1"))
     return str(first), str(second)
-
-
-def public_rows(
-    X: ArrayLike | None, y: ArrayLike | None, classes: NDArray[Any]
-) -> tuple[Array | None, NDArray[np.int64] | None]:
-    """Rows to be drawn, and the numbers of their classes; None where there are none.
-
-    Raises
-    ------
-    InvalidParameterError
-        Rows of more or less than two features, or labels that are not one of the classes for each.
-    """
-    if X is None:
-        if y is not None:
-            raise InvalidParameterError("y: got labels without rows, expected X too")
-        return None, None
-    rows = np.asarray(X, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != 2:
-        raise InvalidParameterError.of(
-            "X", got=f"shape {rows.shape}", accepted="shape (n_samples, 2)"
-        )
-    if y is None:
-        return rows, None
-    labels = np.asarray(label_values(y))
-    if labels.shape != rows.shape[:1]:
-        raise InvalidParameterError("y: expected one of the model's labels for each row")
-    known = labels[:, None] == classes
-    if not known.any(axis=1).all():
-        raise InvalidParameterError("y: expected one of the model's labels for each row")
-    return rows, np.asarray(known.argmax(axis=1), dtype=np.int64)
 
 
 def _named(estimator: Any, plane: Array) -> Any:

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast._boundary_display import feature_names, predicted_codes, public_rows
+from dpsvm_fast._boundary_display import feature_names, predicted_codes
+from dpsvm_fast._display_bases import PlaneDisplay
 from dpsvm_fast._drawing import (
     NOT_PRIVATE,
-    axes_for,
     class_names,
     class_style,
     draw_regions,
@@ -37,7 +37,7 @@ REACH = 1.1
 Array = NDArray[np.float64]
 
 
-class EllipsoidDisplay:
+class EllipsoidDisplay(PlaneDisplay):
     """Regions and ellipses of the classes of two features, from the released matrices alone.
 
     Regions follow from squared distances plus offsets, ellipses from distances alone: a region need
@@ -138,27 +138,12 @@ class EllipsoidDisplay:
         matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
 
-    def plot(
-        self, X: ArrayLike | None = None, *, y: ArrayLike | None = None, ax: Axes | None = None
-    ) -> EllipsoidDisplay:
-        """Draw on ``ax``, or on a new figure.
+    @property
+    def _classes(self) -> NDArray[Any]:
+        return self.model.classes_
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, 2) or None, default=None
-            Public rows to be drawn too.
-        y : array-like of shape (n_samples,) or None, default=None
-            Their labels.
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        EllipsoidDisplay
-        """
+    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
         model = self.model
-        rows, codes = public_rows(X, y, model.classes_)
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
         labels = class_names(model.classes_)
         reach = REACH * model.data_norm_
         side = np.linspace(-reach, reach, GRID_POINTS)
@@ -180,7 +165,6 @@ class EllipsoidDisplay:
         if not model.privacy_.private:
             ax.set_title(NOT_PRIVATE)
         legend_beside(ax, [*self.regions_, *handles, *self.points_])
-        return self
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
         """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpsvm_fast._drawing import COLOURS, NOT_PRIVATE, axes_for
+from dpsvm_fast._display_bases import AxesDisplay
+from dpsvm_fast._drawing import COLOURS, NOT_PRIVATE
 from dpsvm_fast.accounting import (
     AlternativesEvent,
     FederatedStatement,
@@ -36,7 +37,7 @@ STATEMENTS = (PrivacyStatement, PipelineStatement, SelectionStatement, Federated
 PROFILE_DEPTH = 1e-4
 
 
-class PrivacyProfileDisplay:
+class PrivacyProfileDisplay(AxesDisplay):
     """Delta against epsilon: every guarantee that one release gives, with the claimed one marked.
 
     Parameters
@@ -116,24 +117,7 @@ class PrivacyProfileDisplay:
         display = cls(epsilons=epsilons, deltas=deltas, claimed=claimed, private=statement.private)
         return display.plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> PrivacyProfileDisplay:
-        """Draw on ``ax``, or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        PrivacyProfileDisplay
-
-        Raises
-        ------
-        ImportError
-            matplotlib is missing.
-        """
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax: Axes) -> None:
         epsilon, delta = self.claimed
         # A logarithmic axis has no zero.
         shown = np.where(self.deltas > 0.0, self.deltas, np.nan)
@@ -160,4 +144,3 @@ class PrivacyProfileDisplay:
         ax.grid(alpha=0.3)
         ax.set_xlim(self.epsilons[0], self.epsilons[-1])
         ax.legend(loc="lower left")
-        return self

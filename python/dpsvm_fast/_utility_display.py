@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 
-from dpsvm_fast._drawing import COLOURS, axes_for, epsilon_axis, matplotlib_module
+from dpsvm_fast._display_bases import AxesDisplay
+from dpsvm_fast._drawing import COLOURS, epsilon_axis, matplotlib_module
 from dpsvm_fast._rounding import add_up, div_down, mul_down
 from dpsvm_fast._validation import check_epsilon, check_integer
 from dpsvm_fast.estimators._planned_events import private_steps
@@ -126,7 +127,7 @@ def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDAr
     return seeds
 
 
-class PrivacyUtilityDisplay:
+class PrivacyUtilityDisplay(AxesDisplay):
     """Accuracy against epsilon: mean and spread over noise draws, under the non-private ceiling.
 
     Parameters
@@ -253,24 +254,7 @@ class PrivacyUtilityDisplay:
         display = cls(epsilons=epsilons, scores=scores, non_private_score=ceiling, delta=delta)
         return display.plot(ax=ax)
 
-    def plot(self, ax: Axes | None = None) -> PrivacyUtilityDisplay:
-        """Draw on ``ax``, or on a new figure.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-
-        Returns
-        -------
-        PrivacyUtilityDisplay
-
-        Raises
-        ------
-        ImportError
-            matplotlib is missing.
-        """
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
+    def _draw(self, ax: Axes) -> None:
         order = np.argsort(self.epsilons)
         epsilons, scores = self.epsilons[order], self.scores[order]
         n_repeats = scores.shape[1]
@@ -298,7 +282,6 @@ class PrivacyUtilityDisplay:
         ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
         ax.grid(alpha=0.3)
         ax.legend(loc="lower right")
-        return self
 
 
 def _mean_label(n_repeats: int) -> str:

@@ -31,6 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "_drawing",
             "_audit_display",
             "_boundary_display",
+            "_display_bases",
             "_ellipsoid_display",
             "_plan_display",
             "_profile_display",
