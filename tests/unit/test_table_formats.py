@@ -68,10 +68,7 @@ def test_npz(tmp_path: Path) -> None:
         ({"X": np.zeros(3), "y": [0]}, "X: got 1 dimensions of type float64, expected numbers in"),
         ({"X": np.zeros((2, 3)), "y": [0, 1, 0]}, "y: expected one label for each row of X"),
         ({"X": np.array([["s3cr3t"]]), "y": [0]}, "X: got 2 dimensions of type <U6, expected numb"),
-        (
-            {"X": np.array([[object()]]), "y": [0]},
-            "X: got 2 dimensions of type object, expected",
-        ),
+        ({"X": np.array([[object()]]), "y": [0]}, "X: got 2 dimensions of type object, exp"),
         ({"X": [[np.nan]], "y": [0]}, "row 1, column 'x0': a missing value"),
         ({"X": [[0.0], [1e300]], "y": [0, 1]}, "row 2, column 'x0': not a finite number of sing"),
         ({"X": [[0.0], [1.0]], "y": [0, 7]}, "row 2, column 'label': a label that is not one of"),
