@@ -3,7 +3,9 @@
 ALPHA is the false-alarm probability of each test; counts are compared with the exact bin
 probabilities (differences of the normal distribution function) by Pearson's chi-square, whose
 classes hold at least 50 expected draws, and every test must reject noise whose scale is 1 percent
-off (for sigma/grid = 0.1, where only 2e-7 of the mass is beyond zero, 30 percent).
+off (Kolmogorov and Smirnov's 2 percent; for sigma/grid = 0.1, where only 2e-7 of the mass is beyond
+zero, 30 percent). A scale 1 percent off adds 2e-4 N = 300 to a statistic of 200 classes, where the
+limit is 313 and the deviation then 40.
 """
 
 import math
@@ -17,9 +19,9 @@ from dpsvm_fast import _core
 pytestmark = pytest.mark.statistical
 
 ALPHA = 1e-6
-N = 4_000_000
+N = 1_500_000
 MIN_EXPECTED = 50
-MAX_CLASSES = 1000
+MAX_CLASSES = 200
 
 
 def law(edges, ratio):
@@ -79,7 +81,7 @@ def test_grid_gaussian_on_a_fine_grid_is_normal(exponent):
     x = _core.NoiseSource(57).gaussian_on_grid(N, ratio, 1.0, 2) / ratio
     critical = math.sqrt(math.log(2 / ALPHA) / (2 * N)) + 1e-6
     assert stats.kstest(x, special.ndtr).statistic < critical
-    assert stats.kstest(1.01 * x, special.ndtr).statistic > critical
+    assert stats.kstest(1.02 * x, special.ndtr).statistic > critical
     z = stats.norm.isf(ALPHA / 2)
     assert abs(np.mean(x**2) - 1) * math.sqrt(N / 2) < z
     assert abs(np.mean((1.01 * x) ** 2) - 1) * math.sqrt(N / 2) > z
@@ -98,10 +100,13 @@ def test_grid_gaussian_low_bits_are_uniform():
     assert rejects(multiples & ~np.int64(1))
 
 
-def test_grid_gaussian_shows_no_cells():
+@pytest.mark.parametrize(
+    ("n", "every"), [(10_000_000, 20), pytest.param(40_000_000, 41, marks=pytest.mark.nightly)]
+)
+def test_grid_gaussian_shows_no_cells(n, every):
     """Halves of the cells of the sampler, sigma/32 wide, have their probabilities to 4 sigma."""
     ratio = 2.0**40
-    sizes = np.abs(_core.NoiseSource(60).gaussian_on_grid(10 * N, ratio, 1.0, 2)) / ratio
+    sizes = np.abs(_core.NoiseSource(60).gaussian_on_grid(n, ratio, 1.0, 2)) / ratio
     edges = np.arange(0, 4.0625, 1 / 64)
     p = 2 * (special.ndtr(-edges[:-1]) - special.ndtr(-edges[1:]))
 
@@ -112,16 +117,17 @@ def test_grid_gaussian_shows_no_cells():
         return np.sum((counts - expected) ** 2 / expected) > stats.chi2.isf(ALPHA, len(p))
 
     assert not rejects(sizes)
-    # Three pieces of 8192 counted in the next cell.
+    # Six pieces of 8192 counted in the next cell; by night three.
     moved = (sizes > 1) & (sizes < 33 / 32)
-    moved &= np.arange(len(sizes)) % 41 == 0
+    moved &= np.arange(len(sizes)) % every == 0
     assert rejects(sizes + moved / 32)
 
 
 def test_grid_gaussian_has_its_tails():
     """Counts beyond 3.5 to 5.5 sigma, across the end of the cells at 4.03125 sigma."""
     ratio = 2.0**30
-    sizes = np.abs(_core.NoiseSource(61).gaussian_on_grid(10 * N, ratio, 1.0, 2)) / ratio
+    # 5600 beyond 3.5, of which a scale 1 percent off adds or takes 12 percent: 9 deviations.
+    sizes = np.abs(_core.NoiseSource(61).gaussian_on_grid(12_000_000, ratio, 1.0, 2)) / ratio
     edges = [3.5, 4.0, 4.03125, 4.28125, 4.53125, 5.0, 5.5]
 
     def rejects(scale):

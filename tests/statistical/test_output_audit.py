@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 N = 40_000
-N_FITS = 2_000
+N_FITS = 1_000
 EPSILON, DELTA = 4.0, 1e-5
 
 
@@ -83,9 +83,9 @@ def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> No
         assert not plausible_deviation(samples, claimed_sigma(adjacency) * math.sqrt(2.0))
         assert not plausible_deviation(samples, claimed_sigma(adjacency) / math.sqrt(2.0))
     proved = epsilon_of_separation(separation_bound(first, second), DELTA)
-    # The lower limit is missed with a probability far below ALPHA: 0.75 of the claim lies more
-    # than 7 standard errors from it, 4.9 of which the bound itself takes away.
-    assert 0.5 * EPSILON <= proved <= EPSILON
+    # The lower limit is missed with a probability far below ALPHA: what is proved is 0.73 of the
+    # claim with a standard error of 0.055, which is 6 of them above it.
+    assert 0.4 * EPSILON <= proved <= EPSILON
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])

@@ -193,15 +193,18 @@ def reads(document: Any) -> bool:
     return True
 
 
-def disagreements(kind: tuple[str, str]) -> Iterator[str]:
-    """Changes that one of schema and reader lets through, where both should agree."""
+def disagreements(kind: tuple[str, str], every: int = 1) -> Iterator[str]:
+    """Changes that one of schema and reader lets through, where both should agree.
+
+    Of the values every second one, or third, is put into a field, and the others into the next.
+    """
     document = json.loads(statement_of(*kind).to_json())
     validator = OF_FORMAT[document["format"]]
-    for path in leaves(document):
+    for i, path in enumerate(leaves(document)):
         if path[0] == "format":
             continue
         name = next(key for key in reversed(path) if isinstance(key, str))
-        for value in VALUES:
+        for value in VALUES[i % every :: every]:
             changed = with_value(document, path, value)
             read, valid = reads(changed), validator.is_valid(changed)
             whole = isinstance(value, float) and value.is_integer()
@@ -228,11 +231,11 @@ QUICK = [FEW[0], FEW[3], FEW[-2]]
 
 @pytest.mark.parametrize("kind", QUICK, ids=str)
 def test_schema_and_reader_let_the_same_values_through(kind: tuple[str, str]) -> None:
-    assert not list(disagreements(kind))
+    assert not list(disagreements(kind, every=3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind not in QUICK], ids=str)
+@pytest.mark.parametrize("kind", MAKERS, ids=str)
 def test_schema_and_reader_let_the_same_values_through_for_all(kind: tuple[str, str]) -> None:
     assert not list(disagreements(kind))
 
