@@ -1,4 +1,4 @@
-"""Differentially private support vector machines: fast, certified, scikit-learn compatible.
+"""Differentially private support vector machines as scikit-learn estimators, computed in Rust.
 
 Start with `PrivateLinearSVC`; the fitted attribute ``privacy_`` states what was promised.
 """
