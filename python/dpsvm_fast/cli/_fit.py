@@ -8,14 +8,13 @@ import click
 
 from dpsvm_fast.cli._data_options import budget_options, model_file_options, table_options
 from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
-from dpsvm_fast.cli._outputs import Draft, reserved
-from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
-from dpsvm_fast.cli._rows import Room, training_rows
+from dpsvm_fast.cli._outputs import reserved
+from dpsvm_fast.cli._rows import training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen, typed
-from dpsvm_fast.cli._spending import Spending, training
+from dpsvm_fast.cli._task import Task, training
 from dpsvm_fast.cli._training import copies_of, train
 from dpsvm_fast.cli._types import FILE, OneOf
-from dpsvm_fast.io import TableSchema, open_table
+from dpsvm_fast.io import TableSchema
 
 __all__ = ["command"]
 
@@ -54,21 +53,13 @@ def command(screen: Screen, **options: Any) -> None:
     if options["write_schema"] is not None:
         _write_schema(screen, options)
         return
-    with training(options) as (schema, spending, drafts):
-        _fit(screen, schema, spending, drafts, options)
+    with training(screen, options) as task:
+        _fit(task)
 
 
-def _fit(
-    screen: Screen,
-    schema: TableSchema,
-    spending: Spending,
-    drafts: list[Draft],
-    options: dict[str, Any],
-) -> None:
+def _fit(task: Task) -> None:
     """Check everything, spend, train and save."""
-    table = open_table(options["data"], schema, format=options["data_format"])
-    tested = public_rows(options, table.schema)
-    room = Room(options["max_memory"])
+    options, spending, table = task.options, task.spending, task.table
     estimator = made(
         options["model"],
         options["mechanism"],
@@ -84,13 +75,10 @@ def _fit(
     n_classes = len(table.schema.classes or ())
     spending.check(estimator, n_classes=n_classes, sparse=table.sparse)
     copies = copies_of(estimator, table.n_features)
-    temp = options["temp"]
-    with spending.among_rows(), training_rows(screen, table, room, copies, temp) as rows:
-        train(screen, estimator, rows, room)
-    statement = trainer_of(estimator).privacy_
-    publish(estimator, table.schema, statement, drafts, spending)
-    scored = None if tested is None else accuracy(screen, estimator, tested, options["output"])
-    report(screen, estimator, statement, spending, options, scored)
+    read = training_rows(task.screen, table, task.room, copies, options["temp"])
+    with spending.among_rows(), read as rows:
+        train(task.screen, estimator, rows, task.room)
+    task.finish(estimator, trainer_of(estimator).privacy_)
 
 
 def _write_schema(screen: Screen, options: dict[str, Any]) -> None:

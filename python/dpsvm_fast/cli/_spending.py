@@ -14,9 +14,7 @@ from typing import Any
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyLedger
 from dpsvm_fast.cli._budget import opened_budget
-from dpsvm_fast.cli._data_options import INPUTS, declared_schema
 from dpsvm_fast.cli._errors import INTERRUPTED, OVERSPENT, CommandError, unexpected
-from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.distributed import PartitionError
 from dpsvm_fast.estimators._planned_events import Planned, planned_events
 from dpsvm_fast.exceptions import (
@@ -26,9 +24,8 @@ from dpsvm_fast.exceptions import (
     LedgerError,
     TableError,
 )
-from dpsvm_fast.io import TableSchema
 
-__all__ = ["Spending", "training"]
+__all__ = ["Spending"]
 
 # Their texts are of this package and quote no data.
 OURS = (
@@ -206,31 +203,6 @@ class Spending:
         if left > 0.0:
             return f"{have}; give --epsilon {left:g} or less"
         return f"{have}; these data cannot be used again within this budget"
-
-
-@contextmanager
-def training(options: dict[str, Any]) -> Iterator[tuple[TableSchema, Spending, list[Draft]]]:
-    """What a command that trains needs before it reads a row; its failures say what was spent.
-
-    Parameters
-    ----------
-    options : dict
-        Of a command with all options of ``_data_options``.
-
-    Raises
-    ------
-    CommandError, InvalidParameterError
-        An option, the schema, the budget or an output is missing or wrong. Nothing was spent.
-    """
-    if options["output"] is None:
-        raise CommandError("--output is missing; name the model's file, such as -o model.json")
-    schema = declared_schema(options["schema"], options["target"])
-    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
-    outputs = (options["output"], options["certificate"])
-    inputs = [options.get(name) for name in INPUTS]
-    held = reserved(*outputs, force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
-        yield schema, spending, drafts
 
 
 @contextmanager

@@ -14,13 +14,12 @@ from dpsvm_fast.accounting.selection import CHOICES, STRATEGIES
 from dpsvm_fast.cli._data_options import budget_options, model_file_options, table_options
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import MODELS, STEP, made, trainer_of
-from dpsvm_fast.cli._outputs import Draft
-from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
-from dpsvm_fast.cli._rows import Room, training_rows
+from dpsvm_fast.cli._rows import training_rows
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
-from dpsvm_fast.cli._spending import Spending, training
+from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.cli._task import Task, training
 from dpsvm_fast.cli._types import FILE, OneOf, Real
-from dpsvm_fast.io import TableSchema, open_table
+from dpsvm_fast.io import TableSchema
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection._grid import RESERVED
@@ -69,38 +68,27 @@ def command(screen: Screen, **options: Any) -> None:
     --epsilon and --delta are those of everything together: all candidates, the choice and the model
     that is saved. The rows have to fit into --max-memory.
     """
-    with training(options) as (schema, spending, drafts):
-        _tune(screen, schema, spending, drafts, options)
+    with training(screen, options) as task:
+        _tune(task)
 
 
-def _tune(
-    screen: Screen,
-    schema: TableSchema,
-    spending: Spending,
-    drafts: list[Draft],
-    options: dict[str, Any],
-) -> None:
+def _tune(task: Task) -> None:
     """Check everything, search, spend and save."""
-    table = open_table(options["data"], schema, format=options["data_format"])
-    tested = public_rows(options, table.schema)
-    room = Room(options["max_memory"])
-    search = _search(table.schema, spending, options)
+    search = _search(task.table.schema, task.spending, task.options)
     # Parameters, and whether the budget has room for all of it, before any data are read.
     checked_settings(search)
-    temp = options["temp"]
-    with spending.among_rows(), training_rows(screen, table, room, COPIES, temp) as rows:
-        if rows.folder is not None and not room.holds(rows.n_bytes, COPIES):
+    read = training_rows(task.screen, task.table, task.room, COPIES, task.options["temp"])
+    with task.spending.among_rows(), read as rows:
+        if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
             raise CommandError(
                 "--max-memory: a search needs all rows in memory, several times; give it more, or "
                 "train without a search: dpsvm-fast fit"
             )
         X, y = rows.whole()
-        with screen.progress("Searching", None):
+        with task.screen.progress("Searching", None):
             search.fit(X, y)
-    publish(search, table.schema, search.privacy_, drafts, spending)
-    scored = None if tested is None else accuracy(screen, search, tested, options["output"])
     best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
-    report(screen, search, search.privacy_, spending, options, scored, {"best_parameters": best})
+    task.finish(search, search.privacy_, best_parameters=best)
 
 
 def _search(schema: TableSchema, spending: Spending, options: dict[str, Any]) -> PrivateGridSearch:
