@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from dpsvm_fast.accounting import PureEvent, RandomStoppingEvent
-from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch, _settings
+from dpsvm_fast.model_selection._plan import Plan, stopping_plan
 from oracles.selection_laws import Stopping
 
 pytestmark = pytest.mark.statistical
@@ -65,6 +68,22 @@ def search(stopping: str) -> PrivateGridSearch:
         stopping=stopping,
         mean_runs=MEAN,
     ).fit(np.zeros((3, 1)), LABELS)
+
+
+@contextmanager
+def planned_once() -> Iterator[None]:
+    """Budgets follow from public settings, here alike: those of the first search serve all."""
+    plans: list[Plan] = []
+
+    def planned(*given: Any, **named: Any) -> Plan:
+        if not plans:
+            plans.append(stopping_plan(*given, **named))
+        return plans[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_settings, "stopping_plan", planned)
+        yield
+    assert plans
 
 
 def observed(stopping: str) -> tuple[Counter[tuple[int, int, int]], float]:
@@ -145,7 +164,8 @@ def statistic(
     ],
 )
 def test_the_best_of_a_random_number_of_runs_has_the_law_of_the_page(kind: str) -> None:
-    counts, rate = observed(kind)
+    with planned_once():
+        counts, rate = observed(kind)
     event = RandomStoppingEvent((PureEvent(1.0, "add_remove"),), kind, MEAN, "add_remove")
     stopping = Stopping(kind, MEAN if kind == "poisson" else event.gamma)
     assert stopping.mean == pytest.approx(MEAN)

@@ -167,6 +167,8 @@ def test_cached_steps_are_fitted_as_copies(tmp_path: Path) -> None:
     model = Pipeline(steps, memory=str(tmp_path))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # joblib tells when a busy machine took long to write arguments.
+        warnings.filterwarnings("ignore", "Persisting input arguments took", UserWarning)
         model.fit(X, Y)
     assert [w.category for w in caught] == [PrivacyLeakWarning] * 2
     assert not model[1].privacy_.private
