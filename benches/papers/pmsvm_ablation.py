@@ -89,6 +89,9 @@ class Arm:
     script_loss: bool = False
 
 
+ARMS = (Arm(PUBLIC, "public"), Arm(PUBLISHED, "standardised", script_loss=True))
+
+
 def published(text: str, columns: Sequence[str]) -> dict[tuple[str, str, str], float]:
     """A printed table: lines of a data set, epsilon and, for each column, a mean and a deviation.
 
@@ -107,11 +110,11 @@ def published(text: str, columns: Sequence[str]) -> dict[tuple[str, str, str], f
     return found
 
 
-def planned(variants: Sequence[Variant], arms: Sequence[Arm]) -> Plan:
+def planned(variants: Sequence[Variant]) -> Plan:
     """Every column in every arm."""
 
     def plan(data: DataSet, name: str) -> Iterator[tuple[dict[str, object], Array, Maker]]:
-        for arm in arms:
+        for arm in ARMS:
             X, norm = scaled_rows(data, name, arm.rows)
             for variant in variants:
                 place: dict[str, object] = {"arm": arm.name, "column": variant.column}

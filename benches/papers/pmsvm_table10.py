@@ -26,10 +26,6 @@ COLUMNS = tuple(CLIPS)
 VARIANTS = tuple(
     ablation.Variant(column, "PMSVM-AGP", {"clip": clip}) for column, clip in CLIPS.items()
 )
-ARMS = (
-    ablation.Arm(ablation.PUBLIC, "public"),
-    ablation.Arm(ablation.PUBLISHED, "standardised", script_loss=True),
-)
 # Accuracy and deviation for each R.
 PAPER = ablation.published(
     """
@@ -64,7 +60,7 @@ vehicle 8 .722 .009 .741 .020 .766 .009 .673 .038
 
 def run(names: Sequence[str], repeats: int | None) -> list[Row]:
     """One row a fit."""
-    return ablation.measured(names, repeats or SPLITS, ablation.planned(VARIANTS, ARMS))
+    return ablation.measured(names, repeats or SPLITS, ablation.planned(VARIANTS))
 
 
 def analyse(rows: Sequence[Row]) -> list[Row]:

@@ -41,10 +41,6 @@ COLUMNS = tuple(BATCHES)
 VARIANTS = tuple(
     ablation.Variant(column, "PMSVM-AGP", {"batch": size}) for column, size in BATCHES.items()
 )
-ARMS = (
-    ablation.Arm(ablation.PUBLIC, "public"),
-    ablation.Arm(ablation.PUBLISHED, "standardised", script_loss=True),
-)
 RULE, DEFAULTS = "own rule", "PrivateLinearSVC"
 # Where “all” is drawn.
 PLACES = {column: float(size or 1024) for column, size in BATCHES.items()}
@@ -82,7 +78,7 @@ vehicle 8 .651 .056 .731 .007 .766 .009 .659 .020 .624 .031 .639 .040
 
 def run(names: Sequence[str], repeats: int | None) -> list[Row]:
     """One row a fit."""
-    fixed = ablation.planned(VARIANTS, ARMS)
+    fixed = ablation.planned(VARIANTS)
 
     def plan(data: DataSet, name: str) -> Iterator[tuple[dict[str, object], Array, ablation.Maker]]:
         yield from fixed(data, name)

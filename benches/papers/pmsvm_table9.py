@@ -29,10 +29,6 @@ VARIANTS = (
     ablation.Variant("AGP", "PMSVM-AGP"),
     ablation.Variant("AGP, decay", "PMSVM-AGP", changes=DECAY),
 )
-ARMS = (
-    ablation.Arm(ablation.PUBLIC, "public"),
-    ablation.Arm(ablation.PUBLISHED, "standardised", script_loss=True),
-)
 # Accuracy and deviation without and with decay of GP, then of AGP.
 PAPER = ablation.published(
     """
@@ -69,7 +65,7 @@ NOTABLE = 0.02
 
 def run(names: Sequence[str], repeats: int | None) -> list[Row]:
     """One row a fit."""
-    return ablation.measured(names, repeats or SPLITS, ablation.planned(VARIANTS, ARMS))
+    return ablation.measured(names, repeats or SPLITS, ablation.planned(VARIANTS))
 
 
 def analyse(rows: Sequence[Row]) -> list[Row]:
