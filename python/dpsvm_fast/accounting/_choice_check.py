@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from dpsvm_fast.accounting._work_check import work
 from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
     ApproximateEvent,
@@ -23,6 +24,8 @@ __all__ = ["Choice", "CurvedEvent", "choice_of", "choices_of"]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
 MOST_CHOICES, MOST_CURVES = 4096, 2
+# Of one event among those of one record, as entries of an array.
+WORK_OF_EVENT = 500
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -96,6 +99,7 @@ def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
             return None
         meetings = itertools.combinations_with_replacement(event.branches, count)
         options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
+    work(ways * WORK_OF_EVENT * len(events))
     found = {
         tuple(sorted(itertools.chain(*each), key=repr)) for each in itertools.product(*options)
     }
@@ -104,6 +108,7 @@ def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
 
 def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
     """Sort events by what is known of them."""
+    work(WORK_OF_EVENT * len(events))
     choice = Choice(replace_one=events[0].adjacency == "replace_one")
     for event in events:
         if isinstance(event, GaussianEvent):

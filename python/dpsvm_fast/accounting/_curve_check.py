@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from dpsvm_fast.accounting._work_check import work
+
 __all__ = ["Curve", "atoms_of", "stopped_curve", "zcdp_curve"]
 
 Array = NDArray[np.float64]
@@ -108,6 +110,7 @@ def zcdp_curve(rho: float) -> Curve:
     fixed = a * (1.0 + a) * rho - (1.0 + a) * np.log1p(1.0 / a) - np.log(a)
 
     def delta(epsilon: float) -> float:
+        work(ORDERS)
         return math.exp(min(0.0, float(np.min(fixed - a * epsilon))))
 
     return Curve.of(delta, fall=0.1)
@@ -137,6 +140,7 @@ def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
 
 def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float | None) -> Curve:
     """Curve of the best of K runs with that curve; ``rho`` where a run is known by it alone."""
+    work(4 * POINTS_U * (2000 + POINTS_S))
     u = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, POINTS_U)])
     x = np.linspace(-base.limit, base.limit, 2001)
     lines, starts = np.exp(x), base.at(x)
@@ -157,6 +161,7 @@ def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float 
     renyi = None if rho is None else _renyi_curve(kind, gamma, mean, rho)
 
     def delta(epsilon: float) -> float:
+        work(20 * POINTS_S)
         found = float(masses @ base.at(epsilon - log_s))
         d = float(base.at(np.array([epsilon - last]))[0])
         found = min(found, _upper_tail(kind, gamma, mean, d), 1.0)

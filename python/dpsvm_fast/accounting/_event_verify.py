@@ -24,6 +24,7 @@ from dpsvm_fast.accounting._distance_check import cost, least_delta
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
+from dpsvm_fast.accounting._work_check import work
 from dpsvm_fast.accounting.compound import AlternativesEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent
 
@@ -138,6 +139,7 @@ def _rest(choice: Choice, epsilon: float) -> float:
         return _tilted(choice, epsilon)
     if not curves:
         outcomes = _responses(choice.pure)
+        work(500 * outcomes[0].size)
         return math.fsum(
             mass * _plain(choice.mu, epsilon - loss) for loss, mass in zip(*outcomes, strict=True)
         )
@@ -246,6 +248,7 @@ def _in_order(curves: tuple[Curve, ...], mu: float, pure: list[float], epsilon: 
         losses = np.add.outer(losses, more).ravel()
         masses = np.multiply.outer(masses, their_masses).ravel()
     total = 0.0
+    work(3 * losses.size * (1 if mu == 0.0 else 2 * SIDE + 1))
     for node, weight in _gaussian_nodes(mu):
         total += weight * float(masses @ g.at(epsilon - mu * (0.5 * mu + node) - losses))
     return total + lost

@@ -25,7 +25,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Delta of the Gaussian mechanism; see the formula at the head of this file."""
-    if not mu > 0.0:
+    if math.isnan(mu):
+        return 1.0
+    if mu <= 0.0:
         return 0.0
     x, y = mu / 2.0 - epsilon / mu, mu / 2.0 + epsilon / mu
     if not (math.isfinite(x) and math.isfinite(y)):

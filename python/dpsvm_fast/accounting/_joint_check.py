@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from dpsvm_fast.accounting._gaussian_check import normal_density, normal_excess
+from dpsvm_fast.accounting._work_check import work
 
 __all__ = ["joint_delta"]
 
@@ -36,6 +37,8 @@ GOLDEN_STEPS = 5
 LARGEST_RATIO = 12.0
 # Steps of w (trapezoidal) and points of the law of Xi.
 W_STEP, POINTS = 0.1, 512
+# What one bound takes before the law of Xi.
+WORK_OF_BOUND = 1e6
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -128,6 +131,7 @@ def _fixed(epsilon: float, setting: _Setting, theta1: float, *, logarithmic: boo
     e = epsilon - _price(theta1, setting.kappa, n if logarithmic else n + 1)
     if e <= 0.0:
         return 1.0
+    work(WORK_OF_BOUND)
     w = np.arange(-9.0 if n <= 3 else -6.0, 38.0, W_STEP)
     masses = W_STEP * n * normal_density(w) * ndtr(w) ** (n - 1)
     knots = np.arange(-12.0, 38.0 + ratio + 1.0, 0.04)
@@ -213,6 +217,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int) -> tuple[Array, Array]:
     other form has terms half as large, with c = 0, and no constant. Whichever has the smallest
     exponential moment at ``lam`` is taken.
     """
+    work(30 * POINTS * w.size)
     offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, 0.04))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
     chosen = costs.argmin(axis=0)

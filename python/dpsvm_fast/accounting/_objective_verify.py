@@ -126,7 +126,7 @@ def follows(
     name: str, stated: float, recomputed: float, slack: float = ROUNDING_SLACK
 ) -> list[str]:
     """One problem when ``stated`` is less than it must be, or much more."""
-    if stated < recomputed * (1.0 - slack):
+    if not stated >= recomputed * (1.0 - slack):
         return [f"{name} is {stated!r}, less than the {recomputed!r} that follows"]
     if stated > recomputed * (1.0 + EXCESS):
         return [f"{name} is {stated!r}, more than the {recomputed!r} that follows"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_ndtr, logsumexp, ndtr
 
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+from dpsvm_fast.accounting._work_check import work
 
 __all__ = ["conditional_sums", "one_score_delta", "one_score_threshold", "sum_delta"]
 
@@ -25,6 +26,9 @@ Array = NDArray[np.float64]
 POINTS, FEW_POINTS = 2**15, 2**12
 # A sum is cut off that many of its standard deviations above the point of interest.
 REACH = 14.0
+
+# What the tables of one term take.
+WORK_OF_TERM = 2e6
 
 # Integrals against exp(epsilon - v) end this far above epsilon.
 FARTHEST = 64.0
@@ -37,6 +41,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 def one_score_delta(epsilon: float, t: float, kappa: float) -> float:
     """Delta of one score whose curvature is proportional to u (1 - u)."""
+    work(WORK_OF_TERM)
     start = max(epsilon, kappa - 0.5 * t * t)
     # From there on the supremum is attained at u = 1, where there is no curvature.
     rest = math.exp(epsilon - start) * gaussian_delta(start, t)
@@ -93,6 +98,7 @@ def sum_delta(
         beyond = v >= knots[-1]
         return np.asarray(ndtr(np.where(beyond, 0.5 * t - v / t, -threshold)))
 
+    work(2 * WORK_OF_TERM)
     # First on a coarse grid, to see where the tilted sum lives.
     top = _quantile_bound(tail, t)
     coarse = np.linspace(0.0, top, 4001)
@@ -157,6 +163,7 @@ def conditional_sums(
 
     At each a of ``shifts``; with ``tail`` the probability of Y > epsilon instead.
     """
+    work(20 * FEW_POINTS * shifts.size)
     a = shifts[:, None]
     # The generating function of one term is known, so the best tilt needs no grid.
     lams = np.concatenate([[0.0], np.geomspace(1e-2, 60.0, 90)]) / s

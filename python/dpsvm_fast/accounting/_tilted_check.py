@@ -27,14 +27,16 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from dpsvm_fast.accounting._work_check import work
+
 __all__ = ["Losses", "composed_delta", "composed_epsilon"]
 
 Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**14, 2**21, 2e-5
-# Nodes of one law, and of a first look at it.
-NODES, FIRST_NODES = 2**13, 2**9
+# Nodes of one law, and of a first look at it; what such a look takes.
+NODES, FIRST_NODES, WORK_OF_LOOK = 2**13, 2**9, 2e4
 # Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
 # off must be this far below delta, or less is cut off.
 FIRST_CUT, LAST_CUT, BELOW_DELTA = 40.0, 760.0, 1e-5
@@ -155,6 +157,7 @@ class _Law:
         x = np.linspace(-reach, reach, FIRST_NODES)
         # Halve the interval around what matters until the first nodes resolve it.
         for _ in range(60):
+            work(WORK_OF_LOOK)
             loss, log = self.at(x)
             tilted = tilt * loss + log
             inside = np.flatnonzero(tilted > float(tilted.max()) - DEPTH)
@@ -221,6 +224,7 @@ class _Sum:
         self, tilt: float, nodes: list[tuple[Array, Array, int]], low: float, step: float, size: int
     ) -> tuple[Array, Array]:
         """Points from ``low`` on, and the tilted masses of the sum there."""
+        work(10 * size * (1 + len(nodes)))
         frequency = 2.0 * math.pi * np.fft.rfftfreq(size, step)
         square = self._mu * self._mu
         transform = np.exp(-1j * frequency * square * (tilt + 0.5) - 0.5 * square * frequency**2)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dpsvm_fast.accounting._descent import descent_sensitivity
 from dpsvm_fast.accounting._federated_verify import check_federated
@@ -35,6 +36,13 @@ from dpsvm_fast.accounting._total_verify import (
     recomputed_events,
     recomputed_total,
 )
+from dpsvm_fast.accounting._verification import (
+    NO_ARITHMETIC,
+    TOO_MUCH_WORK,
+    UNDECIDED,
+    Verification,
+)
+from dpsvm_fast.accounting._work_check import TooMuchWorkError, limited_work
 from dpsvm_fast.accounting.certificates import Statement, read_certificate
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
@@ -56,56 +64,7 @@ DELTA_SLACK = 1e-9
 EPSILON_SLACK = 1e-12
 # Most releases of weights by one fit.
 WEIGHT_RELEASES = 8
-UNDECIDED = (
-    "epsilon and delta of all releases together are not recomputed: this check composes at most "
-    "two losses that are known as curves (noise in objectives, best of several runs), and these "
-    "are more"
-)
 MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Outcome of a recomputation; true when every number follows and the promise holds.
-
-    Parameters
-    ----------
-    ok : bool
-    problems : tuple of str
-        What does not follow, or cannot be told; empty when ``ok``.
-    epsilon : float or None
-        Recomputed epsilon at the claimed delta; None where the certificate cannot be read, or the
-        claim cannot be recomputed.
-    delta : float or None
-        Recomputed delta at the claimed epsilon.
-    undecided : bool, default=False
-        Nothing is wrong that could be found, but there is more noise of different laws together
-        than this check composes: the claim is neither confirmed nor refuted. Never with ``ok``.
-    """
-
-    ok: bool
-    problems: tuple[str, ...]
-    epsilon: float | None
-    delta: float | None
-    undecided: bool = False
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def __str__(self) -> str:
-        numbers = (
-            ""
-            if self.epsilon is None or self.delta is None
-            else f" Recomputed: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}."
-        )
-        if self.ok:
-            return f"The certificate holds: every number follows from the others.{numbers}"
-        verdict = (
-            "The certificate cannot be confirmed."
-            if self.undecided
-            else "The certificate does NOT hold."
-        )
-        return verdict + numbers + "".join(f"\n  - {problem}" for problem in self.problems)
 
 
 def verify(
@@ -124,7 +83,8 @@ dict or str
     Verification
         False for anything that cannot be read: another version, unknown fields, not private. Also
         false where the check does not compose so much (``undecided``): more than two losses that
-        are known as curves, such as those of noise in objectives.
+        are known as curves, such as those of noise in objectives, or work of more than about half a
+        minute, far beyond what fits write.
 
     Raises
     ------
@@ -154,12 +114,16 @@ dict or str
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     try:
-        if isinstance(statement, PipelineStatement):
-            return _verify_pipeline(statement)
-        return _verify_step(statement)
-    except OverflowError:
-        problem = "its numbers are too large to compute with"
-        return Verification(ok=False, problems=(problem,), epsilon=None, delta=None)
+        with limited_work(), np.errstate(all="ignore"):
+            if isinstance(statement, PipelineStatement):
+                return _verify_pipeline(statement)
+            return _verify_step(statement)
+    except TooMuchWorkError:
+        problems = (TOO_MUCH_WORK,)
+        return Verification(ok=False, problems=problems, epsilon=None, delta=None, undecided=True)
+    except (ArithmeticError, IndexError, ValueError):
+        # Of numbers that no fit writes: what they overflow, or leave empty, cannot be listed.
+        return Verification(ok=False, problems=(NO_ARITHMETIC,), epsilon=None, delta=None)
 
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 UNDECIDED_ADVICE = (
-    "Nothing wrong was found in it. Verify the certificate of each release by itself: their\n"
-    "epsilons added up, and their deltas, are a promise about all of them that holds."
+    "Nothing wrong was found in it. Verify the certificate of each release by itself, where it is\n"
+    "about several: their epsilons added up, and their deltas, are a promise about all of them."
 )
 
 

@@ -1,0 +1,61 @@
+"""What a recomputation of a certificate says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NO_ARITHMETIC", "TOO_MUCH_WORK", "UNDECIDED", "Verification"]
+
+UNDECIDED = (
+    "epsilon and delta of all releases together are not recomputed: this check composes at most "
+    "two losses that are known as curves (noise in objectives, best of several runs), and these "
+    "are more"
+)
+TOO_MUCH_WORK = (
+    "it is not recomputed: that would take far longer than for any certificate of one fit"
+)
+NO_ARITHMETIC = "its numbers are too large, or too small, to compute with"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of a recomputation; true when every number follows and the promise holds.
+
+    Parameters
+    ----------
+    ok : bool
+    problems : tuple of str
+        What does not follow, or cannot be told; empty when ``ok``.
+    epsilon : float or None
+        Recomputed epsilon at the claimed delta; None where the certificate cannot be read, or the
+        claim cannot be recomputed.
+    delta : float or None
+        Recomputed delta at the claimed epsilon.
+    undecided : bool, default=False
+        Nothing is wrong that could be found, but there is more noise of different laws together
+        than this check composes: the claim is neither confirmed nor refuted. Never with ``ok``.
+    """
+
+    ok: bool
+    problems: tuple[str, ...]
+    epsilon: float | None
+    delta: float | None
+    undecided: bool = False
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        numbers = (
+            ""
+            if self.epsilon is None or self.delta is None
+            else f" Recomputed: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}."
+        )
+        if self.ok:
+            return f"The certificate holds: every number follows from the others.{numbers}"
+        verdict = (
+            "The certificate cannot be confirmed."
+            if self.undecided
+            else "The certificate does NOT hold."
+        )
+        return verdict + numbers + "".join(f"\n  - {problem}" for problem in self.problems)
