@@ -438,6 +438,8 @@ def test_verbose_prints_public_numbers_only(
     assert first.startswith("PrivateGridSearch: ")
 
 
+# joblib tells when a busy machine took long to write arguments.
+@pytest.mark.filterwarnings("ignore:Persisting input arguments took:UserWarning")
 def test_pipelines_tell_nobody_how_often_they_were_fitted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
