@@ -41,7 +41,8 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Score of every class, or of the second of two classes.
 
-        Rows are scored as they are: unlike in training, long ones are not clipped.
+        `PrivateLinearSVC` and `PrivateKernelSVC` map raw rows as in training. Others score rows as
+        they are: unlike in training, long ones are not clipped.
 
         Parameters
         ----------
