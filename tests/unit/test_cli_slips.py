@@ -58,10 +58,12 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("--epsilon", "1", "fit", "people.csv"), "--epsilon: options are written after the com"),
+        (("--epsilon", "1", "fit", "people.csv"), "--epsilon: no such option here; those of a command"),
         (("--versoin",), "--versoin: no such option; did you mean --version?"),
         (("help", "fit"), "did you mean '--help'?"),
         (("train", "people.csv"), "did you mean 'fit'?"),
+        (("budget", "creat", "b"), "COMMAND: got 'creat'; did you mean 'create'?"),
+        (("budget", "x"), "expected one of create, show (see dpsvm-fast budget --help)"),
         ((*PLAN, "--features", "4", "--classes", "9999999"), "--classes: got '9999999'"),
         ((*FIT[:-1], "-"), "--output: got '-', expected the name of a file"),
         (("verify", "-"), "got '-', expected the name of a file"),
@@ -77,6 +79,34 @@ def test_what_was_perhaps_meant_is_told(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], part: str
 ) -> None:
     assert part in told(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("target", "taget", "taget: unknown key, expected one of target, classes,"),
+        ("target", "taget", "; did you mean target?"),
+        ("bounds", "bound", "columns.age.bound: unknown key"),
+        ("bounds", "bound", "; did you mean bounds?"),
+        ("name = { ignore", "age = { ignore", "expected TOML, but: a key occurs twice"),
+    ],
+)
+def test_slips_in_a_schema(
+    folder: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, part: str
+) -> None:
+    (folder / "people.toml").write_text(SCHEMA.replace(old, new))
+    assert part in told(capsys, *FIT)
+
+
+@pytest.mark.filterwarnings("default::dpsvm_fast.exceptions.NotPrivateWarning")
+def test_the_option_is_named_by_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "warning: --seed: whoever knows it" in told(capsys, *FIT, "--seed", "1", code=0)
+
+
+def test_best_parameters_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (*FIT[1:], "--strategy", "random_stopping", "--grid", "margin=0.5")
+    assert main(["tune", *words]) == 0
+    assert "\nbest parameters: margin = 0.5\n" in capsys.readouterr().out
 
 
 class TestPlanOfASchema:

@@ -18,7 +18,7 @@ import click
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli._errors import Interrupted, ReaderLeft, guarded
 
-__all__ = ["COMMANDS", "PROGRAM", "app", "run"]
+__all__ = ["COMMANDS", "PROGRAM", "Group", "app", "run"]
 
 PROGRAM = "dpsvm-fast"
 
@@ -80,10 +80,26 @@ class Context(click.Context):
     formatter_class = Formatter
 
 
-class App(click.Group):
-    """Commands that are imported when they are needed."""
+class Group(click.Group):
+    """Commands that are found, or told from those that were perhaps meant."""
 
     context_class = Context
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name one that was perhaps meant."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name in known or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = ALSO_CALLED.get(name) or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
+        raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
+
+
+class App(Group):
+    """Commands that are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""
@@ -97,18 +113,6 @@ class App(click.Group):
         command: click.Command = module.command
         command.context_class = Context
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name one that was perhaps meant."""
-        name = args[0]
-        known = self.list_commands(ctx)
-        if name in known or name.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        near = ALSO_CALLED.get(name) or next(iter(difflib.get_close_matches(name, known, n=1)), "")
-        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
-        raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands part by part, without importing them."""

@@ -11,6 +11,7 @@ import click
 
 from dpsvm_fast._validation import ADJACENCIES, check_delta, check_epsilon
 from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.cli._app import Group
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._screen import Screen, example, pass_screen, typed
 from dpsvm_fast.cli._types import FILE, OneOf, Real
@@ -21,7 +22,7 @@ __all__ = ["command", "opened_budget"]
 Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 
-@click.group("budget", invoke_without_command=True)
+@click.group("budget", cls=Group, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Make a budget file, or show what was spent from it.

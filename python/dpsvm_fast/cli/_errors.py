@@ -53,6 +53,10 @@ FILE_TROUBLE = {
 }
 
 
+# What the library says of its argument, about the option.
+SEEDED = "--seed: whoever knows it can remove the noise; leave it out for a private release"
+
+
 class CommandError(Exception):
     """A command cannot go on; the text is one sentence that says what to do."""
 
@@ -169,7 +173,8 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Show a warning as a sentence, without the line of source that raised it."""
-    note(f"warning: {' '.join(str(message).split())}")
+    text = " ".join(str(message).split())
+    note(f"warning: {SEEDED if text.startswith('random_state is a seed') else text}")
 
 
 def _judged(error: Exception) -> tuple[str, int]:
@@ -217,7 +222,7 @@ def _complaint(error: click.ClickException) -> str:
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
         if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
-            return f"{name}: options are written after the command"
+            return f"{name}: no such option here; those of a command are written after it"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = _shown_name(error.param)

@@ -114,7 +114,7 @@ def report(
     spending: Spending,
     options: dict[str, Any],
     scored: float | None,
-    more: dict[str, Any] | None = None,
+    more: dict[str, dict[str, Any]] | None = None,
 ) -> None:
     """Say what was promised, what is where, and what can be done next."""
     name, budget = type(trainer_of(model)).__name__, spending.record()
@@ -142,7 +142,7 @@ def _tell(
     budget: dict[str, Any] | None,
     options: dict[str, Any],
     scored: float | None,
-    more: dict[str, Any],
+    more: dict[str, dict[str, Any]],
 ) -> None:
     """The same for people."""
     output, data = options["output"], options["data"]
@@ -153,7 +153,8 @@ def _tell(
         style="bold",
     )
     for title, value in more.items():
-        screen.say(f"{title.replace('_', ' ')}: {value}")
+        facts = ", ".join(f"{one} = {own}" for one, own in value.items())
+        screen.say(f"{title.replace('_', ' ')}: {facts}")
     if scored is not None:
         screen.say(
             f"accuracy on the rows of {options['test_data']}: {scored:.4f} (these rows count as "

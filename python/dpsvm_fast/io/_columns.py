@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -132,7 +133,9 @@ def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...])
     for key in record:
         if key not in accepted:
             place = f"{where}.{toml_key(str(key))}" if where else toml_key(str(key))
-            raise SchemaError(f"{place}: unknown key, expected one of {', '.join(accepted)}")
+            near = difflib.get_close_matches(str(key), accepted, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SchemaError(f"{place}: unknown key, expected one of {', '.join(accepted)}{hint}")
 
 
 def shown(value: Any) -> str:

@@ -35,6 +35,7 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         language = suffix[1:].upper()
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        reason = reason.replace("Cannot overwrite a value", "a key occurs twice")
         raise SchemaError(f"{name}: expected {language}, but: {reason}") from None
 
 
