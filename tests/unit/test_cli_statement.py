@@ -214,6 +214,19 @@ def test_a_signed_model_is_checked_with_its_key(
         code, out, err = said(capsys, command, models["signed"], "--key", wrong)
         assert (code, out) == (2, "")
         assert "signed.json" in err
+        code, out, err = said(capsys, command, models["signed"], "--json")
+        assert (code, json.loads(out)["signature"]) == (0, "not checked")
+        assert "is signed, and the signature is not checked; give --key FILE" in err
+        code, out, err = said(capsys, command, models["linear"], "--json")
+        assert (code, json.loads(out)["signature"], err) == (0, "none", "")
+    rows, labels = tmp_path / "rows.csv", tmp_path / "labels.csv"
+    rows.write_text("a,b,c,d\n1,0,0,0\n")
+    (tmp_path / "schema.toml").write_text("[all_other_columns]\nbounds = [0, 1]\n")
+    asked = ("predict", models["signed"], rows, "-o", labels, "--schema", tmp_path / "schema.toml")
+    assert said(capsys, *asked, "--key", wrong)[0] == 2
+    assert not labels.exists()
+    assert said(capsys, *asked, "--key", right)[0] == 0
+    assert len(labels.read_text().split()) == 2
     certificate = tmp_path / "certificate.json"
     certificate.write_text(statement_of("output", "add_remove").to_json(), encoding="utf-8")
     code, _, err = said(capsys, "verify", certificate, "--key", right)

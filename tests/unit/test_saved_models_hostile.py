@@ -148,12 +148,15 @@ def test_with_a_key_every_forgery_is_noticed(tmp_path: Path) -> None:
     assert_same_answers(fitted("output"), load_model(path))
     document = json.loads(path.read_text())
     assert KEY.hex() not in path.read_text()
+    assert read_model(path, key=KEY).signature == "checked"
+    assert read_model(path).signature == "not checked"
     zeros = coefficients(np.zeros((3, 4)))
     forged = changed(document, ("model", "attributes", "coef_"), zeros)
     rewritten(path, forged)
     assert not load_model(path).coef_.any()
     assert_refused(path, "not signed with this key, or was changed", key=KEY)
     rewritten(path, {k: v for k, v in document.items() if k != "hmac_sha256"})
+    assert read_model(path).signature == "none"
     assert_refused(path, "is not signed", key=KEY)
     rewritten(path, document | {"hmac_sha256": "ä"})
     assert_refused(path, "not signed with this key", key=KEY)

@@ -6,11 +6,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpsvm_fast.cli._errors import FILE_TROUBLE, CommandError
+from dpsvm_fast.cli._errors import FILE_TROUBLE, CommandError, note
 
-__all__ = ["Document", "read_document", "statement_of"]
+if TYPE_CHECKING:
+    from dpsvm_fast.io import SavedModel
+
+__all__ = ["Document", "opened_model", "read_document", "statement_of"]
 
 MODEL = "dpsvm_fast.model"
 # A certificate is smaller; more would be another kind of file.
@@ -32,12 +35,15 @@ class Document:
         Whether it was part of a saved model.
     sha256 : str
         Of the file.
+    signature : str or None, default=None
+        Of a saved model, as of ``SavedModel``.
     """
 
     path: Path
     certificate: str
     is_model: bool
     sha256: str
+    signature: str | None = None
 
     @property
     def record(self) -> Any:
@@ -77,18 +83,30 @@ def read_document(path: Path, key: Path | None) -> Document:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
     digest = hashlib.sha256(data).hexdigest()
     if isinstance(record, dict) and record.get("format") == MODEL:
-        return Document(path, _certificate_inside(path, key), is_model=True, sha256=digest)
+        # Whether its certificate holds is not asked yet.
+        saved = opened_model(path, key)
+        text = statement_of(saved.estimator).to_json()
+        return Document(path, text, is_model=True, sha256=digest, signature=saved.signature)
     if key is not None:
         raise CommandError(f"--key: got a key, and {path} is no model that could be signed")
     return Document(path, text, is_model=False, sha256=digest)
 
 
-def _certificate_inside(path: Path, key: Path | None) -> str:
-    """The certificate of a saved model; whether it holds is not asked yet."""
-    from dpsvm_fast.io import read_model
+def opened_model(path: Path, key: Path | None) -> SavedModel:
+    """A saved model whose certificate is not recomputed; told is a signature that nobody checks.
 
-    certificate: str = statement_of(read_model(path, key=key, verify=False).estimator).to_json()
-    return certificate
+    Raises
+    ------
+    ModelFormatError, OSError
+        As of ``read_model``.
+    """
+    from dpsvm_fast.io import read_model
+    from dpsvm_fast.io._model_text import NOT_CHECKED
+
+    saved = read_model(path, key=key, verify=False)
+    if saved.signature == NOT_CHECKED:
+        note(f"warning: {path}: is signed, and the signature is not checked; give --key FILE")
+    return saved
 
 
 def statement_of(model: Any) -> Any:

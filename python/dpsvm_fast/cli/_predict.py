@@ -13,11 +13,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast.cli._documents import opened_model
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE, FILE_OR_STDOUT, OneOf
-from dpsvm_fast.io import TableSchema, open_table, read_model
+from dpsvm_fast.io import TableSchema, open_table
 from dpsvm_fast.io.tables import FORMATS
 
 __all__ = ["command"]
@@ -53,6 +54,7 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
     type=OneOf(FORMATS),
     help="Format of DATA, if its name does not say it.",
 )
+@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @pass_screen
 def command(screen: Screen, **options: Any) -> None:
@@ -65,7 +67,7 @@ def command(screen: Screen, **options: Any) -> None:
         raise CommandError("--json: got it with -o -, and both are standard output; name a file")
     kind = _kind(output)
     # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
-    saved = read_model(options["model"], verify=False)
+    saved = opened_model(options["model"], options["key"])
     model = saved.estimator
     if not hasattr(model, "predict"):
         raise CommandError(
@@ -158,7 +160,7 @@ def _written(
     if output == STDOUT:
         yield CsvWriter(sys.stdout, names, ",")
         return
-    inputs = [options[name] for name in ("model", "data", "schema")]
+    inputs = [options[name] for name in ("model", "data", "schema", "key")]
     with reserved(output, force=options["force"], inputs=inputs) as (draft,):
         if kind == "parquet":
             parquet = ParquetWriter(draft.draft, names)

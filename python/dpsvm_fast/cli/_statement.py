@@ -56,6 +56,7 @@ def command(
         {
             "file": str(file),
             "sha256": document.sha256,
+            "signature": document.signature,
             "private": statement.private,
             "not_private_reasons": list(statement.not_private_reasons),
             "epsilon": statement.epsilon,

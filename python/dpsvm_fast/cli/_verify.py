@@ -45,6 +45,7 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
         {
             "file": str(file),
             "sha256": document.sha256,
+            "signature": document.signature,
             "holds": result.ok,
             "undecided": result.undecided,
             "problems": list(result.problems),

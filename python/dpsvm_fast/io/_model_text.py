@@ -14,6 +14,7 @@ from dpsvm_fast.exceptions import ModelFormatError
 __all__ = [
     "FORMAT",
     "LARGEST_FILE",
+    "NOT_CHECKED",
     "VERSION",
     "check_seals",
     "parsed",
@@ -32,6 +33,8 @@ MOST_VALUES = 5_000_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MOST_LEVELS = 64
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
+# What is known of a file's signature once it has been read.
+UNSIGNED, NOT_CHECKED, CHECKED = SIGNATURES = ("none", "not checked", "checked")
 FIELDS = ("format", "version", "library_version", "model", "schema")
 
 # How files begin that people take for models.
@@ -92,8 +95,13 @@ def parsed(data: bytes) -> dict[str, Any]:
     return document
 
 
-def check_seals(document: Mapping[str, Any], key: bytes | None) -> None:
+def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
     """Check format and version, that nothing is missing or added, and that nothing was changed.
+
+    Returns
+    -------
+    str
+        One of ``SIGNATURES``.
 
     Raises
     ------
@@ -122,7 +130,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> None:
             "it states; take the file from where it was saved"
         )
     if key is None:
-        return
+        return NOT_CHECKED if SIGNATURE in document else UNSIGNED
     if SIGNATURE not in document:
         raise ModelFormatError("is not signed; load it without key, or save it with the key")
     if not _same(document[SIGNATURE], _signature(text, key)):
@@ -130,6 +138,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> None:
             "was not signed with this key, or was changed after that; expected the key that it was "
             "saved with"
         )
+    return CHECKED
 
 
 def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:

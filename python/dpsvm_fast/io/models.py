@@ -50,12 +50,15 @@ class SavedModel:
     format_version : int
     library_version : str
         Of the release that wrote the file.
+    signature : {"none", "not checked", "checked"}
+        "not checked": the file is signed, and was read without the key. It is as good as unsigned.
     """
 
     estimator: Any
     schema: TableSchema | None
     format_version: int
     library_version: str
+    signature: str
 
 
 def save_model(
@@ -138,7 +141,7 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     path : str or path
     key : bytes, path of a file with them, or None, default=None
         The key that the file was signed with; with one, an unsigned file is refused. None checks no
-        signature.
+        signature, also of a signed file: ``read_model(path).signature`` says so.
     verify : bool, default=True
         Whether to recompute the certificate's epsilon and delta, which takes some seconds for
         searches and for noise inside an objective. False is for files that were checked before.
@@ -215,8 +218,8 @@ def read_model(
     where = Path(path)
     try:
         document = parsed(read_bytes(where))
-        check_seals(document, secret)
-        return _saved_model(document, Reading(verified=verify))
+        signature = check_seals(document, secret)
+        return _saved_model(document, signature, Reading(verified=verify))
     except ModelFormatError as error:
         raise ModelFormatError(f"{str(where)!r} {error}") from None
     except RecursionError:
@@ -244,7 +247,7 @@ def model_schema() -> dict[str, Any]:
     return schema | {"$defs": schema["$defs"] | certificates["$defs"]}
 
 
-def _saved_model(document: Mapping[str, Any], reading: Reading) -> SavedModel:
+def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
     """The contents of a document whose seals have been checked."""
     version = document["library_version"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
@@ -255,7 +258,7 @@ def _saved_model(document: Mapping[str, Any], reading: Reading) -> SavedModel:
         check_certificates(reading)
     except ModelFormatError as error:
         raise ModelFormatError(f"cannot be loaded: {error}") from None
-    return SavedModel(estimator, schema, VERSION, version)
+    return SavedModel(estimator, schema, VERSION, version, signature)
 
 
 def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
