@@ -58,7 +58,7 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("--epsilon", "1", "fit", "people.csv"), "--epsilon: no such option here; those of a command"),
+        (("--epsilon", "1", "fit", "people.csv"), "--epsilon: no such option here"),
         (("--versoin",), "--versoin: no such option; did you mean --version?"),
         (("help", "fit"), "did you mean '--help'?"),
         (("train", "people.csv"), "did you mean 'fit'?"),
