@@ -15,7 +15,8 @@ PRELUDE = f"""
 import ctypes, os, resource, sys, threading, warnings
 sys.path.insert(0, {str(TESTS)!r})
 import numpy as np
-from oracles.subjects import MAIN, PRIVATE, fitted_names, known, made, outputs, released, spent
+from oracles.subjects import MAIN, PRIVATE, known, made, outputs, released, spent
+from oracles.watching import fitted_names
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(300, 6)), rng.integers(0, 3, 300)

@@ -33,11 +33,6 @@ def model(estimator: str, **settings: Any) -> Any:
     )
 
 
-def fitted_names(estimator: Any) -> list[str]:
-    """Names of the attributes that a fit has set."""
-    return [name for name in vars(estimator) if name.endswith("_")]
-
-
 def with_value(value: float, dtype: Any = np.float64) -> NDArray[Any]:
     changed = X.astype(dtype)
     changed[4, 1] = value

@@ -18,6 +18,7 @@ from scipy import sparse
 
 import dpsvm_fast as dp
 from dpsvm_fast import PrivacyLedger
+from oracles.watching import fitted_names
 
 CLASSES = {"classes": range(3)}
 # With less, most of what follows from twelve rows is a public default.
@@ -157,12 +158,6 @@ def spent(estimator: Any) -> int:
     """Number of events that its ledger has recorded; 0 where there is none."""
     ledger = getattr(estimator, "ledger", None)
     return len(ledger.history) if isinstance(ledger, PrivacyLedger) else 0
-
-
-def fitted_names(estimator: Any) -> list[str]:
-    """Names of the attributes that a fit has set."""
-    parameters = estimator.get_params(deep=False)
-    return [name for name in vars(estimator) if name not in parameters]
 
 
 def released(estimator: Any) -> dict[str, NDArray[np.float64]]:

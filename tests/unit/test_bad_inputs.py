@@ -30,13 +30,13 @@ from oracles.subjects import (
     every_classifier,
     every_subject,
     every_transformer,
-    fitted_names,
     known,
     made,
     outputs,
     released,
     spent,
 )
+from oracles.watching import fitted_names
 
 # Promised: a tenth of it. Machines that run tests are busy: only a multiple of it is a failure.
 SECONDS_TO_REFUSE = 1.0

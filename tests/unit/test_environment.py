@@ -26,7 +26,8 @@ from dpsvm_fast.accounting import PureEvent
 from oracles.elsewhere import SECCOMP, run
 from oracles.odd_inputs import X, Y
 from oracles.odd_parameters import Unread
-from oracles.subjects import MAIN, PRIVATE, every_private, fitted_names, made, spent
+from oracles.subjects import MAIN, PRIVATE, every_private, made, spent
+from oracles.watching import fitted_names
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 # <fenv.h>: downward, upward, towards zero.

@@ -30,7 +30,8 @@ from scipy import sparse
 
 from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.exceptions import CertificationError
-from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator, fitted_names
+from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator
+from oracles.watching import fitted_names
 
 POSIX = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX signals")
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -22,16 +22,8 @@ import pytest
 from numpy.typing import NDArray
 
 from oracles.odd_inputs import X, Y
-from oracles.subjects import (
-    PRIVATE,
-    every_private,
-    every_subject,
-    fitted_names,
-    made,
-    outputs,
-    released,
-    spent,
-)
+from oracles.subjects import PRIVATE, every_private, every_subject, made, outputs, released, spent
+from oracles.watching import fitted_names
 from unit.test_faults import FORKS, POSIX, in_child
 
 RNG = np.random.default_rng(1)

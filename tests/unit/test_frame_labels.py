@@ -12,8 +12,9 @@ from sklearn.exceptions import DataConversionWarning
 import dpsvm_fast as dp
 from dpsvm_fast.estimators._frames import label_values
 from oracles.odd_inputs import X, Y
-from oracles.subjects import CLASSIFIERS, assert_refused, fitted_names, made
+from oracles.subjects import CLASSIFIERS, assert_refused, made
 from oracles.tables import WORDS, every_library, table
+from oracles.watching import fitted_names
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 

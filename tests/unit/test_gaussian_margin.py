@@ -24,6 +24,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
+from oracles.watching import fitted_names, watched
 
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
@@ -44,21 +45,6 @@ def rings(n: int = 1500, seed: int = 0) -> Rows:
 def model(**changes: Any) -> PrivateGaussianMarginClassifier:
     settings = {"epsilon": 20.0, "classes": [0, 1, 2], "n_threads": 1}
     return PrivateGaussianMarginClassifier(**(settings | changes))
-
-
-def fitted_names(estimator: Any) -> set[str]:
-    return {name for name in vars(estimator) if name.endswith("_")}
-
-
-def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
-    """Notes in ``seen`` every call of a function."""
-    original = getattr(target, name)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        seen.append(name)
-        return original(*args, **kwargs)
-
-    patch.setattr(target, name, call)
 
 
 def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) -> None:

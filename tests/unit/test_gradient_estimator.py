@@ -26,6 +26,7 @@ from dpsvm_fast.estimators import _training, gradient
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from dpsvm_fast.reference import noisy_descent as twin
+from oracles.watching import fitted_names, watched
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
@@ -38,21 +39,6 @@ LAST: dict[str, Any] = {
 
 def model(**changes: Any) -> GradientPerturbationSVC:
     return GradientPerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
-
-
-def fitted_names(estimator: Any) -> list[str]:
-    return [name for name in vars(estimator) if name.endswith("_")]
-
-
-def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
-    """Notes in ``seen`` every call of a function."""
-    original = getattr(target, name)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        seen.append(name)
-        return original(*args, **kwargs)
-
-    patch.setattr(target, name, call)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -19,6 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import BudgetExceededError, GradientPerturbationSVC, PrivacyLedger
+from oracles.watching import fitted_names
 from unit.test_faults import in_child
 from unit.test_released_attributes import RELEASED, arrays_in
 
@@ -31,10 +32,6 @@ TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 def model(**settings: Any) -> GradientPerturbationSVC:
     return GradientPerturbationSVC(**({"classes": range(3), "n_threads": 2} | settings))
-
-
-def fitted_names(estimator: Any) -> list[str]:
-    return [name for name in vars(estimator) if name.endswith("_")]
 
 
 def large() -> TrainingSet:

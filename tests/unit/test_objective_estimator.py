@@ -23,6 +23,7 @@ from dpsvm_fast import (
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.reference.smooth_erm import Problem
+from oracles.watching import fitted_names, watched
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -31,21 +32,6 @@ Patch = pytest.MonkeyPatch
 
 def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
-
-
-def fitted_names(estimator: Any) -> list[str]:
-    return [name for name in vars(estimator) if name.endswith("_")]
-
-
-def watched(patch: Patch, target: Any, name: str, seen: list[str]) -> None:
-    """Notes in ``seen`` every call of a function."""
-    original = getattr(target, name)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        seen.append(name)
-        return original(*args, **kwargs)
-
-    patch.setattr(target, name, call)
 
 
 def test_the_budget_is_spent_between_validation_and_noise(

@@ -14,7 +14,8 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 from oracles.odd_inputs import X, Y
 from oracles.odd_parameters import INF, NAN, SHARED, Unread
 from oracles.odd_rows import ACCEPTED, REFUSED, Case, secrets
-from oracles.subjects import assert_refused, chained_text, fitted_names, spent
+from oracles.subjects import assert_refused, chained_text, spent
+from oracles.watching import fitted_names
 
 # Planning the best of a random number of runs takes seconds for each new budget.
 every_strategy = pytest.mark.parametrize(
