@@ -23,7 +23,7 @@ from dpsvm_fast.accounting import GaussianEvent
 from dpsvm_fast.estimators import gaussian_margin
 from dpsvm_fast.exceptions import NotPrivateWarning
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _gaussian_objective, _linear_noise
+from dpsvm_fast.mechanisms import _linear_noise
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
@@ -32,6 +32,12 @@ from oracles.coupled import coupled
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import kernel_of, pushed
 from oracles.objective_pure import pure_epsilon
+from oracles.wrong_losses import (
+    halved_curvature,
+    no_gaussian_jacobian,
+    no_jacobian,
+    one_pairs_gradient,
+)
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -210,29 +216,6 @@ def minimum_is_certified(psd: str) -> bool:
     exact, error = solve_gaussian_margin(*positional, **told)
     assert exact is not None
     return float(np.linalg.norm(released - exact)) <= radius + error
-
-
-def no_jacobian(patch: Patch) -> None:
-    patch.setattr(Loss, "jacobian", lambda *_: 0.0)
-
-
-def no_gaussian_jacobian(patch: Patch) -> None:
-    original = _gaussian_objective._calibrated
-    patch.setattr(
-        _gaussian_objective,
-        "_calibrated",
-        lambda *target, kappa: original(*target, jacobian=0.0),
-    )
-
-
-def one_pairs_gradient(patch: Patch) -> None:
-    """L = sqrt 2, that of a softmax, for K - 1 hinges that one record can violate at once."""
-    patch.setattr(Loss, "lipschitz", math.sqrt(2.0))
-
-
-def halved_curvature(patch: Patch) -> None:
-    original = Loss.curvature_ratio
-    patch.setattr(Loss, "curvature_ratio", lambda *a: 0.5 * original(*a))
 
 
 def one_score_for_two_classes(patch: Patch) -> None:

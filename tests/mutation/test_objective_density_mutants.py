@@ -7,19 +7,23 @@ numbers audited are those that the estimator's own mechanism draws its noise wit
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _gaussian_objective, _linear_noise
+from dpsvm_fast.mechanisms import _linear_noise
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed
 from oracles.objective_pure import pure_epsilon
+from oracles.wrong_losses import (
+    halved_curvature,
+    no_gaussian_jacobian,
+    no_jacobian,
+    one_pairs_gradient,
+)
 
 Patch = pytest.MonkeyPatch
 
@@ -89,29 +93,6 @@ def forgotten_relation(patch: Patch) -> None:
         "noise_multiplier",
         lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
     )
-
-
-def no_jacobian(patch: Patch) -> None:
-    patch.setattr(Loss, "jacobian", lambda *_: 0.0)
-
-
-def no_gaussian_jacobian(patch: Patch) -> None:
-    original = _gaussian_objective._calibrated
-    patch.setattr(
-        _gaussian_objective,
-        "_calibrated",
-        lambda *target, kappa: original(*target, jacobian=0.0),
-    )
-
-
-def one_pairs_gradient(patch: Patch) -> None:
-    """L = sqrt(2), that of a softmax, for K - 1 hinges that one record can violate at once."""
-    patch.setattr(Loss, "lipschitz", math.sqrt(2.0))
-
-
-def halved_curvature(patch: Patch) -> None:
-    original = Loss.curvature_ratio
-    patch.setattr(Loss, "curvature_ratio", lambda *a: 0.5 * original(*a))
 
 
 def scaled(name: str, factor: float) -> Callable[[Patch], None]:

@@ -22,6 +22,12 @@ ROWS = [[1.5, 1.0, 0.0], [2.0, 0.0, 1.0]]
 WIDE = {"classes": [0, 1], "all_other_columns": {"bounds": [0, 1]}}
 
 
+def written(folder: Path, content: bytes | str, name: str = "t.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
 def schema(**changes: Any) -> TableSchema:
     return TableSchema.from_dict({**RECORD, **changes}, origin="s.toml")
 

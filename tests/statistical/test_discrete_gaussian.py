@@ -1,9 +1,8 @@
 """The law of discrete Gaussian noise, against references and far out.
 
-``tests/data/discrete_gaussian.json`` was computed in 70-digit arithmetic. ALPHA is the false-alarm
-probability of each test: Pearson's chi-square over the cells with at least 10 expected draws, at
-level ALPHA / 2, and the count of all other cells together, at level ALPHA / 2 by its exact Poisson
-bound. Every test must reject a wrong law.
+``tests/data/discrete_gaussian.json`` was computed in 70-digit arithmetic. How often
+a test refuses a right law is said in ``oracles/counted_draws.py``. Every test must reject a wrong
+law.
 """
 
 from __future__ import annotations
@@ -19,28 +18,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import _core
+from oracles.counted_draws import fits
 
 pytestmark = pytest.mark.statistical
 
-ALPHA = 1e-6
 DATA = Path(__file__).parents[1] / "data" / "discrete_gaussian.json"
 N_DRAWS = 1_000_000
 
 Array = NDArray[Any]
-
-
-def fits(counts: Array, law: Array) -> bool:
-    """Whether the counts may be draws of the law."""
-    expected = law * counts.sum()
-    usual = expected >= 10.0
-    seldom, rare = counts[~usual].sum(), expected[~usual].sum()
-    # Beyond its mean by one a binomial tail is at most the Poisson one (Anderson, Samuels 1967).
-    if seldom > stats.poisson.isf(ALPHA / 2, rare) + 1:
-        return False
-    if usual.sum() < 2:
-        return True
-    statistic = ((counts[usual] - expected[usual]) ** 2 / expected[usual]).sum()
-    return bool(statistic <= stats.chi2.isf(ALPHA / 2, usual.sum() - 1))
 
 
 def points() -> list[dict[str, Any]]:

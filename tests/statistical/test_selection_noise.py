@@ -1,9 +1,8 @@
 """Laws of private selection, of discrete Laplace noise and of random parts, against references.
 
 ``tests/data/exponential_mechanism.json`` and ``tests/data/discrete_laplace.json`` were computed in
-70-digit arithmetic. ALPHA is the false-alarm probability of each test: Pearson's chi-square over
-the cells with at least 10 expected draws, at level ALPHA / 2, and the count of all other cells
-together, at level ALPHA / 2 by its exact Poisson bound. Every test must reject a wrong law.
+70-digit arithmetic. How often a test refuses a right law is said in ``oracles/counted_draws.py``.
+Every test must reject a wrong law.
 """
 
 from __future__ import annotations
@@ -18,33 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from dpsvm_fast import _core
+from oracles.counted_draws import fits
 
 pytestmark = pytest.mark.statistical
 
-ALPHA = 1e-6
 DATA = Path(__file__).parents[1] / "data"
 N_CHOICES, N_DRAWS = 30_000, 2_000_000
 MOST_DIFFERENCE = 2**32 - 1
 
 Array = NDArray[Any]
 Choose = Callable[[_core.NoiseSource, NDArray[np.int64], float], int]
-
-
-def fits(counts: Array, law: Array) -> bool:
-    """Whether the counts may be draws of the law."""
-    expected = law * counts.sum()
-    usual = expected >= 10.0
-    seldom, rare = counts[~usual].sum(), expected[~usual].sum()
-    # Beyond its mean by one a binomial tail is at most the Poisson one (Anderson, Samuels 1967).
-    if seldom > stats.poisson.isf(ALPHA / 2, rare) + 1:
-        return False
-    if usual.sum() < 2:
-        return True
-    statistic = ((counts[usual] - expected[usual]) ** 2 / expected[usual]).sum()
-    return bool(statistic <= stats.chi2.isf(ALPHA / 2, usual.sum() - 1))
 
 
 def points(name: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,14 @@ import pytest
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.io import TableError, TableSchema, open_table
-from oracles.table_files import RECORD, ROWS, TEXT, WIDE, columns, error_of, schema
+from oracles.table_files import RECORD, ROWS, TEXT, WIDE, columns, error_of, schema, written
 
 pytest.importorskip("pyarrow")
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[bytes | str, str], Path]:
-    def written(content: bytes | str, name: str = "t.csv") -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return written
+    return partial(written, tmp_path)
 
 
 def test_rows_labels_and_facts(write: Any) -> None:

@@ -10,6 +10,7 @@ import stat
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from scipy import sparse
 
 from dpsvm_fast.io import SchemaError, TableError, TableSchema, open_table
-from oracles.table_files import TEXT, WIDE, error_of, schema
+from oracles.table_files import TEXT, WIDE, error_of, schema, written
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -26,12 +27,7 @@ parquet = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[bytes | str, str], Path]:
-    def written(content: bytes | str, name: str = "t.csv") -> Path:
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return written
+    return partial(written, tmp_path)
 
 
 def test_npz(tmp_path: Path) -> None:
