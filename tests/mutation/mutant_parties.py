@@ -110,7 +110,7 @@ PARTIES = (
         "every partition draws its batch from the same stream: the sampling is of whole columns",
         (
             Edit(
-                PACKAGE + "distributed/_tasks.py",
+                PACKAGE + "distributed/_operations.py",
                 "self.weights, self.key, partition, self.step, n_threads)",
                 "self.weights, self.key, 0, self.step, n_threads)",
             ),

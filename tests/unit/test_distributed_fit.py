@@ -30,7 +30,14 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast.distributed import ClusterError, PartitionError, Partitions, _tasks, fit
+from dpsvm_fast.distributed import (
+    ClusterError,
+    PartitionError,
+    Partitions,
+    _operations,
+    _tasks,
+    fit,
+)
 from dpsvm_fast.estimators import _descent_run
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._descent_rule import DescentRule
@@ -493,13 +500,13 @@ def test_a_process_keeps_records_of_few_fits() -> None:
     recipe = _tasks.Recipe(6, False, None, public=_public())
     bundle = list(enumerate(partitions().loaders))
     for name in map(str, range(10)):
-        _tasks.share_of_bundle(bundle, recipe, _tasks.Sums(), name, 1, resident=True)
+        _tasks.share_of_bundle(bundle, recipe, _operations.Sums(), name, 1, resident=True)
     assert list(_tasks._KEPT) == ["6", "7", "8", "9"]
     for name in map(str, range(10)):
         _tasks.forget(name)
     assert not _tasks._KEPT
     # A task that comes too late keeps nothing and does not go on.
-    late = _tasks.share_of_bundle(bundle, recipe, _tasks.Sums(), "9", 1, resident=True)
+    late = _tasks.share_of_bundle(bundle, recipe, _operations.Sums(), "9", 1, resident=True)
     assert late.failure == (0, _tasks.STOPPED)
     assert not _tasks._KEPT
     for name in range(2 * _tasks.MOST_ENDED):

@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
+from dpsvm_fast.distributed._operations import Operation
 from dpsvm_fast.distributed._stored import may_be_stored, stored
 from dpsvm_fast.distributed._tasks import (
     Loader,
-    Operation,
     Recipe,
     Share,
     build,

@@ -11,19 +11,15 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.distributed._executors import Executor
-from dpsvm_fast.distributed._tasks import (
-    Centred,
+from dpsvm_fast.distributed._operations import (
     Count,
     DescentStep,
-    Features,
     Moments,
     Operation,
-    Recipe,
     SecondMoments,
-    Share,
     Sums,
-    Transformed,
 )
+from dpsvm_fast.distributed._tasks import Centred, Features, Recipe, Share, Transformed
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._row_maps import PublicMap
 from dpsvm_fast.mechanisms.fourier import FourierFeatures

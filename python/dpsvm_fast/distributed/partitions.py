@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,19 @@ from dpsvm_fast.distributed._loaders import (
     ArrowBatch,
     Columns,
     DaskBlock,
-    FileRows,
     MappedRows,
-    MemoryRows,
     Pair,
     RowGroup,
     TableRows,
+)
+from dpsvm_fast.distributed._sources import (
+    blocks_of,
+    columns_of,
+    files_of,
+    has_blocks,
+    is_path,
+    is_persisted,
+    parts_of,
 )
 from dpsvm_fast.estimators._frames import label_values, named_array
 from dpsvm_fast.estimators._pipeline_steps import learned_steps
@@ -184,8 +190,8 @@ class Partitions:
             if y.shape != (X.shape[0],):
                 raise ValueError("y: expected one label for each row")
         cuts = range(0, X.shape[0], step)
-        rows = _parts(X, cuts, step)
-        labels = [None] * len(rows) if y is None else _parts(y, cuts, step)
+        rows = parts_of(X, cuts, step)
+        labels = [None] * len(rows) if y is None else parts_of(y, cuts, step)
         return cls._of(
             tuple(map(Pair, rows, labels)),
             X.shape[1],
@@ -223,9 +229,9 @@ class Partitions:
         loaders: list[RowGroup] = []
         columns: Columns | None = None
         n_rows = 0
-        for path in _files(paths, ".parquet"):
+        for path in files_of(paths, ".parquet"):
             with parquet.ParquetFile(path) as file:
-                columns = _columns(file.schema_arrow, label, features, before=columns)
+                columns = columns_of(file.schema_arrow, label, features, before=columns)
                 n_rows += file.metadata.num_rows
                 groups = file.num_row_groups
             loaders += [RowGroup(path, group, columns) for group in range(groups)]
@@ -267,21 +273,21 @@ class Partitions:
         if isinstance(source, pa.RecordBatch):
             source = pa.Table.from_batches([source])
         if isinstance(source, pa.Table):
-            chosen = _columns(source.schema, label, features)
+            chosen = columns_of(source.schema, label, features)
             table = source.select(chosen.names)
             cuts = range(0, table.num_rows, step)
             parts = [TableRows(table.slice(start, step), chosen) for start in cuts]
             return cls._of_table(parts, chosen, table.num_rows)
-        if not _is_path(source) and not isinstance(source, (list, tuple)):
+        if not is_path(source) and not isinstance(source, (list, tuple)):
             raise TypeError(
                 f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; a "
                 "stream is read once, and training reads rows many times: write it to a file"
             )
         loaders: list[ArrowBatch] = []
         columns: Columns | None = None
-        for path in _files(source, ".arrow"):
+        for path in files_of(source, ".arrow"):
             with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as file:
-                columns = _columns(file.schema, label, features, before=columns)
+                columns = columns_of(file.schema, label, features, before=columns)
                 loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
         known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
         return cls._of_table(loaders, columns, known)
@@ -306,17 +312,17 @@ class Partitions:
         """
         dask = optional_module("dask", "Partitions.from_dask", "distributed")
         for name, value in (("X", X), ("y", y)):
-            if value is not None and not (dask.is_dask_collection(value) and _has_blocks(value)):
+            if value is not None and not (dask.is_dask_collection(value) and has_blocks(value)):
                 raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
-            if value is not None and _persisted(value):
+            if value is not None and is_persisted(value):
                 raise InvalidParameterError(
                     f"{name}: got a persisted collection, expected one that is computed from its "
                     "source; fit(..., resident=True) keeps what is needed of it in memory"
                 )
-        names, blocks, known = _row_blocks(X)
+        names, blocks, known = blocks_of(X)
         labels: list[Any] | None
         if y is not None and hasattr(y, "chunks"):
-            _, labels, _ = _row_blocks(y)
+            _, labels, _ = blocks_of(y)
         else:
             labels = None if y is None else list(y.to_delayed())
         if labels is not None and len(labels) != len(blocks):
@@ -353,82 +359,3 @@ class Partitions:
                 "partitions", got=len(loaders), accepted=f"1 to {MOST_PARTITIONS} of them"
             )
         return cls(loaders, int(n_features), **facts)
-
-
-def _parts(values: Any, cuts: range, step: int) -> list[Any]:
-    """A loader for each range of rows; of a map by the name of its file."""
-    file = FileRows.of(values) if isinstance(values, np.memmap) else None
-    ends = [min(start + step, values.shape[0]) for start in cuts]
-    if file is not None:
-        return [file.part(start, end) for start, end in zip(cuts, ends, strict=True)]
-    return [MemoryRows(values, start, end) for start, end in zip(cuts, ends, strict=True)]
-
-
-def _is_path(value: Any) -> bool:
-    """Whether it is the name of a file."""
-    return isinstance(value, (str, os.PathLike))
-
-
-def _files(paths: Any, suffix: str) -> list[str]:
-    """Names of files, in order; folders and patterns by name."""
-    found: list[str] = []
-    for path in map(os.fspath, [paths] if _is_path(paths) else paths):
-        if os.path.isdir(path):
-            found += sorted(glob.glob(os.path.join(glob.escape(path), f"*{suffix}")))
-        elif glob.has_magic(path) and not os.path.exists(path):
-            found += sorted(glob.glob(path))
-        else:
-            found.append(path)
-    if not found:
-        raise InvalidParameterError("paths: expected at least one file")
-    return [os.path.abspath(path) for path in found]
-
-
-def _columns(
-    schema: Any, label: str | None, features: Sequence[str] | None, before: Columns | None = None
-) -> Columns:
-    """Which columns are read, and as what; files must agree."""
-    from pyarrow import types
-
-    names = [name for name in schema.names if name != label] if features is None else list(features)
-    for name in [*names, *([] if label is None else [label])]:
-        if schema.names.count(name) != 1:
-            raise InvalidParameterError(f"{name}: expected one column of this name in each file")
-    if not names or label in names:
-        raise InvalidParameterError(
-            "features: expected at least one column, none of them the label"
-        )
-    kinds = [schema.field(name).type for name in names]
-    for name, kind in zip(names, kinds, strict=True):
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise TypeError(f"features: column {name!r} has type {kind}, expected numbers")
-    small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
-    found = Columns(tuple(names), label, np.dtype(np.float32 if small else np.float64))
-    if before is not None and found.features != before.features:
-        raise InvalidParameterError("features: expected the same columns in each file")
-    return found
-
-
-def _has_blocks(collection: Any) -> bool:
-    """Whether it is an array or a DataFrame in blocks."""
-    return hasattr(collection, "to_delayed") and hasattr(collection, "shape")
-
-
-def _persisted(collection: Any) -> bool:
-    """Whether blocks are on a cluster already."""
-    try:
-        from distributed.client import futures_of
-    except ImportError:
-        return False
-    return bool(futures_of(collection))
-
-
-def _row_blocks(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
-    """Names of columns, blocks of whole rows, and the number of rows where it is known."""
-    if not hasattr(X, "chunks"):
-        return tuple(map(str, X.columns)), list(X.to_delayed()), None
-    if X.ndim == 2 and len(X.chunks[1]) > 1:
-        X = X.rechunk({1: -1})
-    sizes = X.chunks[0]
-    known = None if any(np.isnan(size) for size in sizes) else int(sum(sizes))
-    return None, list(X.to_delayed().ravel()), known
