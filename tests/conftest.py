@@ -7,6 +7,9 @@ import importlib
 import os
 from collections.abc import Iterator
 
+# Tests run in as many processes as there are cores, on small matrices: threads of BLAS only wait.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
