@@ -46,7 +46,7 @@ class NoisePlanDisplay:
 
     Parameters
     ----------
-    plans : iterable of NoisePlan
+    plans : NoisePlan or iterable of them
         Of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator and one
         shape of the data.
 
@@ -81,8 +81,8 @@ class NoisePlanDisplay:
     >>> display = NoisePlanDisplay.from_plans(plans)  # doctest: +SKIP
     """
 
-    def __init__(self, *, plans: Iterable[NoisePlan]) -> None:
-        plans = tuple(plans)
+    def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
+        plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
         for plan in plans:
             if not isinstance(plan, NoisePlan):
                 raise TypeError(f"plans: got {type(plan).__name__}, expected plans of plan_noise()")
@@ -97,13 +97,13 @@ class NoisePlanDisplay:
 
     @classmethod
     def from_plans(
-        cls, plans: Iterable[NoisePlan], *, kind: str = "lead", ax: Axes | None = None
+        cls, plans: NoisePlan | Iterable[NoisePlan], *, kind: str = "lead", ax: Axes | None = None
     ) -> NoisePlanDisplay:
         """Draw plans; costs no budget.
 
         Parameters
         ----------
-        plans : iterable of NoisePlan
+        plans : NoisePlan or iterable of them
         kind : {"lead", "budget"}, default="lead"
         ax : matplotlib Axes or None, default=None
             None makes a new figure.

@@ -108,7 +108,10 @@ class PrivacyProfileDisplay(AxesDisplay):
             Not a statement.
         """
         if not isinstance(statement, STATEMENTS):
-            raise TypeError(f"statement: got {type(statement).__name__}, expected a statement")
+            raise TypeError(
+                f"statement: got {type(statement).__name__}, expected a statement, such as "
+                "model.privacy_"
+            )
         dear = any(isinstance(event, DEAR_EVENTS) for event in statement.events)
         points = DEAR_PROFILE_POINTS if dear else PROFILE_POINTS
         epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)

@@ -13,8 +13,11 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import VotingClassifier
 
 from dpsvm_fast import InvalidParameterError, PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast.audit import audit
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io import TableSchema, open_table, save_model
+from dpsvm_fast.planning import plan_noise
+from dpsvm_fast.plotting import NoisePlanDisplay, PrivacyProfileDisplay
 
 SCHEMA = TableSchema.from_dict(
     {"target": "y", "classes": ["a", "b"], "columns": {"x": {"bounds": [0, 1]}}}
@@ -89,3 +92,20 @@ class TestHabits:
         model = CalibratedClassifierCV(svc(), cv=2).fit(X, Y)
         with pytest.raises(InvalidParameterError, match=r"saved as JSON; save it with joblib.dump"):
             save_model(model, tmp_path / "model.json")
+
+    def test_an_audit_says_what_its_rows_look_like(self) -> None:
+        wide = svc(bounds=([0, 0], [1, 1]))
+        with pytest.raises(
+            InvalidParameterError, match=r"\(low, high\) of numbers, or pair="
+        ):
+            audit(wide, n_trials=100)
+
+    def test_one_plan_may_be_drawn_without_brackets(self) -> None:
+        pytest.importorskip("matplotlib").use("Agg")
+        plan = plan_noise(svc(), 2, n_samples=1000)
+        assert NoisePlanDisplay.from_plans(plan).plans == (plan,)
+
+    def test_a_profile_is_that_of_a_statement(self) -> None:
+        pytest.importorskip("matplotlib").use("Agg")
+        with pytest.raises(TypeError, match=r"such as model.privacy_"):
+            PrivacyProfileDisplay.from_statement(svc().fit(X, Y))  # type: ignore[arg-type]

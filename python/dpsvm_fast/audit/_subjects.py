@@ -146,9 +146,9 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     norm = float(getattr(estimator, "data_norm", 1.0))
     if isinstance(estimator, PrivatePipeline):
         if part == "training":
-            return _trained_pair(estimator, adjacency, 1.0)
+            return _of_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
         pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
-        return _relabelled(pair, estimator)
+        return _of_width(_relabelled(pair, estimator), estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
     if isinstance(estimator, PrivateCenter):
@@ -161,6 +161,18 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     raise InvalidParameterError.of(
         "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
     )
+
+
+def _of_width(pair: Pair, bounds: Any) -> Pair:
+    """The pair, unless bounds are those of another number of features."""
+    n_features = pair.first[0].shape[1]
+    if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
+        raise InvalidParameterError(
+            "bounds: got some for each feature, expected bounds=(low, high) of numbers, or pair= "
+            f"with such rows: those that an audit makes by itself have {n_features} feature"
+            f"{'s' if n_features > 1 else ''}"
+        )
+    return pair
 
 
 def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
