@@ -95,9 +95,7 @@ class TestHabits:
 
     def test_an_audit_says_what_its_rows_look_like(self) -> None:
         wide = svc(bounds=([0, 0], [1, 1]))
-        with pytest.raises(
-            InvalidParameterError, match=r"\(low, high\) of numbers, or pair="
-        ):
+        with pytest.raises(InvalidParameterError, match=r"\(low, high\) of numbers, or pair="):
             audit(wide, n_trials=100)
 
     def test_one_plan_may_be_drawn_without_brackets(self) -> None:
