@@ -3,7 +3,8 @@
     python examples/digits.py [FIGURE]
 
 Pixels of 0 to 16 and ten digits are public facts. The kernel is approximated by random features,
-drawn without the data: they cost no budget. The figure counts the kernel's answers on rows left
+drawn without the data: they cost no budget. Both models are of the same rows, so their epsilons
+compose. The figure counts the kernel's answers on rows left
 out; these data are public, or the counts would have to be private too.
 """
 
@@ -17,7 +18,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC, LinearSVC
 
-from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
+from dpsvm_fast import PrivacyLedger, PrivateKernelSVC, PrivateLinearSVC
 
 EPSILON, DELTA = 2.0, 1e-5
 
@@ -27,8 +28,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
-    linear = PrivateLinearSVC(EPSILON, DELTA, bounds=(0, 16), classes=range(10))
-    kernel = PrivateKernelSVC(EPSILON, DELTA, bounds=(0, 16), classes=range(10))
+    ledger = PrivacyLedger(2 * EPSILON, DELTA)
+    public = {"bounds": (0, 16), "classes": range(10), "ledger": ledger}
+    linear = PrivateLinearSVC(EPSILON, DELTA, **public)
+    kernel = PrivateKernelSVC(EPSILON, DELTA, **public)
     for name, private, exact in (
         ("linear", linear, LinearSVC(random_state=0)),
         ("kernel", kernel, SVC()),
@@ -40,6 +43,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(f"accuracy, {name}, not private: {exact.score(X_test / 16, y_test):.3f}")
     print(f"accuracy, always the largest class: {np.bincount(y_test).max() / len(y_test):.3f}")
     print(str(kernel.privacy_).split("\n\n")[0])
+    print(f"epsilon of both models together: {ledger.total()[0]:.3f} at delta = {DELTA:g}")
 
     if arguments:
         from sklearn.metrics import ConfusionMatrixDisplay

@@ -138,6 +138,8 @@ def test_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # 0.93 and 0.94 with standard deviations of 0.005 over the noise; a tenth is chance.
     assert number(r"accuracy, linear, private: (\S+)", shown) > 0.85
     assert number(r"accuracy, kernel, private: (\S+)", shown) > 0.85
+    # Gaussian releases of 2 and 2 compose to less than 4, and to more than one of them.
+    assert 2.0 < number(r"both models together: (\S+)", shown) < 4.0
     assert_drawn(files)
 
 
