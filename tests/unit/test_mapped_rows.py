@@ -1,0 +1,64 @@
+"""Rows that are mapped for good are functions of themselves: one record moves no other's bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpsvm_fast.distributed._stored import PreparedRows
+from dpsvm_fast.distributed._tasks import Centred, Recipe, Transformed
+from dpsvm_fast.mechanisms._row_maps import PublicMap
+
+N = 301
+# Of one row, of few, and of enough for another path through a matrix product.
+CUTS = [slice(0, 1), slice(7, 9), slice(3, 200), slice(N - 1, N), slice(150, N)]
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "rows first": np.ascontiguousarray,
+    "columns first": np.asfortranarray,
+    "float32": lambda X: X.astype(np.float32),
+    "every other": lambda X: np.repeat(X, 2, axis=0)[::2],
+}
+CHANGES = ("none", "centred", "whitened", "both")
+
+
+def prepared(X: Any, changes: str, n_threads: int) -> Any:
+    """Rows as a descent sums them."""
+    d = X.shape[1]
+    rng = np.random.default_rng(d)
+    centre = Centred(0.1 * rng.normal(size=d))
+    matrix = Transformed(rng.normal(size=(d, d)))
+    chosen = {"none": (), "centred": (centre,), "whitened": (matrix,), "both": (centre, matrix)}
+    recipe = Recipe(
+        n_features=d,
+        sparse=False,
+        classes=np.array([0, 1]),
+        public=PublicMap.from_bounds(np.full(d, -2.0), np.full(d, 2.5)),
+        n_classes=2,
+        changes=chosen[changes],
+    )
+    labels = np.zeros(len(X), dtype=np.int64)
+    return PreparedRows(lambda: (X, labels), recipe, n_threads)()[0]
+
+
+@pytest.mark.parametrize("changes", CHANGES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("d", [1, 9, 33, 130])
+def test_other_rows_change_no_bit(d: int, form: str, changes: str) -> None:
+    X = np.random.default_rng(0).normal(size=(N, d))
+    whole = prepared(FORMS[form](X), changes, 3)
+    assert np.linalg.norm(whole.astype(float), axis=1).max() <= 1.0 + 1e-6
+    for cut in CUTS:
+        alone = prepared(FORMS[form](X[cut]), changes, 1)
+        assert alone.tobytes() == np.ascontiguousarray(whole[cut]).tobytes()
+
+
+def test_a_matrix_product_would_fail_the_test_above() -> None:
+    """The power of the comparison: some of these cuts take another path through BLAS."""
+    rng = np.random.default_rng(0)
+    X, matrix = rng.normal(size=(N, 130)), rng.normal(size=(130, 130))
+    whole = X @ matrix
+    if all((X[cut] @ matrix == whole[cut]).all() for cut in CUTS):
+        pytest.skip("this BLAS adds up in one order, however many rows there are")
