@@ -1,5 +1,6 @@
 """Stub of the compiled module. Private: use the Python package."""
 
+import os
 from typing import Any, final
 
 import numpy as np
@@ -188,6 +189,16 @@ class Records:
     @staticmethod
     def gram_from_parts(parts: NDArray[np.int64]) -> NDArray[np.float64]: ...
     def transform(self, matrix: NDArray[np.float64], n_threads: int) -> None: ...
+    def append_to(
+        self, entries: str | os.PathLike[str], classes: str | os.PathLike[str]
+    ) -> None: ...
+    def read_from(
+        self,
+        entries: str | os.PathLike[str],
+        classes: str | os.PathLike[str],
+        n_rows: int,
+        n_threads: int,
+    ) -> None: ...
     def lift(self, map: FourierMap, stored: bool, n_threads: int) -> None: ...
 
 @final

@@ -35,6 +35,7 @@ from dpsvm_fast.distributed import (
     PartitionError,
     Partitions,
     _operations,
+    _stored,
     _tasks,
     fit,
 )
@@ -609,13 +610,47 @@ def test_mapped_rows_in_a_folder_release_the_same(
     fit(there, parts, scratch=tmp_path, resident=kept)
     fit(here, parts)
     assert np.abs(there.coef_ - here.coef_).max() <= 1e-5 * np.abs(here.coef_).max()
-    assert len(list(tmp_path.iterdir())) == 2 * (len(parts) - kept)
+    n_files = -(-(len(parts) - kept) // _stored.PARTITIONS_OF_FILE)
+    assert len(list(tmp_path.iterdir())) == 2 * n_files
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
-    assert all(
-        np.linalg.norm(np.load(path).astype(float), axis=1).max() <= 1.0 + 1e-6
-        for path in tmp_path.glob("mapped-*")
-    )
+    written = np.concatenate([np.fromfile(one, np.float32) for one in tmp_path.glob("entries-*")])
+    assert written.size == X[150 * kept :].size
+    assert np.linalg.norm(written.reshape(-1, X.shape[1]).astype(float), axis=1).max() <= 1.0
     assert not _tasks._KEPT
+
+
+def test_batches_of_partitions_in_files_are_those_of_partitions(tmp_path: Path) -> None:
+    parts = Partitions.from_arrays(X, Y, rows_per_partition=70)
+    model = clone(DESCENT).set_params(random_state=5, sampling_rate=0.3, optimizer="sgd", n_steps=9)
+    folders = [tmp_path / name for name in ("files", "memory")]
+    for folder in folders:
+        folder.mkdir()
+    there = fit(clone(model), parts, scratch=folders[0])
+    here = fit(clone(model), parts, scratch=folders[1], resident=True)
+    assert np.array_equal(there.coef_, here.coef_)
+
+
+@pytest.mark.parametrize("damage", ["longer", "finer", "nan", "class", "cut"])
+def test_records_in_files_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    append = _stored.RecordFile.append
+
+    def damaged(self: _stored.RecordFile, records: Any) -> None:
+        append(self, records)
+        path = self.classes if damage == "class" else self.entries
+        values = np.fromfile(path, np.uint32 if damage == "class" else np.float32)
+        if damage == "cut":
+            values = values[:-1]
+        else:
+            values[-1] = {"longer": 1.5, "finer": 2.0**-21, "nan": np.nan, "class": 9}[damage]
+        values.tofile(path)
+
+    monkeypatch.setattr(_stored.RecordFile, "append", damaged)
+    model = clone(LINEAR)
+    with pytest.raises(PartitionError, match=r"could not be summed: (ValueError|OSError)"):
+        fit(model, Partitions.from_arrays(X, Y), scratch=tmp_path)
+    assert not hasattr(model, "coef_")
 
 
 @pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
@@ -642,7 +677,7 @@ def test_a_folder_that_cannot_be_used_ends_the_fit(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameterError, match="scratch"):
         fit(clone(LINEAR), parts, client=Cluster(), scratch=tmp_path)
     model = clone(LINEAR)
-    with pytest.raises(PartitionError, match="partition 0: its mapped rows cannot be written"):
+    with pytest.raises(PartitionError, match="partition 0: its records cannot be written"):
         fit(model, parts, scratch=tmp_path / "absent")
     assert not hasattr(model, "coef_")
     with pytest.raises(InvalidParameterError, match="resident"):

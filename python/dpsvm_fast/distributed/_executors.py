@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpsvm_fast.distributed._operations import Operation
-from dpsvm_fast.distributed._stored import may_be_stored, stored
+from dpsvm_fast.distributed._stored import StoredExecutor, may_be_stored, prepared, stored
 from dpsvm_fast.distributed._tasks import (
     Loader,
     Recipe,
@@ -54,8 +54,11 @@ class Executor(Protocol):
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions."""
 
-    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
-        """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
+        """Who runs on rows that are mapped and stored now; None where rows stay as they are.
+
+        Several partitions may be summed ``together`` where all rows are.
+        """
 
     def close(self) -> None:
         """Drops all records, and stops what still runs."""
@@ -103,19 +106,22 @@ class LocalExecutor:
                 )
         return total
 
-    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
         """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
         if self._scratch is None or not may_be_stored(recipe):
             return None
-        loaders, again = stored(
-            self._loaders,
-            recipe,
+        loaders, again = prepared(self._loaders, recipe, self._n_threads)
+        kept = self._n_resident
+        files, room = stored(
+            list(enumerate(loaders))[kept:],
+            again,
             self._scratch,
-            n_resident=self._n_resident,
+            together=together,
             n_threads=self._n_threads,
         )
         self.close()
-        self._after = LocalExecutor(loaders, self._n_threads, resident=self._n_resident)
+        resident = LocalExecutor(loaders[:kept], self._n_threads, resident=kept)
+        self._after = StoredExecutor(resident, files, room, self._n_threads)
         return self._after, again
 
     def close(self) -> None:
@@ -185,7 +191,7 @@ class ClusterExecutor:
             "resident=False, need less memory"
         )
 
-    def stored(self, recipe: Recipe) -> tuple[Executor, Recipe] | None:
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
         """None: workers share no folder."""
         return None
 

@@ -72,8 +72,9 @@ def fit(
         thread holds more than one at a time. In this process also a number: of how many partitions
         they are kept. Never changes the result.
     scratch : str, path or None, default=None
-        An empty folder for a descent on dense rows: there mapped rows of partitions that are not
-        resident are written once, 4 bytes a number, instead of mapping them anew for every step.
+        An empty folder for a descent on dense rows: there records of mapped rows of partitions that
+        are not resident are written once, 4 bytes a number, instead of mapping rows anew for every
+        step; records of up to four partitions are read into memory at a time.
         In this process only, not for random features. The files hold private rows, and the caller
         removes them. All rows, also resident ones, are mapped in another order of roundings then: a
         weight changes by some 1e-5 of the largest at most, so that a fit without a folder and one

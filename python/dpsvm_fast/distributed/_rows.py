@@ -99,9 +99,9 @@ class ShardedRows:
         assert share.parts is not None
         return share.parts
 
-    def stored(self, recipe: Recipe) -> Recipe:
+    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
         """Map rows for good where that is wanted; returns how records are made from now on."""
-        found = self._executor.stored(recipe)
+        found = self._executor.stored(recipe, together=together)
         if found is None:
             return recipe
         self._executor, again = found
@@ -189,7 +189,9 @@ class ShardedRecords:
             Never leaves this process.
         n_steps : int
         """
-        self._recipe = self._rows.stored(self._recipe)
+        # Batches are drawn for each partition, sums over all rows are one.
+        together = options["sampling_rate"] == 1.0
+        self._recipe = self._rows.stored(self._recipe, together=together)
         run = descent.shards(source, n_steps)
         for step in range(n_steps):
             (total,) = self.run(DescentStep(options, run.weights, run.key, step))

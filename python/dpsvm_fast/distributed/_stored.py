@@ -1,8 +1,8 @@
-"""Rows that are mapped once and kept in files, where memory has no room for their records.
+"""Records that are made once and kept in files, where memory has no room for them.
 
 Mapping a row anew for every step of a descent costs ten times what the step itself costs. What is
-stored is a function of a row and of public or released numbers (:class:`ReleasedMap`), in single
-precision. The records that are made of it enforce the bound of the norm themselves.
+stored is the record of a mapped row, a function of a row and of public or released numbers
+(:class:`ReleasedMap`). Whatever is read again is checked: entries on their grid, norms at most 1.
 
 Partitions whose records are kept get rows of the same bits, without a file: how many are kept may
 follow from the private number of rows, and must not change what a row contributes.
@@ -14,25 +14,31 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpsvm_fast import _core
-from dpsvm_fast.distributed._loaders import FileRows, Pair
+from dpsvm_fast.distributed._operations import Operation
 from dpsvm_fast.distributed._tasks import (
     NO_MEMORY,
     Centred,
     Loader,
     Recipe,
     RefusedError,
+    Share,
     Transformed,
     loaded,
+    unsummed,
 )
 from dpsvm_fast.distributed.errors import PartitionError
 from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, row_blocks
 
-__all__ = ["may_be_stored", "stored"]
+__all__ = ["StoredExecutor", "may_be_stored", "prepared", "stored"]
+
+# Partitions whose records share a file. They are read into memory together: less than a partition
+# and what is made of it take while it is mapped.
+PARTITIONS_OF_FILE = 4
 
 
 def may_be_stored(recipe: Recipe) -> bool:
@@ -66,41 +72,11 @@ class PreparedRows:
         return _mapped(self.recipe.public, _released(self.recipe), X, self.n_threads), codes
 
 
-def stored(
-    loaders: Sequence[Loader], recipe: Recipe, folder: Path, *, n_resident: int, n_threads: int
+def prepared(
+    loaders: Sequence[Loader], recipe: Recipe, n_threads: int
 ) -> tuple[list[Loader], Recipe]:
-    """Loaders of mapped rows, and how records are made of these.
-
-    Parameters
-    ----------
-    loaders : sequence of callables
-    recipe : Recipe
-        Of which ``may_be_stored``.
-    folder : Path
-        For files that do not exist yet. Of the caller, who removes it.
-    n_resident : int
-        How many of the first partitions are loaded once only, and need no file.
-    n_threads : int
-        Does not change the result.
-
-    Raises
-    ------
-    PartitionError
-        A partition holds something else than was declared, or cannot be written.
-    """
+    """Loaders of mapped rows, and how records are made of these."""
     found: list[Loader] = [PreparedRows(loader, recipe, n_threads) for loader in loaders]
-    for number in range(n_resident, len(found)):
-        try:
-            rows, codes = found[number]()
-            mapped = _file(folder / f"mapped-{number}.npy", rows)
-            found[number] = Pair(mapped, _file(folder / f"codes-{number}.npy", codes))
-        except MemoryError:
-            raise PartitionError(number, NO_MEMORY) from None
-        except RefusedError as refused:
-            raise PartitionError(number, str(refused)) from None
-        except OSError as error:
-            reason = f"its mapped rows cannot be written: {error.strerror}"
-            raise PartitionError(number, reason) from None
     again = Recipe(
         n_features=recipe.n_features,
         sparse=False,
@@ -109,6 +85,149 @@ def stored(
         n_classes=recipe.n_classes,
     )
     return found, again
+
+
+@dataclass(eq=False, repr=False)
+class RecordFile:
+    """Records of some partitions.
+
+    Parameters
+    ----------
+    partition : int
+        The first one.
+    entries, classes : Path
+    n_partitions : int
+    n_rows : int
+    """
+
+    partition: int
+    entries: Path
+    classes: Path
+    n_partitions: int = 0
+    n_rows: int = 0
+
+    @classmethod
+    def new(cls, partition: int, folder: Path) -> RecordFile:
+        """Files that only this user may read."""
+        made = cls(partition, folder / f"entries-{partition}", folder / f"classes-{partition}")
+        for path in (made.entries, made.classes):
+            path.touch(mode=0o600, exist_ok=False)
+        return made
+
+    def append(self, records: _core.Records) -> None:
+        """Write the records of the next partition."""
+        records.append_to(self.entries, self.classes)
+        self.n_partitions += 1
+        self.n_rows += records.n_rows
+
+    def share(self, room: _core.Records, operation: Operation, n_threads: int) -> Share:
+        """Exact sums over the records, which replace those in ``room``."""
+        try:
+            room.read_from(self.entries, self.classes, self.n_rows, n_threads)
+            return Share(self.n_rows, operation.parts(room, self.partition, n_threads))
+        except Exception as error:
+            return unsummed(self.partition, error)
+
+
+def stored(
+    loaders: Sequence[tuple[int, Loader]],
+    recipe: Recipe,
+    folder: Path,
+    *,
+    together: bool,
+    n_threads: int,
+) -> tuple[list[RecordFile], _core.Records | None]:
+    """Files of records, and some records whose memory can be used again.
+
+    Parameters
+    ----------
+    loaders : sequence of (int, callable)
+        Numbers and loaders of mapped rows.
+    recipe : Recipe
+        How records are made of these.
+    folder : Path
+        For files that do not exist yet. Of the caller, who removes it.
+    together : bool
+        Whether several partitions may be summed as one: batches are drawn for each.
+    n_threads : int
+        Does not change the result.
+
+    Raises
+    ------
+    PartitionError
+        A partition holds something else than was declared, or cannot be written.
+    """
+    files: list[RecordFile] = []
+    records = None
+    for number, loader in loaders:
+        try:
+            X, codes = loader()
+            if X.shape[0] == 0:
+                continue
+            records = recipe.mapped(X, codes, n_threads)
+            if not files or not together or files[-1].n_partitions == PARTITIONS_OF_FILE:
+                files.append(RecordFile.new(number, folder))
+            files[-1].append(records)
+        except MemoryError:
+            raise PartitionError(number, NO_MEMORY) from None
+        except RefusedError as refused:
+            raise PartitionError(number, str(refused)) from None
+        except OSError as error:
+            reason = f"its records cannot be written: {error.strerror or error}"
+            raise PartitionError(number, reason) from None
+    return files, records
+
+
+class Summing(Protocol):
+    """What of an executor is needed of partitions that stay in memory."""
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over them."""
+
+    def close(self) -> None:
+        """Drops their records."""
+
+
+class StoredExecutor:
+    """Partitions in memory, then those in files, one file after the other.
+
+    Parameters
+    ----------
+    resident : Executor
+    files : list of RecordFile
+    room : Records or None
+        Whose memory the records of a file are read into; None where there are no files.
+    n_threads : int
+        Does not change the result.
+    """
+
+    caveats: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        resident: Summing,
+        files: list[RecordFile],
+        room: _core.Records | None,
+        n_threads: int,
+    ) -> None:
+        self._resident, self._files = resident, files
+        self._room, self._n_threads = room, n_threads
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over all partitions."""
+        total = self._resident.run(recipe, operation)
+        for file in self._files:
+            if total.failure is None and self._room is not None:
+                total.add(file.share(self._room, operation, self._n_threads))
+        return total
+
+    def stored(self, recipe: Recipe, *, together: bool) -> None:
+        """None: that has been done."""
+
+    def close(self) -> None:
+        """Drops all records."""
+        self._room = None
+        self._resident.close()
 
 
 def _released(recipe: Recipe) -> ReleasedMap | None:
@@ -134,16 +253,4 @@ def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: 
     # Together the blocks of all threads are as large as one would be.
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
-    return rows
-
-
-def _file(path: Path, values: Any) -> FileRows:
-    """An array in a file that only this user may read."""
-    path.touch(mode=0o600, exist_ok=False)
-    np.save(path, values)
-    mapped = np.load(path, mmap_mode="r")
-    if mapped.size == 0:
-        return FileRows(str(path), values.dtype, values.shape, values.strides, 0)
-    rows = FileRows.of(mapped)
-    assert rows is not None
     return rows

@@ -39,6 +39,7 @@ __all__ = [
     "loaded",
     "merged",
     "share_of_bundle",
+    "unsummed",
 ]
 
 Array = NDArray[np.float64]
@@ -322,13 +323,17 @@ def _share(
             if not operation.raw:
                 _bring_up(kept, recipe, n_threads)
             return Share(n_rows, operation.parts(rows, partition, n_threads))
-    except MemoryError:
-        return Share(failure=(partition, NO_MEMORY))
-    except RefusedError as refused:
-        return Share(failure=(partition, str(refused)))
     except Exception as error:
-        # Whatever it says may quote a row.
-        return Share(failure=(partition, f"its records could not be summed: {_kind(error)}"))
+        return unsummed(partition, error)
+
+
+def unsummed(partition: int, error: Exception) -> Share:
+    """Why there is no sum over a partition, without what an error says: it may quote a row."""
+    if isinstance(error, MemoryError):
+        return Share(failure=(partition, NO_MEMORY))
+    if isinstance(error, RefusedError):
+        return Share(failure=(partition, str(error)))
+    return Share(failure=(partition, f"its records could not be summed: {_kind(error)}"))
 
 
 def _bring_up(kept: _Kept, recipe: Recipe, n_threads: int) -> None:

@@ -16,6 +16,8 @@ pub enum Error {
     Interrupted,
     /// The operating system gave no entropy. Never replaced by a weaker seed.
     Entropy(String),
+    /// A file of the core's own could not be read or written.
+    File(String),
     /// The system gave no memory for a working array of this many bytes.
     OutOfMemory {
         /// Bytes asked for.
@@ -34,6 +36,11 @@ impl Error {
             message: message.into(),
         }
     }
+
+    /// An [`Error::File`], without the name of the file.
+    pub fn file(error: &std::io::Error) -> Self {
+        Self::File(error.kind().to_string())
+    }
 }
 
 impl fmt::Display for Error {
@@ -47,6 +54,7 @@ impl fmt::Display for Error {
                     "the operating system's entropy source failed ({why}); no noise was drawn"
                 )
             }
+            Self::File(why) => write!(f, "a file of records: {why}"),
             Self::OutOfMemory { bytes } => {
                 write!(f, "could not allocate a working array of {bytes} bytes")
             }

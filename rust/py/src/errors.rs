@@ -10,7 +10,7 @@ pub fn to_python(error: Error) -> PyErr {
     match error {
         Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
-        Error::Entropy(_) => PyOSError::new_err(error.to_string()),
+        Error::Entropy(_) | Error::File(_) => PyOSError::new_err(error.to_string()),
         Error::OutOfMemory { .. } => PyMemoryError::new_err(error.to_string()),
     }
 }

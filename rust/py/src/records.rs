@@ -10,6 +10,7 @@ use dpsvm_core::parallel::Interrupt;
 use dpsvm_core::rows::{Layout, RowBounds, Rows};
 use dpsvm_core::solver::exact_parts::{join, split};
 use dpsvm_core::solver::records::{Records as Store, Storage};
+use dpsvm_core::solver::records_file::RecordFiles;
 use dpsvm_core::solver::records_map::RowMap;
 use dpsvm_core::solver::records_sums::gram_values;
 use dpsvm_core::{Error, Result};
@@ -17,6 +18,8 @@ use numpy::PyUntypedArrayMethods;
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
 use std::sync::{RwLock, TryLockError};
 
 /// What has been done to the rows.
@@ -118,6 +121,16 @@ impl Records {
             state: RwLock::new(State { store, stage }),
         })
     }
+}
+
+/// Opens files that exist, to read them or to write behind what they hold.
+fn files((entries, classes): (PathBuf, PathBuf), write: bool) -> PyResult<RecordFiles> {
+    let mut options = OpenOptions::new();
+    options.read(!write).append(write);
+    Ok(RecordFiles {
+        entries: options.open(entries)?,
+        classes: options.open(classes)?,
+    })
 }
 
 /// Fewer than `2^32` records of norm at most 1 have no sum of outer products beyond `2^32`.
@@ -328,6 +341,30 @@ impl Records {
         })?;
         state.stage = Stage::Transformed;
         Ok(())
+    }
+
+    /// Writes the rows behind those that two files hold, which must exist: entries and classes.
+    fn append_to(&self, py: Python<'_>, entries: PathBuf, classes: PathBuf) -> PyResult<()> {
+        let mut files = files((entries, classes), true)?;
+        self.read(|store| gate::run(py, |_| store.append_to(&mut files)))
+    }
+
+    /// Replaces the rows by the first `n_rows` of such files, in the same memory; each is checked.
+    fn read_from(
+        &self,
+        py: Python<'_>,
+        entries: PathBuf,
+        classes: PathBuf,
+        n_rows: usize,
+        n_threads: usize,
+    ) -> PyResult<()> {
+        let files = files((entries, classes), false)?;
+        let mut state = self.state.try_write().map_err(in_use)?;
+        state.change(py, |store, interrupt| {
+            let outcome = store.read_from(&files, n_rows, n_threads, interrupt);
+            let half_done = outcome.is_err();
+            (outcome, half_done)
+        })
     }
 
     #[expect(clippy::unused_self, reason = "Python passes the object")]

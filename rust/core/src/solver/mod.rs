@@ -31,6 +31,7 @@ pub mod product;
 pub mod projected_sgd;
 pub mod records;
 mod records_centre;
+pub mod records_file;
 pub mod records_lift;
 pub mod records_map;
 pub mod records_sums;

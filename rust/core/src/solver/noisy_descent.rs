@@ -23,6 +23,7 @@ pub mod bounds;
 pub mod clipping;
 pub mod dense_kernels;
 mod drawn;
+mod exact_leaf;
 pub mod exact_sum;
 pub mod gradients;
 pub mod leaves;

@@ -32,6 +32,8 @@ macro_rules! with_block {
     };
 }
 
+pub(super) use with_block;
+
 /// Sizes of the blocks that `classes` are cut into: as equal as can be.
 pub fn block_size(classes: usize) -> usize {
     classes.div_ceil(classes.div_ceil(BLOCK).max(1))

@@ -30,7 +30,8 @@ fn exp_down(x: f32) -> f32 {
     /// Adding it leaves the nearest integer in the low bits.
     const MAGIC: f32 = 12_582_912.0;
     let y = x.max(-87.3);
-    let n = (y * std::f32::consts::LOG2_E + MAGIC) - MAGIC;
+    let shifted = y * std::f32::consts::LOG2_E + MAGIC;
+    let n = shifted - MAGIC;
     // ln 2 in two parts, the first exact in a product with n.
     let r = (y - n * 0.693_359_4) - n * -2.121_944_4e-4;
     let p = 1.987_569_1e-4;
@@ -40,7 +41,9 @@ fn exp_down(x: f32) -> f32 {
     let p = p * r + 1.666_666_5e-1;
     let p = p * r + 0.5;
     let value = p * r * r + r + 1.0;
-    let power = f32::from_bits(((n as i32 + 127) << 23) as u32);
+    // The integer from the low bits: a conversion that saturates has no vector form.
+    let exponent = shifted.to_bits().wrapping_sub(MAGIC.to_bits());
+    let power = f32::from_bits(exponent.wrapping_add(127) << 23);
     if x < -87.3 { 0.0 } else { value * power }
 }
 

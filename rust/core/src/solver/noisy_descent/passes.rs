@@ -2,6 +2,7 @@
 
 use super::clipping::Clip;
 use super::dense_kernels::{leaf_scores, leaf_sum};
+use super::exact_leaf::{EMPTY, Tile, exact_sum};
 use super::exact_sum::{ExactSum, ROUNDING};
 use super::gradients::{Lanes, Members, one_by_one, single};
 use super::leaves::LEAF;
@@ -72,7 +73,7 @@ pub struct View<T> {
 }
 
 /// Room for one leaf.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Scratch<T> {
     /// [`LEAF`] scores a class.
     scores: Vec<T>,
@@ -85,6 +86,25 @@ pub struct Scratch<T> {
     lift: LiftRoom,
     wide: Vec<f64>,
     coefficient: Vec<f64>,
+    tile: Box<Tile>,
+}
+
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Self {
+            scores: Vec::new(),
+            label: Vec::new(),
+            norm: Vec::new(),
+            row: Vec::new(),
+            state: Vec::new(),
+            rows: Vec::new(),
+            lifted: Vec::new(),
+            lift: LiftRoom::default(),
+            wide: Vec::new(),
+            coefficient: Vec::new(),
+            tile: Box::new(EMPTY),
+        }
+    }
 }
 
 impl<T: Precision> Scratch<T> {
@@ -93,6 +113,8 @@ impl<T: Precision> Scratch<T> {
     fn gradients(&mut self, rule: &Rule, records: &Records, members: impl Iterator<Item = usize>) {
         self.label.clear();
         self.norm.clear();
+        self.label.reserve(LEAF);
+        self.norm.reserve(LEAF);
         for i in members {
             self.label.push(records.label[i]);
             self.norm.push(records.norm[i]);
@@ -156,7 +178,7 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
             for (at, row) in rows.iter().enumerate() {
                 lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
             }
-            self.leaf(simd, members, &lines[..members.len()]);
+            self.leaf(simd, members, (&lines[..members.len()], rows));
         }
         self.scratch.rows = room;
         self.scratch.lifted = lifted;
@@ -198,7 +220,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     }
 
     #[inline(always)]
-    fn leaf<S: Simd>(&mut self, simd: S, members: &[u32], lines: &[&[T]]) {
+    fn leaf<S: Simd>(&mut self, simd: S, members: &[u32], (lines, rows): (&[&[T]], &[&[f32]])) {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let clip = self.rule.clip;
         let scratch = &mut *self.scratch;
@@ -212,7 +234,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
         if self.exact {
-            self.exact_leaf(simd, lines);
+            self.exact_leaf(simd, rows);
             return;
         }
         let scores = &scratch.scores;
@@ -233,31 +255,27 @@ impl<'p, T: Precision> DensePass<'p, T> {
     /// The sum of a leaf without rounding: coefficients are truncated to their grid, so that all
     /// products are multiples of the sum's unit and far below `2^53` of them.
     #[inline(always)]
-    fn exact_leaf<S: Simd>(&mut self, simd: S, lines: &[&[T]]) {
+    fn exact_leaf<S: Simd>(&mut self, simd: S, rows: &[&[f32]]) {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
         let inverse = 1.0 / grid;
         let scratch = &mut *self.scratch;
-        scratch.coefficient.clear();
-        let truncated = |c: &T| (c.wide() * inverse).trunc() * grid;
-        scratch
-            .coefficient
-            .extend(scratch.scores.iter().map(truncated));
-        scratch.wide.clear();
-        for line in lines {
-            scratch.wide.extend(line.iter().map(|x| x.wide()));
-        }
-        let mut rows: [&[f64]; LEAF] = [&[]; LEAF];
-        for (row, line) in rows.iter_mut().zip(scratch.wide.chunks_exact(d)) {
-            *row = line;
+        let scores = scratch.scores.as_chunks::<LEAF>().0;
+        scratch.coefficient.resize(LEAF * k, 0.0);
+        let coefficients = scratch.coefficient.as_chunks_mut::<LEAF>().0;
+        for (coefficients, scores) in coefficients.iter_mut().zip(scores) {
+            for i in 0..LEAF {
+                coefficients[i] = (scores[i].wide() * inverse).trunc() * grid;
+            }
         }
         let stride = d + usize::from(clip.intercept > 0.0);
-        let total = self.sum.room(lines.len() as f64 * clip.bound);
-        let (rows, coefficients) = (&rows[..lines.len()], &scratch.coefficient);
-        leaf_sum(simd, rows, coefficients, k, (&mut *total, stride), 0.0);
+        let total = self.sum.room(rows.len() as f64 * clip.bound);
+        let coefficients = &scratch.coefficient;
+        let sums = (&mut *total, stride);
+        exact_sum(simd, rows, coefficients, k, sums, &mut scratch.tile);
         if clip.intercept > 0.0 {
             for class in 0..k {
-                let line = &coefficients[class * LEAF..][..lines.len()];
+                let line = &coefficients[class * LEAF..][..rows.len()];
                 total[class * stride + d] += line.iter().sum::<f64>() * clip.intercept;
             }
         }
