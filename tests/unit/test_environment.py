@@ -160,9 +160,9 @@ def test_text_and_numbers_of_such_a_thread_are_those_of_any_other() -> None:
     assert np.float64(1.0) + np.float64(2.0**-60) == 1.0
 
 
-# ENOSYS and EPERM may be answered by the device file; others are final.
+# ENOSYS and EPERM may be answered by the device file, as is tried here; others are final.
 @LINUX
-@pytest.mark.parametrize("errno", [38, 1, 5])
+@pytest.mark.parametrize("errno", [38, *(pytest.param(e, marks=pytest.mark.slow) for e in (1, 5))])
 def test_a_system_without_entropy_makes_no_noise(errno: int) -> None:
     """No file can be opened either: a fit fails, and is never seeded by anything else."""
     script = (
@@ -204,15 +204,18 @@ if without_getrandom(38):
         assert int(count) > 0
 
 
+FEW_FILES = "resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))"
+SMALL_STACKS = "threading.stack_size(128 * 1024)"
 HARMLESS: dict[str, tuple[str, dict[str, str]]] = {
-    "few files": ("resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))", {}),
+    "few files": (FEW_FILES, {}),
     "a directory that is gone": (
         "import tempfile; d = tempfile.mkdtemp(); os.chdir(d); os.rmdir(d)",
         {"HOME": "/nonexistent"},
     ),
     "files that nobody may write": ("os.chdir('/proc')", {"TMPDIR": "/proc", "HOME": "/proc"}),
     "no environment": ("os.environ.clear()", {}),
-    "small stacks": ("threading.stack_size(128 * 1024)", {}),
+    "small stacks": (SMALL_STACKS, {}),
+    "few files and small stacks": (f"{FEW_FILES}; {SMALL_STACKS}", {}),
     "threads of rayon": ("", {"RAYON_NUM_THREADS": "100000", "OMP_NUM_THREADS": "3"}),
     "no threads of rayon": ("", {"RAYON_NUM_THREADS": "0"}),
     "hashes": ("", {"PYTHONHASHSEED": "3"}),
@@ -225,7 +228,7 @@ HARMLESS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 # The others start the same processes, and take as long, in the nightly run.
-QUICK = ("few files", "small stacks")
+QUICK = ("few files and small stacks",)
 
 DIGESTS = """
 import hashlib
