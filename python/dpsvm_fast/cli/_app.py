@@ -11,7 +11,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import click
 
@@ -53,18 +53,6 @@ COMMANDS = (
 )
 
 
-# What other programs call a command.
-ALSO_CALLED = {
-    "help": "--help",
-    "version": "--version",
-    "train": "fit",
-    "search": "tune",
-    "score": "predict",
-    "check": "verify",
-    "benchmark": "bench",
-}
-
-
 class Formatter(click.HelpFormatter):
     """Help texts whose headings stand out on a terminal; click leaves them plain elsewhere."""
 
@@ -84,6 +72,8 @@ class Group(click.Group):
     """Commands that are found, or told from those that were perhaps meant."""
 
     context_class = Context
+    # Words that other programs have for a command.
+    also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -93,13 +83,23 @@ class Group(click.Group):
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = ALSO_CALLED.get(name) or next(iter(difflib.get_close_matches(name, known, n=1)), "")
+        close = difflib.get_close_matches(name, known, n=1)
+        near = self.also_called.get(name, close[0] if close else None)
         hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
         raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
 
 
 class App(Group):
     """Commands that are imported when they are needed."""
+
+    also_called: ClassVar[dict[str, str]] = Group.also_called | {
+        "version": "--version",
+        "train": "fit",
+        "search": "tune",
+        "score": "predict",
+        "check": "verify",
+        "benchmark": "bench",
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""
