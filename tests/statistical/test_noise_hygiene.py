@@ -1,6 +1,6 @@
 """No noise twice: sources, calls, threads and processes share no 64-bit word.
 
-Among n independent 64-bit words a repetition has probability below n^2 / 2^65: 3e-8 for N words.
+Among n independent 64-bit words a repetition has probability below n^2 / 2^65: 1e-9 for N words.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from dpsvm_fast import _core
 pytestmark = pytest.mark.statistical
 
 ALPHA = 1e-6
-N = 1_000_000
+N = 200_000
 SCRIPT = """
 import sys
 import numpy as np

@@ -121,11 +121,24 @@ def after(seconds: float, error: BaseException) -> Iterator[list[float]]:
         signal.signal(signal.SIGALRM, before)
 
 
+# Every solver is interrupted once by day, by one of two exceptions, and by both in the nightly run.
+INTERRUPTS = [
+    pytest.param(
+        error,
+        csr,
+        low_memory,
+        id=f"{name}-{csr}-{low_memory}",
+        marks=() if (name == "ctrl_c") == (csr == low_memory) else pytest.mark.nightly,
+    )
+    for name, error in (("ctrl_c", KeyboardInterrupt()), ("alarm", Alarm()))
+    for csr in (False, True)
+    for low_memory in (False, True)
+]
+
+
 @POSIX
 @every_estimator
-@pytest.mark.parametrize("csr", [False, True])
-@pytest.mark.parametrize("low_memory", [False, True])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Alarm()], ids=["ctrl_c", "alarm"])
+@pytest.mark.parametrize(("error", "csr", "low_memory"), INTERRUPTS)
 def test_a_signal_ends_a_long_fit(
     estimator: str,
     csr: bool,

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -253,6 +254,12 @@ def test_parties_without_records() -> None:
     assert calls(X[:0], y[:0], np.array([0]), 0)[2]().shape == (0, 3, 5)
 
 
+@cache
+def many_parties() -> tuple[Array, Array, Array]:
+    """Enough for calls that a signal finds at work."""
+    return parties((25,) * 12_000, 60, 3)
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"
@@ -260,7 +267,7 @@ def test_parties_without_records() -> None:
 @pytest.mark.parametrize("entry", [0, 1, 2])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_signal_ends_a_call(entry: int, n_threads: int) -> None:
-    X, y, offsets = parties((25,) * 12_000, 60, 3)
+    X, y, offsets = many_parties()
     call = calls(X, y, offsets, 12_000, n_threads)[entry]
 
     def for_ever() -> None:
