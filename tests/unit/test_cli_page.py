@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -77,3 +78,45 @@ def test_the_commands_of_other_examples_are_known(capsys: pytest.CaptureFixture[
         if isinstance(command, click.Group):
             command, rest = command.commands[rest[0]], rest[1:]
         command.make_context(words[0], rest)
+
+
+# In this order: each uses files of those before. The others take too long here.
+FOR_PROGRAMS = [
+    ("plan", "plan --epsilon 1 --delta 1e-5 --features 2 --classes 2"),
+    ("fit --write-schema", "fit people.csv --write-schema new.toml --target income"),
+    ("budget", "budget create b.sqlite --epsilon 4 --delta 1e-5"),
+    (
+        "fit",
+        "fit people.csv --schema p.toml --epsilon 1 --delta 1e-6 --budget b.sqlite -o m.json",
+    ),
+    ("predict", "predict m.json people.csv -o predictions.csv"),
+    ("statement", "statement m.json"),
+    ("verify", "verify m.json"),
+    ("budget", "budget show b.sqlite"),
+]
+
+
+def test_fields_for_programs_are_those_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("age,income\n" + "39,low\n50,high\n" * 40, encoding="utf-8")
+    Path("p.toml").write_text(
+        'target = "income"\nclasses = ["low", "high"]\n[columns]\nage = { bounds = [0, 100] }\n',
+        encoding="utf-8",
+    )
+    table = TEXT.partition("| Command | Fields |\n|---|---|\n")[2].partition("\n\n")[0]
+    named: dict[str, set[str]] = {}
+    for row in table.splitlines():
+        _, commands, fields, _ = row.split("|")
+        # Fields of fields, and of one of two commands, are told in brackets or behind a semicolon.
+        own = re.sub(r"\([^)]*\)", "", fields).partition(";")[0]
+        for name in re.findall(r"`([^`]+)`", commands):
+            named[name] = set(re.findall(r"`(\w+)`", own))
+    for name, line in FOR_PROGRAMS:
+        assert main([*shlex.split(line), "--json"]) == 0, line
+        shown = json.loads(capsys.readouterr().out)
+        assert named[name], name
+        # A file's own name is not always told again.
+        assert named[name] - {"file"} == set(shown) - {"file", "certificate_file"}, name
