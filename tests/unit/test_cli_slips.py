@@ -68,6 +68,10 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
         (("budget", "x"), "expected one of create, show (see dpsvm-fast budget --help)"),
         ((*PLAN, "--features", "4", "--classes", "9999999"), "--classes: got '9999999'"),
         ((*FIT[:-1], "-"), "--output: got '-', expected the name of a file"),
+        (
+            (*FIT[:2], "--write-schema", "s.json"),
+            "--write-schema: got 's.json', expected a name that",
+        ),
         (("verify", "-"), "got '-', expected the name of a file"),
         ((*TUNE, "--grid", "c=1,2"), "no parameter 'c' (see --model); did you mean 'C'?"),
         ((*TUNE, "--grid", "Loss=huber"), "did you mean 'loss'?"),

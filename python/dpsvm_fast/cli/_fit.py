@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dpsvm_fast.cli._data_options import budget_options, model_file_options, table_options
+from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import KERNELS, MECHANISMS, MODELS, made, trainer_of
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._rows import training_rows
@@ -86,6 +87,11 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
     data, path = options["data"], options["write_schema"]
     text = TableSchema.template(data, target=options["target"], format=options["data_format"])
     with reserved(path, force=options["force"], inputs=[data]) as (draft,):
+        if path.suffix.lower() != ".toml":
+            raise CommandError(
+                f"--write-schema: got {path.name!r}, expected a name that ends in .toml; a schema is "
+                "read by the end of its name"
+            )
         draft.draft.write_text(text, encoding="utf-8")
         draft.publish()
     screen.say(
