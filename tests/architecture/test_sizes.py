@@ -30,7 +30,6 @@ LONGER = {
     "tests/unit/test_cli_mistakes.py": 500,
     "tests/unit/test_cli_training.py": 450,
     "tests/unit/test_distances.py": 450,
-    "tests/unit/test_distributed_fit.py": 650,
     "tests/unit/test_federated_certificate.py": 550,
     "tests/unit/test_flower_guard.py": 550,
     "tests/unit/test_flower_rounds.py": 450,
