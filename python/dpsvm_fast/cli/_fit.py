@@ -89,8 +89,8 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
     with reserved(path, force=options["force"], inputs=[data]) as (draft,):
         if path.suffix.lower() != ".toml":
             raise CommandError(
-                f"--write-schema: got {path.name!r}, expected a name that ends in .toml; a schema is "
-                "read by the end of its name"
+                f"--write-schema: got {path.name!r}, expected a name that ends in .toml; "
+                "the end says how a schema is read"
             )
         draft.draft.write_text(text, encoding="utf-8")
         draft.publish()
