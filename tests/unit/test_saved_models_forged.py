@@ -263,3 +263,6 @@ def test_steps_have_to_fit_each_other(tmp_path: Path) -> None:
     assert_refused(rewritten(tmp_path / "forged.json", without), "takes 2 features")
     turned = changed(document, ("model", "steps"), steps[::-1])
     assert_refused(rewritten(tmp_path / "forged.json", turned), "expected a transformer")
+    many = [[f"nothing {k}", None] for k in range(30_000)]
+    idle = changed(document, ("model", "steps"), [*many, *steps])
+    assert_refused(rewritten(tmp_path / "forged.json", idle), "expected a list of 1 to 1000 steps")

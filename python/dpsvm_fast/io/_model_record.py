@@ -27,6 +27,8 @@ OUTPUTS = ("default", "pandas", "polars")
 SEARCH = "PrivateGridSearch"
 PIPELINE = "Pipeline"
 NOTHING = "passthrough"
+# Of a pipeline. Far fewer make sense, and a file must not ask for millions.
+MOST_STEPS = 1000
 
 
 @dataclass
@@ -202,8 +204,8 @@ def _made(
 def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
     """Steps of a pipeline, whose rows have to fit each other."""
     steps: list[Any] = []
-    if not isinstance(records, list) or not records:
-        raise ModelFormatError(f"{where}: expected a list of steps")
+    if not isinstance(records, list) or not 0 < len(records) <= MOST_STEPS:
+        raise ModelFormatError(f"{where}: expected a list of 1 to {MOST_STEPS} steps")
     for entry in records:
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
             raise ModelFormatError(f"{where}: expected a name and a record of every step")
