@@ -34,6 +34,7 @@ PLAN = ("plan", "--epsilon", "1", "--delta", "1e-5")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "people.toml").write_text(SCHEMA)
+    (tmp_path / "grid.json").write_text('{"C": [1, 1]}')
     rows = [
         f"{20 + i},{('Private', 'Gov', 'Self')[i % 3]},N{i},{('low', 'mid', 'high')[i % 3]}\n"
         for i in range(60)
@@ -76,7 +77,8 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
         ((*TUNE, "--grid", "c=1,2"), "no parameter 'c' (see --model); did you mean 'C'?"),
         ((*TUNE, "--grid", "Loss=huber"), "did you mean 'loss'?"),
         ((*TUNE, "--grid", "C=1", "--grid", "C=2"), "'C' comes twice"),
-        ((*TUNE, "--grid", "C=1,2,1"), "expected different values"),
+        ((*TUNE, "--grid", "C=1,2,1"), "'C' has a value twice"),
+        ((*TUNE, "--grid-file", "grid.json"), "'C' has a value twice"),
         ((*TUNE, "--grid", "epsilon=1,2"), "--grid: 'epsilon' is the same for all candidates"),
     ],
     ids=lambda value: " ".join(value)[-24:] if isinstance(value, tuple) else "",
@@ -262,6 +264,14 @@ def test_closed_streams_are_no_failure(folder: Path) -> None:
     (folder / "c.json").write_text(model.privacy_.to_json())
     command = f"{sys.executable} -m dpsvm_fast verify c.json >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+def test_a_mark_of_byte_order_is_no_damage(folder: Path) -> None:
+    """Some editors write one."""
+    model = OutputPerturbationSVC(1.0, 1e-5, classes=[0, 1]).fit([[0.0], [1.0]], [0, 1])
+    (folder / "c.json").write_text(model.privacy_.to_json(), encoding="utf-8-sig")
+    assert main(["verify", "c.json"]) == 0
+    assert main(["statement", "c.json"]) == 0
 
 
 # Raises KeyboardInterrupt where a module is imported, as Ctrl-C would.

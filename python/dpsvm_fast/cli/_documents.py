@@ -72,7 +72,7 @@ def read_document(path: Path, key: Path | None) -> Document:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
             raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
         if sum(map(text.count, ",[{")) > MOST_VALUES:
             raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
         record = json.loads(text)
