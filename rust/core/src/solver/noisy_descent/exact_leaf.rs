@@ -20,10 +20,7 @@ const TILE: usize = 32;
 const LINE: usize = TILE + 8;
 
 /// Some columns of the rows of a leaf, and zeros behind them.
-pub type Tile = [[f64; LINE]; LEAF];
-
-/// An empty tile.
-pub const EMPTY: Tile = [[0.0; LINE]; LEAF];
+pub type Tile = Vec<[f64; LINE]>;
 
 /// `total[k] += sum over rows of coefficients[k][i] rows[i]`, `stride` numbers a line of `total`,
 /// [`LEAF`] coefficients a class; `room` is overwritten.
@@ -36,6 +33,7 @@ pub fn exact_sum<S: Simd>(
     (total, stride): (&mut [f64], usize),
     room: &mut Tile,
 ) {
+    room.resize(LEAF, [0.0; LINE]);
     let columns = rows.first().map_or(0, |row| row.len());
     let size = block_size(classes);
     for at in (0..columns).step_by(TILE) {
@@ -60,16 +58,29 @@ pub fn exact_sum<S: Simd>(
 
 /// Columns from `at` of all rows, as many as there are.
 #[inline(always)]
-fn widen(rows: &[&[f32]], at: usize, room: &mut Tile) {
+fn widen(rows: &[&[f32]], at: usize, room: &mut [[f64; LINE]]) {
     for (wide, row) in room.iter_mut().zip(rows) {
         let row = &row[at..];
-        match (wide.first_chunk_mut::<TILE>(), row.first_chunk::<TILE>()) {
-            // An array as a whole is what the compiler converts in vectors.
-            (Some(wide), Some(row)) => *wide = row.map(f64::from),
-            _ => wide
-                .iter_mut()
-                .zip(row)
-                .for_each(|(w, x)| *w = f64::from(*x)),
+        if let Some(row) = row.first_chunk::<TILE>() {
+            let (wides, chunks) = (wide.as_chunks_mut::<8>().0, row.as_chunks::<8>().0);
+            for at in 0..TILE / 8 {
+                let x = chunks[at];
+                // One store of a vector; a loop over lanes stores them one by one.
+                wides[at] = [
+                    x[0].into(),
+                    x[1].into(),
+                    x[2].into(),
+                    x[3].into(),
+                    x[4].into(),
+                    x[5].into(),
+                    x[6].into(),
+                    x[7].into(),
+                ];
+            }
+        } else {
+            for (wide, x) in wide.iter_mut().zip(row) {
+                *wide = f64::from(*x);
+            }
         }
     }
 }
@@ -146,7 +157,7 @@ fn tile_sum<S: Simd, const K: usize, const V: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::{EMPTY, exact_sum};
+    use super::{Tile, exact_sum};
     use crate::simd::{Kernel, Simd, dispatch};
     use crate::solver::noisy_descent::leaves::LEAF;
 
@@ -162,7 +173,7 @@ mod tests {
 
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            let (rows, c, mut room) = (self.rows, self.coefficients, Box::new(EMPTY));
+            let (rows, c, mut room) = (self.rows, self.coefficients, Tile::new());
             exact_sum(simd, rows, c, self.classes, self.total, &mut room);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::clipping::Clip;
 use super::dense_kernels::{leaf_scores, leaf_sum};
-use super::exact_leaf::{EMPTY, Tile, exact_sum};
+use super::exact_leaf::{Tile, exact_sum};
 use super::exact_sum::{ExactSum, ROUNDING};
 use super::gradients::{Lanes, Members, one_by_one, single};
 use super::leaves::LEAF;
@@ -73,7 +73,7 @@ pub struct View<T> {
 }
 
 /// Room for one leaf.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Scratch<T> {
     /// [`LEAF`] scores a class.
     scores: Vec<T>,
@@ -86,25 +86,7 @@ pub struct Scratch<T> {
     lift: LiftRoom,
     wide: Vec<f64>,
     coefficient: Vec<f64>,
-    tile: Box<Tile>,
-}
-
-impl<T> Default for Scratch<T> {
-    fn default() -> Self {
-        Self {
-            scores: Vec::new(),
-            label: Vec::new(),
-            norm: Vec::new(),
-            row: Vec::new(),
-            state: Vec::new(),
-            rows: Vec::new(),
-            lifted: Vec::new(),
-            lift: LiftRoom::default(),
-            wide: Vec::new(),
-            coefficient: Vec::new(),
-            tile: Box::new(EMPTY),
-        }
-    }
+    tile: Tile,
 }
 
 impl<T: Precision> Scratch<T> {
