@@ -28,7 +28,7 @@ LONGER = {
     "tests/unit/test_audit_reports.py": 450,
     "tests/unit/test_cli_frame.py": 500,
     "tests/unit/test_cli_mistakes.py": 500,
-    "tests/unit/test_cli_training.py": 450,
+    "tests/unit/test_cli_training.py": 500,
     "tests/unit/test_distances.py": 450,
     "tests/unit/test_federated_certificate.py": 550,
     "tests/unit/test_flower_guard.py": 550,
