@@ -33,6 +33,7 @@ OTHER_FILES = {
     b"PAR1": "the file is Parquet: give it a name that ends in .parquet",
     b"ARRO": "the file is Arrow: give it a name that ends in .arrow",
 }
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -283,11 +284,24 @@ def _first_record(path: str, text: TextFormat, delimiter: str) -> Header:
                     # Names must be text; bytes that are none were kept apart.
                     "".join(first).encode("utf-8")
                     return Header(first, _is_over(lines, len(first)), n_blank)
-        except UnicodeError:
-            raise TableError(f"{file}: the header is not {text.encoding}; {_hint(path)}") from None
-        except (csv.Error, *DAMAGED, ValueError):
+        except (csv.Error, *DAMAGED, ValueError) as error:
+            # Python 3.10 stops at null bytes before it looks at the rest.
+            stopped = isinstance(error, csv.Error) and _is_another_file(path, text)
+            if stopped or isinstance(error, UnicodeError):
+                raise TableError(
+                    f"{file}: the header is not {text.encoding}; {_hint(path)}"
+                ) from None
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
     raise TableError(f"{file}: the file is empty")
+
+
+def _is_another_file(path: str, text: TextFormat) -> bool:
+    """Whether a file begins as one of another kind, or of another encoding than declared."""
+    if path.endswith(".gz"):
+        return False
+    with open(path, "rb") as file:
+        start = file.read(4)
+    return start.startswith((*OTHER_FILES, *(() if "16" in text.encoding else UTF_16)))
 
 
 def _hint(path: str) -> str:
@@ -297,7 +311,7 @@ def _hint(path: str) -> str:
     for mark, hint in OTHER_FILES.items():
         if start.startswith(mark):
             return hint
-    name = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+    name = "utf-16" if start.startswith(UTF_16) else "latin-1"
     return f'write the encoding, for example encoding = "{name}", in the [csv] table of the schema'
 
 
