@@ -107,6 +107,40 @@ class TestFit:
         assert len({(folder / f"{name}.json").read_bytes() for name in names}) == 1
         assert not list((folder / "temp").iterdir())
 
+    @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+    @pytest.mark.parametrize(
+        "model", [("linear", "--delta", "0"), ("linear", "--mechanism", "output"), ("objective",)]
+    )
+    def test_sparse_rows(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        model: tuple[str, ...],
+    ) -> None:
+        """Where nothing is released before the weights, a pipeline's certificate is another one."""
+        (folder / "rows.svm").write_text("".join(f"{k % 2} {1 + k % 5}:{k}\n" for k in range(90)))
+        schema = "classes = [0, 1]\nn_features = 5\n[all_other_columns]\nbounds = [0, 90]\n"
+        (folder / "sparse.toml").write_text(schema)
+        asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "--seed", "3")
+        done(capsys, *asked, "--model", *model, "-o", "memory.json")
+        through_files(monkeypatch)
+        monkeypatch.setattr(_rows.Room, "part", lambda self, n_features: 17)
+        done(capsys, *asked, "--model", *model, "-o", "parts.json", "--temp", "temp")
+        first, second = ((folder / f"{name}.json").read_bytes() for name in ("memory", "parts"))
+        assert first == second
+        load_model(folder / "memory.json")
+
+    def test_a_model_of_pairs_of_features_takes_no_sparse_rows(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "rows.svm").write_text("0 1:1\n1 2:1\n")
+        schema = "classes = [0, 1]\nn_features = 5\n[all_other_columns]\nbounds = [0, 90]\n"
+        (folder / "sparse.toml").write_text(schema)
+        asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
+        assert main([*asked, "--model", "gaussian"]) == 2
+        assert "got 'gaussian', which takes dense rows only" in capsys.readouterr().err
+
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
     def test_solvers(

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
+from dpsvm_fast import PrivateLinearSVC
 from dpsvm_fast.io import ModelFormatError, TableSchema, load_model, read_model, save_model
 from oracles.forging import (
     ODD,
@@ -206,6 +208,18 @@ def test_what_does_not_go_together_is_refused(
     for way, value in changes.items():
         document = changed(document, ("model", *way), value)
     assert_refused(rewritten(tmp_path / "forged.json", document), words, verify=False)
+
+
+def test_a_pipeline_has_the_certificate_of_its_own_trainer(tmp_path: Path) -> None:
+    """Of sparse rows, without a release before the weights, it is that of the trainer alone."""
+    path = tmp_path / "sparse.json"
+    X = sparse.csr_matrix(np.eye(6, 4))
+    model = PrivateLinearSVC(2.0, 1e-6, bounds=(0, 1), classes=[0, 1], mechanism="output")
+    save_model(model.fit(X, [0, 1] * 3), path)
+    assert load_model(path).privacy_.mechanism == "output_perturbation"
+    document = json.loads(path.read_text())
+    other = changed(document, ("model", "attributes", "mechanism_"), "objective")
+    assert_refused(rewritten(tmp_path / "forged.json", other), "mechanism_ is not that of")
 
 
 def test_names_are_as_many_as_features(tmp_path: Path) -> None:

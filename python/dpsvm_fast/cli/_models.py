@@ -20,7 +20,16 @@ from dpsvm_fast.mechanisms.fourier import KERNELS as FOURIER_KERNELS
 from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS as MECHANISMS_OF_PIPELINES
 from dpsvm_fast.preprocessing import PublicScaler
 
-__all__ = ["KERNELS", "MECHANISMS", "MODELS", "STEP", "made", "needs_all_rows", "trainer_of"]
+__all__ = [
+    "DENSE_ONLY",
+    "KERNELS",
+    "MECHANISMS",
+    "MODELS",
+    "STEP",
+    "made",
+    "needs_all_rows",
+    "trainer_of",
+]
 
 PIPELINES: dict[str, Any] = {"linear": PrivateLinearSVC, "kernel": PrivateKernelSVC}
 TRAINERS: dict[str, Any] = {
@@ -30,6 +39,8 @@ TRAINERS: dict[str, Any] = {
     "gaussian": PrivateGaussianMarginClassifier,
 }
 MODELS = (*PIPELINES, *TRAINERS)
+# Models with a weight for every pair of features.
+DENSE_ONLY = ("gaussian",)
 MECHANISMS = ("auto", *MECHANISMS_OF_PIPELINES)
 KERNELS = ("auto", *FOURIER_KERNELS, "linear")
 # Of a trainer, behind its public scaling.

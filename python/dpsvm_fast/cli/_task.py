@@ -9,6 +9,7 @@ from typing import Any
 
 from dpsvm_fast.cli._data_options import INPUTS, declared_schema
 from dpsvm_fast.cli._errors import CommandError
+from dpsvm_fast.cli._models import DENSE_ONLY
 from dpsvm_fast.cli._outputs import Draft, reserved
 from dpsvm_fast.cli._results import accuracy, public_rows, publish, report
 from dpsvm_fast.cli._rows import Room
@@ -80,6 +81,11 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     held = reserved(*outputs, force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():
         table = open_table(options["data"], schema, format=options["data_format"])
+        if table.sparse and options["model"] in DENSE_ONLY:
+            raise CommandError(
+                f"--model: got {options['model']!r}, which takes dense rows only, expected another "
+                "one for a LIBSVM file"
+            )
         yield Task(
             screen=screen,
             options=options,

@@ -35,6 +35,10 @@ __all__ = [
 
 Statement = PrivacyStatement | SelectionStatement | FederatedStatement
 
+# Where nothing is released before the weights, a pipeline has the certificate of its trainer.
+PIPELINES = {"private_linear", "private_kernel"}
+SINGLE_RELEASES = {"output_perturbation", "objective_perturbation"}
+
 # Recomputations that are remembered: workers load the same model again and again.
 REMEMBERED = 64
 
@@ -97,7 +101,8 @@ def check_promise(where: str, mechanism: str, model: Any, statement: Statement) 
     if isinstance(statement, SelectionStatement):
         _check_search(where, mechanism, model, statement)
         return
-    if not isinstance(statement, PrivacyStatement) or statement.mechanism != mechanism:
+    known = {mechanism} | (SINGLE_RELEASES if mechanism in PIPELINES else set())
+    if not isinstance(statement, PrivacyStatement) or statement.mechanism not in known:
         raise ModelFormatError(
             f"{where}: the certificate is about another mechanism than {type(model).__name__} has"
         )
@@ -153,6 +158,7 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
         raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
     _check_widths(where, model, facts)
     _check_choices(where, facts)
+    _check_trainer(where, facts, statement)
     loss = facts.get("_fitted_loss")
     if loss is None:
         return
@@ -210,6 +216,13 @@ def _noisy_numbers(model: Any, facts: Mapping[str, Any], n_scores: int) -> int:
     if "ellipsoids_" in facts:
         return _ellipsoids(facts) * math.comb(facts["n_features_in_"] + 2, 2)
     return n_scores * (int(facts["coef_"].shape[1]) + int(model.fit_intercept))
+
+
+def _check_trainer(where: str, facts: Mapping[str, Any], statement: Any) -> None:
+    """The certificate of a trainer is about the one that the pipeline took."""
+    chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
+    if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
+        raise ModelFormatError(f"{where}: mechanism_ is not that of the certificate")
 
 
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
