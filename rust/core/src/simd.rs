@@ -213,7 +213,9 @@ real!(
 );
 
 /// Bytes of a cache line, and of rows that are worth asking for.
+#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
+#[cfg(target_arch = "x86_64")]
 const MOST_PREFETCHED: usize = 64 * LINE;
 
 /// Asks for the beginning of `x` to be brought near; changes nothing else.
