@@ -8,6 +8,7 @@ that has the same effect.
 
 from __future__ import annotations
 
+from mutant_files import FILES
 from mutant_kinds import CORE, PACKAGE, Edit, Mutant
 from mutant_parties import PARTIES
 from mutant_shards import SHARDS
@@ -408,4 +409,5 @@ CATALOGUE: tuple[Mutant, ...] = (
     *RELEASES,
     *PARTIES,
     *SHARDS,
+    *FILES,
 )
