@@ -24,7 +24,7 @@ def labels_of(kind: str) -> Any:
     library, _, kind = kind.partition(" ")
     words = WORDS[Y]
     if library == "numpy":
-        strings: Any = getattr(np.dtypes, "StringDType", None)
+        strings: Any = getattr(getattr(np, "dtypes", None), "StringDType", None)
         if kind == "T" and strings is None:
             pytest.skip("numpy 1 has no StringDType")
         return words.astype(strings() if kind == "T" else kind)
@@ -85,8 +85,9 @@ def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:
 @every_library
 def test_a_frame_of_one_column_of_labels(subject: str, library: str) -> None:
     """What scikit-learn does: a warning, and the column."""
+    labels = table(library, {"y": Y})
     with pytest.warns(DataConversionWarning, match="column-vector"):
-        fitted = made(subject).fit(X, table(library, {"y": Y}))
+        fitted = made(subject).fit(X, labels)
     assert fitted.classes_.tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="y should be a 1d array"):
         made(subject).fit(X, table(library, {"y": Y, "z": Y}))
