@@ -34,13 +34,14 @@ class TestFilesOfAnotherKind:
     @pytest.mark.parametrize(
         ("content", "hint"),
         [
-            (gzip.compress(TEXT.encode()), "compressed: give it a name that ends in .gz"),
+            (gzip.compress(TEXT.encode(), mtime=0), "compressed: give it a name that ends in .gz"),
             (b"PK\x03\x04" + bytes(range(128, 200)), "spreadsheet or an archive: save it as CSV"),
             (b"PAR1" + bytes(range(128, 200)), "Parquet: give it a name that ends in .parquet"),
             (b"ARROW1" + bytes(range(128, 200)), "Arrow: give it a name that ends in .arrow"),
             (TEXT.encode("utf-16"), 'encoding = "utf-16"'),
             (TEXT.replace("x", "\xe9").encode("latin-1"), 'encoding = "latin-1"'),
         ],
+        ids=["gzip", "zip", "parquet", "arrow", "utf-16", "latin-1"],
     )
     def test_are_told_by_their_beginning(self, tmp_path: Path, content: bytes, hint: str) -> None:
         pytest.importorskip("pyarrow")
