@@ -270,3 +270,41 @@ fn projections_of_ties_end() {
         assert!((sum - total).abs() <= 1e-12 * total);
     }
 }
+
+/// Rows with few columns of small whole numbers, labels that hardly follow them: thousands of
+/// duals between their bounds for fifty-six weights.
+#[test]
+fn certified_radii_hold_on_lattices_of_few_columns() {
+    let (n, d, classes) = (900, 6, 8);
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut x = Vec::new();
+    let mut y = Vec::new();
+    for i in 0..n {
+        let class = i % classes;
+        y.push(class as i64);
+        for j in 0..d {
+            let centre = if (class + j) % 3 == 0 { 9.0 } else { 4.0 };
+            let number: f64 = centre + 6.0 * (rng.random::<f64>() + rng.random::<f64>() - 1.0);
+            x.push(number.round().clamp(0.0, 16.0) / 80.0);
+        }
+    }
+    let data = Data {
+        x,
+        y,
+        n,
+        d,
+        classes,
+    };
+    let wanted = |tol: f64| Settings {
+        cost: 0.05,
+        radius: tol * 2.0_f64.sqrt() * 0.05,
+        max_passes: Some(2000),
+        ..settings(&data, 1.0)
+    };
+    let fine = run(&data, &wanted(1e-5));
+    for tol in [1e-1, 1e-2, 1e-3] {
+        let coarse = run(&data, &wanted(tol));
+        assert!(coarse.radius <= wanted(tol).radius);
+        assert!(distance(&coarse, &fine) <= coarse.radius + fine.radius);
+    }
+}

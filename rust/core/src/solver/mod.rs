@@ -7,6 +7,7 @@
 pub mod accurate;
 pub mod ball;
 pub mod certificate;
+mod crossover;
 pub mod dense_design;
 pub mod descent;
 pub mod design;

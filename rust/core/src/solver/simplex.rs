@@ -61,6 +61,19 @@ pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
     None
 }
 
+/// Puts a row that sums to `cost` up to rounding back on the simplex, zeros kept; a lone positive
+/// entry becomes the exact vertex.
+pub fn settle(c: &mut [f64], cost: f64) {
+    let mut best = 0;
+    for k in 1..c.len() {
+        if c[k] > c[best] {
+            best = k;
+        }
+    }
+    let rest: f64 = (0..c.len()).filter(|k| *k != best).map(|k| c[k]).sum();
+    c[best] = (cost - rest).max(0.0);
+}
+
 #[cfg(test)]
 mod tests {
     use super::project;
