@@ -67,18 +67,18 @@ pub fn gap<L: WeightLayout>(
         // Choosing the leading class compares sums whose errors may add up over the classes.
         let length = (row.value.len() + classes) as f64 + 8.0;
         let eta = 4.0 * length * length * UNIT * UNIT * (longest + 1.0);
-        let (mut sum, mut range) = (0.0, 0.0_f64);
+        // As in the certificate: the miss is laid where it costs least.
+        let miss = miss(c);
+        let (mut sum, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
         for k in 0..classes {
             let behind = difference(scores[best], scores[k]).max(0.0);
             sum += c[k] * behind;
-            range = range.max(behind);
+            farthest = farthest.max(behind);
+            if c[k] >= miss {
+                nearest = nearest.min(behind);
+            }
         }
-        let missed = miss(c);
-        let missed = if c[best] >= missed {
-            0.0
-        } else {
-            missed * (range + 2.0 * eta)
-        };
+        let missed = miss * nearest.min(farthest + 2.0 * eta);
         total += sum * (1.0 + 8.0 * UNIT * (classes as f64 + 4.0)) + 2.0 * cost * eta + missed;
     }
     total

@@ -11,8 +11,8 @@
 //!
 //! 1. The stored `c_i` of a row with several positive entries may miss the simplex by rounding. A
 //!    point `c°_i` of the simplex lies within [`feasibility_error`] of it in the 1-norm: it differs
-//!    in the leading class only, which adds nothing to Gamma, whenever that entry is large enough.
-//!    Vertices are exact.
+//!    in one class only, of those whose entry is large enough the one nearest to the lead: the
+//!    leading class itself adds nothing to Gamma. Vertices are exact.
 //! 2. `||E||_F <= spread`: the standard bound on sums of `m` terms, `gamma_m` times the sum of the
 //!    magnitudes, by the triangle inequality over rows.
 //! 3. The computed scores are off by at most `eta = gamma_depth max_k ||v^_k||`. A row at a vertex
@@ -295,19 +295,19 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
                 block.open.push((i as u32, -1.0));
             }
             block.unsure.push(i as u32);
-            let (mut gap, mut lowest) = (0.0, top);
-            for k in 0..classes {
-                let gradient = scores[k] - f64::from(u8::from(k == own));
-                gap += dual[k] * (top - gradient);
-                lowest = lowest.min(gradient);
-            }
-            // The miss may be laid on the leading class, where it costs nothing, if it fits.
+            // The miss may be laid on any class that holds as much, best where it costs least (on
+            // the leading class: nothing), or on all by scaling.
             let miss = feasibility_error(dual, cost);
-            let missed = if dual[best] >= miss {
-                0.0
-            } else {
-                miss * (top - lowest + 2.0 * eta)
-            };
+            let (mut gap, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
+            for k in 0..classes {
+                let behind = top - (scores[k] - f64::from(u8::from(k == own)));
+                gap += dual[k] * behind;
+                farthest = farthest.max(behind);
+                if dual[k] >= miss {
+                    nearest = nearest.min(behind);
+                }
+            }
+            let missed = miss * nearest.min(farthest + 2.0 * eta);
             // The own class matters when it holds weight or may lead; else its rounding is no one's.
             let behind = top - (scores[own] - 1.0);
             let matters = dual[own] > 0.0 || behind <= 4.0 * (eta + shift);
