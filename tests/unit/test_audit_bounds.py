@@ -22,16 +22,19 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.audit._bounds import (
+from dpsvm_fast.audit.bounds import (
+    Claim,
     Counts,
+    certified_epsilon,
+    event_score,
     hockey_stick_bound,
     proportion_above,
     proportion_below,
+    resolved_method,
     separation_bound,
 )
-from dpsvm_fast.audit._claims import Claim, certified_epsilon, event_score, resolved_method
-from dpsvm_fast.audit._one_run import log_p_value, one_run_bound
-from dpsvm_fast.audit._statistic import Event, chosen_event, learned_statistics
+from dpsvm_fast.audit.one_run import log_p_value, one_run_bound
+from dpsvm_fast.audit.pair_audit import Event, chosen_event, learned_statistics
 
 ALPHA = 1e-6
 DELTA = 1e-5

@@ -21,9 +21,8 @@ from dpsvm_fast import (
     PrivateWhitener,
     _core,
 )
-from dpsvm_fast.audit._subjects import prepared
-from dpsvm_fast.audit._world import released_vector
-from dpsvm_fast.audit._worlds import TransformerWorld, world_of
+from dpsvm_fast.audit.subjects import prepared
+from dpsvm_fast.audit.worlds import TransformerWorld, released_vector, world_of
 from dpsvm_fast.estimators._ellipsoids import released_ellipsoids
 from dpsvm_fast.mechanisms.pca import NoisyComponents
 from dpsvm_fast.mechanisms.whitening import NoisyMoments

@@ -55,7 +55,7 @@ def command(
     Runs the program on neighbouring data sets and certifies a lower bound of epsilon. A bound
     above the claim proves the program wrong: exit code 1.
     """
-    from dpsvm_fast.audit._table import audited, selected
+    from dpsvm_fast.audit.table import audited, selected
 
     rows = selected(mechanism)
     if not rows:

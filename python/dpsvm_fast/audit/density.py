@@ -21,11 +21,9 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_epsilon
-from dpsvm_fast.audit._pairs import Pair
-from dpsvm_fast.audit._report import AuditReport
-from dpsvm_fast.audit._subjects import subject_of
-from dpsvm_fast.audit._trained_worlds import OutputWorld, TrainedWorld
-from dpsvm_fast.audit._worlds import TransformerWorld
+from dpsvm_fast.audit.report import AuditReport
+from dpsvm_fast.audit.subjects import Pair, subject_of
+from dpsvm_fast.audit.worlds import OutputWorld, TrainedWorld, TransformerWorld
 from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments

@@ -20,11 +20,10 @@ from scipy import sparse, stats
 
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
-from dpsvm_fast.audit._claims import Claim
-from dpsvm_fast.audit._pairs import Pair
-from dpsvm_fast.audit._report import AuditReport, alpha_of
-from dpsvm_fast.audit._subjects import prepared, subject_of
-from dpsvm_fast.audit._trained_worlds import OutputWorld, TrainedWorld
+from dpsvm_fast.audit.bounds import Claim
+from dpsvm_fast.audit.report import AuditReport, alpha_of
+from dpsvm_fast.audit.subjects import Pair, prepared, subject_of
+from dpsvm_fast.audit.worlds import OutputWorld, TrainedWorld
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 

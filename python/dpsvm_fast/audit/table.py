@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpsvm_fast.audit._pair_audit import audit
-from dpsvm_fast.audit._report import AuditReport
+from dpsvm_fast.audit.pair_audit import audit
+from dpsvm_fast.audit.report import AuditReport
 from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
