@@ -7,6 +7,10 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
 from dpsvm_fast.accounting._work_check import work
 from dpsvm_fast.accounting.compound import AlternativesEvent, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import (
@@ -20,12 +24,16 @@ from dpsvm_fast.accounting.events import (
     ZCDPEvent,
 )
 
-__all__ = ["Choice", "CurvedEvent", "choice_of", "choices_of"]
+__all__ = ["Choice", "CurvedEvent", "choice_of", "choices_of", "responses"]
+
+Array = NDArray[np.float64]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
 MOST_CHOICES, MOST_CURVES = 4096, 2
 # Of one event among those of one record, as entries of an array.
 WORK_OF_EVENT = 500
+# Outcomes of randomised responses.
+MOST_OUTCOMES = 20_000
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -210,3 +218,17 @@ def _add_stopping(choice: Choice, event: RandomStoppingEvent) -> None:
     power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
     ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
     choice.pure.append(epsilon + power * ratio)
+
+
+def responses(pure: list[float]) -> tuple[Array, Array]:
+    """Losses and masses of randomised responses; of too many outcomes, the largest loss alone."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for size, count in Counter(pure).items():
+        minus = np.arange(count + 1.0)
+        logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
+        logs -= minus * size + count * math.log1p(math.exp(-size))
+        if losses.size * minus.size > MOST_OUTCOMES:
+            return np.array([math.fsum(pure)]), np.ones(1)
+        losses = np.add.outer(losses, (count - 2.0 * minus) * size).ravel()
+        masses = np.multiply.outer(masses, np.exp(logs)).ravel()
+    return losses, masses

@@ -16,12 +16,18 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln
 
-from dpsvm_fast.accounting._choice_check import Choice, CurvedEvent, choice_of, choices_of
+from dpsvm_fast.accounting._choice_check import (
+    Choice,
+    CurvedEvent,
+    choice_of,
+    choices_of,
+    responses,
+)
 from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
 from dpsvm_fast.accounting._distance_check import cost, least_delta
-from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+from dpsvm_fast.accounting._gaussian_check import two_sided_delta
+from dpsvm_fast.accounting._least_check import least_delta_of
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
 from dpsvm_fast.accounting._work_check import work
@@ -37,8 +43,6 @@ Array = NDArray[np.float64]
 EXACT_SLACK, SUM_SLACK, CURVE_SLACK, KINK_SLACK = 1e-9, 3e-4, 2e-3, 1e-2
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
-# Outcomes of randomised responses.
-MOST_OUTCOMES = 20_000
 # Atoms of everything but one curve.
 MOST_ATOMS = 200_000
 # Logarithm of the smallest delta of a curve each point of which takes long.
@@ -76,6 +80,9 @@ def recomputed_events(
     elif delta == 0.0:
         # Delta may underflow; it is never 0.
         return math.inf, 1.0, False
+    least = max(least_delta_of(choice, epsilon) for choice in whole)
+    if least > delta:
+        return math.inf, least, False
     # Fewer events tell less: what these exceed, all of them do.
     choices = [choice.composable() for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
@@ -138,10 +145,11 @@ def _rest(choice: Choice, epsilon: float) -> float:
     if choice.sampled and not curves:
         return _tilted(choice, epsilon)
     if not curves:
-        outcomes = _responses(choice.pure)
+        outcomes = responses(choice.pure)
         work(500 * outcomes[0].size)
         return math.fsum(
-            mass * _plain(choice.mu, epsilon - loss) for loss, mass in zip(*outcomes, strict=True)
+            mass * two_sided_delta(epsilon - loss, choice.mu)
+            for loss, mass in zip(*outcomes, strict=True)
         )
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
@@ -239,7 +247,7 @@ def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float
 def _in_order(curves: tuple[Curve, ...], mu: float, pure: list[float], epsilon: float) -> float:
     """Return the same, the last of two curves as atoms."""
     g = curves[0]
-    losses, masses = _responses(pure)
+    losses, masses = responses(pure)
     lost = 0.0
     if len(curves) == 2:
         more, their_masses, lost = atoms_of(curves[1])
@@ -262,26 +270,3 @@ def _gaussian_nodes(mu: float) -> Iterator[tuple[float, float]]:
     for k in range(-SIDE, SIDE + 1):
         node = SPACING * k
         yield node, SPACING * math.exp(-0.5 * node * node) / math.sqrt(2.0 * math.pi)
-
-
-def _responses(pure: list[float]) -> tuple[Array, Array]:
-    """Losses and masses of randomised responses; of too many outcomes, the largest loss alone."""
-    losses, masses = np.zeros(1), np.ones(1)
-    for size, count in Counter(pure).items():
-        minus = np.arange(count + 1.0)
-        logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
-        logs -= minus * size + count * math.log1p(math.exp(-size))
-        if losses.size * minus.size > MOST_OUTCOMES:
-            return np.array([math.fsum(pure)]), np.ones(1)
-        losses = np.add.outer(losses, (count - 2.0 * minus) * size).ravel()
-        masses = np.multiply.outer(masses, np.exp(logs)).ravel()
-    return losses, masses
-
-
-def _plain(mu: float, epsilon: float) -> float:
-    """Delta of a Gaussian loss, or of none."""
-    if mu == 0.0:
-        return max(0.0, -math.expm1(min(epsilon, 0.0)))
-    if epsilon >= 0.0:
-        return gaussian_delta(epsilon, mu)
-    return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(-epsilon, mu))

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "normal_density", "normal_excess"]
+__all__ = [
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "normal_density",
+    "normal_excess",
+    "two_sided_delta",
+]
 
 # Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -45,6 +51,15 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     middle, half = epsilon / mu, mu / 2.0
     points = middle + half * _NODES
     return density * half * float(_WEIGHTS @ (1.0 - points * _mills(points)))
+
+
+def two_sided_delta(epsilon: float, mu: float) -> float:
+    """Delta of a Gaussian loss, or of none, at any real epsilon."""
+    if mu == 0.0:
+        return max(0.0, -math.expm1(min(epsilon, 0.0)))
+    if epsilon >= 0.0:
+        return gaussian_delta(epsilon, mu)
+    return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(-epsilon, mu))
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:

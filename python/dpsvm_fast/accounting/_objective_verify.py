@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
 
+from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+from dpsvm_fast.accounting._least_check import least_gaussian
 from dpsvm_fast.accounting._objective_check import jacobian_of, objective_delta
 from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.statement import (
@@ -168,7 +170,10 @@ def objective_share(
     delta_at = _profile(statement, o, row)
     slack = ONE_SCORE_SLACK if n_scores == 1 else GRID_SLACK
     claimed = o.delta * (1.0 + slack)
-    delta = delta_at(o.epsilon)
+    mu = least_gaussian(
+        row.law, n_scores, _sigma_of(o), replace_one=statement.adjacency == "replace_one"
+    )
+    delta = max(delta_at(o.epsilon), gaussian_delta(o.epsilon, mu))
     if delta <= claimed:
         return (o.epsilon, delta), True
     return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
@@ -190,20 +195,24 @@ def objective_profile(
 
 def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Callable[[float], float]:
     """Delta of Gaussian noise in the objective, at any epsilon from 0 on."""
-    sigma = 0.0 if o.sigma is None else o.sigma / o.row_norm
 
     def delta_at(epsilon: float) -> float:
         return objective_delta(
             row.law,
             scores_of(statement, o.shape[0]),
             epsilon,
-            sigma,
+            _sigma_of(o),
             kappa=o.curvature_ratio,
             jacobian=None,
             replace_one=statement.adjacency == "replace_one",
         )
 
     return delta_at
+
+
+def _sigma_of(o: ObjectiveNoise) -> float:
+    """Noise over the bound of the rows' norm."""
+    return 0.0 if o.sigma is None else o.sigma / o.row_norm
 
 
 def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float) -> float:

@@ -1,0 +1,71 @@
+"""What ``verify`` recomputes is an upper bound: no claim below the truth is confirmed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.accounting._total_verify import recomputed_events
+
+A = "add_remove"
+
+
+def normal_tail_delta(epsilon: float, mu: float) -> float:
+    """Delta of the Gaussian mechanism by the functions of the standard library."""
+
+    def tail(x: float) -> float:
+        return 0.5 * math.erfc(x / math.sqrt(2.0))
+
+    first, second = epsilon / mu - 0.5 * mu, epsilon / mu + 0.5 * mu
+    return tail(first) - math.exp(epsilon) * tail(second)
+
+
+def objective(law: str, n: int, sigma: float, kappa: float, relation: str = A) -> ObjectiveEvent:
+    return ObjectiveEvent(law, n, sigma, kappa, None, relation)
+
+
+# A softmax whose record moves the noise by sqrt(2) t: its delta is at least that of the Gaussian
+# mechanism. The claims are what a quadrature that misses the peak of its integrand comes to.
+PEAKS = [
+    (4.0, 0.192, 4.92e3, 0.147),
+    (6.0, 0.167, 1.43e4, 1.08e-4),
+    (8.0, 0.167, 1.19e5, 1e-30),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "sigma", "kappa", "claim"), PEAKS)
+def test_large_curvature_does_not_hide_the_record(
+    epsilon: float, sigma: float, kappa: float, claim: float
+) -> None:
+    event = objective("softmax", 3, sigma, kappa)
+    least = normal_tail_delta(epsilon, math.sqrt(2.0) / sigma)
+    assert least > 0.99
+    _, delta, holds = recomputed_events((event,), epsilon, claim)
+    assert holds is False
+    assert delta >= least * (1.0 - 1e-6)
+
+
+# What costs next to nothing beside a sum of mu = 1.
+CHEAP = objective("logistic", 1, 1e6, 1e-9)
+
+
+@pytest.mark.parametrize("beside", [(CHEAP,), (CHEAP, PureEvent(1e-9, A)), (ZCDPEvent(1e-18, A),)])
+@pytest.mark.parametrize(
+    ("epsilon", "claim"), [(5.001, 1.7e-7), (6.501, 2.1e-11), (12.5, 1e-299), (12.5, 1e-34)]
+)
+def test_a_sum_is_not_hidden_beside_what_costs_nothing(
+    epsilon: float, claim: float, beside: tuple[PrivacyEvent, ...]
+) -> None:
+    least = normal_tail_delta(epsilon, 1.0)
+    assert claim < least
+    _, delta, holds = recomputed_events((GaussianEvent(1.0, 1.0, A), *beside), epsilon, claim)
+    assert holds is False
+    assert delta >= least * (1.0 - 1e-6)
