@@ -382,6 +382,44 @@ for name, room in {cases}:
 """
 
 
+# Few columns and many classes: not the rows but what is kept of each class and row is large.
+MANY_CLASSES = """
+import resource, sys
+import numpy as np
+from dpsvm_fast import PrivacyLedger, {estimator}
+n, K = 100_000, 1000
+X, y = np.ones((n, 1)), np.arange(n) % K
+ledger = PrivacyLedger(epsilon=10.0, delta=1e-3)
+model = {estimator}(
+    epsilon=1.0, delta=1e-5, classes=range(K), data_norm=2.0, C=1e-6, ledger=ledger{more}
+)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
+try:
+    model.fit(X, y)
+except MemoryError:
+    sys.stdout.write(f"MemoryError {{ledger.total()[0]}}")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS and /proc")
+@pytest.mark.parametrize(
+    ("estimator", "more"),
+    [("OutputPerturbationSVC", ""), ("ObjectivePerturbationSVC", ', loss="softmax_margin"')],
+)
+def test_numbers_of_each_row_and_class_that_do_not_fit_cost_nothing(
+    estimator: str, more: str
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", MANY_CLASSES.format(estimator=estimator, more=more)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert (result.returncode, result.stdout) == (0, "MemoryError 0.0"), result.stderr[-500:]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS and /proc")
 def test_little_memory_is_a_memory_error() -> None:
     """Each time anew, in one process; with room enough the same rows are fitted."""

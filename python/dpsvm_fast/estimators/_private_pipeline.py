@@ -26,7 +26,6 @@ from dpsvm_fast.estimators._training import (
     warn_not_private,
 )
 from dpsvm_fast.estimators._training_data import (
-    COPIES,
     check_room,
     checked_training_set,
     classes_from_labels,
@@ -135,7 +134,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         n_features = facts["n_features_in_"]
         bounds = broadcast_bounds(settings.bounds, n_features)
         mechanism = self._mechanism(settings, classes.size, n_features)
-        self._check_room(mechanism, classes.size, n_features)
+        self._check_room(mechanism, X.shape[0], classes.size, n_features)
         public = self._public_map(bounds, settings)
         events = mechanism.events
         source = _core.NoiseSource(settings.random_state)
@@ -156,12 +155,15 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             **facts,
         )
 
-    def _check_room(self, mechanism: Any, n_classes: int, n_features: int) -> None:
+    def _check_room(
+        self, mechanism: Any, n_rows: int, n_classes: int, n_features: int
+    ) -> None:
         """Refuse what memory is lacking for, before anything is spent."""
         # Weights, and a frequency of a kernel for every feature.
-        check_room(n_classes * (mechanism.n_columns + 1) + n_features)
+        kept = 0 if mechanism.trainer == "gradient" else n_rows * n_classes
+        check_room(n_classes * (mechanism.n_columns + 1) + n_features, kept)
         if mechanism.n_columns != n_features:
-            check_room(mechanism.n_columns * n_features // COPIES)
+            check_room(0, mechanism.n_columns * n_features)
 
     def _public_map(self, bounds: Bounds | None, settings: SimpleNamespace) -> PublicMap:
         """The map of raw rows by public numbers."""

@@ -97,6 +97,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
     """
 
     _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]]
+    # Whether training keeps a number for each row and class, as minimisers do.
+    _minimises: ClassVar[bool] = True
 
     @abstractmethod
     def _mechanism(self, settings: SimpleNamespace, n_classes: int, n_features: int) -> Any:
@@ -191,7 +193,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
         n_features = facts["n_features_in_"]
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
-        check_room(classes.size * (n_features + 1))
+        kept = X.shape[0] * classes.size if self._minimises else 0
+        check_room(classes.size * (n_features + 1), kept)
         mechanism = self._mechanism(settings, classes.size, n_features)
         self._prepare(X, mechanism, settings)
         statement = _statement(mechanism, settings)

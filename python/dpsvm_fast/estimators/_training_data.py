@@ -107,20 +107,22 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     return _canonical(rows)
 
 
-def check_room(n_numbers: int) -> None:
+def check_room(n_learned: int, n_kept: int = 0) -> None:
     """Raise now, before anything is spent, what would be raised in the middle of a fit.
 
     Parameters
     ----------
-    n_numbers : int
-        How many a fit learns. Memory for a few copies of them is asked for and given back.
+    n_learned : int
+        Numbers that a fit learns. Memory for a few copies of them is asked for and given back.
+    n_kept : int, default=0
+        Numbers that it keeps once, such as one for each row and class.
 
     Raises
     ------
     MemoryError
         There is not enough. Nothing was spent.
     """
-    wanted = COPIES * 8 * n_numbers
+    wanted = 8 * (COPIES * n_learned + n_kept)
     try:
         if wanted < 2**62:
             np.empty(wanted, dtype=np.uint8)
@@ -128,8 +130,7 @@ def check_room(n_numbers: int) -> None:
     except MemoryError:
         pass
     raise MemoryError(
-        f"X: {n_numbers} numbers to be learned, and copies of them, need {wanted} "
-        "bytes; nothing was spent"
+        f"X: a fit of this shape needs {wanted} bytes beside X; nothing was spent"
     )
 
 

@@ -209,6 +209,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     True
     """
 
+    _minimises = False
     _parameters = GRADIENT_PERTURBATION
 
     def __init__(

@@ -99,7 +99,7 @@ fn descent_time(shape: &Shape, steps: u32, rate: f64) -> f64 {
         arithmetic: Arithmetic::Single,
         exact_sums: false,
     };
-    let start = settings.start();
+    let start = settings.start().unwrap();
     let batch = DescentBatch {
         settings: &settings,
         start: &start,

@@ -83,7 +83,7 @@ fn time(
 ) -> Result<f64> {
     let steps = (WORK / (batch * settings.weights())).max(1) as u32;
     let rate = batch as f64 / records.len() as f64;
-    let mut state = settings.start();
+    let mut state = settings.start().unwrap();
     let mut taken = Vec::new();
     for repeat in 0..REPEATS {
         let tasks = [0, 1, 2].map(|task| key.task(1 + 3 * repeat + task));

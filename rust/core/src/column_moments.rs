@@ -8,6 +8,7 @@
 //! bounds").
 
 use crate::error::{Error, Result};
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::rows::{Columns, Rows, Values};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -144,15 +145,6 @@ impl Share {
             finite: true,
         })
     }
-}
-
-fn zeros<T: Clone + Default>(length: usize) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    let bytes = length.saturating_mul(size_of::<T>());
-    let refused = |_| Error::OutOfMemory { bytes };
-    values.try_reserve_exact(length).map_err(refused)?;
-    values.resize(length, T::default());
-    Ok(values)
 }
 
 /// `share += rows of its range`.

@@ -1,7 +1,7 @@
 //! Numerical core of `dpsvm_fast`.
 //!
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
-//! layers point one way: `error` <- `clip` <- `rows` <- `solver`, `noise` <-
+//! layers point one way: `error` <- `memory`, `clip` <- `rows` <- `solver`, `noise` <-
 //! `private_descent`; `column_moments` reads `rows`; `fourier` draws random features with `noise` and serves `solver`;
 //! `accounting` uses `error` only; `linear_algebra`, `parallel` and `simd` serve all that compute. A
 //! solver receives plain numbers and
@@ -13,6 +13,7 @@ pub mod column_moments;
 pub mod error;
 pub mod fourier;
 pub mod linear_algebra;
+mod memory;
 pub mod noise;
 pub mod parallel;
 pub mod private_descent;

@@ -4,6 +4,7 @@
 //! by one thread, and partial results are combined in block order.
 
 use crate::error::{Error, Result};
+use crate::memory::with_capacity;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::resume_unwind;
@@ -149,18 +150,18 @@ const WAVE: usize = 4;
 /// between waves of blocks, on the calling thread only.
 ///
 /// # Errors
-/// [`Error::Interrupted`].
+/// The first error of `work`; no memory; [`Error::Interrupted`].
 pub fn map_blocks<R: Send>(
     pool: Option<&ThreadPool>,
     blocks: usize,
     interrupt: &dyn Interrupt,
-    work: impl Fn(usize) -> R + Sync,
+    work: impl Fn(usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
-    let mut results = Vec::with_capacity(blocks);
+    let mut results = with_capacity(blocks)?;
     let Some(pool) = pool else {
         for block in 0..blocks {
             interrupt.check()?;
-            results.push(work(block));
+            results.push(work(block)?);
         }
         return Ok(results);
     };
@@ -168,8 +169,11 @@ pub fn map_blocks<R: Send>(
     for first in (0..blocks).step_by(wave) {
         interrupt.check()?;
         let last = blocks.min(first + wave);
-        let part: Vec<R> = pool.install(|| (first..last).into_par_iter().map(&work).collect());
-        results.extend(part);
+        let part: Vec<Result<R>> =
+            pool.install(|| (first..last).into_par_iter().map(&work).collect());
+        for found in part {
+            results.push(found?);
+        }
     }
     Ok(results)
 }

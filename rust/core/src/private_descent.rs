@@ -3,6 +3,7 @@
 //! The solver knows neither distributions nor budgets; this file brings it together with the noise.
 
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
 use crate::noise::{BLOCK, GridScale, Key, Task};
@@ -10,7 +11,6 @@ use crate::parallel::{Interrupt, each_task};
 use crate::solver::noisy_descent::optimizer::State;
 use crate::solver::noisy_descent::{NoiseKind, Randomness, Settings};
 use crate::solver::records::Records;
-use crate::solver::store::reserve;
 use rand::Rng;
 
 /// Standard deviation of the noise and how it is drawn.

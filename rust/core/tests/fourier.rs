@@ -216,7 +216,7 @@ fn descended(records: &Records, threads: usize) -> Vec<f64> {
     let key = Key::from_seed(1);
     let tasks = [key.task(0), key.task(1), key.task(2)];
     let streams = DescentStreams::new(tasks, 1.0, (0.0, None), (5, descent.weights())).unwrap();
-    let mut state = descent.start();
+    let mut state = descent.start().unwrap();
     descent
         .run(&mut state, records, &streams, 5, threads, &Never)
         .unwrap();

@@ -89,7 +89,7 @@ fn run(
     let tasks = [key.task(0), key.task(1), key.task(2)];
     let size = (steps, settings.weights());
     let streams = DescentStreams::new(tasks, rate, (sigma, Some(GRID)), size)?;
-    let mut state = settings.start();
+    let mut state = settings.start().unwrap();
     settings.run(&mut state, records, &streams, steps, threads, &Never)?;
     Ok(state)
 }

@@ -152,7 +152,7 @@ const STEPS: u32 = 4;
 
 /// The whole in one process.
 fn whole(at: &Settings, records: &Records, key: &Key, rate: f64) -> Result<State> {
-    let mut state = at.start();
+    let mut state = at.start().unwrap();
     let streams = streams(at, key, rate)?;
     at.run(&mut state, records, &streams, STEPS, 1, &Never)?;
     Ok(state)
@@ -170,7 +170,7 @@ fn sharded(
     (batches, noise): (&Key, &Key),
     (rate, threads): (f64, usize),
 ) -> Result<State> {
-    let mut state = at.start();
+    let mut state = at.start().unwrap();
     let streams = streams(at, noise, rate)?;
     for step in 0..STEPS {
         let mut total = vec![0; at.weights()];
@@ -264,10 +264,10 @@ fn sampled_shards_are_the_whole_with_their_batches() -> Result<()> {
             }
         }
         let given = Given(batches);
-        let mut one = at.start();
+        let mut one = at.start().unwrap();
         let records = table.records(0..300, dense);
         at.run(&mut one, &records, &given, STEPS, 1, &Never)?;
-        let mut state = at.start();
+        let mut state = at.start().unwrap();
         for step in 0..STEPS {
             let mut total = vec![0; at.weights()];
             for (number, records) in shards.iter().enumerate() {
@@ -320,7 +320,7 @@ fn exact_sums_are_near_those_of_leaves() -> Result<()> {
         at.exact_sums = exact;
         let tasks = [key.task(0), key.task(1), key.task(2)];
         let streams = DescentStreams::new(tasks, 1.0, (0.0, None), (1, at.weights()))?;
-        let mut state = at.start();
+        let mut state = at.start().unwrap();
         at.run(
             &mut state,
             &table.records(0..n, true),
@@ -450,9 +450,9 @@ fn what_does_not_fit_is_refused() -> Result<()> {
         at.partial(&[0.0; 15], &records, (&own, 0), 1, &Never)
             .is_ok()
     );
-    let mut state = at.start();
+    let mut state = at.start().unwrap();
     let noise = streams(&at, &key, 1.0)?;
     assert!(at.advance(&mut state, &[0; 14], &noise, 0).is_err());
-    assert_eq!(state, at.start());
+    assert_eq!(state, at.start().unwrap());
     Ok(())
 }

@@ -219,7 +219,7 @@ impl Descent {
             })
         };
         let settings = check().map_err(to_python)?;
-        let empty = settings.start();
+        let empty = settings.start().map_err(to_python)?;
         let state = match state {
             Some(record) => read_state(record, &empty)?,
             None => empty,

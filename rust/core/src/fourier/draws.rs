@@ -3,8 +3,8 @@
 //! Normal numbers come from the polar method with the logarithm of `libm`, not from the system's
 //! mathematical library, whose last bits differ.
 
-use super::room;
 use crate::error::Result;
+use crate::memory::with_capacity;
 use crate::noise::Stream;
 use crate::noise::stream::Key;
 use rand::Rng;
@@ -78,7 +78,7 @@ impl Normals {
     /// # Errors
     /// No memory.
     pub(super) fn signs(&mut self, n: usize) -> Result<Vec<f64>> {
-        let mut signs = room(n)?;
+        let mut signs = with_capacity(n)?;
         while signs.len() < n {
             let word = self.stream.next_u32();
             let some = (n - signs.len()).min(32);

@@ -2,9 +2,10 @@
 
 use super::circle::{Phase, circle};
 use super::hadamard::hadamard;
-use super::{FourierMap, Frequencies, SignBlock, room};
+use super::{FourierMap, Frequencies, SignBlock};
 use crate::error::Result;
 use crate::linear_algebra::packed::{Packed, TILE_ROWS};
+use crate::memory::with_capacity;
 use crate::simd::{Real, Simd};
 
 /// Scratch rows are whole vectors at every level.
@@ -62,7 +63,7 @@ impl<T: Phase> Prepared<T> {
         let (d, components) = (settings.features, settings.components);
         let turn = 0.5 / std::f64::consts::PI;
         let near = |values: &[f64], factor: f64| -> Result<Vec<T>> {
-            let mut out = room(values.len())?;
+            let mut out = with_capacity(values.len())?;
             out.extend(values.iter().map(|x| T::near(x * factor)));
             Ok(out)
         };

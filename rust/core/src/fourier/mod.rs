@@ -23,6 +23,7 @@ pub mod lift;
 pub mod transform;
 
 use crate::error::{Error, Result};
+use crate::memory::{matrix, with_capacity, zeros};
 use circle::Phase;
 use draws::{Normals, orthonormal, scale};
 use hadamard::place;
@@ -183,7 +184,7 @@ impl FourierMap {
             components,
             ..
         } = self.settings;
-        let mut weights = zeros(components.saturating_mul(features))?;
+        let mut weights = matrix(components, features)?;
         match &self.frequencies {
             Frequencies::Dense(w) => weights.copy_from_slice(w),
             Frequencies::Fast(blocks) => {
@@ -263,23 +264,6 @@ fn prepared<'m, T: Phase>(
     Ok(cell.get_or_init(|| made))
 }
 
-/// An empty vector with room for `size` values.
-fn room<T>(size: usize) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(size)
-        .map_err(|_| Error::OutOfMemory {
-            bytes: size.saturating_mul(size_of::<T>()),
-        })?;
-    Ok(values)
-}
-
-fn zeros(size: usize) -> Result<Vec<f64>> {
-    let mut values = room(size)?;
-    values.resize(size, 0.0);
-    Ok(values)
-}
-
 impl SignBlock {
     /// Row j of `P H D_2 P H D_1 P H D_0`.
     fn row(&self, j: usize) -> Vec<f64> {
@@ -327,7 +311,7 @@ impl Settings {
     }
 
     fn independent(&self) -> Result<Vec<f64>> {
-        let mut weights = zeros(self.components.saturating_mul(self.features))?;
+        let mut weights = matrix(self.components, self.features)?;
         let deviation = self.deviation();
         for (step, row) in (0..).zip(weights.chunks_exact_mut(self.features)) {
             let mut normals = Normals::new(self.seed, DIRECTIONS, step);
@@ -346,7 +330,7 @@ impl Settings {
 
     fn orthogonal(&self) -> Result<Vec<f64>> {
         let d = self.features;
-        let mut weights = zeros(self.components.saturating_mul(d))?;
+        let mut weights = matrix(self.components, d)?;
         for (step, block) in (0..).zip(weights.chunks_mut(d.saturating_mul(d))) {
             orthonormal(&mut Normals::new(self.seed, DIRECTIONS, step), d, block);
         }
@@ -365,7 +349,7 @@ impl Settings {
             .map(|block| {
                 let mut draws = Normals::new(self.seed, DIRECTIONS, block as u32);
                 let used = p.min(self.components - block * p);
-                let mut scale = room(used)?;
+                let mut scale = with_capacity(used)?;
                 scale.extend(lengths.by_ref().take(used).map(|l| l * unit));
                 let signs = [draws.signs(p)?, draws.signs(p)?, draws.signs(p)?];
                 Ok(SignBlock { signs, scale })

@@ -6,6 +6,7 @@
 //! threads around it.
 
 use crate::error::{Error, Result};
+use crate::memory::copied;
 use crate::parallel::{Interrupt, left_when_stopped};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -166,12 +167,7 @@ pub fn symmetric_eigen(
     n_components: usize,
     interrupt: &dyn Interrupt,
 ) -> Result<(Vec<f64>, Vec<f64>)> {
-    let mut own = Vec::new();
-    own.try_reserve_exact(matrix.len())
-        .map_err(|_| Error::OutOfMemory {
-            bytes: matrix.len().saturating_mul(8),
-        })?;
-    own.extend_from_slice(matrix);
+    let own = copied(matrix)?;
     left_when_stopped(interrupt, move || largest(&own, dimension, n_components))
 }
 

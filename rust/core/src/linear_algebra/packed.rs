@@ -5,7 +5,8 @@
 //! general matrix product promises no such thing: it may add in another order in the last rows of a
 //! block.) A sparse row goes through the same sums, its zeros left out: they would change nothing.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::memory::with_capacity;
 use crate::simd::{Kernel, Real, Simd, dispatch};
 
 /// Rows multiplied together.
@@ -42,12 +43,7 @@ impl<T: Real> Kernel for Pack<'_, T> {
         let width = TILE_VECTORS * T::lanes::<S>();
         let panels = outputs.div_ceil(width);
         let size = panels.saturating_mul(width).saturating_mul(columns);
-        let mut value = Vec::new();
-        value
-            .try_reserve_exact(size)
-            .map_err(|_| Error::OutOfMemory {
-                bytes: size.saturating_mul(size_of::<T>()),
-            })?;
+        let mut value = with_capacity(size)?;
         for panel in 0..panels {
             for column in 0..columns {
                 value.extend((panel * width..(panel + 1) * width).map(|output| {

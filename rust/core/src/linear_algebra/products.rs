@@ -2,6 +2,7 @@
 
 use super::packed::{Packed, TILE_ROWS};
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -34,14 +35,7 @@ pub fn row_products(
         return Err(Error::invalid("matrix", message));
     }
     let (n, outputs) = (rows.len() / inner, matrix.len() / inner);
-    let entries = n.saturating_mul(outputs);
-    let mut product = Vec::new();
-    product
-        .try_reserve_exact(entries)
-        .map_err(|_| Error::OutOfMemory {
-            bytes: entries.saturating_mul(8),
-        })?;
-    product.resize(entries, 0.0);
+    let mut product = memory::matrix(n, outputs)?;
     check_threads(n_threads)?;
     let work = n.saturating_mul(matrix.len());
     let shared = n_threads > 1 && work >= PARALLEL_WORK;

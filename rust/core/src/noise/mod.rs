@@ -33,6 +33,7 @@ pub use stream::{KEY_BYTES, Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 
 use crate::error::{Error, Result};
+use crate::memory::with_capacity;
 use crate::parallel::{Interrupt, MAX_THREADS, pool};
 use rayon::prelude::*;
 
@@ -53,17 +54,6 @@ pub const MAX_SIGMA: f64 = 1e300;
 /// The smallest standard deviation accepted besides 0: below it, rounding to subnormal numbers
 /// would change the law.
 pub const MIN_SIGMA: f64 = 1e-290;
-
-/// An empty vector with room for `size` values.
-fn reserve<T>(size: usize) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    values
-        .try_reserve_exact(size)
-        .map_err(|_| Error::OutOfMemory {
-            bytes: size.saturating_mul(size_of::<T>()),
-        })?;
-    Ok(values)
-}
 
 /// Runs `work(parallel)` on the calling thread, or on the pool when there is enough to share out.
 fn share<R: Send>(size: usize, n_threads: usize, work: impl FnOnce(bool) -> R + Send) -> Result<R> {
@@ -87,7 +77,7 @@ fn fill_blocks<T: Copy + Default + Send>(
     if last.and_then(|n| first_step.checked_add(n)).is_none() {
         return Err(Error::invalid("size", format!("got {size}, too large")));
     }
-    let mut values: Vec<T> = reserve(size)?;
+    let mut values: Vec<T> = with_capacity(size)?;
     while values.len() < size {
         interrupt.check()?;
         let start = values.len();

@@ -1,8 +1,9 @@
 //! Random assignment of records to parts, each record independently, with exact probabilities.
 
 use super::coins::below;
-use super::{Task, fill_blocks, reserve};
+use super::{Task, fill_blocks};
 use crate::error::{Error, Result};
+use crate::memory::with_capacity;
 use crate::parallel::Interrupt;
 
 /// `size` independent part numbers, number j with probability `weights[j] / sum of weights`.
@@ -33,7 +34,7 @@ pub fn random_parts(
 
 /// Sums of the weights up to each one.
 fn ends(weights: &[i64]) -> Result<Vec<u64>> {
-    let mut ends = reserve(weights.len())?;
+    let mut ends = with_capacity(weights.len())?;
     let mut sum = 0_i64;
     for weight in weights {
         let next = sum.checked_add(*weight).filter(|_| *weight >= 0);

@@ -10,9 +10,10 @@
 //!
 //! The argument is the project's page `docs/proofs/private_selection.md`.
 
+use super::Task;
 use super::coins::{below, bernoulli_exp};
-use super::{Task, reserve};
 use crate::error::{Error, Result};
+use crate::memory::with_capacity;
 use crate::parallel::Interrupt;
 
 /// Significant bits that a rate may have: with differences of 32 bits all products are exact.
@@ -108,7 +109,7 @@ pub fn permute_and_flip(
     let scores = Scores::new(scores, rate)?;
     let mut stream = task.stream(0);
     let count = scores.scores.len();
-    let mut order: Vec<usize> = reserve(count)?;
+    let mut order: Vec<usize> = with_capacity(count)?;
     order.extend(0..count);
     let mut last = 0;
     for visited in 0..count {

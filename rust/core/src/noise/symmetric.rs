@@ -1,8 +1,9 @@
 //! Symmetric Gaussian matrices.
 
 use super::gaussian::fill_normal;
-use super::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, reserve, share};
+use super::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, share};
 use crate::error::{Error, Result};
+use crate::memory::with_capacity;
 use crate::parallel::Interrupt;
 use rayon::prelude::*;
 
@@ -29,7 +30,7 @@ pub fn symmetric_gaussian(
     check_sigma(sigma)?;
     let size = d.checked_mul(d).filter(|_| u32::try_from(d).is_ok());
     let size = size.ok_or_else(|| Error::invalid("d", format!("got {d}, too large")))?;
-    let mut matrix: Vec<f64> = reserve(size)?;
+    let mut matrix: Vec<f64> = with_capacity(size)?;
     let rows = (BLOCKS_PER_POLL * BLOCK / d.max(1)).max(1);
     while matrix.len() < size {
         interrupt.check()?;

@@ -6,6 +6,8 @@
 
 use super::kernels::WeightLayout;
 use super::problem::Problem;
+use crate::error::Result;
+use crate::memory::filled;
 use crate::rows::{Row, RowBuffer};
 
 /// Unit roundoff of f64.
@@ -35,6 +37,9 @@ fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most
 /// `longest`. A row misses the simplex by at most `miss(c)` in the 1-norm.
+///
+/// # Errors
+/// No memory.
 pub fn gap<L: WeightLayout>(
     problem: &Problem<'_>,
     layout: L,
@@ -43,10 +48,10 @@ pub fn gap<L: WeightLayout>(
     dual: &[f64],
     rows: &[u32],
     miss: impl Fn(&[f64]) -> f64,
-) -> f64 {
+) -> Result<f64> {
     let (classes, cost) = (problem.classes, problem.cost);
     let mut buffer = RowBuffer::default();
-    let mut scores = vec![(0.0, 0.0); classes];
+    let mut scores = filled(classes, (0.0, 0.0))?;
     let mut total = 0.0;
     for i in rows {
         let i = *i as usize;
@@ -81,7 +86,7 @@ pub fn gap<L: WeightLayout>(
         let missed = miss * nearest.min(farthest + 2.0 * eta);
         total += sum * (1.0 + 8.0 * UNIT * (classes as f64 + 4.0)) + 2.0 * cost * eta + missed;
     }
-    total
+    Ok(total)
 }
 
 /// `a - b`, to about `UNIT^2` of the larger of the two.

@@ -14,8 +14,8 @@
 
 use super::kernels::TypedRow;
 use super::measured::MeasuredUpdate;
-use super::store::reserve;
 use crate::error::Result;
+use crate::memory::{filled, zeros};
 use crate::simd::Simd;
 
 /// Unit roundoff of f64.
@@ -109,13 +109,6 @@ struct Average {
     coefficient: Vec<f64>,
 }
 
-fn zeros(length: usize) -> Result<Vec<f64>> {
-    let mut values = Vec::new();
-    reserve(&mut values, length)?;
-    values.resize(length, 0.0);
-    Ok(values)
-}
-
 impl<L: MeasuredUpdate> Iterate<L> {
     /// The zero matrix of `classes` x `columns`; `norm_error` is at least 16 units roundoff.
     ///
@@ -133,9 +126,9 @@ impl<L: MeasuredUpdate> Iterate<L> {
             Some(Average {
                 settled: zeros(layout.stored())?,
                 lag: zeros(layout.stored())?,
-                share: vec![0.0; padded],
+                share: zeros(padded)?,
                 total: 0.0,
-                coefficient: vec![0.0; padded],
+                coefficient: zeros(padded)?,
             })
         } else {
             None
@@ -148,10 +141,10 @@ impl<L: MeasuredUpdate> Iterate<L> {
             radius,
             norm_error,
             weights: zeros(layout.stored())?,
-            scale: vec![1.0; padded],
-            square: vec![Square::default(); classes],
-            length: vec![0.0; padded],
-            change: vec![0.0; padded],
+            scale: filled(padded, 1.0)?,
+            square: zeros(classes)?,
+            length: zeros(padded)?,
+            change: zeros(padded)?,
             average,
             refreshes: 0,
             projections: 0,

@@ -25,6 +25,7 @@ use super::descent::leading;
 use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use crate::error::Result;
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, map_blocks};
 use crate::rows::RowBuffer;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -168,14 +169,14 @@ struct Accumulate<'p, 'd, L> {
 
 impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
     /// The sum, `sum_i ||alpha_i||` and the drift bound, the last two in units of the weights.
-    type Output = (Vec<f64>, f64, f64);
+    type Output = Result<(Vec<f64>, f64, f64)>;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
-        let mut weights = vec![0.0; self.layout.stored()];
-        let mut alpha = vec![0.0; self.layout.padded_classes()];
+        let mut weights = zeros(self.layout.stored())?;
+        let mut alpha = zeros(self.layout.padded_classes())?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         let (mut magnitude, mut drift) = (0.0, 0.0);
@@ -195,7 +196,7 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
             let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
             self.layout.update(simd, row, &mut weights, &alpha);
         }
-        (weights, magnitude, drift)
+        Ok((weights, magnitude, drift))
     }
 }
 
@@ -260,13 +261,13 @@ struct BlockGap {
 }
 
 impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
-    type Output = BlockGap;
+    type Output = Result<BlockGap>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> BlockGap {
+    fn run<S: Simd>(self, simd: S) -> Result<BlockGap> {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
-        let mut scores = vec![0.0; self.layout.padded_classes()];
+        let mut scores = zeros(self.layout.padded_classes())?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         let mut block = BlockGap::default();
@@ -315,7 +316,7 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             block.gap += gap * (1.0 + 4.0 * UNIT * (classes as f64 + 4.0));
             block.rounding += 2.0 * cost * eta + shifted + missed;
         }
-        block
+        Ok(block)
     }
 }
 

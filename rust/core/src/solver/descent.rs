@@ -9,6 +9,7 @@ use super::problem::Problem;
 use super::simplex::project;
 use super::store::poll;
 use crate::error::Result;
+use crate::memory::zeros;
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
 use crate::simd::{Kernel, Real, Simd};
@@ -41,9 +42,9 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
     fn run<S: Simd>(self, simd: S) -> Result<f64> {
         let classes = self.problem.classes;
         let cost = self.problem.cost;
-        let mut scores = vec![T::default(); self.layout.padded_classes()];
-        let mut moved = vec![T::default(); self.layout.padded_classes()];
-        let mut next = vec![0.0; classes];
+        let mut scores = zeros::<T>(self.layout.padded_classes())?;
+        let mut moved = zeros::<T>(self.layout.padded_classes())?;
+        let mut next = zeros(classes)?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         let mut total_gap = 0.0;

@@ -17,6 +17,7 @@ use super::gram::{GROUP, GramSet};
 use super::kernels::{ClassMajor, Panels, WeightLayout, typed};
 use super::problem::{Problem, Settings};
 use crate::error::Result;
+use crate::memory::{filled, matrix, with_capacity, zeros};
 use crate::parallel::Interrupt;
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Real, Simd, dispatch};
@@ -57,16 +58,16 @@ pub fn solve(
     let passes = settings.max_passes;
     if problem.store.is_dense() {
         let group = ClassMajor::new(GROUP, d);
-        return Search::new(&problem, ClassMajor::new(k, d), group, seed).run(passes, interrupt);
+        return Search::new(&problem, ClassMajor::new(k, d), group, seed)?.run(passes, interrupt);
     }
     let group = Panels::<GROUP>::new(GROUP, d);
     match k {
-        0..=4 => Search::new(&problem, Panels::<4>::new(k, d), group, seed).run(passes, interrupt),
-        5..=8 => Search::new(&problem, Panels::<8>::new(k, d), group, seed).run(passes, interrupt),
+        0..=4 => Search::new(&problem, Panels::<4>::new(k, d), group, seed)?.run(passes, interrupt),
+        5..=8 => Search::new(&problem, Panels::<8>::new(k, d), group, seed)?.run(passes, interrupt),
         9..=16 => {
-            Search::new(&problem, Panels::<16>::new(k, d), group, seed).run(passes, interrupt)
+            Search::new(&problem, Panels::<16>::new(k, d), group, seed)?.run(passes, interrupt)
         }
-        _ => Search::new(&problem, Panels::<32>::new(k, d), group, seed).run(passes, interrupt),
+        _ => Search::new(&problem, Panels::<32>::new(k, d), group, seed)?.run(passes, interrupt),
     }
 }
 
@@ -115,22 +116,22 @@ struct Search<'p, 'd, L, G> {
 }
 
 impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
-    fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Self {
+    fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Result<Self> {
         let largest = face_rows(problem);
         // Another stream than the one that ordered the rows.
         let mut order = ChaCha8Rng::seed_from_u64(seed);
         order.set_stream(1);
-        Self {
+        Ok(Self {
             problem,
             layout,
             group,
-            dual: problem.start(),
+            dual: problem.start()?,
             set: GramSet::new(largest),
             largest,
             order,
             passes: 0,
             rounds: 0,
-        }
+        })
     }
 
     fn run(mut self, max_passes: Option<u64>, interrupt: &dyn Interrupt) -> Result<Solution> {
@@ -144,7 +145,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
             self.rounds += 1;
             let certified = certificate.radius <= self.problem.radius;
             if certified || self.passes >= limit {
-                return Ok(self.finish(&certificate, certified));
+                return self.finish(&certificate, certified);
             }
             gap = certificate.gap;
             if self.rounds > PATIENCE && self.rounds % 2 == 1 {
@@ -167,7 +168,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
 
     /// Stage 1. Returns the last estimate of the gap.
     fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        let mut weights = vec![0.0_f32; self.layout.stored()];
+        let mut weights = zeros::<f32>(self.layout.stored())?;
         let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
         let mut gap = f64::INFINITY;
         let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
@@ -246,7 +247,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
             layout: self.layout,
             weights: &certificate.weights,
             set: &self.set.rows,
-        });
+        })?;
         let mut face = Face::new(self.problem, &self.set, scores, &self.dual);
         let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
         // A set that leaves open rows out is not worth solving to the end.
@@ -259,7 +260,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
     /// Grows the working set by the open rows; starts it afresh, with the most urgent ones, when
     /// it would become too large. Returns whether all open rows are in it.
     fn choose(&mut self, certificate: &Certificate, interrupt: &dyn Interrupt) -> Result<bool> {
-        let mut known = vec![false; self.problem.len()];
+        let mut known = filled(self.problem.len(), false)?;
         for i in &self.set.rows {
             known[*i as usize] = true;
         }
@@ -305,24 +306,26 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> Search<'p, 'd, L, G> {
         Ok(())
     }
 
-    fn finish(&self, certificate: &Certificate, certified: bool) -> Solution {
+    fn finish(&self, certificate: &Certificate, certified: bool) -> Result<Solution> {
         let unscale = self.problem.unscale;
-        let weights = certified.then(|| {
-            let mut weights = Vec::with_capacity(self.problem.classes * self.problem.columns);
+        let weights = if certified {
+            let mut weights = with_capacity(self.problem.classes * self.problem.columns)?;
             for k in 0..self.problem.classes {
                 for j in 0..self.problem.columns {
                     weights.push(certificate.weights[self.layout.position(k, j)] * unscale);
                 }
             }
-            weights
-        });
-        Solution {
+            Some(weights)
+        } else {
+            None
+        };
+        Ok(Solution {
             weights,
             radius: certificate.radius * unscale,
             gap: certificate.gap,
             passes: self.passes,
             rounds: self.rounds,
-        }
+        })
     }
 }
 
@@ -335,13 +338,13 @@ struct SetScores<'p, 'd, L> {
 }
 
 impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
-    type Output = Vec<f64>;
+    type Output = Result<Vec<f64>>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Vec<f64> {
+    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
         let m = self.set.len();
-        let mut scores = vec![0.0; self.layout.padded_classes()];
-        let mut all = vec![0.0; self.problem.classes * m];
+        let mut scores = zeros(self.layout.padded_classes())?;
+        let mut all = matrix(self.problem.classes, m)?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         for (at, i) in self.set.iter().enumerate() {
@@ -354,6 +357,6 @@ impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
                 all[k * m + at] = scores[k];
             }
         }
-        all
+        Ok(all)
     }
 }

@@ -4,8 +4,8 @@
 //! them as they are: `low` is below `2^32` in one part and has room for `2^31` parts, so no carry is
 //! needed and the order of merging changes nothing.
 
-use super::store::reserve;
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 
 /// Bits of the low half.
 const LOW_BITS: u32 = 32;

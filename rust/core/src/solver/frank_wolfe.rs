@@ -11,6 +11,7 @@ use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
 use super::store::poll;
 use crate::error::Result;
+use crate::memory::{with_capacity, zeros};
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -79,10 +80,10 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let (classes, cost) = (self.problem.classes, self.problem.cost);
-        let mut scores = vec![0.0; self.layout.padded_classes()];
-        let mut move_by = vec![0.0; self.layout.padded_classes()];
-        let mut target = vec![0.0; self.layout.stored()];
-        let mut vertices = Vec::with_capacity(self.problem.len());
+        let mut scores = zeros(self.layout.padded_classes())?;
+        let mut move_by = zeros(self.layout.padded_classes())?;
+        let mut target = zeros(self.layout.stored())?;
+        let mut vertices = with_capacity(self.problem.len())?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         let mut gap = 0.0;

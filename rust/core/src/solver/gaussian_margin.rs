@@ -43,6 +43,7 @@ pub mod search;
 
 use super::losses::SmoothLoss;
 use crate::error::{Error, Result};
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, check_threads, each_task, pool};
 use crate::rows::{Layout, RowBounds, Rows, Values};
 use cone::Cone;
@@ -161,8 +162,8 @@ pub fn solve_batch(
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, None, interrupt)?;
     let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
-    let mut matrices: Vec<f64> = lifted::zeros(linear.len())?;
-    let mut distances: Vec<f64> = lifted::zeros(linear.len() / entries)?;
+    let mut matrices: Vec<f64> = zeros(linear.len())?;
+    let mut distances: Vec<f64> = zeros(linear.len() / entries)?;
     let mut tasks: Vec<_> = (linear.chunks_exact(entries))
         .zip(matrices.chunks_exact_mut(entries))
         .zip(&mut distances)

@@ -5,8 +5,8 @@
 
 use super::kernels::{WeightLayout, typed};
 use super::problem::Problem;
-use super::store::reserve;
 use crate::error::Result;
+use crate::memory::{reserve, with_capacity, zeros};
 use crate::parallel::{Interrupt, map_blocks};
 use crate::rows::RowBuffer;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -104,13 +104,13 @@ struct GramGroup<'p, 'd, L> {
 
 impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
     /// Products of all rows up to the group's last with the group's, `GROUP` a row.
-    type Output = Vec<f64>;
+    type Output = Result<Vec<f64>>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Vec<f64> {
+    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
-        let mut weights = vec![0.0; self.layout.stored()];
+        let mut weights = zeros(self.layout.stored())?;
         for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
             let row = self.problem.store.row(*i as usize, &mut buffer);
             for (at, value) in row.value.iter().enumerate() {
@@ -118,9 +118,9 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
                 weights[self.layout.position(k, column)] = f64::from(*value);
             }
         }
-        let mut scores = vec![0.0; self.layout.padded_classes()];
+        let mut scores = zeros(self.layout.padded_classes())?;
         let last = self.set.len().min(self.first + GROUP);
-        let mut products = Vec::with_capacity(last * GROUP);
+        let mut products = with_capacity(last * GROUP)?;
         for i in &self.set[..last] {
             let row = typed(
                 self.problem.store.row(*i as usize, &mut buffer),
@@ -129,6 +129,6 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
             self.layout.scores(simd, row, &weights, &mut scores);
             products.extend_from_slice(&scores[..GROUP]);
         }
-        products
+        Ok(products)
     }
 }

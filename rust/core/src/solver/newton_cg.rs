@@ -12,6 +12,7 @@ use super::newton_parts::{Gradient, Hessian, Minimum, Part, Point, add, dot, nor
 use super::sample_inverse::SampleInverse;
 use super::smooth_problem::{Block, SmoothProblem};
 use crate::error::Result;
+use crate::memory::{copied, zeros};
 use crate::parallel::Interrupt;
 
 /// The sample, for a warm start and as a preconditioner, is one in so many rows. Measured on MNIST,
@@ -73,7 +74,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             double: problem.workspace(stored)?,
             single: problem.workspace(stored)?,
             states: problem.states()?,
-            narrow: vec![0.0; stored],
+            narrow: zeros(stored)?,
             found: Minimum {
                 weights: None,
                 gradient_norm: f64::INFINITY,
@@ -147,7 +148,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
     fn warm_start(&mut self, most_steps: u64) -> Result<Vec<f64>> {
         let all = self.rows;
         self.rows = self.sample;
-        let mut weights = self.start();
+        let mut weights = self.start()?;
         if self.sample.blocks < all.blocks {
             let mut point = self.point(weights)?;
             let first = point.norm;
@@ -167,9 +168,9 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
 
     /// Where the loss does not see the mean of the weights over the classes, that mean is known:
     /// `-mean B / lambda`.
-    fn start(&self) -> Vec<f64> {
+    fn start(&self) -> Result<Vec<f64>> {
         let problem = self.problem;
-        let mut weights = vec![0.0; problem.design.stored()];
+        let mut weights = zeros(problem.design.stored())?;
         if problem.loss.ignores_common_shift() {
             let k = problem.loss.scores;
             for column in 0..problem.columns {
@@ -179,7 +180,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
                 (0..k).for_each(|score| weights[place(score)] = mean);
             }
         }
-        weights
+        Ok(weights)
     }
 
     fn point(&mut self, weights: Vec<f64>) -> Result<Point> {
@@ -188,7 +189,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             loss: problem.loss,
             label: &problem.label,
         };
-        let mut gradient = vec![0.0; weights.len()];
+        let mut gradient = zeros(weights.len())?;
         let work = (
             &mut self.double[..self.rows.blocks],
             &mut self.states[..self.rows.blocks],
@@ -310,12 +311,12 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         }
         let n = right.len();
         let mut nested = self.nesting && rows.blocks > self.sample.blocks;
-        let mut x = vec![0.0; n];
-        let mut residual = right.to_vec();
+        let mut x = zeros(n)?;
+        let mut residual = copied(right)?;
         let goal = share * norm(right);
         let mut conjugate = self.preconditioned(&residual, nested)?;
         let mut preconditioned = conjugate.clone();
-        let mut image = vec![0.0; n];
+        let mut image = zeros(n)?;
         let mut energy = dot(&residual, &preconditioned);
         for products in 1..=most {
             self.product(rows, &conjugate, &mut image)?;

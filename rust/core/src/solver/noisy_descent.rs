@@ -104,7 +104,10 @@ impl Settings {
     }
 
     /// The state before the first step.
-    pub fn start(&self) -> State {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn start(&self) -> Result<State> {
         State::new(self.weights(), self.optimizer, self.average_from.is_some())
     }
 

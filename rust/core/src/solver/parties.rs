@@ -4,9 +4,9 @@
 //! do not depend on the number of threads. A problem's result is a function of its own rows, labels and numbers.
 
 use super::smooth_problem::SmoothSettings;
-use super::store::reserve;
 use super::{dual_coordinate, problem, projected_sgd, smooth_erm};
 use crate::error::{Error, Result};
+use crate::memory::{filled, zeros};
 use crate::parallel::{Interrupt, check_threads, each_task};
 use crate::rows::Rows;
 use std::ops::Range;
@@ -79,11 +79,10 @@ impl<'a> Parties<'a> {
         check_threads(threads)?;
         let size = scores.saturating_mul(self.rows.n_columns());
         let all = size.saturating_mul(self.len());
-        let (mut weights, mut certified) = (Vec::new(), vec![false; self.len()]);
-        reserve(&mut weights, all)?;
-        weights.resize(all, 0.0);
+        let mut weights = zeros(all)?;
+        let mut certified = zeros(self.len())?;
         // Without columns there is nothing to write to, for any party.
-        let mut nothing = vec![[0.0; 0]; self.len()];
+        let mut nothing = filled(self.len(), [0.0; 0])?;
         let places: Vec<&mut [f64]> = if size == 0 {
             nothing.iter_mut().map(|place| &mut place[..]).collect()
         } else {

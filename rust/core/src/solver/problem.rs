@@ -33,6 +33,7 @@
 use super::store::Store;
 use crate::clip::sum_of_squares;
 use crate::error::{Error, Result};
+use crate::memory::matrix;
 use crate::parallel::{Interrupt, check_threads, pool};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -150,8 +151,11 @@ impl<'a> Problem<'a> {
 
     /// The dual start: V = 0, every row at the vertex of its own class. A row of zeros never
     /// moves V and is optimal at any other vertex.
-    pub fn start(&self) -> Vec<f64> {
-        let mut dual = vec![0.0; self.len() * self.classes];
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn start(&self) -> Result<Vec<f64>> {
+        let mut dual = matrix(self.len(), self.classes)?;
         for (i, row) in dual.chunks_exact_mut(self.classes).enumerate() {
             let own = self.label[i] as usize;
             let class = if self.square[i] > 0.0 {
@@ -161,7 +165,7 @@ impl<'a> Problem<'a> {
             };
             row[class] = self.cost;
         }
-        dual
+        Ok(dual)
     }
 }
 

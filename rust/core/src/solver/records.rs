@@ -9,8 +9,8 @@
 
 use super::records_lift::LiftedRows;
 use super::records_map::{MapPart, Prepared, RowMap, Sample, sample_non_zero};
-use super::store::reserve;
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::dispatch;

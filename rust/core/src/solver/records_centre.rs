@@ -8,9 +8,9 @@
 
 use super::records::{Centre, LEAST_DISTANCE, ROW_GRID, RecordRows, Records, waves, workers};
 use super::records_map::norm_above;
-use super::store::reserve;
 use crate::clip::towards_zero;
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::ops::Range;

@@ -9,8 +9,8 @@
 
 use super::records::{ROW_GRID, RecordRows, Records, waves, workers};
 use super::records_map::norm_above;
-use super::store::reserve;
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 use pulp::bytemuck::{cast_slice, cast_slice_mut};

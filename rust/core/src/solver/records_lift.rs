@@ -8,10 +8,10 @@
 //! in a step of the descent over ten classes.
 
 use super::records::{ROW_GRID, RecordRows, Records, waves, workers};
-use super::store::reserve;
 use crate::error::{Error, Result};
 use crate::fourier::FourierMap;
 use crate::fourier::lift::{Features, Prepared, Scratch, TILE};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::sync::Arc;

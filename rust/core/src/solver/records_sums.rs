@@ -9,8 +9,8 @@
 
 use super::product::Product;
 use super::records::{ROW_GRID, RecordRows, Records, waves, workers};
-use super::store::reserve;
 use crate::error::{Error, Result};
+use crate::memory::{matrix, zeros};
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
@@ -97,13 +97,6 @@ pub const GRAM_UNIT: f64 = ROW_GRID * ROW_GRID;
 /// Sums of outer products from whole numbers of units, each rounded to the nearest double.
 pub fn gram_values(units: &[i128]) -> Vec<f64> {
     units.iter().map(|u| *u as f64 * GRAM_UNIT).collect()
-}
-
-fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>> {
-    let mut values = Vec::new();
-    reserve(&mut values, len)?;
-    values.resize(len, T::default());
-    Ok(values)
 }
 
 /// `sum += rows of the range`.
@@ -234,7 +227,7 @@ impl<'a> Gram<'a> {
     fn finish(mut self, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         self.flush(interrupt)?;
         let columns = self.records.columns;
-        let mut sum = zeros(columns.saturating_mul(columns))?;
+        let mut sum = matrix(columns, columns)?;
         for tile in self.tiles {
             let (i, j) = (&self.strips[tile.at.0].range, &self.strips[tile.at.1].range);
             for (a, row) in i.clone().zip(tile.total.chunks(j.len())) {

@@ -5,9 +5,9 @@
 
 use super::records::{RecordRows, Records, waves, workers};
 use super::records_map::shorten;
-use super::store::reserve;
 use crate::error::{Error, Result};
 use crate::linear_algebra::packed::{Packed, TILE_ROWS};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 

@@ -9,8 +9,9 @@ use super::dense_design::DenseTiles;
 use super::newton_cg::Search;
 use super::product::Product;
 use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
-use super::store::{Store, reserve};
+use super::store::Store;
 use crate::error::Result;
+use crate::memory::{matrix, with_capacity};
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
 
@@ -79,14 +80,15 @@ pub fn start(
         (rank, settings),
     )?;
     let found = Search::new(&problem, interrupt)?.run(settings.max_steps)?;
-    Ok(found.weights.map(|weights| space.lift(&weights, scores)))
+    found
+        .weights
+        .map(|weights| space.lift(&weights, scores))
+        .transpose()
 }
 
 impl RowSpace {
     fn new(store: &Store<'_>, n: usize, columns: usize) -> Result<Self> {
-        let mut entries = Vec::new();
-        reserve(&mut entries, n * columns)?;
-        entries.resize(n * columns, 0.0);
+        let mut entries = matrix(n, columns)?;
         let mut buffer = RowBuffer::default();
         for (at, out) in entries.chunks_exact_mut(columns).enumerate() {
             let row = store.row(at, &mut buffer);
@@ -94,9 +96,9 @@ impl RowSpace {
                 out[row.index.get(i).map_or(i, |column| *column as usize)] = f64::from(*x);
             }
         }
-        let mut gram = vec![0.0; n * n];
+        let mut gram = matrix(n, n)?;
         f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));
-        let (factor, pivots) = pivoted_cholesky(&gram, n);
+        let (factor, pivots) = pivoted_cholesky(&gram, n)?;
         Ok(Self {
             entries,
             factor,
@@ -116,11 +118,11 @@ impl RowSpace {
     /// Weights of the coordinates as weights of the columns.
     ///
     /// The pivots are `P e` with `P` their triangular part, so `V e = (V P^-1) pivots`.
-    fn lift(&self, weights: &[f64], scores: usize) -> Vec<f64> {
+    fn lift(&self, weights: &[f64], scores: usize) -> Result<Vec<f64>> {
         let (rank, d) = (self.pivots.len(), self.columns);
         let n = self.entries.len() / d;
-        let mut shares = vec![0.0; rank * scores];
-        let mut rows = Vec::with_capacity(rank * d);
+        let mut shares = matrix(rank, scores)?;
+        let mut rows = with_capacity(rank * d)?;
         for pivot in &self.pivots {
             rows.extend_from_slice(&self.entries[pivot * d..][..d]);
         }
@@ -135,16 +137,16 @@ impl RowSpace {
                 }
             }
         }
-        let mut lifted = vec![0.0; scores * d];
+        let mut lifted = matrix(scores, d)?;
         f64::add_transposed_times(&shares, &rows, &mut lifted, (rank, scores, d));
-        lifted
+        Ok(lifted)
     }
 }
 
 /// Lower factor of a positive semi-definite matrix, its columns those of the pivots, and the pivots:
 /// always the row with the largest rest, until all rests are rounding errors.
-fn pivoted_cholesky(gram: &[f64], n: usize) -> (Vec<f64>, Vec<usize>) {
-    let mut factor = vec![0.0; n * n];
+fn pivoted_cholesky(gram: &[f64], n: usize) -> Result<(Vec<f64>, Vec<usize>)> {
+    let mut factor = matrix(n, n)?;
     let mut rest: Vec<f64> = (0..n).map(|i| gram[i * n + i]).collect();
     let least = LEAST_PIVOT * rest.iter().fold(0.0, |top: f64, x| top.max(*x));
     let mut pivots = Vec::new();
@@ -180,7 +182,7 @@ fn pivoted_cholesky(gram: &[f64], n: usize) -> (Vec<f64>, Vec<usize>) {
         rest[pivot] = 0.0;
         pivots.push(pivot);
     }
-    (factor, pivots)
+    Ok((factor, pivots))
 }
 
 #[cfg(test)]
@@ -198,7 +200,7 @@ mod tests {
                     .sum()
             })
             .collect();
-        let (factor, pivots) = pivoted_cholesky(&gram, n);
+        let (factor, pivots) = pivoted_cholesky(&gram, n).unwrap();
         RowSpace {
             entries: rows.concat(),
             factor,
@@ -217,7 +219,7 @@ mod tests {
         let space = space(&rows);
         assert_eq!(space.pivots.len(), 2);
         let weights = [1.5, -2.0, 0.25, 3.0];
-        let lifted = space.lift(&weights, 2);
+        let lifted = space.lift(&weights, 2).unwrap();
         for (i, row) in rows.iter().enumerate() {
             for score in 0..2 {
                 let short: f64 = (0..2)
@@ -237,6 +239,6 @@ mod tests {
     #[test]
     fn nothing_spans_nothing() {
         assert!(space(&[&[0.0, 0.0], &[0.0, 0.0]]).pivots.is_empty());
-        assert!(pivoted_cholesky(&[f64::NAN], 1).1.is_empty());
+        assert!(pivoted_cholesky(&[f64::NAN], 1).unwrap().1.is_empty());
     }
 }

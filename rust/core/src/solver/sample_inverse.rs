@@ -9,6 +9,7 @@ use super::newton_parts::Part;
 use super::smooth_problem::SmoothProblem;
 use super::store::poll;
 use crate::error::Result;
+use crate::memory::matrix;
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
 
@@ -43,7 +44,7 @@ impl SampleInverse {
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Self>> {
         let d = problem.columns;
-        let mut matrix = vec![0.0; d * d];
+        let mut matrix = matrix(d, d)?;
         let mut buffer = RowBuffer::default();
         let rows = problem.blocks[..part.blocks].iter().zip(states);
         for (at, curvature) in rows.flat_map(|(rows, state)| rows.clone().zip(state)) {

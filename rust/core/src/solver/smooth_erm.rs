@@ -15,8 +15,9 @@ use super::newton_parts::Minimum;
 use super::row_space;
 use super::smooth_problem::{Scaled, SmoothProblem, SmoothSettings};
 use super::sparse_design::{SparsePanels, SparseSingle};
-use super::store::{Store, reserve};
+use super::store::Store;
 use crate::error::{Error, Result};
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, check_threads, each_task, pool};
 use crate::rows::Rows;
 use rayon::ThreadPool;
@@ -152,8 +153,8 @@ pub fn solve_batch(
     let (seed, low_memory) = (settings.seed, settings.low_memory);
     let (store, order) = Store::new(rows, k, seed, low_memory, None, interrupt)?;
     let problems = linear.len() / (k * d);
-    let mut weights = zeros(linear.len(), 0.0)?;
-    let mut certified = zeros(problems, false)?;
+    let mut weights = zeros(linear.len())?;
+    let mut certified = zeros(problems)?;
     let mut tasks: Vec<_> = (linear.chunks_exact(k * d))
         .zip(weights.chunks_exact_mut(k * d))
         .zip(&mut certified)
@@ -183,14 +184,6 @@ pub fn solve_batch(
 
 /// Linear term, where the weights go, and whether they are certified.
 type Task<'l, 'w> = ((&'l [f64], &'w mut [f64]), &'w mut bool);
-
-/// `len` times the same value, or an error where the system has no memory for them.
-fn zeros<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
-    let mut vec = Vec::new();
-    reserve(&mut vec, len)?;
-    vec.resize(len, value);
-    Ok(vec)
-}
 
 fn check(rows: &Rows<'_>, labels: &[i64], settings: &SmoothSettings) -> Result<()> {
     if labels.len() != rows.n_rows() {
@@ -247,13 +240,13 @@ impl Job<'_, '_> {
 
     fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
         let rest = (self.columns, self.settings);
-        let start = self.start.map(|weights| {
-            let mut stored = vec![0.0; design.stored()];
+        let mut start = None;
+        if let Some(weights) = self.start {
+            let stored: &mut Vec<f64> = start.insert(zeros(design.stored())?);
             for (at, w) in weights.iter().enumerate() {
                 stored[design.position(at / self.columns, at % self.columns)] = *w;
             }
-            stored
-        });
+        }
         let problem = SmoothProblem::new(
             self.stored,
             self.pool,

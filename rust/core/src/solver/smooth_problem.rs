@@ -15,8 +15,9 @@
 use super::design::{Design, Scratch};
 use super::losses::SmoothLoss;
 use super::product::Product;
-use super::store::{Store, reserve};
+use super::store::Store;
 use crate::error::{Error, Result};
+use crate::memory::{reserve, zeros};
 use crate::parallel::{Interrupt, each_block};
 use crate::rows::Rows;
 use crate::simd::{Kernel, Real, Simd, dispatch};
@@ -158,7 +159,7 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
             design,
             columns,
             lambda: scaled.lambda,
-            linear: vec![0.0; design.stored()],
+            linear: zeros(design.stored())?,
             target: scaled.target,
             unscale: scaled.unscale,
             pool: pool.filter(|_| large && count > 1),

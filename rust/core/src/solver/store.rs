@@ -5,6 +5,7 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
+use crate::memory::reserve;
 use crate::parallel::{Interrupt, Never, each_block};
 use crate::rows::{Row, RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -308,16 +309,6 @@ fn append<T: Copy>(all: &mut Vec<T>, more: &[T], spare: usize) -> Result<()> {
     }
     all.extend_from_slice(more);
     Ok(())
-}
-
-/// Room for `len` more, or an error where the system has none.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
-pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
-    vec.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
-        bytes: len.saturating_mul(size_of::<T>()),
-    })
 }
 
 /// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.

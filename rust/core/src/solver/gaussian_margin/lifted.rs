@@ -14,11 +14,12 @@
 //! added in order: no result depends on the number of threads.
 
 use crate::error::{Error, Result};
+use crate::memory::{reserve, zeros};
 use crate::parallel::{Interrupt, each_block};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use crate::solver::product::Product;
-use crate::solver::store::{poll, reserve};
+use crate::solver::store::poll;
 use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::Arc;
@@ -218,17 +219,6 @@ fn factors(order: usize, unit: f64) -> Vec<f64> {
     (0..order)
         .flat_map(|a| (a..order).map(move |b| if a == b { unit } else { off }))
         .collect()
-}
-
-/// Zeros, or an error where the system has no memory for them.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
-pub fn zeros<T: Real>(len: usize) -> Result<Vec<T>> {
-    let mut vec = Vec::new();
-    reserve(&mut vec, len)?;
-    vec.resize(len, T::default());
-    Ok(vec)
 }
 
 /// A precision in which rows can be lifted.

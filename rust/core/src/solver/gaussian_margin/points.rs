@@ -5,6 +5,7 @@ use super::cone::{Cone, Split};
 use super::lifted::{Lifted, Work, share_state};
 use super::records::{Gradient, Hessian, Targets};
 use crate::error::Result;
+use crate::memory::zeros;
 use crate::parallel::Interrupt;
 use crate::solver::newton_parts::norm;
 
@@ -108,7 +109,7 @@ impl<'p> Objective<'p> {
     /// # Errors
     /// An interrupt.
     pub fn gradient(&mut self, phi: &[f64]) -> Result<(Vec<f64>, f64, f64)> {
-        let mut total = vec![0.0; phi.len()];
+        let mut total = zeros(phi.len())?;
         let map = Gradient(&self.targets);
         let work = &mut self.double;
         let sizes = (self.lifted).sweep(phi, &map, work, &mut total, self.interrupt)?;
@@ -177,7 +178,7 @@ impl<'p> Objective<'p> {
     /// # Errors
     /// An interrupt.
     pub fn product(&mut self, direction: &[f64]) -> Result<Vec<f64>> {
-        let mut image = vec![0.0; direction.len()];
+        let mut image = zeros(direction.len())?;
         let top = direction.iter().fold(0.0f64, |top, x| top.max(x.abs()));
         if !(top > 0.0 && top.is_finite()) {
             return Ok(image);

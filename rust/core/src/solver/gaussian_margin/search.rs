@@ -16,6 +16,7 @@
 use super::cone::Frame;
 use super::points::{Objective, Point};
 use crate::error::Result;
+use crate::memory::zeros;
 use crate::solver::newton_parts::{add, dot};
 
 /// Relative residual of a Newton step at most.
@@ -111,7 +112,7 @@ impl<'o, 'p> Search<'o, 'p> {
         if free.as_ref().is_some_and(|point| self.certified(point)) {
             return Ok(free);
         }
-        let zero = self.at(&vec![0.0; self.objective.linear.len()], 1.0)?;
+        let zero = self.at(&zeros(self.objective.linear.len())?, 1.0)?;
         let pick = match (&free, &zero) {
             (Some(free), Some(zero)) => free.norm < zero.norm,
             (free, _) => free.is_some(),
@@ -152,7 +153,7 @@ impl<'o, 'p> Search<'o, 'p> {
         let share = frames.shares(point.residual.len());
         let right: Vec<f64> = point.residual.iter().map(|r| -r).collect();
         let mut residual = frames.enter(&right);
-        let mut step = vec![0.0; residual.len()];
+        let mut step = zeros(residual.len())?;
         let goal = self.forcing(point) * point.norm;
         let mut conjugate = residual.clone();
         let mut energy = weighted(&share, &residual, &residual);

@@ -1,5 +1,8 @@
 //! What a step does with the noisy gradient: plain arithmetic on released numbers.
 
+use crate::error::Result;
+use crate::memory::zeros;
+
 /// How the weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
@@ -65,18 +68,21 @@ pub struct State {
 
 impl State {
     /// Before the first step.
-    pub fn new(len: usize, optimizer: Optimizer, averages: bool) -> Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(len: usize, optimizer: Optimizer, averages: bool) -> Result<Self> {
         let remembers = !matches!(optimizer, Optimizer::Gradient { momentum: 0.0, .. });
         let adam = matches!(optimizer, Optimizer::Adam { .. });
-        let room = |needed: bool| vec![0.0; if needed { len } else { 0 }];
-        Self {
-            weights: room(true),
-            first: room(remembers),
-            second: room(adam),
-            sum: room(averages),
+        let room = |needed: bool| zeros(if needed { len } else { 0 });
+        Ok(Self {
+            weights: room(true)?,
+            first: room(remembers)?,
+            second: room(adam)?,
+            sum: room(averages)?,
             averaged: 0,
             steps: 0,
-        }
+        })
     }
 
     /// One step along `gradient`, which is overwritten.

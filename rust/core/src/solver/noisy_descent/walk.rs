@@ -8,6 +8,7 @@ use super::plans::{Batch, DensePlan, Plan, SparsePlan};
 use super::single_score::SingleScore;
 use super::{Arithmetic, Settings, bounds};
 use crate::error::Result;
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, each_block};
 use crate::solver::kernels::Panels;
 use crate::solver::records::{RecordRows, Records};
@@ -121,7 +122,7 @@ impl Job<'_> {
             batch,
             workers: &mut workers,
             view: View::default(),
-            noisy: vec![0.0; self.settings.weights()],
+            noisy: zeros(self.settings.weights())?,
             state,
         };
         match self.goal {
@@ -167,7 +168,7 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
     fn part(&mut self) -> Result<Vec<i128>> {
         self.plan.view(&self.state.weights, &mut self.view);
         self.pass()?;
-        let mut units = vec![0; self.job.settings.weights()];
+        let mut units = zeros(self.job.settings.weights())?;
         self.plan.units(&self.workers[0].sum, &mut units);
         Ok(units)
     }
