@@ -97,7 +97,9 @@ def test_the_independent_recomputation_against_reference_values(section: str) ->
             jacobian=point.get("c0"),
             replace_one=replace_one,
         )
-        assert delta == pytest.approx(point["delta"], rel=accuracy)
+        # From above, and close.
+        assert delta >= point["delta"] * (1.0 - 1e-10)
+        assert delta == pytest.approx(point["delta"], rel=accuracy, abs=1e-12 * point["delta"])
 
 
 @pytest.mark.parametrize("point", JOINT["softmax_margin_joint_add_remove"][::3], ids=str)

@@ -1,15 +1,15 @@
-r"""The joint bound of softmax objective perturbation, recomputed for verification.
+r"""An upper bound of the joint law of softmax objective perturbation, for verification.
 
-Follows docs/proofs/joint_bound.md for ``add_remove`` and K > 2 classes: with n = K - 1, w the
-largest of the n competitors' normal numbers and :math:`X = t \Xi`, for every
-:math:`\theta_1 \in [\min(t^2/2, \kappa), \kappa]` and both forms of psi,
+Follows docs/proofs/joint_bound.md for K > 2 classes: with n = K - 1, w the largest of the n
+competitors' normal numbers and :math:`X = t \Xi`, for every
+:math:`\theta_1 \in [\min(\omega, \kappa), \kappa]` and both forms of psi,
 
-.. math:: \delta(\epsilon) \le \int d\Phi^n(w) \, E[h(t^2 + t w + X) \mid w], \quad
-    h(c) = E_\zeta (1 - e^{e - \psi(c + t \zeta)})_+, \quad e = \epsilon - c(\theta_1).
+.. math:: \delta(\epsilon) \le \int d\Phi^n(w) \, E[h(w + \Xi) \mid w], \quad
+    h(x) = E_\zeta (1 - e^{r (e - \psi(2 \omega + t (x + \zeta)))})_+, \quad e = \epsilon - c.
 
-The compiled version rounds each step up; this one integrates to nearest, so it stays a little below
-it. The search over theta_1 is modest: every theta_1 gives a bound, and the best is flat.
-For ``replace_one``, t^2/2 becomes t^2 and a second loss without a Jacobian is added.
+Every step is an upper bound, and none is a copy of the compiled one (the same page, "Recomputed"):
+h is a mixture of shifted normal distribution functions by chords; the law of Xi is moved to a grid
+by keeping means; the integral over w is a trapezoidal rule whose error is below any rounding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from dpsvm_fast.accounting._gaussian_check import normal_density, normal_excess
 from dpsvm_fast.accounting._work_check import work
 
-__all__ = ["joint_delta"]
+__all__ = ["joint_delta", "largest_nodes"]
 
 Array = NDArray[np.float64]
 
@@ -35,17 +35,23 @@ FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 GOLDEN_STEPS = 5
 # Larger ratios theta / t are useless: the search leaves them out.
 LARGEST_RATIO = 12.0
-# Steps of w (trapezoidal) and points of the law of Xi.
-W_STEP, POINTS = 0.1, 512
+# Spacing of grids in standard deviations, and points of the law of a gap, in a search and after it.
+COARSE, FINE = (0.1, 64), (0.01, 512)
+# No mass of a normal law is beyond this that a double could hold; where psi is above its level by
+# CERTAIN, its payoff counts as 1.
+BEYOND, CERTAIN = 38.5, 60.0
+# All roundings together, and what underflows.
+ROUNDING, SMALLEST = 1e-9, 1e-300
 # What one bound takes before the law of Xi.
 WORK_OF_BOUND = 1e6
+UNIT = 2.0**-53
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What the bound depends on; ``quadratic`` is the factor of :math:`|p - e_y|^2` in the loss.
+    r"""What the bound depends on; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
 
     With ``rate`` r the bound is of :math:`E (1 - e^{r (level - U)})_+`.
     """
@@ -60,50 +66,64 @@ class _Setting:
 def joint_delta(epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool) -> float:
     """Smallest joint bound over theta_1 and both forms."""
     if replace_one:
-        return _replaced(epsilon, _Setting(t, kappa, K - 1, t * t, 2.0))
-    setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
-    forms = (True, False) if epsilon < 2.0 * kappa else (True,)
-    return min(_searched(epsilon, setting, logarithmic=form)[0] for form in forms)
+        setting = _Setting(t, kappa, K - 1, t * t, 2.0)
+    else:
+        setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
+    found = [
+        _searched(epsilon, setting, logarithmic=form)
+        for form in ((True, False) if epsilon < 2.0 * kappa else (True,))
+    ]
+    _, theta1, form = min(found)
+    return _whole(epsilon, setting, theta1, logarithmic=form, grid=FINE)
 
 
-def _replaced(epsilon: float, setting: _Setting) -> float:
-    r"""Two losses that may depend on each other in any way: the record's and its replacement's.
+def _whole(
+    epsilon: float,
+    setting: _Setting,
+    theta1: float,
+    *,
+    logarithmic: bool,
+    grid: tuple[float, int] = COARSE,
+) -> float:
+    """The bound at one theta_1, for both relations."""
+    n = setting.n
+    e = epsilon - _price(theta1, setting.kappa, n if logarithmic else n + 1)
+    if e <= 0.0:
+        return 1.0
 
-    The second has no Jacobian. For every split of the level,
-    :math:`(1 - e^{a + b})_+ \le (1 - e^{2a})_+ + (1 - e^{2b})_+`, as a + b >= 2 min(a, b).
-    """
-    t, n = setting.t, setting.n
-    w = np.arange(-9.0, 38.0, 0.02)
-    masses = 0.02 * n * normal_density(w) * ndtr(w) ** (n - 1)
+    def first(level: float, *, grid: tuple[float, int] = COARSE) -> float:
+        return _fixed(level, setting, theta1, logarithmic=logarithmic, grid=grid)
+
+    if setting.rate == 1.0:
+        return first(e, grid=grid)
+    # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
+    # split of the level is a bound; both parts fall about as fast, so the best is near the middle.
+    w, masses = largest_nodes(n)
+    t, rate = setting.t, setting.rate
 
     def second(level: float) -> float:
-        return float(masses @ normal_excess(w + 2.0 * t - level / t, 2.0 * t))
+        return float(masses @ normal_excess(w + 2.0 * t - level / t, rate * t))
 
-    best = 1.0
-    for form in (True, False) if epsilon < 2.0 * setting.kappa else (True,):
-        _, theta1 = _searched(0.5 * epsilon, setting, logarithmic=form)
-        # Both parts fall about as fast in their levels, so the best split is near the middle.
-        found = minimize_scalar(
-            lambda first, form=form, theta1=theta1: (
-                _fixed(first, setting, theta1, logarithmic=form) + second(epsilon - first)
-            ),
-            bounds=(0.3 * epsilon, 0.7 * epsilon),
-            method="bounded",
-            options={"maxiter": 12},
-        )
-        best = min(best, float(found.fun))
-    return best
+    found = minimize_scalar(
+        lambda level: first(level) + second(e - level),
+        bounds=(0.3 * e, 0.7 * e),
+        method="bounded",
+        options={"maxiter": 8},
+    )
+    level = float(found.x)
+    return first(level, grid=grid) + second(e - level)
 
 
-def _searched(epsilon: float, setting: _Setting, *, logarithmic: bool) -> tuple[float, float]:
+def _searched(epsilon: float, setting: _Setting, *, logarithmic: bool) -> tuple[float, float, bool]:
     """Smallest bound over theta_1 of one form, and where: guesses, then a golden section."""
     low_end = min(setting.quadratic, setting.kappa)
 
-    def at(fraction: float) -> tuple[float, float]:
+    def at(fraction: float) -> tuple[float, float, bool]:
         theta1 = low_end + (setting.kappa - low_end) * fraction
         if theta1 - setting.quadratic > LARGEST_RATIO * setting.t:
-            return 1.0, theta1
-        return _fixed(epsilon, setting, theta1, logarithmic=logarithmic), theta1
+            return 1.0, theta1, logarithmic
+        found = _whole(epsilon, setting, theta1, logarithmic=logarithmic)
+        return found, theta1, logarithmic
 
     if low_end == setting.kappa:
         return at(1.0)
@@ -125,43 +145,110 @@ def _searched(epsilon: float, setting: _Setting, *, logarithmic: bool) -> tuple[
     return min(best, at_left, at_right)
 
 
-def _fixed(epsilon: float, setting: _Setting, theta1: float, *, logarithmic: bool) -> float:
+def largest_nodes(n: int) -> tuple[Array, Array]:
+    """Nodes and masses of the largest of n standard normal numbers: trapezoidal.
+
+    What is integrated is a mixture of normal densities of variance 1/(n + 1), of which this rule
+    misses a relative 4 exp(-2 pi^2 / (step^2 (n + 1))) at most: e^-40 at this step.
+    """
+    step = math.pi * math.sqrt(2.0 / (42.0 * (n + 1)))
+    work(200.0 * BEYOND / step)
+    w = np.arange(-BEYOND, BEYOND, step)
+    return w, step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
+
+
+def _fixed(
+    e: float, setting: _Setting, theta1: float, *, logarithmic: bool, grid: tuple[float, int]
+) -> float:
     """The bound at one theta_1, in the logarithmic (A) or the quadratic form (B) of psi."""
     n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
-    e = epsilon - _price(theta1, setting.kappa, n if logarithmic else n + 1)
     if e <= 0.0:
         return 1.0
-    work(WORK_OF_BOUND)
-    w = np.arange(-9.0 if n <= 3 else -6.0, 38.0, W_STEP)
-    masses = W_STEP * n * normal_density(w) * ndtr(w) ** (n - 1)
-    knots = np.arange(-12.0, 38.0 + ratio + 1.0, 0.04)
-    heights = np.log(np.maximum(_excess(knots, e, setting, ratio, logarithmic), 1e-320))
-    if ratio == 0.0:
-        return float(masses @ np.exp(np.interp(w, knots, heights)))
+    step, points = grid
+    w, masses = largest_nodes(n)
     cap = ratio * (1.0 - 1.0 / n)
-    # Where even the cap makes no difference to the result, w needs no law of Xi.
-    most = masses * np.exp(np.interp(w + cap, knots, heights))
-    kept = most > 1e-7 * most.sum()
-    w, masses = w[kept], masses[kept]
-    if w.size == 0:
-        return 0.0
-    rise = np.interp(w + cap / 2.0, knots, heights) - np.interp(w, knots, heights)
+    knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
+    work(WORK_OF_BOUND + 10.0 * knots.size)
+    heights = _payoffs(knots, e, setting, ratio, logarithmic, step)
+
+    def payoff(x: Array) -> Array:
+        return np.asarray(np.interp(x, knots, heights))
+
+    chord = 1.0 + _chord_excess(step)
+    if ratio == 0.0:
+        return chord * float(masses @ payoff(w)) + SMALLEST
+    # Where even the cap makes no difference to the result, the cap is taken.
+    most = masses * payoff(w + cap)
+    kept = most > 1e-9 * most.sum()
+    total, w, masses = float(most[~kept].sum()), w[kept], masses[kept]
+    logs = np.log(heights)
+    rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
     lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
-    values, law = _laws_of_xi(w, lam, ratio, n)
-    inner = (law * np.exp(np.interp(w[:, None] + np.minimum(values, cap), knots, heights))).sum(1)
-    return float(masses @ inner)
+    for rows, values, law in _laws_of_xi(w, lam, ratio, n, points):
+        inner = (law * payoff(w[rows, None] + np.minimum(values, cap))).sum(axis=1)
+        total += float(masses[rows] @ inner)
+    gap = ratio / points
+    return chord * (1.0 + _chord_excess(gap)) ** (n - 1) * (1.0 + ROUNDING) * total + SMALLEST
 
 
-def _excess(w: Array, e: float, setting: _Setting, ratio: float, logarithmic: bool) -> Array:  # noqa: FBT001
-    """Return h as a function of w + Xi, with psi(V) = V from ``end`` on."""
+def _chord_excess(step: float) -> float:
+    """How far the normal distribution function is above its chords (L5), relatively."""
+    return 0.03025 * step * step / float(ndtr(-step))
+
+
+def _payoffs(
+    knots: Array,
+    e: float,
+    setting: _Setting,
+    ratio: float,
+    logarithmic: bool,  # noqa: FBT001
+    step: float,
+) -> Array:
+    """Upper bounds of h at equally spaced knots of w + Xi: L4 of the proof."""
     t, rate, theta = setting.t, setting.rate, ratio * setting.t
-    end = 2.0 * (setting.kappa - setting.quadratic) if logarithmic else 2.0 * theta
-    v, weights = _panels(e, end)
-    inverse = _inverse_psi(v, setting) if logarithmic else np.sqrt(8.0 * theta * v) - 2.0 * theta
-    shift, above = 2.0 * setting.quadratic / t + w, max(e, end)
-    body = ndtr(shift[:, None] - inverse / t) @ (weights * rate * np.exp(rate * (e - v)))
-    tail = math.exp(rate * (e - above)) * normal_excess(shift - above / t, rate * t)
-    return np.asarray(body + tail)
+    m = 2.0 * max(setting.kappa - setting.quadratic, 0.0) if logarithmic else 2.0 * theta
+    shift = 2.0 * setting.quadratic / t
+    found = np.full(knots.size, SMALLEST)
+    # Above this the payoff counts as 1: it nearly is, or no noise gets there.
+    top = min(m, e + CERTAIN / rate, t * (float(knots[-1]) + BEYOND + 1.0 + shift))
+    whole = top == m
+    if whole:
+        # From there on psi(V) = V.
+        start = max(m, e)
+        found += math.exp(rate * (e - start)) * normal_excess(shift + knots - start / t, rate * t)
+    if m <= e:
+        return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+    # Nodes from the top down to where the payoff is 0, or no noise gets.
+    first = top / t - shift
+    lowest = max((-m - 1.0) / t - shift, -2.0 * BEYOND - 2.0)
+    count = 2 + max(math.ceil((first - lowest) / step), 0)
+    work(100.0 * count)
+    s = first - step * np.arange(count)
+    psi = _psi(np.asarray(t * (s + shift)), setting, theta, logarithmic)
+    # It rises with V: roundings of single values must not turn that round.
+    psi = np.maximum.accumulate(psi[::-1])[::-1]
+    above = rate * np.maximum(psi * (1.0 + 4.0 * UNIT) - e, 0.0)
+    payoff = -np.expm1(-above)
+    # Means between nodes; the lowest payoff counts as one of all that lies below.
+    mean = payoff[1:] + np.exp(-above[1:]) * _mean_rise(above[:-1] - above[1:])
+    ends = np.concatenate([[payoff[0] if whole else 1.0], mean, payoff[-1:]])
+    weights = np.maximum(ends[:-1] - ends[1:], 0.0)
+    found += payoff[-1]
+    last = int(np.flatnonzero(weights > 0.0)[-1]) + 1 if weights.any() else 1
+    # Knot i and node k meet at knots[0] - first + (i + k) step.
+    places = knots[0] - first + step * np.arange(knots.size + last - 1)
+    work(0.05 * knots.size * last)
+    normal = ndtr(places + 1e-13 * (1.0 + np.abs(places)))
+    found += (1.0 + _chord_excess(step)) * np.correlate(normal, weights[:last], "valid")
+    return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+
+
+def _mean_rise(d: Array) -> Array:
+    """1 - (1 - e^-d) / d, from above."""
+    small = np.minimum(d, 0.02)
+    series = small * (0.5 - small * (1.0 / 6.0 - small / 24.0))
+    large = np.maximum(d, 0.02)
+    return np.asarray(np.where(d <= 0.02, series, 1.0 + np.expm1(-large) / large + 1e-15))
 
 
 def _price(x: float, kappa: float, m: int) -> float:
@@ -171,82 +258,141 @@ def _price(x: float, kappa: float, m: int) -> float:
     trace = 1.0 - 1.0 / m
     if x > 0.0:
         trace = min(max((m - 1) * (1.0 / x - 1.0 / kappa), 0.0), trace)
-    return (m - 1) * math.log1p(kappa * trace / (m - 1)) - x * trace
+    gain, cost = (m - 1) * math.log1p(kappa * trace / (m - 1)), x * trace
+    return max(gain - cost, 0.0) + 1e-14 * (gain + cost)
 
 
-def _panels(low: float, high: float) -> tuple[Array, Array]:
-    """Gauss-Legendre nodes and weights on 12 panels of [low, high]; none when that is empty."""
-    if low >= high:
-        return np.empty(0), np.empty(0)
-    edges = np.linspace(low, high, 13)
-    half = 0.5 * np.diff(edges)[:, None]
-    return (edges[:-1, None] + half * (1.0 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
+def _psi(v: Array, setting: _Setting, theta: float, logarithmic: bool) -> Array:  # noqa: FBT001
+    """Upper bound of psi at V = v."""
+    if not logarithmic:
+        if theta == 0.0:
+            return np.maximum(v, 0.0)
+        middle = np.maximum(v + 2.0 * theta, 0.0) ** 2 / (8.0 * theta)
+        return np.asarray(np.where(v >= 2.0 * theta, v, middle))
+    # A tangent of the concave l at any u bounds it: bisect for the best one.
+    low, high = np.zeros(v.size), np.ones(v.size)
+    for _ in range(45):
+        u = 0.5 * (low + high)
+        rises = v + _own_class(u, setting)[1] > 0.0
+        low, high = np.where(rises, u, low), np.where(rises, high, u)
+    u = 0.5 * (low + high)
+    value, slope = _own_class(u, setting)
+    size = np.abs(value) + np.abs(slope) * u + np.abs(v)
+    found = value - slope * u + np.maximum(v + slope, 0.0) + 1e-14 * size
+    # Two tangents are known without any search: at the ends.
+    m = 2.0 * max(setting.kappa - setting.quadratic, 0.0)
+    return np.asarray(np.minimum(found, np.maximum(v + m, 0.0)))
 
 
-def _inverse_psi(v: Array, setting: _Setting) -> Array:
-    """Smallest V with psi(V) > v in the logarithmic form: inf over u of (v - l(u)) / u."""
-
-    def height(u: Array) -> Array:
-        return np.asarray((v[:, None] - _own_class(u, setting)) / u)
-
-    logits = np.broadcast_to(np.linspace(-30.0, 30.0, 241), (v.size, 241))
-    best, width = v.copy(), 0.25
-    for _ in range(3):
-        u = 1.0 / (1.0 + np.exp(-logits))
-        values = height(u)
-        place = values.argmin(axis=1)
-        best = np.minimum(best, values.min(axis=1))
-        logits = np.take_along_axis(logits, place[:, None], axis=1)
-        logits = logits + np.linspace(-width, width, 33)
-        width /= 16.0
-    return best
+def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
+    """l(u), the largest log(1 + kappa x) - omega x for x up to 2 u (1 - u), and its slope."""
+    omega, kappa = setting.quadratic, setting.kappa
+    most = max(1.0 / omega - 1.0 / kappa, 0.0)
+    reach = 2.0 * u * (1.0 - u)
+    x = np.minimum(reach, most)
+    slope = np.where(reach < most, kappa / (1.0 + kappa * x) - omega, 0.0) * 2.0 * (1.0 - 2.0 * u)
+    return np.asarray(np.log1p(kappa * x) - omega * x), np.asarray(slope)
 
 
-def _own_class(u: Array, setting: _Setting) -> Array:
-    """l(u): largest log(1 + kappa g s) - quadratic g s, g = u (1 - u), s in [1 + 1/n, 2]."""
-    g, kappa = u * (1.0 - u), setting.kappa
-    with np.errstate(divide="ignore"):
-        s = np.clip((1.0 / setting.quadratic - 1.0 / kappa) / g, 1.0 + 1.0 / setting.n, 2.0)
-    return np.asarray(np.log1p(kappa * g * s) - setting.quadratic * g * s)
+def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
+    """Rows of w, and values and masses of a law that bounds that of Xi there.
 
-
-def _laws_of_xi(w: Array, lam: Array, T: float, n: int) -> tuple[Array, Array]:
-    """Values and masses of the bound of Xi at each w: a constant plus n - 1 iid terms.
-
-    A constant c takes c^2 T out of the sum and leaves terms (2 T (1 - c) - gap)_+^2 / (4 T); the
-    other form has terms half as large, with c = 0, and no constant. Whichever has the smallest
-    exponential moment at ``lam`` is taken.
+    A constant c takes c^2 T out of the sum of n - 1 independent terms and leaves
+    (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
+    constant. Whichever has the smallest exponential moment at ``lam`` is taken.
     """
-    work(30 * POINTS * w.size)
+    work(30 * points * w.size)
     offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, 0.04))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
     chosen = costs.argmin(axis=0)
-    c = np.array([offers[i][0] for i in chosen])[:, None]
-    scale = np.array([offers[i][1] for i in chosen])[:, None]
-    largest = (2.0 * T * (1.0 - c)) ** 2 / scale
-    step = T / POINTS
-    grid = step * np.arange(POINTS)
+    step = T / points
+    grid = step * np.arange(points)
+    for place in np.unique(chosen):
+        c, scale = offers[place]
+        rows = np.flatnonzero(chosen == place)
+        tilt = lam[rows, None]
+        masses = _masses_of_term(w[rows], 2.0 * T * (1.0 - c), scale, step, points)
+        with np.errstate(divide="ignore"):
+            logs = np.log(masses) + tilt * np.append(grid, T)
+        one = logsumexp(logs, axis=1, keepdims=True)
+        inside, error = _power(np.exp(logs - one)[:, :points], n - 1)
+        # What lies above the grid is above the cap: the caller puts it there.
+        lost = np.maximum(1.0 + error - inside.sum(1, keepdims=True), 0.0)
+        total = np.exp((n - 1) * one) * (1.0 + ROUNDING)
+        law = inside * np.exp(-tilt * grid) * total
+        rest = lost * np.exp(-tilt * T) * total
+        values = np.append(grid, T) + T * c * c
+        yield rows, np.broadcast_to(values, (rows.size, points + 1)), np.append(law, rest, axis=1)
 
-    def above(y: Any) -> Array:
-        reach = np.minimum(y, largest)
-        gap = 2.0 * T * (1.0 - c) - np.sqrt(scale * reach)
-        probability = -np.expm1(log_ndtr(w[:, None] - gap) - log_ndtr(w[:, None]))
-        return np.where(y < largest, probability, 0.0)
 
-    ends = above(grid + 0.5 * step)
-    masses = np.concatenate([1.0 - ends[:, :1], ends[:, :-1] - ends[:, 1:]], axis=1)
-    logs = np.log(np.maximum(masses, 1e-320)) + lam[:, None] * grid
-    one = logsumexp(logs, axis=1, keepdims=True)
-    transform = np.fft.rfft(np.exp(logs - one), 2 * POINTS)
-    tilted = np.maximum(np.fft.irfft(transform ** (n - 1), 2 * POINTS), 0.0)
-    # What wraps around, or lies above the grid, is above the cap: the caller puts it there.
-    inside = tilted[:, :POINTS]
-    lost = np.maximum(1.0 - inside.sum(1, keepdims=True), 0.0)
-    total = np.exp((n - 1) * one)
-    law = inside * np.exp(-lam[:, None] * grid) * total
-    rest = lost * np.exp(-lam[:, None] * T) * total
-    values = grid + T * c * c
-    return np.concatenate([values, np.full_like(c, T)], 1), np.concatenate([law, rest], 1)
+def _power(base: Array, exponent: int) -> tuple[Array, float]:
+    """Convolution powers of rows, without what lies above the grid, from above.
+
+    Returns also how much all entries of a row are too large together (L3 of the proof).
+    """
+    points = base.shape[1]
+    size = 2 ** math.ceil(math.log2(2 * points))
+    rounding = 32.0 * math.log2(size) * UNIT
+
+    def product(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Array, float]:
+        spectra = np.fft.rfft(one[0], size) * np.fft.rfft(other[0], size)
+        entries = np.maximum(np.fft.irfft(spectra, size)[:, :points], 0.0) + rounding
+        return entries, (one[1] + other[1]) * (1.0 + 1e-6) + 2.0 * points * rounding
+
+    square, result = (base, points * 1e-15), None
+    while True:
+        if exponent & 1:
+            result = square if result is None else product(result, square)
+        exponent >>= 1
+        if not exponent:
+            break
+        square = product(square, square)
+    assert result is not None
+    return result
+
+
+def _masses_of_term(w: Array, top: float, scale: float, step: float, points: int) -> Array:
+    """Masses on 0, step, ... of (top - gap)_+^2 / scale, moved there so that the mean stays.
+
+    The mass at j is the mean of P(term > x) over the cell left of j, less that over the cell right
+    of it. These means are bounded from above: a trapezoid where the probability is convex in x, the
+    middle where it is concave, the left end where it changes from one to the other; that is at the
+    two roots of r^2 + (w - top) r + 1, r = sqrt(scale x) = top - gap.
+    """
+    largest = top * top / scale
+    cells = step * np.arange(points + 1)
+    x = np.unique(
+        np.concatenate([cells, np.linspace(0.0, top, points + 1) ** 2 / scale, [largest]])
+    )
+    middle = 0.5 * (x[:-1] + x[1:])
+    width = np.diff(x)
+    ends, between = (_exceeds(w, top, scale, largest, places) for places in (x, middle))
+    best = np.maximum(0.5 * (ends[:, :-1] + ends[:, 1:]), between)
+    spread = np.sqrt(np.maximum((top - w) ** 2 - 4.0, 0.0))
+    for root in (0.5 * (top - w + spread), 0.5 * (top - w - spread)):
+        turn = np.where((top - w >= 2.0) & (root > 0.0), root * root / scale, -1.0)[:, None]
+        best = np.where(
+            (x[:-1] <= turn * (1.0 + 1e-9)) & (turn <= x[1:] * (1.0 + 1e-9)), ends[:, :-1], best
+        )
+    starts = np.searchsorted(x, cells)
+    means = np.add.reduceat(best * width, np.minimum(starts[:-1], width.size - 1), axis=1) / step
+    # A cell that starts where no term reaches has no mass.
+    means = np.where(cells[:-1] < largest, means, 0.0) * (1.0 + 1e-13)
+    means = np.maximum.accumulate(np.minimum(means, 1.0)[:, ::-1], axis=1)[:, ::-1]
+    one, none = np.ones((w.size, 1)), np.zeros((w.size, 1))
+    return np.asarray(-np.diff(np.concatenate([one, means, none], axis=1), axis=1))
+
+
+def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Array:
+    """P(term > x | w) = P(gap < top - sqrt(scale x) | w), from above."""
+    gap = np.maximum(top - np.sqrt(scale * np.minimum(x, largest)), 0.0)
+    w, below = w[:, None], w[:, None] - gap
+    # The two sides of the normal law, so that no digits are lost in either.
+    right = ndtr(-below) - ndtr(-w) + 8.0 * UNIT * ndtr(-below)
+    logs = log_ndtr(below), log_ndtr(w)
+    left = -np.expm1(logs[0] - logs[1]) + 8.0 * UNIT * (1.0 - logs[0])
+    found = np.where(w > 0.0, right / ndtr(w), left)
+    return np.where(x < largest, np.clip(found, 0.0, 1.0), 0.0)
 
 
 def _log_moment(w: Array, lam: Array, T: float, n: int, c: float, scale: float) -> Array:

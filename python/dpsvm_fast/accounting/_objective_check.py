@@ -1,7 +1,7 @@
 r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
 
-Follows docs/proofs/objective_perturbation.md, and shares no numerical code with the compiled laws:
-they round every step up on fixed grids, this integrates to nearest on grids of its own. With
+Follows docs/proofs/objective_perturbation.md, "Recomputed", and shares no numerical code with the
+compiled laws: what is returned is an upper bound, on grids of its own. With
 :math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
 
 .. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
@@ -17,11 +17,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.optimize import minimize_scalar
 
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, normal_density, normal_excess
-from dpsvm_fast.accounting._joint_check import joint_delta
+from dpsvm_fast.accounting._joint_check import joint_delta, largest_nodes
 from dpsvm_fast.accounting._sum_check import conditional_sums, one_score_delta, sum_delta
 
 __all__ = ["jacobian_of", "objective_delta"]
@@ -48,14 +47,15 @@ def objective_delta(
         kappa = None if kappa is None else 2.0 * kappa
     c0 = float(jacobian or 0.0) if kappa is None else _smaller_price(law, K, kappa, t)
     zero = _replaced if replace_one else _added
-    bounds = [_shifted(lambda e: zero(law, K, e, t), epsilon - c0)]
+    bounds = [_shifted(lambda e: zero(law, K, e, t), epsilon - c0 * (1.0 + 1e-14))]
     if kappa is not None and law == "logistic" and not replace_one:
         bounds.append(
             one_score_delta(epsilon, t, kappa) if K == 1 else sum_delta(epsilon, t, K, kappa=kappa)
         )
     if kappa is not None and law == "softmax":
         bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one))
-    return min(1.0, *bounds)
+    # What the roundings of a closed form may come to, and what underflows.
+    return min(1.0, min(bounds) * (1.0 + 1e-12) + 1e-300)
 
 
 def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
@@ -82,60 +82,73 @@ def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
 
 def _shifted(zero: Callable[[float], float], e: float) -> float:
     """Delta at e = epsilon - c0 of either sign, from the delta of V at e >= 0."""
-    if e >= 0.0:
-        return min(1.0, zero(e))
-    return 1.0 - math.exp(e) * (1.0 - min(1.0, zero(0.0)))
+    return zero(e) if e >= 0.0 else -math.expm1(e) + math.exp(e) * zero(0.0)
 
 
 def _added(law: str, K: int, e: float, t: float) -> float:
     """``add_remove`` without a Jacobian, e >= 0."""
     if law == "softmax":
-        w, masses = _largest_of(K - 1)
+        w, masses = largest_nodes(K - 1)
         return float(masses @ normal_excess(w + t - e / t, t))
     if law == "weston_watkins":
-        z, masses = _normal_nodes()
-        return float(masses @ conditional_sums(e, t, K - 1, 0.5 * K * t * t - t * z))
+        # Two scores have one difference.
+        return gaussian_delta(e, math.sqrt(2.0) * t) if K == 2 else _in_pairs(K, e, t)
     return gaussian_delta(e, t) if K == 1 else sum_delta(e, t, K)
+
+
+def _in_pairs(K: int, e: float, t: float) -> float:
+    """``add_remove`` for a loss that is a sum over the other classes."""
+    z, masses = _normal_nodes(K)
+    shifts = 0.5 * K * t * t - t * z
+    return float(masses @ conditional_sums(e, t, K - 1, shifts, np.log(masses)))
+
+
+def _replaced_pairs(K: int, x: float, t: float) -> float:
+    """Twice the excess over x of one record's share of a loss in pairs, ``replace_one``."""
+    if K == 2:
+        scale = 2.0 * math.sqrt(2.0) * t
+        return 2.0 * float(normal_excess(np.array([-x / scale]), scale)[0])
+    z, masses = _normal_nodes(K)
+    sums = conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z, np.log(masses))
+    return 2.0 * float(masses @ sums)
 
 
 def _replaced(law: str, K: int, e: float, t: float) -> float:
     """``replace_one`` without a Jacobian, e >= 0."""
     if law == "softmax":
-        w, masses = _largest_of(K - 1)
+        w, masses = largest_nodes(K - 1)
         twice = _doubled(
             e - 4.0 * t * t,
-            lambda x: float(masses @ ndtr(w - x / (2.0 * t))),
-            lambda x: float(masses @ normal_excess(w - x / (2.0 * t), 2.0 * t)),
+            lambda x: 2.0 * float(masses @ normal_excess(w - x / (2.0 * t), 2.0 * t)),
+            t,
         )
         return min(twice, _union_of_extremes(K, e, t))
     if law == "weston_watkins":
-        return _replaced_in_pairs(K, e, t)
+        return _doubled(e - 2.0 * K * (K - 1) * t * t, lambda x: _replaced_pairs(K, x, t), K * t)
     if K > 1:
         return sum_delta(e, t, K, replace_one=True)
-
-    def tail(x: float) -> float:
-        return float(ndtr(t - x / (2.0 * t)) + 2.0 * ndtr(t / 2.0 - x / t)) - 1.0
-
     # Two gradients add up, or one of them acts alone; no probability is above 1.
-    start = e if tail(e) <= 0.0 else float(brentq(tail, e, e + 60.0 * t * (1.0 + t)))
-    rest = gaussian_delta(start, 2.0 * t) + 2.0 * gaussian_delta(start, t)
-    return -math.expm1(e - start) + math.exp(e - start) * rest
+    return _doubled(e, lambda x: gaussian_delta(x, 2.0 * t) + 2.0 * gaussian_delta(x, t), t)
 
 
-def _doubled(e: float, tail: Callable[[float], float], excess: Callable[[float], float]) -> float:
-    r"""Delta of a loss of at least x with probability at most min(1, 2 tail(x)), x >= 0.
+def _doubled(e: float, excess: Callable[[float], float], scale: float) -> float:
+    r"""Delta of a loss Y >= 0 whose tail is at most 1, and at most that of ``excess``.
 
-    ``excess(x)`` is :math:`E (1 - e^{x - Y})_+` for the Y whose tail it is.
+    ``excess(x)`` is :math:`\int_x^\infty e^{x - v} T(v) dv` of a tail T. For every s from e (and 0)
+    on, :math:`\delta \le 1 - e^{e - s} + e^{e - s} \, excess(s)`; the least is where T is 1.
     """
+
+    def bound(s: float) -> float:
+        return -math.expm1(e - s) + math.exp(e - s) * excess(s)
+
     low = max(e, 0.0)
-    start = low
-    if tail(low) > 0.5:
-        high = low + 1.0
-        while tail(high) > 0.5:
-            high *= 2.0
-        start = float(brentq(lambda x: tail(x) - 0.5, low, high, xtol=1e-5 * high))
-    body = -math.expm1(e) if e < 0.0 else 0.0
-    return body + math.exp(e - low) - math.exp(e - start) * (1.0 - 2.0 * excess(start))
+    found = bound(low)
+    if found > 0.01:
+        best = minimize_scalar(
+            bound, bounds=(low, low + 8.0 * scale), method="bounded", options={"maxiter": 12}
+        )
+        found = min(found, float(best.fun))
+    return found
 
 
 def _union_of_extremes(K: int, e: float, t: float) -> float:
@@ -149,26 +162,11 @@ def _union_of_extremes(K: int, e: float, t: float) -> float:
     return 2.0 * _added("softmax", K, e, t) + max(same, other)
 
 
-def _replaced_in_pairs(K: int, e: float, t: float) -> float:
-    """``replace_one`` for a loss that is a sum over the other classes."""
-    z, masses = _normal_nodes()
+def _normal_nodes(K: int) -> tuple[Array, Array]:
+    """Nodes and masses of a standard normal number, far into both tails.
 
-    def tail(x: float) -> float:
-        return float(masses @ conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z, tail=True))
-
-    def excess(x: float) -> float:
-        return float(masses @ conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z))
-
-    return _doubled(e - 2.0 * K * (K - 1) * t * t, tail, excess)
-
-
-def _largest_of(n: int) -> tuple[Array, Array]:
-    """Nodes and masses of the largest of n standard normal numbers: trapezoidal, hence spectral."""
-    w = np.arange(-38.0, 38.0, 0.02)
-    return w, 0.02 * n * normal_density(w) * ndtr(w) ** (n - 1)
-
-
-def _normal_nodes() -> tuple[Array, Array]:
-    """Nodes and masses of a standard normal number, far into both tails."""
-    z = np.arange(-36.0, 10.0, 0.25)
-    return z, 0.25 * normal_density(z)
+    What is integrated is a mixture of normal densities of variance 1/K; as for the largest one.
+    """
+    step = math.pi * math.sqrt(2.0 / (42.0 * K))
+    z = np.arange(-38.0, 38.0, step)
+    return z, step * normal_density(z) * (1.0 + 1e-12)
