@@ -22,6 +22,8 @@ NEEDED = (
     "*.dist-info/licenses/LICENSE",
     "*.dist-info/licenses/LICENSE-APACHE",
     "*.dist-info/licenses/LICENSE-MIT",
+    "*.dist-info/licenses/THIRD_PARTY_NOTICES",
+    "*.dist-info/sboms/*.json",
 )
 # The module's name says for which interpreters it is.
 MODULES = ("dpsvm_fast/_core*.so", "dpsvm_fast/_core*.pyd")

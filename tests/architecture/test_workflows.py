@@ -86,7 +86,42 @@ def test_jobs_are_bounded_and_need_jobs_that_exist(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if "all" in workflow(name)["jobs"]])
 def test_the_one_verdict_counts_every_job(name: str) -> None:
     jobs = workflow(name)["jobs"]
-    assert set(jobs["all"]["needs"]) == set(jobs) - {"all"}
+    after = {job for job, content in jobs.items() if content.get("needs") == "all"}
+    assert set(jobs["all"]["needs"]) == set(jobs) - {"all"} - after
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_from_elsewhere_runs_before_a_file_is_stored(name: str) -> None:
+    """Tools that pip installs could change the wheel that is released."""
+    for job in workflow(name)["jobs"]:
+        if name == "wheels.yml":
+            installed = False
+            for step in (step for owner, step in steps(name) if owner == job):
+                installed |= "pip install" in step.get("run", "")
+                assert not (installed and is_a(step, "up")), job
+
+
+def test_only_approved_tags_are_published_and_only_that_job_may_write() -> None:
+    jobs = workflow("wheels.yml")["jobs"]
+    publish = jobs["publish"]
+    assert publish["if"] == "github.ref_type == 'tag'"
+    assert publish["needs"] == "all"
+    assert publish["environment"]
+    assert publish["permissions"] == {"id-token": "write"}
+    assert publish["steps"][-1]["with"] == {"attestations": True}
+    for name in NAMES:
+        assert workflow(name)["permissions"] == {"contents": "read"}
+        others = set(workflow(name)["jobs"]) - {"publish"}
+        assert not any("permissions" in workflow(name)["jobs"][job] for job in others)
+
+
+def test_wheels_are_built_by_one_named_compiler_and_made_reproducible() -> None:
+    for job in ("build", "build-free-threaded"):
+        own = [step for owner, step in steps("wheels.yml") if owner == job]
+        (build,) = [step for step in own if "maturin-action" in step.get("uses", "")]
+        assert build["with"]["rust-toolchain"] == "${{ env.RUST }}"
+        assert any("reproducible_wheel.py" in step.get("run", "") for step in own)
+    assert re.fullmatch(r"1\.\d+\.\d+", workflow("wheels.yml")["env"]["RUST"])
 
 
 @pytest.mark.parametrize("name", NAMES)
