@@ -66,9 +66,9 @@ def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
 def test_refused_data_cost_nothing(subject: str, name: str) -> None:
     case = REFUSED[name]
     fitting = made(subject)
-    start = time.monotonic()
+    start = time.process_time()
     error = assert_refused(lambda: fitting.fit(case.rows, case.labels), fitting, case.words)
-    assert time.monotonic() - start < SECONDS_TO_REFUSE
+    assert time.process_time() - start < SECONDS_TO_REFUSE
     text = chained_text(error)
     assert not {secret for secret in secrets(case) if secret in text}
 

