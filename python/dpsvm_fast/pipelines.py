@@ -12,19 +12,11 @@ from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up
 from dpsvm_fast._validation import check_delta
 from dpsvm_fast.accounting import PipelineStatement, PipelineStep, composed_epsilon
+from dpsvm_fast.accounting.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.estimators._pipeline_steps import Step, leaf_steps
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 
 __all__ = ["total_privacy"]
-
-SAME_ROWS = (
-    "all steps were fitted on the same private rows, each row made from one record by the steps "
-    "before"
-)
-STEPS_PUBLIC = (
-    "the steps, their order and their parameters were chosen without looking at the rows, nor at "
-    "what other steps released"
-)
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:
@@ -144,11 +136,7 @@ def _described(leaf: Step) -> PipelineStep:
 
 def _of_functions(leaves: list[Step]) -> tuple[str, ...]:
     """What has to be assumed of functions that nobody can look into."""
-    return tuple(
-        f"the function of {leaf} maps every row by itself"
-        for leaf in leaves
-        if leaf.maps_by_function
-    )
+    return tuple(FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:

@@ -40,6 +40,7 @@ RECORDS = {
     "accounting.pipeline",
     "accounting.selection",
     "accounting.statement",
+    "accounting.words",
 }
 # The recomputation.
 CHECKS = {

@@ -24,6 +24,7 @@ from dpsvm_fast.accounting import (
     composed_epsilon,
 )
 from dpsvm_fast.accounting.federated_statement import caveats_of
+from dpsvm_fast.accounting.words import AGREED, summed_over_parties
 
 __all__ = ["FEDERATED", "federated_statement"]
 
@@ -48,7 +49,14 @@ def down(x: Fraction | float) -> float:
 
 
 def a_round(
-    name: str, unit: str, exact: float, bound: float, size: int, trust: str, noise: float
+    name: str,
+    unit: str,
+    exact: float,
+    bound: float,
+    size: int,
+    trust: str,
+    noise: float,
+    weighting: str,
 ) -> SecureRound:
     """A sum whose noise is ``noise`` times what a unit moves."""
     parties = min(GROUP, N_USERS) if unit == "group" else 1
@@ -57,7 +65,7 @@ def a_round(
     square = SURVIVORS * STEPS**2 - 9
     return SecureRound(
         name=name,
-        what="weights" if name == "model" else "products of features",
+        what=summed_over_parties(name, weighting),
         size=size,
         clip_norm=None if name == "model" else KAPPA**2,
         exact=exact,
@@ -98,14 +106,14 @@ def a_sensitivity(weighting: str) -> tuple[Sensitivity, int]:
 
 
 def model_round(
-    s: Sensitivity, weight: int, unit: str, trust: str, noise: float
+    s: Sensitivity, weight: int, unit: str, trust: str, noise: float, weighting: str
 ) -> tuple[SecureRound, Sensitivity]:
     """The sum of models, and the sensitivity with its rounding."""
     parties = min(GROUP, N_USERS) if unit == "group" else 1
     diameter = 2.0 * RADIUS * weight * parties
     rows = {"record": 1, "group": GROUP, "user": 10**9}[unit]
     moved = min(up(rows * s.exact + 2.0 * parties * s.solver_radius), diameter)
-    part = a_round("model", unit, moved, RADIUS * weight, SCORES * COLUMNS, trust, noise)
+    part = a_round("model", unit, moved, RADIUS * weight, SCORES * COLUMNS, trust, noise, weighting)
     rounding = up(part.grid * math.sqrt(part.size) * (1.0 + 2.0**-20))
     total = up(s.exact + 2.0 * s.solver_radius + rounding)
     return part, replace(s, rounding=rounding, total=total)
@@ -116,7 +124,7 @@ def gram_round(unit: str, trust: str, noise: float) -> SecureRound:
     rows = {"record": 1, "group": GROUP, "user": ROWS[1]}[unit]
     size = FEATURES * (FEATURES + 1) // 2
     moved = up(math.sqrt(2.0) * KAPPA**2 * rows)
-    return a_round("gram", unit, moved, ROWS[1] * KAPPA**2, size, trust, noise)
+    return a_round("gram", unit, moved, ROWS[1] * KAPPA**2, size, trust, noise, "records")
 
 
 def made(
@@ -124,7 +132,7 @@ def made(
 ) -> FederatedStatement:
     """A statement that holds."""
     base, weight = a_sensitivity(weighting)
-    part, s = model_round(base, weight, unit, trust, 6.0)
+    part, s = model_round(base, weight, unit, trust, 6.0, weighting)
     sensitivity: Sensitivity | None = s
     rounds: tuple[SecureRound, ...] = (part,)
     own: tuple[PrivacyEvent, ...] = ()
@@ -143,7 +151,6 @@ def made(
     claimed = 1.5
     found = FederatedStatement(
         algorithm="dp_helmet" if algorithm == "dp_helmet" else "fed_dpdr",
-        theorem="docs/proofs/federated.md",
         loss="huber",
         unit=unit,
         group_size=GROUP if unit == "group" else 1,
@@ -166,7 +173,7 @@ def made(
         epsilon=claimed,
         delta=up(composed_delta(events, claimed)),
         local_epsilon=None,
-        assumed_public=("everything that was agreed on",),
+        assumed_public=AGREED,
         caveats=caveats_of(trust, weighting),
         library_version="0",
     )

@@ -38,6 +38,7 @@ from dpsvm_fast.accounting.federated_statement import (
     TRUSTED_CAVEAT,
     caveats_of,
 )
+from dpsvm_fast.accounting.words import SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec, simulate
 from dpsvm_fast.federated._statement import statement_of
@@ -458,7 +459,7 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
         delta=1e-6,
         adjacency="replace_one",
         steps=(step, replace(step, name="again")),
-        assumptions=(),
+        assumptions=(SAME_ROWS, STEPS_PUBLIC),
         library_version="0",
     )
     assert whole.events == events

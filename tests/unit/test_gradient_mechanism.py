@@ -17,7 +17,7 @@ from dpsvm_fast.accounting import (
     verify,
 )
 from dpsvm_fast.accounting.events import SubsampledGaussianEvent
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT
+from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, fit_assumptions
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
@@ -275,7 +275,8 @@ def test_auto_takes_the_accountant_with_less_noise_where_it_may() -> None:
 
 
 def statement(plan: GradientPerturbation, **facts: Any) -> PrivacyStatement:
-    return plan.statement(**({"library_version": "1", "assumed_public": ("x",)} | facts))
+    assumed = fit_assumptions("data_norm", (), plan.adjacency, labels="given")
+    return plan.statement(**({"library_version": "1", "assumed_public": assumed} | facts))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from scipy import stats
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import GaussianEvent, ObjectiveEvent, PureEvent, verify
 from dpsvm_fast.accounting._objective_check import objective_delta
-from dpsvm_fast.accounting.statement import PRECISION_CAVEAT
+from dpsvm_fast.accounting.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling

@@ -19,7 +19,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import GaussianEvent, PureEvent, verify
-from dpsvm_fast.accounting.statement import PRECISION_CAVEAT
+from dpsvm_fast.accounting.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C

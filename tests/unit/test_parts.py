@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +29,12 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
     verify,
 )
-from dpsvm_fast.accounting.statement import RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.words import (
+    MAX_SAMPLES_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+    fit_assumptions,
+    summed,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 
 EPSILON, DELTA = 1.3, 1e-6
@@ -89,17 +95,22 @@ def event_of(part: ReleasePart, adjacency: str) -> PrivacyEvent:
 def made_statement(
     mechanism: str, adjacency: str, parts: tuple[ReleasePart, ...], **changes: Any
 ) -> PrivacyStatement:
+    parts = tuple(
+        replace(part, what=summed(part.name, adjacency, mechanism) or part.what) for part in parts
+    )
+    labels = None if changes.get("loss") == "none" else "given"
+    last = any(part.last_iterate is not None for part in parts)
+    limited = last and adjacency == "add_remove"
     values: dict[str, Any] = {
         "mechanism": mechanism,
-        "theorem": "docs/proofs/gradient_perturbation.md",
         "loss": "softmax_margin",
         "adjacency": adjacency,
         "epsilon": EPSILON,
         "delta": DELTA,
         "events": tuple(event_of(part, adjacency) for part in parts),
         "parts": parts,
-        "assumed_public": ("epsilon and delta",),
-        "caveats": (RUNNING_TIME_CAVEAT,),
+        "assumed_public": fit_assumptions("data_norm", (), adjacency, labels=labels),
+        "caveats": (RUNNING_TIME_CAVEAT, *(MAX_SAMPLES_CAVEAT,) * limited),
         "library_version": "0.1.0",
     }
     return PrivacyStatement(**values | changes)

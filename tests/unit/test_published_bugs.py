@@ -34,7 +34,7 @@ from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
 )
-from dpsvm_fast.accounting.statement import RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.words import RUNNING_TIME_CAVEAT
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,11 +22,13 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
     objective_sigma,
 )
-from dpsvm_fast.accounting.statement import (
+from dpsvm_fast.accounting.words import (
     FLOATING_POINT_CAVEAT,
     MAX_ITER_CAVEAT,
+    PRECISION_CAVEAT,
     RUNNING_TIME_CAVEAT,
     SEED_REASON,
+    fit_assumptions,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -74,7 +76,6 @@ def statement(
         scales = {"sigma": None, "beta": math.nextafter(epsilon / bound.total, 0.0)}
     values: dict[str, Any] = {
         "mechanism": "output_perturbation",
-        "theorem": "Balle and Wang, ICML 2018, Theorem 8; docs/proofs/output_perturbation.md",
         "loss": "crammer_singer",
         "adjacency": adjacency,
         "sensitivity": bound,
@@ -88,8 +89,8 @@ def statement(
         "epsilon": epsilon,
         "delta": delta,
         "events": (event,),
-        "assumed_public": ("epsilon, delta and C", "the list of classes"),
-        "caveats": (RUNNING_TIME_CAVEAT,) if exact else (FLOATING_POINT_CAVEAT,),
+        "assumed_public": fit_assumptions("data_norm", ("epsilon",), adjacency, labels="given"),
+        "caveats": (RUNNING_TIME_CAVEAT, *(() if exact else (FLOATING_POINT_CAVEAT,))),
         "library_version": "0.1.0",
     }
     return PrivacyStatement(**values | changes)
@@ -163,7 +164,6 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
     sampler = "exact_grid" if gaussian else "floating_point"
     return PrivacyStatement(
         mechanism="objective_perturbation",
-        theorem="docs/proofs/objective_perturbation.md",
         loss=loss,
         adjacency=adjacency,
         sensitivity=Sensitivity(
@@ -201,8 +201,11 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
         epsilon=epsilon,
         delta=delta,
         events=(first, second),
-        assumed_public=("epsilon, delta and C", "the list of classes"),
-        caveats=(RUNNING_TIME_CAVEAT,) if gaussian else (FLOATING_POINT_CAVEAT,),
+        assumed_public=fit_assumptions("data_norm", ("epsilon",), adjacency, labels="given"),
+        caveats=(
+            *(RUNNING_TIME_CAVEAT, PRECISION_CAVEAT),
+            *(() if gaussian else (FLOATING_POINT_CAVEAT,)),
+        ),
         library_version="0.1.0",
     )
 
@@ -229,11 +232,17 @@ def test_json_keeps_every_bit(kind: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_text_fits_a_terminal_and_says_what_counts(kind: tuple[str, str, str]) -> None:
-    made = statement(*kind, unit="one patient")
+    made = statement(*kind)
     text = str(made)
     assert max(map(len, text.splitlines())) <= 88
     flat = " ".join(text.split())
-    for part in ("epsilon = 0.8", "one patient", "crammer_singer", "3 x 5 weights", "0.1.0"):
+    for part in (
+        "epsilon = 0.8",
+        "one row of the training data",
+        "crammer_singer",
+        "3 x 5 weights",
+        "0.1.0",
+    ):
         assert part in flat
     for part in (*made.assumed_public, *made.caveats, made.theorem):
         assert part in flat
@@ -259,7 +268,7 @@ def test_the_text_explains_both_noises_and_how_they_share_the_budget(kind: tuple
     ):
         assert part in flat
     assert f"{inside.shape[0]} x 5 linear coefficients" in flat
-    assert ("smoothing" in flat) == (kind[0] != "logistic")
+    assert ("(smoothing" in flat) == (kind[0] != "logistic")
 
 
 def test_old_certificates_are_read_and_a_null_objective_is_not() -> None:
@@ -327,7 +336,6 @@ def test_frozen() -> None:
         ({"epsilon": "1"}, TypeError),
         ({"adjacency": "both"}, InvalidParameterError),
         ({"random_source": "dice"}, InvalidParameterError),
-        ({"unit": " "}, InvalidParameterError),
         ({"caveats": "none"}, TypeError),
         ({"assumed_public": (1,)}, TypeError),
         ({"events": ("event",)}, TypeError),

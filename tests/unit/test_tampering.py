@@ -23,17 +23,15 @@ from oracles.tampering import Change, changes_of, replaced
 Kind = tuple[str, str]
 Document = dict[str, Any]
 
-WORDS_FOR_PEOPLE = "words for people: nothing is computed from them, and no recomputation knows"
+STATED = "verify prints it as stated by the maker and not checked"
+ORDER = "the order of sentences; none can be dropped that follows from the numbers"
 # A field of a certificate, or of what is inside, on which the promise does not rest, and why not.
 INERT = {
-    "theorem": WORDS_FOR_PEOPLE,
-    "unit": WORDS_FOR_PEOPLE + ", but all certificates of a pipeline must have the same",
-    "library_version": WORDS_FOR_PEOPLE,
-    "assumed_public": WORDS_FOR_PEOPLE,
-    "assumptions": WORDS_FOR_PEOPLE,
-    "caveats": WORDS_FOR_PEOPLE + ", but floating-point noise must bring its own",
-    "what": WORDS_FOR_PEOPLE,
-    "candidates": WORDS_FOR_PEOPLE,
+    "library_version": STATED,
+    "assumed_public": ORDER,
+    "assumptions": ORDER,
+    "caveats": ORDER,
+    "candidates": STATED,
     "estimator": "a label of a step",
     "name": "a label of a step",
     "margin": "the law of noise in an objective is the same for any margin",
@@ -64,7 +62,7 @@ def excuse(document: Document, change: Change) -> str | None:
     federated = str(inside(document, path).get("format")).endswith("federated_certificate")
     if federated and (reason := excuse_of_parties(document, change)) is not None:
         return reason
-    decides = plain(path).endswith(("parts.name", "rounds.name")) or (federated and field == "unit")
+    decides = plain(path).endswith(("parts.name", "rounds.name"))
     if field in INERT and not decides:
         return INERT[field]
     if plain(path) in PROMISES:
@@ -153,11 +151,9 @@ def clipped_loss(document: Document, path: tuple[Any, ...], name: str, _: Any) -
     return path[-1] == "loss" and inside(document, path)["loss"] != "none" and name != "none"
 
 
-def same_law(document: Document, path: tuple[Any, ...], name: str, _: Any) -> bool:
-    both = {"objective_perturbation", "gaussian_margin"}
-    pipelines = {"private_linear", "private_kernel"}
+def other_pipeline(document: Document, path: tuple[Any, ...], name: str, _: Any) -> bool:
     pair = {inside(document, path).get("mechanism"), name}
-    return path[-1] == "mechanism" and pair in (both, pipelines)
+    return path[-1] == "mechanism" and pair == {"private_linear", "private_kernel"}
 
 
 def share_of_an_objective(document: Document, path: tuple[Any, ...], name: str, _: Any) -> bool:
@@ -192,18 +188,7 @@ def step_left_out(_: Document, path: tuple[Any, ...], name: str, __: Any) -> boo
     return gone or (path[0] == "steps" and path[2:] == ("statement",) and name == "null")
 
 
-def release_left_out(document: Document, path: tuple[Any, ...], name: str, changed: Any) -> bool:
-    """One of several equal releases of weights behind noisy sums, but not the last of them."""
-    before, after = inside(document, path), inside(changed, path)
-    if not plain(path).endswith("events") or not before.get("parts"):
-        return False
-    behind = before["events"][len(before["parts"]) :]
-    alike = len(behind) > 1 and all(event == behind[0] for event in behind)
-    return alike and after["events"] == before["events"][:-1]
-
-
 EXCUSES = [
-    (release_left_out, "how often weights were released its events alone say; fewer spend less"),
     (no_dearer, "what fits of a search cost is stated as events; these cost no more together"),
     (step_left_out, "a step left out or moved: the total still covers all that it covered"),
     (sampler_is_free, "noise drawn in floating point may be rounded to any grid afterwards"),
@@ -211,7 +196,7 @@ EXCUSES = [
     (descent_fact, "the bound is recomputed from these numbers, and is the same for the others"),
     (same_number_of_weights, "the bound needs the number of weights, not their arrangement"),
     (clipped_loss, "the bound is the same for the other loss"),
-    (same_law, "one law covers both mechanisms, with the same numbers"),
+    (other_pipeline, STATED + " which of two pipelines it was"),
     (share_of_an_objective, "how the two noises share the budget; the whole is recomputed"),
     (reserved_event, "what was reserved for a step that was not taken; the rest is recomputed"),
 ]

@@ -13,7 +13,7 @@ from mpmath import mp
 from test_statement import KINDS, OBJECTIVE_KINDS, made_of, objective_statement, statement
 
 from dpsvm_fast.accounting import PrivacyStatement, gaussian_delta, verify
-from dpsvm_fast.accounting.statement import SEED_REASON
+from dpsvm_fast.accounting.words import SEED_REASON
 
 delta_of = verify.__globals__["gaussian_delta"]
 

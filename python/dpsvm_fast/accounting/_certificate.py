@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
 from dpsvm_fast._validation import check_integer
+from dpsvm_fast.accounting.words import shortened
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["Certificate", "exactly", "names_of", "read_json", "reader"]
@@ -20,6 +21,8 @@ class Certificate:
 
     FORMAT: ClassVar[str]
     VERSION: ClassVar[int] = 1
+    # What follows from the fields; it is written for people, and compared when it is read.
+    DERIVED: ClassVar[tuple[str, ...]] = ("private",)
 
     @property
     def private(self) -> bool:
@@ -28,8 +31,9 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain values; floats survive JSON exactly."""
-        head = {"format": self.FORMAT, "version": self.VERSION, "private": self.private}
-        return head | self._plain_fields()
+        head = {"format": self.FORMAT, "version": self.VERSION}
+        derived = {name: getattr(self, name) for name in self.DERIVED}
+        return head | derived | self._plain_fields()
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the certificate as JSON text."""
@@ -42,17 +46,47 @@ class Certificate:
         Raises
         ------
         TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, or a field outside its range.
+            Another format or version, missing or unknown fields, a field outside its range, or
+            words that neither follow from the numbers nor are written by this library.
         """
+        statement = cls.read(record)
+        for problem in statement.word_problems(record):
+            raise InvalidParameterError(problem)
+        return statement
+
+    @classmethod
+    def read(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
+        """Read what ``to_dict`` wrote; whether its words are right is not asked."""
         _check_format(record, cls.FORMAT, cls.VERSION)
-        names = cls._field_names(record) | {"format", "version", "private"}
+        names = cls._field_names(record) | {"format", "version", *cls.DERIVED}
         values = exactly("certificate", record, names)
-        del values["format"], values["version"]
-        private = values.pop("private")
+        for name in ("format", "version", *cls.DERIVED):
+            del values[name]
         statement = cls._of_fields(values)
-        if private is not statement.private:
+        if record["private"] is not statement.private:
             raise InvalidParameterError("private: expected true exactly when there is no reason")
         return statement
+
+    def word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say which words of a record do not follow, and are on no list.
+
+        Parameters
+        ----------
+        record : mapping
+            What this statement was read from.
+        """
+        found = []
+        for name in self.DERIVED:
+            if record[name] != getattr(self, name):
+                found.append(
+                    f"{name}: got {shortened(record[name])!r}, expected what follows from "
+                    f"the other fields: {getattr(self, name)!r}"
+                )
+        return [*found, *self._own_word_problems(record)]
+
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Words of the other fields."""
+        raise NotImplementedError
 
     @classmethod
     def from_json(cls: type[Kind], text: str) -> Kind:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["NO_ARITHMETIC", "TOO_MUCH_WORK", "UNDECIDED", "Verification"]
+from dpsvm_fast.accounting._prose import bullets, paragraphs
+
+__all__ = ["NOT_SHOWN", "NO_ARITHMETIC", "TOO_MUCH_WORK", "UNDECIDED", "Verification"]
 
 UNDECIDED = (
     "epsilon and delta of all releases together are not recomputed: this check composes at most "
@@ -13,6 +15,11 @@ UNDECIDED = (
 )
 TOO_MUCH_WORK = (
     "it is not recomputed: that would take far longer than for any certificate of one fit"
+)
+NOT_SHOWN = (
+    "No recomputation can show that the noise was drawn as stated and from no seed, that nothing "
+    "else was released from these rows, that rows were clipped as stated, or that what is assumed "
+    "public was."
 )
 NO_ARITHMETIC = "its numbers are too large, or too small, to compute with"
 
@@ -34,6 +41,11 @@ class Verification:
     undecided : bool, default=False
         Nothing is wrong that could be found, but there is more noise of different laws together
         than this check composes: the claim is neither confirmed nor refuted. Never with ``ok``.
+    stated : tuple of str
+        Words of the certificate that follow from nothing else in it: its maker stated them, and
+        nobody checked them.
+    matches : tuple of str
+        What was compared with a model and is the same there; empty without one.
     """
 
     ok: bool
@@ -41,6 +53,8 @@ class Verification:
     epsilon: float | None
     delta: float | None
     undecided: bool = False
+    stated: tuple[str, ...] = ()
+    matches: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.ok
@@ -52,7 +66,14 @@ class Verification:
             else f" Recomputed: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}."
         )
         if self.ok:
-            return f"The certificate holds: every number follows from the others.{numbers}"
+            lines = [f"The certificate holds: every number follows from the others.{numbers}"]
+            if self.matches:
+                lines += ["Compared with the model, and the same there:"]
+                lines += bullets(self.matches)
+            if self.stated:
+                lines += ["Stated by the maker, not checked:"]
+                lines += bullets(self.stated)
+            return "\n".join([*lines, *paragraphs(NOT_SHOWN)])
         verdict = (
             "The certificate cannot be confirmed."
             if self.undecided

@@ -10,8 +10,9 @@ from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.pipeline import PipelineStatement
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import PrivacyStatement
+from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["Statement", "read_certificate"]
+__all__ = ["Statement", "read_certificate", "read_loosely"]
 
 Statement = PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement
 
@@ -41,6 +42,16 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     >>> read_certificate(statement.to_json()) == statement
     True
     """
+    statement, record = read_loosely(certificate)
+    for problem in statement.word_problems(record):
+        raise InvalidParameterError(problem)
+    return statement
+
+
+def read_loosely(
+    certificate: Mapping[str, Any] | str | Statement,
+) -> tuple[Statement, Mapping[str, Any]]:
+    """Read a certificate and return it with its record, whatever its words say."""
     record: Any = certificate
     if isinstance(certificate, str):
         record = read_json(certificate)
@@ -50,5 +61,4 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     others = (PipelineStatement, SelectionStatement, FederatedStatement)
     kinds: dict[Any, Any] = {kind.FORMAT: kind for kind in others}
     kind = kinds.get(name, PrivacyStatement) if isinstance(name, str) else PrivacyStatement
-    statement: Statement = kind.from_dict(record)
-    return statement
+    return kind.read(record), record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from dpsvm_fast.accounting._federated_prose import federated_prose
 from dpsvm_fast.accounting._fields import check_text, store, store_all
 from dpsvm_fast.accounting._parts import Sensitivity
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.words import federated_theorem_of, federated_word_problems
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -105,8 +107,6 @@ class FederatedStatement(Certificate):
     Parameters
     ----------
     algorithm : {"dp_helmet", "fed_dpdr"}
-    theorem : str
-        Citation and proof page.
     loss : str
     unit : {"record", "group", "user"}
         Data sets that differ in one row; in ``group_size`` rows, wherever they lie; or in all rows
@@ -173,9 +173,9 @@ class FederatedStatement(Certificate):
     """
 
     FORMAT: ClassVar[str] = "dpsvm_fast.federated_certificate"
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem")
 
     algorithm: str
-    theorem: str
     loss: str
     unit: str
     group_size: int = 1
@@ -207,7 +207,7 @@ class FederatedStatement(Certificate):
 
     def __post_init__(self) -> None:
         """Check every field, and that nothing is hidden that belongs beside the numbers."""
-        for name in ("theorem", "loss", "library_version"):
+        for name in ("loss", "library_version"):
             check_text(name, getattr(self, name))
         for name in TEXTS:
             store_all(self, name, str)
@@ -295,6 +295,11 @@ class FederatedStatement(Certificate):
         }[self.unit]
 
     @property
+    def theorem(self) -> str:
+        """Citation and proof page of what the sums describe."""
+        return federated_theorem_of(self)
+
+    @property
     def private(self) -> bool:
         """Whether the promise holds."""
         return not self.not_private_reasons
@@ -319,6 +324,9 @@ class FederatedStatement(Certificate):
         if values["sensitivity"] is not None:
             values["sensitivity"] = reader(Sensitivity, "sensitivity")(values["sensitivity"])
         return cls(**values)
+
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        return federated_word_problems(self, caveats_of(self.trust, self.weighting))
 
     def __str__(self) -> str:
         return federated_prose(self)

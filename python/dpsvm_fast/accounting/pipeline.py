@@ -14,6 +14,7 @@ from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.accounting.statement import PrivacyStatement
+from dpsvm_fast.accounting.words import pipeline_word_problems
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["PipelineStatement", "PipelineStep"]
@@ -199,6 +200,14 @@ class PipelineStatement(Certificate):
         values["steps"] = tuple(map(PipelineStep.from_dict, values["steps"]))
         return cls(**values)
 
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        found = pipeline_word_problems(self)
+        for step, written in zip(self.steps, record["steps"], strict=True):
+            if step.statement is not None:
+                inside = step.statement.word_problems(written["statement"])
+                found += [f"{step.title}: {problem}" for problem in inside]
+        return found
+
     def __str__(self) -> str:
         head = "PRIVATE" if self.private else "NOT PRIVATE"
         lines = [f"Privacy of a pipeline: {head}", "=" * WIDTH, *paragraphs(self._promise())]
@@ -242,7 +251,7 @@ def _unit_of(statement: Statement) -> str:
 def _statement_from(record: Any) -> Statement:
     """Read the statement of one step, of any format."""
     if isinstance(record, Mapping) and record.get("format") == SelectionStatement.FORMAT:
-        return SelectionStatement.from_dict(record)
+        return SelectionStatement.read(record)
     if isinstance(record, Mapping) and record.get("format") == FederatedStatement.FORMAT:
-        return FederatedStatement.from_dict(record)
-    return PrivacyStatement.from_dict(record)
+        return FederatedStatement.read(record)
+    return PrivacyStatement.read(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from dpsvm_fast.accounting._fields import check_text, store, store_all
 from dpsvm_fast.accounting._prose import WIDTH, bullets, paragraphs
 from dpsvm_fast.accounting.compound import STOPPING_LAWS, ParallelEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.accounting.words import UNIT, selection_word_problems
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = ["SelectionNoise", "SelectionStatement", "Stopping", "selection_events"]
@@ -146,8 +148,6 @@ class SelectionStatement(Certificate):
         What the promise does not cover.
     library_version : str
     random_source : {"operating_system", "seed"}
-    unit : str
-        What one record is.
     not_private_reasons : tuple of str
         Why the release is not private after all; empty when it is.
 
@@ -164,6 +164,8 @@ class SelectionStatement(Certificate):
     """
 
     FORMAT: ClassVar[str] = "dpsvm_fast.selection_certificate"
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "unit")
+    unit: ClassVar[str] = UNIT
 
     epsilon: float
     delta: float
@@ -178,7 +180,6 @@ class SelectionStatement(Certificate):
     caveats: tuple[str, ...]
     library_version: str
     random_source: str = "operating_system"
-    unit: str = "one row of the training data"
     not_private_reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -188,8 +189,7 @@ class SelectionStatement(Certificate):
         check_adjacency(self.adjacency)
         check_option("strategy", self.strategy, STRATEGIES)
         check_option("random_source", self.random_source, ("operating_system", "seed"))
-        for name in ("library_version", "unit"):
-            check_text(name, getattr(self, name))
+        check_text("library_version", self.library_version)
         for name in TEXTS:
             store_all(self, name, str)
         store_all(self, "refit", PrivacyEvent)
@@ -251,6 +251,9 @@ class SelectionStatement(Certificate):
         if values["stopping"] is not None:
             values["stopping"] = reader(Stopping, "stopping")(values["stopping"])
         return cls(**values)
+
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        return selection_word_problems(self)
 
     def __str__(self) -> str:
         head = "PRIVATE" if self.private else "NOT PRIVATE"

@@ -29,6 +29,12 @@ from dpsvm_fast.accounting._parts import (
 )
 from dpsvm_fast.accounting._prose import prose
 from dpsvm_fast.accounting.events import PrivacyEvent
+from dpsvm_fast.accounting.words import (
+    FLOATING_POINT_CAVEAT,
+    UNIT,
+    statement_word_problems,
+    theorem_of,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
@@ -45,28 +51,6 @@ __all__ = [
 # those of earlier releases.
 OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
 
-FLOATING_POINT_CAVEAT = (
-    "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers; "
-    "the lowest bits of the released numbers may tell more than epsilon and delta say."
-)
-RUNNING_TIME_CAVEAT = (
-    "How long the training took depends on the data and is not covered. Do not let others time it."
-)
-PRECISION_CAVEAT = (
-    "Training can end with CertificationError where double precision cannot certify the minimum. "
-    "Whether it did depends on the data and is not covered by epsilon and delta. Extreme settings "
-    "make it likely, such as a tiny smoothing with a huge C."
-)
-MAX_ITER_CAVEAT = (
-    "max_iter was set: whether training ended with CertificationError depends on the data, and "
-    "that event is not covered by epsilon and delta."
-)
-SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
-LEARNED_REASON = (
-    "learned from the rows without privacy before them; what it learned may repeat them"
-)
-CLASSES_REASON = "the list of classes was read from the labels, so a rare class may reveal a row"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(Certificate):
@@ -76,8 +60,6 @@ class PrivacyStatement(Certificate):
     ----------
     mechanism : str
         Name of the mechanism, for example ``"output_perturbation"``.
-    theorem : str
-        Citation and proof page.
     loss : str
     adjacency : {"add_remove", "replace_one"}
     sensitivity : Sensitivity or None
@@ -93,8 +75,6 @@ class PrivacyStatement(Certificate):
         What the promise does not cover.
     library_version : str
     random_source : {"operating_system", "seed"}
-    unit : str
-        What one record is.
     not_private_reasons : tuple of str
         Why the release is not private after all; empty when it is.
     objective : ObjectiveNoise or None
@@ -123,9 +103,11 @@ class PrivacyStatement(Certificate):
     """
 
     FORMAT: ClassVar[str] = "dpsvm_fast.certificate"
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "unit")
+    # What one record is.
+    unit: ClassVar[str] = UNIT
 
     mechanism: str
-    theorem: str
     loss: str
     adjacency: str
     sensitivity: Sensitivity | None = None
@@ -137,7 +119,6 @@ class PrivacyStatement(Certificate):
     caveats: tuple[str, ...]
     library_version: str
     random_source: str = "operating_system"
-    unit: str = "one row of the training data"
     not_private_reasons: tuple[str, ...] = ()
     objective: ObjectiveNoise | None = None
     descent: Descent | None = None
@@ -145,7 +126,7 @@ class PrivacyStatement(Certificate):
 
     def __post_init__(self) -> None:
         """Check every field, and that nothing is hidden that belongs beside the numbers."""
-        for name in ("mechanism", "theorem", "loss", "library_version", "unit"):
+        for name in ("mechanism", "loss", "library_version"):
             check_text(name, getattr(self, name))
         for name in ("assumed_public", "caveats", "not_private_reasons"):
             store(self, name, _checked_texts(name, getattr(self, name)))
@@ -180,6 +161,11 @@ class PrivacyStatement(Certificate):
             _check_kind("descent", self.descent, Descent)
         if self.noise is None and (self.objective is not None or self.descent is not None):
             raise InvalidParameterError("noise: expected one beside objective or descent")
+
+    @property
+    def theorem(self) -> str:
+        """Citation and proof page of what the numbers describe."""
+        return theorem_of(self)
 
     @property
     def private(self) -> bool:
@@ -222,6 +208,9 @@ class PrivacyStatement(Certificate):
             raise TypeError("events: expected a list")
         values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))
         return cls(**values)
+
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        return statement_word_problems(self)
 
     def __str__(self) -> str:
         return prose(self)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ from dpsvm_fast.accounting._verification import (
     Verification,
 )
 from dpsvm_fast.accounting._work_check import TooMuchWorkError, limited_work
-from dpsvm_fast.accounting.certificates import Statement, read_certificate
+from dpsvm_fast.accounting.certificates import Statement, read_loosely
 from dpsvm_fast.accounting.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.pipeline import PipelineStatement
@@ -54,6 +55,7 @@ from dpsvm_fast.accounting.statement import (
     PrivacyStatement,
     Sensitivity,
 )
+from dpsvm_fast.accounting.words import stated
 
 __all__ = ["Verification", "verify"]
 
@@ -110,20 +112,26 @@ dict or str
             "or a JSON string"
         )
     try:
-        statement = read_certificate(certificate)
+        statement, record = read_loosely(certificate)
+        words = statement.word_problems(record)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     try:
         with limited_work(), np.errstate(all="ignore"):
             if isinstance(statement, PipelineStatement):
-                return _verify_pipeline(statement)
-            return _verify_step(statement)
+                found = _verify_pipeline(statement)
+            else:
+                found = _verify_step(statement)
     except TooMuchWorkError:
         problems = (TOO_MUCH_WORK,)
-        return Verification(ok=False, problems=problems, epsilon=None, delta=None, undecided=True)
+        found = Verification(ok=False, problems=problems, epsilon=None, delta=None, undecided=True)
     except (ArithmeticError, IndexError, ValueError):
         # Of numbers that no fit writes: what they overflow, or leave empty, cannot be listed.
         return Verification(ok=False, problems=(NO_ARITHMETIC,), epsilon=None, delta=None)
+    if not words:
+        return found
+    known = () if found.undecided else found.problems
+    return replace(found, ok=False, undecided=False, problems=(*words, *known))
 
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:
@@ -206,7 +214,13 @@ def _outcome(
             *problems,
             f"the noise does not give epsilon = {claim.epsilon!r} with delta = {claim.delta!r}",
         ]
-    return Verification(ok=not problems, problems=tuple(problems), epsilon=epsilon, delta=delta)
+    return Verification(
+        ok=not problems,
+        problems=tuple(problems),
+        epsilon=epsilon,
+        delta=delta,
+        stated=stated(claim),
+    )
 
 
 def _standing(statement: PrivacyStatement) -> list[str]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
+from dpsvm_fast.accounting.words import CLUSTER_CAVEAT
 from dpsvm_fast.distributed._operations import Operation
 from dpsvm_fast.distributed._stored import StoredExecutor, may_be_stored, prepared, stored
 from dpsvm_fast.distributed._tasks import (
@@ -37,12 +38,6 @@ SMALL_LOADER = 1 << 16
 POLL = 1.0
 # How often one sum is begun anew because a worker was lost.
 ATTEMPTS = 5
-
-CLUSTER = (
-    "The rows were summed by a Dask cluster ({protocol}). Its machines, and whoever can read what "
-    "they send each other, are trusted like the owner of the data: sums without noise, and the key "
-    "from which batches are drawn, travel between them. Use TLS."
-)
 
 
 class Executor(Protocol):
@@ -163,7 +158,7 @@ class ClusterExecutor:
         self._recipe: tuple[Recipe, Any] | None = None
         self._n_runs = 0
         self._build = _check_client(client)
-        self.caveats: tuple[str, ...] = (CLUSTER.format(protocol=_protocol(client)),)
+        self.caveats: tuple[str, ...] = (CLUSTER_CAVEAT.format(protocol=_protocol(client)),)
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions.

@@ -21,11 +21,12 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast._validation import check_arithmetic
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, check_ledger
-from dpsvm_fast.accounting.statement import (
+from dpsvm_fast.accounting.words import (
     CLASSES_REASON,
     LEARNED_REASON,
     MAX_ITER_CAVEAT,
     SEED_REASON,
+    fit_assumptions,
 )
 from dpsvm_fast.estimators._base import PrivateLinearClassifier
 from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
@@ -51,7 +52,6 @@ __all__ = [
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
-FEATURES = "the number and names of the features, and whether the rows came dense or sparse"
 
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
@@ -327,23 +327,18 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
     """
     reasons = []
     named = getattr(settings, "parameter_names", ())
-    others = ", ".join(name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
-    listed = f" ({others})" if others else ""
-    public = [f"{parameter} and every other parameter{listed}", FEATURES]
-    if settings.adjacency == "replace_one":
-        public.append("the number of rows")
+    others = (name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
+    labels = None
     if "classes" in vars(settings):
-        if settings.classes is None:
-            reasons.append(CLASSES_REASON)
-            public.append("the label set, read from the training labels")
-        else:
-            public.append("the label set, given as classes")
+        labels = "given" if settings.classes is not None else "read"
+    if labels == "read":
+        reasons.append(CLASSES_REASON)
     if settings.random_state is not None:
         reasons.append(SEED_REASON)
     reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned_before", ())]
     return {
         "library_version": _core.build_info()["version"],
         "random_source": "operating_system" if settings.random_state is None else "seed",
-        "assumed_public": tuple(public),
+        "assumed_public": fit_assumptions(parameter, others, settings.adjacency, labels=labels),
         "not_private_reasons": tuple(reasons),
     }

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement
+from dpsvm_fast.accounting.words import RANDOM_FEATURES
 from dpsvm_fast.estimators._bounds import Bounds, public_map
 from dpsvm_fast.estimators._kernel_fit import KernelFit, fitted_kernel
 from dpsvm_fast.estimators._parameters import PRIVATE_KERNEL
@@ -300,9 +301,7 @@ class PrivateKernelSVC(PrivatePipeline):
         """What this fit promises."""
         facts = promise_facts(settings, "bounds" if settings.normalize else "data_norm")
         if fit.features is not None:
-            facts["assumed_public"] += (
-                f"the random features, drawn from the seed {fit.features.seed} without the data",
-            )
+            facts["assumed_public"] += (RANDOM_FEATURES.format(seed=fit.features.seed),)
         return mechanism.statement(fit.training, **facts)
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 
 from dpsvm_fast._rounding import div_down, div_up, mul_up, round_up, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent, composed_delta, gaussian_epsilon
+from dpsvm_fast.accounting.words import summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated._counts import PartyCounts
 from dpsvm_fast.federated._helmet_plan import averaged_models
@@ -243,7 +244,7 @@ class DpdrPlan:
         )
         return RoundPlan(
             name="gram",
-            what="the sum of the outer products of the rows with themselves",
+            what=summed_over_parties("gram", self.weighting),
             size=self._first_size,
             codec=noise.codec,
             noise=noise,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpsvm_fast.accounting.words import summed_over_parties
 from dpsvm_fast.federated._counts import PartyCounts
 from dpsvm_fast.federated.noise import delta_left, multiplier_of, plan_noise
 from dpsvm_fast.federated.plans import RoundPlan
@@ -25,8 +26,7 @@ def averaged_models(training: LocalTraining, counts: PartyCounts, multiplier: fl
     )
     return RoundPlan(
         name="model",
-        what="the weights of the parties' models"
-        + (", times their numbers of records" if training.weighting == "records" else ""),
+        what=summed_over_parties("model", training.weighting),
         size=training.size,
         codec=noise.codec,
         noise=noise,

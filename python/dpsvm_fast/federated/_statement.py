@@ -7,23 +7,14 @@ import dataclasses
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.accounting.federated_statement import FederatedStatement, caveats_of
-from dpsvm_fast.accounting.statement import SEED_REASON, Sensitivity
+from dpsvm_fast.accounting.statement import Sensitivity
+from dpsvm_fast.accounting.words import AGREED, SEED_REASON
 from dpsvm_fast.federated._parameters import loss_of
 from dpsvm_fast.federated.plans import sensitivity_record
 from dpsvm_fast.federated.spec import FederatedSpec
 
 __all__ = ["statement_of"]
 
-MODEL_THEOREM = (
-    "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), for sums of discrete Gaussian "
-    "noise with the sensitivities of docs/proofs/federated.md (after Wu, Li, Kumar, Chaudhuri, Jha "
-    "and Naughton 2017)"
-)
-OBJECTIVE_THEOREM = (
-    "Objective perturbation of every party by itself, with the privacy loss of "
-    "docs/proofs/objective_perturbation.md, composed with noisy second moments: "
-    "docs/proofs/federated.md"
-)
 # Beyond this the statement does not speak of one party's messages.
 MOST_EPSILON = 200.0
 
@@ -48,7 +39,6 @@ def statement_of(
     summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
     statement = FederatedStatement(
         algorithm=spec.algorithm,
-        theorem=OBJECTIVE_THEOREM if training is None else MODEL_THEOREM,
         loss=p["loss"],
         n_scores=None if sensitivity is None else loss_of(p, len(spec.classes)).n_scores,
         unit=p["unit"],
@@ -71,7 +61,7 @@ def statement_of(
         epsilon=spec.epsilon,
         delta=spec.delta,
         local_epsilon=None,
-        assumed_public=_assumed(),
+        assumed_public=AGREED,
         caveats=caveats_of(trust, p["weighting"]),
         library_version=_core.build_info()["version"],
         random_source=random_source,
@@ -90,13 +80,3 @@ def _sensitivity(spec: FederatedSpec) -> Sensitivity | None:
     if spec.training is None or noise is None:
         return None
     return sensitivity_record(spec.training, noise)
-
-
-def _assumed() -> tuple[str, ...]:
-    """Settings on which the promise rests."""
-    return (
-        "every parameter of the specification, data_norm among them",
-        "the number of features and the label set",
-        "the number of records of every party",
-        "which parties were asked",
-    )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import sqrt_up
+from dpsvm_fast.accounting.words import summed
 from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 from dpsvm_fast.mechanisms._row_maps import row_blocks
@@ -87,7 +88,7 @@ class NoisyAnchors:
             )
         return NoisySum(
             name="anchors",
-            what="the sum of the rows and half their number, in each cell",
+            what=summed("anchors", self.adjacency),
             adjacency=self.adjacency,
             clip_norm=clip_norm,
             relation_factor=factor,

@@ -29,6 +29,7 @@ from typing import Any
 
 from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up
+from dpsvm_fast.accounting.words import CLIPPED
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._noise_grid import grid_below
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
@@ -164,7 +165,7 @@ class DescentRule:
         moved = _core.clipped_sum_distance(self.clip, n_weights, grid)
         return NoisySum(
             name="training",
-            what="the sum of the rows' clipped gradients",
+            what=CLIPPED,
             adjacency=self.adjacency,
             clip_norm=self.clip,
             relation_factor=factor,

@@ -24,13 +24,13 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
 )
 from dpsvm_fast.accounting.subsampled import subsampled_gaussian_noise_multiplier
+from dpsvm_fast.accounting.words import GRADIENTS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import grid_below
 from dpsvm_fast.mechanisms._settings import LARGEST, RELATION_FACTOR
 
 __all__ = ["ClippedSums", "sum_grid", "training_part"]
 
-SUMMED = "clipped gradients of the loss in the weights, for rows divided by data_norm"
 # Steps of the grid in one standard deviation of the noise, unless the grid itself would then be
 # more than this share of the clip norm; rounding to it costs up to 34 times that.
 NOISE_STEPS = 2.0**36
@@ -169,7 +169,7 @@ def training_part(sums: Any, last_iterate: LastIterate | None = None) -> Release
     """
     return ReleasePart(
         name="training",
-        what=SUMMED,
+        what=GRADIENTS,
         distribution="gaussian",
         sampler="exact_grid" if sums.exact else "floating_point",
         clip_norm=sums.clip,

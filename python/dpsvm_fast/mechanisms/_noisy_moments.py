@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import mul_up, sqrt_down, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
+from dpsvm_fast.accounting.words import PRODUCTS
 from dpsvm_fast.mechanisms._noise_grid import grid_below, release_on_grid
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 
@@ -84,7 +85,7 @@ class SecondMoments:
             grid = grid_below(GRID_SHARE / d, 2.0 * factor / self.mu)
         return NoisySum(
             name=self.part_name,
-            what="the sum of the rows' outer products with themselves",
+            what=PRODUCTS,
             adjacency=self.adjacency,
             clip_norm=1.0,
             relation_factor=factor,

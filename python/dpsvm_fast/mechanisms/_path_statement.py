@@ -6,19 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.accounting import PrivacyStatement
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.mechanisms._training_path import Solver, Training
 
 if TYPE_CHECKING:
     from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 
 __all__ = ["path_statement"]
-
-THEOREM_OF_RELEASES = (
-    '; {} releases of weights with this noise, section "Several releases" of '
-    "docs/proofs/output_perturbation.md"
-)
-THEOREM_OF_SOLVERS = "noisy sums of docs/proofs/auto_pipeline.md, composed with: "
 
 
 def path_statement(
@@ -52,7 +46,6 @@ def path_statement(
     if mechanism.noise_grid == "float":
         own_caveats += (FLOATING_POINT_CAVEAT,)
     return PrivacyStatement(
-        theorem=mechanism.theorem,
         loss=mechanism.loss.name,
         adjacency=mechanism.adjacency,
         caveats=own_caveats + caveats,
@@ -69,7 +62,4 @@ def _of_solver(
     if not training.sums:
         # Nothing but the solver's own release.
         return own
-    theorem = THEOREM_OF_SOLVERS + own.theorem
-    if training.n_releases > 1:
-        theorem += THEOREM_OF_RELEASES.format(training.n_releases)
-    return dataclasses.replace(own, theorem=theorem, **whole)
+    return dataclasses.replace(own, **whole)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement
+from dpsvm_fast.accounting.words import fit_assumptions
 
 __all__ = ["statement_of"]
 
@@ -52,6 +53,7 @@ def statement_of(
         All other fields.
     """
     given = dict(occasion)
+    assumed = fit_assumptions("data_norm", (), release.adjacency, labels="given")
     caveats = own_caveats + tuple(given.pop("caveats", ()))
     return PrivacyStatement(
         adjacency=release.adjacency,
@@ -59,6 +61,6 @@ def statement_of(
         delta=release.delta if release.noise == "gaussian" else 0.0,
         events=release.events,
         caveats=caveats,
-        **({"assumed_public": ()} | given),
+        **({"assumed_public": assumed} | given),
         **fields,
     )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
+from dpsvm_fast.accounting.words import summed
 from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
@@ -93,7 +94,7 @@ class NoisyMean:
             grid, rounding = grid_of_sums(ROW_GRID, 2.0 * factor * clip_norm / self.mu, size)
         return NoisySum(
             name="centre",
-            what="the sum of the rows and half their number" if self.counts else "sum of the rows",
+            what=summed("centre", self.adjacency),
             adjacency=self.adjacency,
             clip_norm=clip_norm,
             relation_factor=factor,

@@ -70,14 +70,6 @@ LEAST_SHARE = 0.05
 # Steps of the noise's grid in the weight of the traces: with noise added they stay below 2**53.
 MOST_STEPS = 2.0**52
 
-THEOREM = (
-    "Objective perturbation over positive semidefinite matrices (Pathak and Raj 2010, corrected in "
-    "docs/proofs/gaussian_margin.md; Kifer, Smith and Thakurta 2012 for the constraint): "
-)
-THEOREM_OF_ANCHORS = (
-    "Noisy sums of docs/proofs/gaussian_margin.md, section Mixtures, composed with: "
-)
-
 
 def n_coordinates(n_features: int) -> int:
     """Coordinates of the symmetric matrix of an ellipsoid."""
@@ -290,11 +282,9 @@ class GaussianMargin:
         among them.
         """
         own = self.solver.statement(**occasion)
-        head = THEOREM_OF_ANCHORS if self._sums else ""
         return dataclasses.replace(
             own,
             mechanism="gaussian_margin",
-            theorem=head + THEOREM + own.theorem,
             epsilon=self.epsilon,
             delta=0.0 if self.pure else self.delta,
             events=self.events,

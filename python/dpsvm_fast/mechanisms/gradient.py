@@ -27,7 +27,11 @@ from typing import Any
 
 from dpsvm_fast._rounding import hypot_up
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, composed_epsilon
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.words import (
+    FLOATING_POINT_CAVEAT,
+    MAX_SAMPLES_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._gradient_defaults import (
     automatic_intercept_scaling,
@@ -46,25 +50,6 @@ STABILIZER, CORRECTED_FLOOR = 1e-8, 0.5
 # Beyond these a step would leave single precision.
 LARGEST_INTERCEPT = 1e6
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
-
-FULL = (
-    "Gaussian mechanism on sums of clipped gradients (Abadi et al. 2016; Balle and Wang 2018, "
-    'Theorem 8), docs/proofs/gradient_perturbation.md, "Full batch"'
-)
-SAMPLED = (
-    "Poisson-sampled Gaussian mechanism on sums of clipped gradients (Abadi et al. 2016), "
-    'docs/proofs/gradient_perturbation.md, "Poisson sampling", composed as in '
-    "docs/proofs/accountant.md"
-)
-LAST = (
-    "Last iterate of noisy gradient descent on a strongly convex objective (Bok, Su and Altschuler "
-    '2024), docs/proofs/gradient_perturbation.md, "Last iterate"'
-)
-MAX_SAMPLES_CAVEAT = (
-    "Training refuses more rows than max_samples. Whether it did depends on the data and is not "
-    "covered by epsilon and delta."
-)
-REPEATED = '; all calls together as in docs/proofs/gradient_perturbation.md, "Repeated calls"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,14 +311,11 @@ class GradientPerturbation(GradientSettings):
     ) -> PrivacyStatement:
         """What is promised about this run and all that it continues."""
         own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
-        theorem = FULL if self.rate == 1.0 else SAMPLED
         if isinstance(self.noise, LastIterateSums):
-            theorem = LAST
             own += (MAX_SAMPLES_CAVEAT,) * (self.adjacency == "add_remove")
         before = self.continues
         return PrivacyStatement(
             mechanism="gradient_perturbation",
-            theorem=theorem if before is None else theorem + REPEATED,
             loss=self.loss.name,
             adjacency=self.adjacency,
             epsilon=self.total_epsilon,

@@ -31,18 +31,16 @@ import numpy as np
 
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast.accounting import PrivacyEvent
+from dpsvm_fast.accounting.words import ROWS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum, share_of
 from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
 from dpsvm_fast.mechanisms._training_path import Training
 from dpsvm_fast.mechanisms.fourier import FourierFeatures, structure_of
-from dpsvm_fast.mechanisms.linear_pipeline import THEOREM as THEOREM_OF_SUMS
 from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
 
 __all__ = ["KernelChoice", "NoisyCount", "PrivateKernel"]
-
-THEOREM = THEOREM_OF_SUMS + "; public features of norm 1 in docs/proofs/random_features.md"
 
 # Share of the squared Gaussian parameter, or of epsilon, for the number of rows where no centre
 # brings it. Where the rule turns to a kernel its noise is then a tenth of the number.
@@ -84,7 +82,7 @@ class NoisyCount:
             grid, rounding = grid_of_sums(1.0, 2.0 / self.mu, 1)
         return NoisySum(
             name="count",
-            what="the number of rows",
+            what=ROWS,
             adjacency="add_remove",
             clip_norm=1.0,
             relation_factor=1.0,
@@ -149,7 +147,6 @@ class PrivateKernel(PrivateLinear):
     """
 
     kind: ClassVar[str] = "private_kernel"
-    theorem: ClassVar[str] = THEOREM
 
     kernel: str = "auto"
     gamma: float | str = "auto"

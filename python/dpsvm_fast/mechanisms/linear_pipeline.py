@@ -64,12 +64,6 @@ WEIGHT_RELEASES = 4
 # Below, noise on a grid would have more steps than the sampler draws, once the budget is spent.
 SMALLEST_EXACT_MU = 1e-9
 
-THEOREM = (
-    "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
-    "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
-    "Honkela 2023); sensitivities and paths in docs/proofs/auto_pipeline.md"
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateLinear:
@@ -99,7 +93,6 @@ class PrivateLinear:
     """
 
     kind: ClassVar[str] = "private_linear"
-    theorem: ClassVar[str] = THEOREM
 
     epsilon: float
     delta: float

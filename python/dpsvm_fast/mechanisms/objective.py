@@ -28,11 +28,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import add_down, hypot_up
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, Sensitivity
-from dpsvm_fast.accounting.statement import (
-    FLOATING_POINT_CAVEAT,
-    PRECISION_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-)
+from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, PRECISION_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._linear_noise import LinearNoise
@@ -55,16 +51,6 @@ OUTPUT_SHARE = 0.01
 # The constant feature, over the bound of the rows' norm. What did best on the data sets on which
 # the rules for C were chosen: more noise in all weights asks for a smaller one.
 INTERCEPT = {"gaussian": 0.1, "gamma": 0.2}
-
-THEOREMS = {
-    "gaussian": "Objective perturbation with Gaussian noise (Kifer, Smith and Thakurta 2012; "
-    "Redberg, Koskela and Wang 2023 for one score), with the privacy loss of "
-    "docs/proofs/objective_perturbation.md and docs/proofs/joint_bound.md, composed with Balle and "
-    "Wang 2018, Theorem 8, for the approximate minimum",
-    "gamma": "Objective perturbation (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2), with "
-    "the Jacobian of docs/proofs/objective_perturbation.md, composed with noise of density "
-    "proportional to exp(-beta ||b||) for the approximate minimum",
-}
 
 
 def automatic_intercept_scaling(data_norm: float, noise: str) -> float:
@@ -254,7 +240,6 @@ class ObjectivePerturbation:
             occasion,
             own,
             mechanism="objective_perturbation",
-            theorem=THEOREMS[self.noise],
             loss=self.loss.name,
             sensitivity=self._derivation(),
             noise=self.output.record,

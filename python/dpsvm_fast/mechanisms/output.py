@@ -24,13 +24,11 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._rounding import add_up, div_up, hypot_up, mul_down, mul_up
 from dpsvm_fast.accounting.statement import (
-    FLOATING_POINT_CAVEAT,
-    PRECISION_CAVEAT,
-    RUNNING_TIME_CAVEAT,
     Descent,
     PrivacyStatement,
     Sensitivity,
 )
+from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, PRECISION_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms._automatic import automatic_C, automatic_intercept_scaling
@@ -56,19 +54,6 @@ __all__ = [
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
 GRID_SHARE = 1e-6
-THEOREMS = {
-    "gaussian": "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the "
-    "sensitivity of docs/proofs/output_perturbation.md",
-    "gamma": "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to "
-    "exp(-beta ||b||)), with the sensitivity of docs/proofs/output_perturbation.md",
-}
-SGD_THEOREMS = {
-    noise: text.replace(
-        "docs/proofs/output_perturbation.md",
-        "docs/proofs/projected_sgd.md (after Wu, Li, Kumar, Chaudhuri, Jha and Naughton 2017)",
-    )
-    for noise, text in THEOREMS.items()
-}
 
 
 @dataclass(frozen=True)
@@ -291,7 +276,6 @@ class OutputPerturbation:
             occasion,
             own,
             mechanism="output_perturbation",
-            theorem=THEOREMS[self.noise] if self.sgd is None else SGD_THEOREMS[self.noise],
             loss=self.loss,
             sensitivity=self._derivation(),
             noise=self.weight_noise.record,

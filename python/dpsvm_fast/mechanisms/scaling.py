@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import NoiseSource
 from dpsvm_fast._rounding import div_up, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
+from dpsvm_fast.accounting.words import summed
 from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 
@@ -128,7 +129,7 @@ class NoisyColumnMoments:
             grid, rounding = grid_of_sums(SUM_GRID, 2.0 * mul_up(factor, clip_norm) / self.mu, size)
         return NoisySum(
             name="moments" if squares else "means",
-            what=_what(squares=squares, counts=counts),
+            what=summed("moments" if squares else "means", self.adjacency),
             adjacency=self.adjacency,
             clip_norm=clip_norm,
             relation_factor=factor,
@@ -215,13 +216,3 @@ class NoisyColumnMoments:
         level = BELIEVED * told
         found = np.maximum(squares - mean**2, np.maximum(level, SMALLEST_VARIANCE))
         return np.where(level < UNIFORM_VARIANCE, found, UNIFORM_VARIANCE)
-
-
-def _what(*, squares: bool, counts: bool) -> str:
-    """What is summed, for people."""
-    text = "every feature's z in [-1, 1]"
-    if squares:
-        text += " and 11/8 (z^2 - 49/64)"
-    if counts:
-        text += ", and the number of rows times the fourth root of the number of features"
-    return text

@@ -7,11 +7,16 @@ from typing import Any
 
 from dpsvm_fast.accounting import PureEvent
 from dpsvm_fast.accounting.selection import SelectionStatement
-from dpsvm_fast.accounting.statement import (
+from dpsvm_fast.accounting.words import (
+    CLASS_WEIGHTS,
+    DECLARED,
     FLOATING_POINT_CAVEAT,
+    FUNCTION,
     MAX_ITER_CAVEAT,
+    PARTS_CAVEAT,
     PRECISION_CAVEAT,
     RUNNING_TIME_CAVEAT,
+    RUNS_CAVEAT,
 )
 from dpsvm_fast.estimators._pipeline_steps import leaf_steps
 from dpsvm_fast.estimators._planned_events import private_steps
@@ -21,17 +26,6 @@ from dpsvm_fast.model_selection._grid import described
 from dpsvm_fast.model_selection._plan import Plan
 
 __all__ = ["learned_in", "search_statement"]
-
-DECLARED = "what a DeclaredTrainer declares is what its training costs; nobody here can check that"
-RUNS_CAVEAT = (
-    "How long the search took tells about how many runs it made, which the promise needs to be "
-    "secret, and how long each took depends on the data. Do not let others time it."
-)
-PARTS_CAVEAT = (
-    "A search ends with an error when the rows are too few for its parts, or, with a probability "
-    "below 1e-17, when a part is empty. That it did tells about the number of rows and is not "
-    "covered."
-)
 
 
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:
@@ -54,14 +48,10 @@ def search_statement(settings: SimpleNamespace, plan: Plan) -> SelectionStatemen
     facts = promise_facts(settings, "param_grid")
     public = facts.pop("assumed_public")
     if settings.class_weight is not None:
-        public += ("the weights of the classes",)
+        public += (CLASS_WEIGHTS,)
     leaves = [leaf for candidate in settings.candidates for leaf in leaf_steps(candidate, "")]
     public += tuple(
-        dict.fromkeys(
-            f"the function of {leaf} maps every row by itself"
-            for leaf in leaves
-            if leaf.maps_by_function
-        )
+        dict.fromkeys(FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
     )
     steps = [leaf.estimator for leaf in leaves]
     if any(isinstance(step, DeclaredTrainer) for step in steps):

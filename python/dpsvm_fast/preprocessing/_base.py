@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyStatement, check_ledger
-from dpsvm_fast.accounting.statement import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.estimators._released import Released
 from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
 from dpsvm_fast.estimators._training_data import check_room, checked_training_rows
@@ -25,11 +25,6 @@ from dpsvm_fast.mechanisms._settings import NOISE_GRIDS, check_range
 
 __all__ = ["PrivateTransformer", "clipped_rows", "unlabelled"]
 
-THEOREM = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
-PURE_THEOREM = (
-    "Chaudhuri, Monteleoni and Sarwate 2011 (noise density proportional to exp(-beta ||b||)), with "
-    "the sensitivity of "
-)
 
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
@@ -38,7 +33,6 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
     """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
 
     _mechanism_name: ClassVar[str]
-    _proof_page: ClassVar[str] = "docs/proofs/auto_pipeline.md"
     # The public parameter on which the sensitivity rests.
     _bounded_by: ClassVar[str] = "data_norm"
     _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
@@ -141,7 +135,6 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
         floating_point = released.grid is None
         return PrivacyStatement(
             mechanism=self._mechanism_name,
-            theorem=(THEOREM if released.mu is not None else PURE_THEOREM) + self._proof_page,
             loss="none",
             adjacency=settings.adjacency,
             epsilon=settings.epsilon,

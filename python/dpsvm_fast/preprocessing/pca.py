@@ -146,7 +146,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     """
 
     _mechanism_name = "private_pca"
-    _proof_page = "docs/proofs/private_pca.md"
     _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "n_components": checked_n_components,
         **PrivateTransformer._parameters,

@@ -239,7 +239,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     """
 
     _mechanism_name = "private_standard_scaler"
-    _proof_page = "docs/proofs/private_scaling.md"
     _bounded_by = "bounds"
     _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
         "bounds": checked_bounds,
