@@ -45,7 +45,7 @@ def test_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: s
     assert (code, err) == (0, "")
     assert "The certificate holds" in out
     assert f"for {CERTIFICATES[name][1]}." in out
-    assert "no recomputation can tell" in out
+    assert "No recomputation can show" in out
 
 
 @every_certificate

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast.accounting.words import SEED_REASON
 from dpsvm_fast.io import ModelFormatError, TableSchema, load_model, read_model, save_model
 from oracles.forging import (
     ODD,
@@ -131,10 +132,10 @@ def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None
     [
         (("epsilon",), 0.1, "epsilon is 0.1 in the certificate of the fit and 1.0"),
         (("delta",), 1e-9, "delta"),
-        (("adjacency",), "replace_one", "adjacency|event"),
+        (("adjacency",), "replace_one", "number of rows"),
         (("private",), False, "private"),
         (("mechanism",), "objective_perturbation", "another mechanism"),
-        (("loss",), "huber", "loss"),
+        (("loss",), "huber", "loss|caveats"),
         (("noise", "shape"), [3, 40], "n_weights|noisy numbers"),
         (("noise", "sigma"), 1e-3, "does not hold"),
         (("events", 0, "sigma"), 1e3, "does not hold"),
@@ -240,7 +241,7 @@ def test_a_smaller_epsilon_everywhere_does_not_hold(tmp_path: Path) -> None:
 
 def test_a_seeded_model_whose_numbers_do_not_follow_is_refused(tmp_path: Path) -> None:
     document = document_of("output", tmp_path)
-    reasons = {"not_private_reasons": ["seeded"], "random_source": "seed", "private": False}
+    reasons = {"not_private_reasons": [SEED_REASON], "random_source": "seed", "private": False}
     forged = changed(document, ("model", "privacy"), document["model"]["privacy"] | reasons)
     path = rewritten(tmp_path / "forged.json", forged)
     assert not load_model(path).privacy_.private

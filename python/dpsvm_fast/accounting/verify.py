@@ -96,8 +96,9 @@ dict or str
     Notes
     -----
     Guarantees: a certificate that passes states an epsilon and a delta which follow, by the
-    theorems it names, from its own sensitivity and noise. That the release was really made
-    this way, and that what it lists as public was public, no recomputation can tell.
+    theorems it names, from its own sensitivity and noise. Every word in it follows from its
+    numbers or is in ``stated``, which nobody checked. What no recomputation can show is said at the
+    end of ``str(verify(...))``.
 
     Examples
     --------

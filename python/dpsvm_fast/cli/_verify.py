@@ -49,6 +49,7 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
             "holds": result.ok,
             "undecided": result.undecided,
             "problems": list(result.problems),
+            "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
             "promised": _promise(record) if result.ok else None,
         }
@@ -62,9 +63,7 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
         return DOES_NOT_HOLD
     screen.say(
         f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
-        f"({record['adjacency']}) for {_subject(record)}.\n"
-        "What no recomputation can tell: that the model was made this way, and that what the\n"
-        "certificate assumes public was public."
+        f"({record['adjacency']}) for {_subject(record)}."
     )
     return DONE
 
