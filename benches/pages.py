@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benches import audit_page, performance_tables, readme_accuracy, readme_tables, report, tables
+from benches import (
+    audit_page,
+    one_run_audits,
+    performance_tables,
+    readme_accuracy,
+    readme_tables,
+    report,
+    tables,
+)
 from benches.readme_tables import Summaries
 from benches.tables import Row
 
@@ -54,6 +62,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         ),
         "uneven-table": Table(readme_tables.uneven, "papers_feddpdr_figure5"),
     },
+    "docs/auditing.md": {"one-run-table": Table(one_run_audits.page, one_run_audits.NAME)},
     "docs/guarantees.md": {"audit-table": Table(audit_page.audits, "audit")},
 }
 # The page of the tables of ``report``.

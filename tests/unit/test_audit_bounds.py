@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -33,7 +32,6 @@ from dpsvm_fast.audit.bounds import (
     resolved_method,
     separation_bound,
 )
-from dpsvm_fast.audit.one_run import log_p_value, one_run_bound
 from dpsvm_fast.audit.pair_audit import Event, chosen_event, learned_statistics
 
 ALPHA = 1e-6
@@ -201,44 +199,6 @@ def test_methods_follow_from_the_claim() -> None:
     ):
         with pytest.raises(InvalidParameterError, match="method"):
             resolved_method(method, claim)
-
-
-class TestOneRun:
-    @pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
-    @pytest.mark.parametrize("delta", [0.0, 1e-3])
-    def test_p_values_by_brute_force(self, epsilon: float, delta: float) -> None:
-        """The theorem's formula with exact binomial coefficients."""
-        m, r = 20, 12
-        chance = math.exp(epsilon) / (1.0 + math.exp(epsilon))
-        pmf = [math.comb(r, k) * chance**k * (1 - chance) ** (r - k) for k in range(r + 1)]
-        for v in range(r + 1):
-            slack = max((sum(pmf[max(0, v - i) : v]) / i for i in range(1, v + 1)), default=0.0)
-            wanted = min(1.0, sum(pmf[v:]) + 2 * m * delta * slack)
-            assert math.exp(log_p_value(m, r, v, epsilon, delta)) == pytest.approx(wanted)
-
-    def test_randomised_response_is_never_refuted_too_often(self) -> None:
-        """Coins flipped with probability 1 / (1 + e): by enumeration of all of its outcomes."""
-        m, epsilon, alpha = 12, 1.0, 0.05
-        keep = math.exp(epsilon) / (1.0 + math.exp(epsilon))
-        refuted = [one_run_bound(m, m, right, 0.0, alpha) > epsilon for right in range(m + 1)]
-        wrong = 0.0
-        for kept in itertools.product((True, False), repeat=m):
-            right = sum(kept)
-            wrong += refuted[right] * keep**right * (1 - keep) ** (m - right)
-        assert 0.0 < wrong <= alpha
-
-    @pytest.mark.parametrize(("m", "right"), [(100, 75), (1000, 600)])
-    def test_pure_bounds_are_log_odds_of_the_accuracy(self, m: int, right: int) -> None:
-        accuracy = float(stats.beta.ppf(0.05, right, m - right + 1))
-        wanted = math.log(accuracy / (1.0 - accuracy))
-        assert one_run_bound(m, m, right, 0.0, 0.05) == pytest.approx(wanted, rel=1e-9)
-
-    def test_delta_costs_and_few_right_guesses_prove_nothing(self) -> None:
-        bounds = [one_run_bound(1000, 500, 400, delta, 0.05) for delta in (0.0, 1e-6, 1e-4)]
-        assert bounds[0] > bounds[1] > bounds[2] > 0.0
-        assert one_run_bound(1000, 500, 250, 0.0, 0.05) == 0.0
-        # Extreme counts stay in logarithms.
-        assert math.isfinite(log_p_value(10**6, 10**6, 10**6, 0.0, 1e-300))
 
 
 def test_the_chosen_event_is_the_one_that_tells_most() -> None:

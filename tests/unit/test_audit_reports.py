@@ -295,7 +295,7 @@ class TestOneRun:
             estimator = ROWS["descent"].make(8.0, adjacency)
         report = audit_one_run(estimator, 2000, confidence=0.99, random_state=4)
         assert 1.0 < report.certified <= 8.0
-        assert report.method == "one_run"
+        assert report.method == "one_run_gaussian"
         assert "2000 canaries" in str(report)
         assert sum(report.counts) <= 2000
 

@@ -1,9 +1,9 @@
 """Audits: certified lower bounds of epsilon, beside what is claimed."""
 
 from dpsvm_fast.audit.density import audit_density
-from dpsvm_fast.audit.one_run import audit_one_run
+from dpsvm_fast.audit.one_run import audit_one_run, audit_scores
 from dpsvm_fast.audit.pair_audit import audit
 from dpsvm_fast.audit.report import AuditReport
 from dpsvm_fast.audit.subjects import Pair
 
-__all__ = ["AuditReport", "Pair", "audit", "audit_density", "audit_one_run"]
+__all__ = ["AuditReport", "Pair", "audit", "audit_density", "audit_one_run", "audit_scores"]

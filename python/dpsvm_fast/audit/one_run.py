@@ -1,38 +1,123 @@
 r"""One fit, many canaries: each is in the data or not by a coin of its own, and the model is asked.
 
-Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023, Theorem
-5.2: for an (epsilon, delta)-private program, with m independent coins and r guesses of them made
-from its output, the number of right guesses is at least v with a probability of at most
-
-.. math:: P[B \ge v] + 2 m \delta \max_{1 \le i \le v} \frac{P[v > B \ge v - i]}{i}, \qquad
-          B \sim \mathrm{Binomial}(r, e^\epsilon / (1 + e^\epsilon)).
+Of m canaries r are guessed, each to be in or out, and C guesses are right. A program with trade-off
+function f cannot make C large: docs/proofs/one_run_audit.md bounds P[C >= c] from f alone, however
+the canaries depend on each other. Where nothing but (epsilon, delta) is known, the bound of
+Steinke, Nasr and Jagielski (2023) is computed too, and the smaller of the two probabilities counts.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, stats
+from scipy.special import ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
-from dpsvm_fast.audit.bounds import Claim
+from dpsvm_fast.accounting import (
+    GaussianEvent,
+    PrivacyEvent,
+    composed_epsilon,
+    gaussian_epsilon,
+    gaussian_sigma,
+)
+from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.audit.bounds import Claim, resolved_method, smallest_consistent
 from dpsvm_fast.audit.report import AuditReport, alpha_of
 from dpsvm_fast.audit.subjects import Pair, prepared, subject_of
 from dpsvm_fast.audit.worlds import OutputWorld, TrainedWorld
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = ["audit_one_run", "log_p_value", "one_run_bound"]
+__all__ = [
+    "audit_one_run",
+    "audit_scores",
+    "gaussian_inverse",
+    "log_p_value",
+    "one_run_bound",
+    "one_run_epsilon",
+    "one_run_separation",
+    "profile_inverse",
+    "tail_refuted",
+]
 
-# Shares of the canaries that may be guessed, and the largest epsilon that is tried.
-SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+# Names of the methods in reports.
+ONE_RUN = {
+    "clopper_pearson": "one_run",
+    "gaussian": "one_run_gaussian",
+    "profile": "one_run_profile",
+}
+
+# Shares of the canaries that may be guessed, and the largest parameter of a curve that is tried.
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
 LARGEST_EPSILON = 100.0
-HALVINGS = 60
+HALVINGS = 50
+# Every step of the recursion is rounded down by this; SciPy's normal law errs by less.
+SHAVED = 1e-12
+# At how many epsilons a profile is turned into a trade-off curve, and up to which.
+N_NODES, LARGEST_NODE = 64, 20.0
+
+Array = NDArray[np.float64]
+Inverse = Callable[[float], float]
+
+
+def tail_refuted(
+    inverse: Inverse, n_canaries: int, n_guesses: int, right: int, alpha: float
+) -> bool:
+    r"""Whether a trade-off curve makes so many right guesses rarer than ``alpha``.
+
+    Parameters
+    ----------
+    inverse : callable
+        :math:`y \mapsto \min\{x : 1 - f(x) \ge y\}` on [0, 1], or anything below it; f is convex
+        and holds for either order of the worlds.
+    n_canaries, n_guesses, right : int
+        0 <= right <= n_guesses <= n_canaries.
+    alpha : float in (0, 1)
+
+    Returns
+    -------
+    bool
+        True: P[C >= right] < alpha for every program with this curve. False: nothing is known.
+
+    Notes
+    -----
+    ``s`` is a lower bound of P[C >= i], which follows from P[C >= right] >= alpha; above 1 it is a
+    contradiction. Steps and sums are rounded down: a lower bound stays one.
+    """
+    if right == 0:
+        return False
+    s = total = alpha
+    for i in range(right - 1, -1, -1):
+        # Here s bounds P[C >= i + 1], and total the sum of all such probabilities from there on.
+        met = min(1.0, (i * s + total) / n_canaries * (1.0 - SHAVED))
+        step = (n_canaries * inverse(met) * (1.0 - SHAVED) + total) / (n_guesses - i)
+        if step <= s:
+            # From here on nothing would change any more.
+            return False
+        s = step * (1.0 - SHAVED)
+        if s > 1.0:
+            return True
+        total = (total + s) * (1.0 - SHAVED)
+    return False
+
+
+def gaussian_inverse(mu: float) -> Inverse:
+    """Of Gaussian differential privacy."""
+    return lambda y: float(ndtr(ndtri(y) - mu))
+
+
+def profile_inverse(epsilons: Array, deltas: Array) -> Inverse:
+    """Of a privacy profile: ``deltas`` at ``epsilons``, or of one (epsilon, delta)."""
+    shrunk = np.exp(-epsilons)
+    return lambda y: max(0.0, float(((y - deltas) * shrunk).max()))
 
 
 def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, delta: float) -> float:
@@ -65,23 +150,59 @@ def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, del
 
 
 def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alpha: float) -> float:
-    """Lower bound of epsilon, wrong with probability at most ``alpha``.
+    """Lower bound of epsilon by the definition alone, wrong with probability at most ``alpha``.
 
-    Proof: the probability above grows with epsilon, so where it is below ``alpha`` every smaller
-    epsilon would have made what was seen as unlikely.
+    Both probabilities grow with epsilon, so what refutes an epsilon refutes every smaller one; and
+    each bounds P[C >= right], so the smaller one does.
     """
     log_alpha = math.log(alpha)
 
     def refuted(epsilon: float) -> bool:
-        return log_p_value(n_canaries, n_guesses, right, epsilon, delta) < log_alpha
+        curve = profile_inverse(np.array([epsilon]), np.array([delta]))
+        return log_p_value(
+            n_canaries, n_guesses, right, epsilon, delta
+        ) < log_alpha or tail_refuted(curve, n_canaries, n_guesses, right, alpha)
 
-    if not refuted(0.0):
-        return 0.0
-    low, high = 0.0, LARGEST_EPSILON
+    return _largest(refuted, LARGEST_EPSILON)
+
+
+def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
+    """Lower bound of mu for a program whose trade-off curve is Gaussian."""
+    return _largest(
+        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha),
+        LARGEST_EPSILON,
+    )
+
+
+def _largest(refuted: Callable[[float], bool], most: float) -> float:
+    """The largest number that is found to be refuted, as all smaller ones are; 0 if none is."""
+    low, high = 0.0, 1.0
+    while high < most and refuted(high):
+        low, high = high, 2.0 * high
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
+
+
+def one_run_epsilon(
+    method: str, n_canaries: int, n_guesses: int, right: int, claim: Claim, alpha: float
+) -> float:
+    """Lower bound of epsilon at the claim's delta by what ``method`` takes to be known."""
+    if method == "clopper_pearson":
+        return one_run_bound(n_canaries, n_guesses, right, claim.delta, alpha)
+    if method == "gaussian":
+        mu = one_run_separation(n_canaries, n_guesses, right, alpha)
+        return gaussian_epsilon(claim.delta, 1.0 / mu) if mu > 1e-9 else 0.0
+    epsilons = np.linspace(0.0, min(LARGEST_NODE, 4.0 * max(claim.epsilon, 1.0)), N_NODES)
+
+    def refuted(factor: float) -> bool:
+        profile = Composition.of(claim.with_noise(factor)).delta
+        curve = profile_inverse(epsilons, np.array([profile(e) for e in epsilons]))
+        return tail_refuted(curve, n_canaries, n_guesses, right, alpha)
+
+    factor = smallest_consistent(refuted)
+    return 0.0 if factor is None else composed_epsilon(claim.with_noise(factor), claim.delta)
 
 
 def audit_one_run(
@@ -89,6 +210,7 @@ def audit_one_run(
     n_canaries: int = 1000,
     *,
     confidence: float = 0.95,
+    method: str = "auto",
     n_guesses: int | None = None,
     n_threads: int | None = None,
     random_state: int | None = None,
@@ -107,8 +229,10 @@ def audit_one_run(
     n_canaries : int >= 2, default=1000
         Also the number of features.
     confidence : float in (0, 1), default=0.95
-        The theorem adds up to 2 m delta to the probability of being wrong: with a confidence so
-        high that this alone is more than what is left of 1, nothing is certified.
+        Of the bound. A program may tell all in one of many runs: with a high confidence only
+        what it tells in nearly all runs counts.
+    method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
+        What is taken to be known of the law, as of ``audit``.
     n_guesses : int or None, default=None
         None: the share of the canaries for which an ideal program with Gaussian noise of the
         claimed size would give the largest bound; a public choice.
@@ -122,13 +246,14 @@ def audit_one_run(
 
     Notes
     -----
-    Guarantees: as of ``audit``. One run certifies much less than many do, whatever the program: at
-    epsilon 4 and 95 percent about 1.5 with 1,000 canaries and 2.7 with 100,000. It is for programs
+    Guarantees: as of ``audit``. One run certifies less than many do, whatever the program: of
+    epsilon 4 at 95 percent about 2.2 with 1,000 canaries and 3.1 with 100,000. It is for programs
     too slow to be run more than once.
 
     References
     ----------
-    Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
+    Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023;
+    Mahloujifar, Melis and Chaudhuri, "Auditing f-differential privacy in one run", ICML 2025.
 
     Examples
     --------
@@ -154,20 +279,134 @@ def audit_one_run(
     data, classes = _canaries(model, coins)
     model.set_params(classes=classes)
     claim = subject_of(model, pair=Pair(data, data, model.adjacency)).claim
-    guesses = _planned_guesses(m, claim, alpha) if n_guesses is None else n_guesses
-    guesses = check.check_integer("n_guesses", guesses, 1, m)
-    right = _right_guesses(_scores(model, data, seed), coins, guesses)
-    return AuditReport(
-        mechanism=type(model).__name__,
-        adjacency=claim.adjacency,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        certified=one_run_bound(m, guesses, right, claim.delta, alpha),
-        method="one_run",
+    method = resolved_method(method, claim)
+    return _asked(
+        _scores(model, data, seed),
+        coins,
+        n_guesses,
+        AuditReport(
+            mechanism=type(model).__name__,
+            adjacency=claim.adjacency,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            certified=0.0,
+            method=method,
+            confidence=1.0 - alpha,
+            n_trials=m,
+            statistic="the weight of each canary's feature",
+        ),
+        claim,
+        started,
+    )
+
+
+def audit_scores(
+    scores: Any,
+    coins: Any,
+    claim: tuple[float, float],
+    *,
+    method: str = "gaussian",
+    confidence: float = 0.95,
+    n_guesses: int | None = None,
+    adjacency: str = "add_remove",
+) -> AuditReport:
+    """Try to refute the claim of any program by the scores of its canaries in one run.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_canaries,)
+        Higher for those that look as if they were in the data; functions of the release alone.
+    coins : array-like of bool of shape (n_canaries,)
+        Which canaries were in the data (or had the second label): independent fair coins, known
+        to nothing but the training data (owed by the caller).
+    claim : tuple (epsilon, delta)
+        What is claimed.
+    method : {"gaussian", "clopper_pearson"}, default="gaussian"
+        "gaussian" takes the trade-off curve to be Gaussian; "clopper_pearson" nothing beyond
+        (epsilon, delta).
+    confidence : float in (0, 1), default=0.95
+    n_guesses : int or None, default=None
+        As of ``audit_one_run``: to be fixed before the scores are seen.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Whether a coin decides that a canary is in the data or which of two records it is.
+
+    Returns
+    -------
+    AuditReport
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A parameter outside its range, or scores and coins of different lengths.
+
+    Notes
+    -----
+    Guarantees: as of ``audit_one_run``. Half of the guesses go to the highest scores and half to
+    the lowest; ties are broken by position, so canaries must not be sorted by their coins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.audit import audit_scores
+    >>> rng = np.random.default_rng(0)
+    >>> coins = rng.random(10_000) < 0.5
+    >>> scores = rng.normal(0.9 * coins)  # an exact mechanism of epsilon 3.9
+    >>> report = audit_scores(scores, coins, (4.0, 1e-5))
+    >>> 2.0 < report.certified < 4.0
+    True
+    """
+    started = time.monotonic()
+    values = np.asarray(scores, dtype=np.float64)
+    inside = np.asarray(coins)
+    if values.ndim != 1 or not np.isfinite(values).all() or values.size < 2:
+        raise InvalidParameterError.of(
+            "scores", got=f"shape {values.shape}", accepted="two or more finite numbers in a row"
+        )
+    if inside.dtype != np.bool_ or inside.shape != values.shape:
+        raise InvalidParameterError.of(
+            "coins",
+            got=f"{inside.dtype} of shape {inside.shape}",
+            accepted=f"bool of shape {values.shape}",
+        )
+    alpha = alpha_of(confidence)
+    epsilon = check.check_positive("claim", claim[0])
+    delta = check.check_fraction("claim", claim[1]) if claim[1] != 0.0 else 0.0
+    events: tuple[PrivacyEvent, ...] = ()
+    if method == "gaussian" and delta > 0.0:
+        events = (GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, adjacency),)
+    what = Claim(epsilon, delta, adjacency, events)
+    report = AuditReport(
+        mechanism="scores",
+        adjacency=adjacency,
+        epsilon=epsilon,
+        delta=delta,
+        certified=0.0,
+        method=resolved_method(method, what),
         confidence=1.0 - alpha,
-        n_trials=m,
+        n_trials=values.size,
+        statistic="the score of each canary",
+    )
+    return _asked(values, inside, n_guesses, report, what, started)
+
+
+def _asked(
+    scores: Array,
+    coins: NDArray[np.bool_],
+    n_guesses: int | None,
+    report: AuditReport,
+    claim: Claim,
+    started: float,
+) -> AuditReport:
+    """The report with the bound that the guesses come to."""
+    m, alpha = coins.size, 1.0 - report.confidence
+    planned = _planned_guesses(m, claim, report.method, alpha) if n_guesses is None else n_guesses
+    guesses = check.check_integer("n_guesses", planned, 1, m)
+    right = _right_guesses(scores, coins, guesses)
+    return dataclasses.replace(
+        report,
+        certified=one_run_epsilon(report.method, m, guesses, right, claim, alpha),
+        method=ONE_RUN[report.method],
         seconds=time.monotonic() - started,
-        statistic="the weight of each canary's feature",
         counts=(right, guesses - right),
     )
 
@@ -188,28 +427,29 @@ def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], ND
     return (rows[kept], labels[codes]), labels
 
 
-def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> NDArray[np.float64]:
+def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
     """One release: the weight of the second class on every feature."""
     kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
     world = kind(model, *data, ())
-    vector: NDArray[np.float64] = world.draw(1, _core.NoiseSource(seed))[0]
+    vector: Array = world.draw(1, _core.NoiseSource(seed))[0]
     return vector[: data[0].shape[1]]
 
 
-def _right_guesses(scores: NDArray[np.float64], coins: NDArray[np.bool_], guesses: int) -> int:
+def _right_guesses(scores: Array, coins: NDArray[np.bool_], guesses: int) -> int:
     """How many of the guesses on the highest and lowest scores are right."""
-    order = np.argsort(scores)
+    order = np.argsort(scores, kind="stable")
     lowest, highest = guesses // 2, guesses - guesses // 2
     return int((~coins[order[:lowest]]).sum() + coins[order[scores.size - highest :]].sum())
 
 
-def _planned_guesses(m: int, claim: Claim, alpha: float) -> int:
+def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
     """How many guesses an ideal Gaussian mechanism at the claim would best be asked for.
 
     Its scores are normal with means mu apart. Of the share r with the highest scores and as many
     with the lowest, the right ones are those of their own side.
     """
     mu = claim.gaussian_mu or min(claim.epsilon, 4.0) / 2.0
+    by = "gaussian" if method == "gaussian" else "clopper_pearson"
     best = (-1.0, m)
     for share in SHARES:
         guesses = max(2, int(share * m))
@@ -218,7 +458,7 @@ def _planned_guesses(m: int, claim: Claim, alpha: float) -> int:
             stats.norm.sf(cut - 0.5 * mu) + stats.norm.sf(cut + 0.5 * mu)
         )
         expected = int(right * guesses)
-        bound = one_run_bound(m, guesses, expected, claim.delta, alpha)
+        bound = one_run_epsilon(by, m, guesses, expected, claim, alpha)
         if bound > best[0]:
             best = (bound, guesses)
     return best[1]

@@ -1,8 +1,8 @@
 """The audit of a pair of neighbouring data sets: many runs in both worlds, one certified number.
 
 The first runs teach which number of a release tells the worlds apart and where to cut it; they are
-then thrown away. The counted runs are fresh, so the choice costs no confidence: whatever is learned,
-the bound holds, and a bad choice only makes it smaller.
+then thrown away. The counted runs are fresh, so the choice costs no confidence: whatever was
+learned there, the bound holds, and a bad choice only makes it smaller.
 """
 
 from __future__ import annotations

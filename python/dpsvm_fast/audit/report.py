@@ -19,7 +19,9 @@ METHOD_NAMES = {
     "clopper_pearson": "counts alone (Clopper and Pearson)",
     "gaussian": "Gaussian trade-off curve (Clopper and Pearson, Nasr et al. 2023)",
     "profile": "the claimed law with its noise unknown (Clopper and Pearson)",
-    "one_run": "one run with many canaries (Steinke, Nasr and Jagielski 2023)",
+    "one_run": "one run with many canaries (Steinke et al. 2023, Mahloujifar et al. 2025)",
+    "one_run_gaussian": "one run, Gaussian trade-off curve (Mahloujifar et al. 2025)",
+    "one_run_profile": "one run, the claimed law with its noise unknown (Mahloujifar et al. 2025)",
     "density": "exact densities, no sampling",
 }
 
@@ -38,7 +40,8 @@ class AuditReport:
         The claim.
     certified : float
         Lower bound of the epsilon that the program really has, at the claim's delta.
-    method : {"gaussian", "profile", "clopper_pearson", "one_run", "density"}
+    method : {"gaussian", "profile", "clopper_pearson", "density", or one of these with
+        "one_run" before it; "one_run" alone takes nothing to be known}
         How counts became a bound; what each assumes is in docs/auditing.md.
     confidence : float
         Probability, over the program's own noise, with which the bound is right.
@@ -106,7 +109,7 @@ class AuditReport:
         )
 
     def _runs(self) -> str:
-        if self.method == "one_run":
+        if self.method.startswith("one_run"):
             return f"{self.n_trials} canaries in {self.seconds:.1f} s"
         return f"{self.n_trials} runs of each world in {self.seconds:.1f} s"
 
