@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sklearn.base import clone
@@ -19,6 +22,11 @@ from dpsvm_fast.model_selection._scores import Scoring
 
 # What a fit is given and gives back.
 GIVEN = frozenset({"ledger", "random_state", "n_threads"})
+
+# Seconds between two looks of a worker at its parent.
+LOOK = 0.5
+# The process that looks; a fork of it does not.
+_looking = 0
 
 __all__ = ["Fit", "fitted", "fitted_and_scored", "release_only", "seeds"]
 
@@ -35,11 +43,14 @@ class Fit:
         None for entropy of the operating system.
     n_threads : int or None
         For estimators that leave it open; does not change the result.
+    process : int
+        Number of the process that searches.
     """
 
     allotment: Allotment
     seed: int | None
     n_threads: int | None
+    process: int = field(default_factory=os.getpid)
 
 
 def seeds(random_state: int | None, n: int) -> list[int | None]:
@@ -62,8 +73,28 @@ def fitted_and_scored(
     how: Fit, X: Any, y: Any, X_scored: Any, y_scored: Any, scoring: Scoring
 ) -> tuple[Any, int]:
     """A fitted copy and its score on other rows. The score is private."""
+    _end_with(how.process)
     estimator = fitted(how, X, y)
     return estimator, scoring.score(estimator.predict(X_scored), y_scored)
+
+
+def _end_with(process: int) -> None:
+    """Make a worker end when the process that searches does, also by SIGTERM or SIGKILL.
+
+    A worker that is left alone would hold rows in memory, and the pipes of its parent open, for as
+    long as its fit takes and minutes more. Threads, and workers of another parent, are let be.
+    """
+    global _looking
+    if os.getppid() == process and _looking != os.getpid():
+        _looking = os.getpid()
+        threading.Thread(target=_look, args=(process,), daemon=True).start()
+
+
+def _look(parent: int) -> None:
+    """Wait until the parent has ended, and end too."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os._exit(1)
 
 
 @contextmanager

@@ -51,9 +51,10 @@ class Rows:
         """The rows with these numbers."""
         return rows_at(self.X, members), self.y[members]
 
-    def together(self, calls: Iterable[Any]) -> list[Any]:
-        """Results of calls, in their order, from as many workers as wanted."""
-        return list(Parallel(n_jobs=self.n_jobs)(calls))
+    def together(self, calls: Iterable[Any], n_calls: int) -> list[Any]:
+        """Results of calls, in their order, from as many workers as wanted and no idle ones."""
+        idle = effective_n_jobs(self.n_jobs) > n_calls
+        return list(Parallel(n_jobs=n_calls if idle else self.n_jobs)(calls))
 
     @property
     def n_threads(self) -> int | None:
@@ -130,12 +131,15 @@ def best_of_parts(rows: Rows, plan: Plan, scoring: Scoring, validation_fraction:
         )
     scored = rows.some(parts[0])
     results = rows.together(
-        delayed(fitted_and_scored)(
-            Fit(branch, seed, rows.n_threads), *rows.some(part), *scored, scoring
-        )
-        for branch, part, seed in zip(
-            plan.branches, parts[1:], fit_seeds(rows.random_state, m), strict=True
-        )
+        (
+            delayed(fitted_and_scored)(
+                Fit(branch, seed, rows.n_threads), *rows.some(part), *scored, scoring
+            )
+            for branch, part, seed in zip(
+                plan.branches, parts[1:], fit_seeds(rows.random_state, m), strict=True
+            )
+        ),
+        m,
     )
     scores = np.array([score for _, score in results], dtype=np.int64)
     index = chosen_index(scores, plan.selection, sources.noise)
@@ -162,10 +166,18 @@ def best_of_runs(rows: Rows, plan: Plan, scoring: Scoring) -> Chosen:
         return Chosen(-1, None, None)
     drawn = [coins.randrange(m) for _ in range(n_runs)]
     results = rows.together(
-        delayed(fitted_and_scored)(
-            Fit(plan.branches[index], seed, rows.n_threads), rows.X, rows.y, rows.X, rows.y, scoring
-        )
-        for index, seed in zip(drawn, fit_seeds(rows.random_state, n_runs), strict=True)
+        (
+            delayed(fitted_and_scored)(
+                Fit(plan.branches[index], seed, rows.n_threads),
+                rows.X,
+                rows.y,
+                rows.X,
+                rows.y,
+                scoring,
+            )
+            for index, seed in zip(drawn, fit_seeds(rows.random_state, n_runs), strict=True)
+        ),
+        n_runs,
     )
     exact = np.array([score for _, score in results], dtype=np.int64)
     noisy = exact + score_noise(plan.selection, n_runs, source)
