@@ -64,9 +64,9 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
         (("help", "fit"), "did you mean '--help'?"),
         (("train", "people.csv"), "did you mean 'fit'?"),
         (("budget", "creat", "b"), "COMMAND: got 'creat'; did you mean 'create'?"),
-        (("budget", "train"), "expected one of create, show"),
+        (("budget", "train"), "expected one of anchor, create, show"),
         (("budget", "help"), "did you mean '--help'?"),
-        (("budget", "x"), "expected one of create, show (see dpsvm-fast budget --help)"),
+        (("budget", "x"), "expected one of anchor, create, show (see dpsvm-fast budget --help)"),
         ((*PLAN, "--features", "4", "--classes", "9999999"), "--classes: got '9999999'"),
         ((*FIT[:-1], "-"), "--output: got '-', expected the name of a file"),
         (

@@ -275,7 +275,7 @@ def test_a_child_refuses_when_the_move_to_a_file_failed(
     def full() -> Path:
         raise OSError("disk full")
 
-    monkeypatch.setattr("dpsvm_fast.accounting._history.private_directory", full)
+    monkeypatch.setattr("dpsvm_fast.accounting.ledger.private_directory", full)
 
     def work() -> int:
         try:

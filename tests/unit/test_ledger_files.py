@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -37,12 +38,12 @@ def test_a_store_that_could_not_be_begun_leaves_no_file(
     """An empty file would be refused ever after, as one that was cut off."""
 
     def full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     path = tmp_path / "ledger.sqlite"
     with monkeypatch.context() as patch:
-        patch.setattr("dpsvm_fast.accounting._store.Session.initialise", full)
-        with pytest.raises(LedgerError, match="disk is full"):
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(LedgerError, match="No space left"):
             PrivacyLedger(1.0, 0.0, path=path)
     assert not list(tmp_path.iterdir())
     PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)

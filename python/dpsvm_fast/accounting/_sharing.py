@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING
 from dpsvm_fast.exceptions import LedgerError
 
 if TYPE_CHECKING:
-    from dpsvm_fast.accounting._history import SpendHistory
+    from dpsvm_fast.accounting.ledger import PrivacyLedger
 
 __all__ = ["remember", "remembered"]
 
 # By identity for unpickling, and all of them for forks (two may have been opened on one file).
-_all: weakref.WeakSet[SpendHistory] = weakref.WeakSet()
-_live: weakref.WeakValueDictionary[str, SpendHistory] = weakref.WeakValueDictionary()
+_all: weakref.WeakSet[PrivacyLedger] = weakref.WeakSet()
+_live: weakref.WeakValueDictionary[str, PrivacyLedger] = weakref.WeakValueDictionary()
 _fork_lock = threading.RLock()
-_held: list[SpendHistory] = []
+_held: list[PrivacyLedger] = []
 
 
-def remember(identity: str, ledger: SpendHistory) -> None:
+def remember(identity: str, ledger: PrivacyLedger) -> None:
     """Make a ledger visible to unpickling and to forks."""
     with _fork_lock:
         _live[identity] = ledger
         _all.add(ledger)
 
 
-def remembered(identity: str) -> SpendHistory | None:
+def remembered(identity: str) -> PrivacyLedger | None:
     """Return the ledger of that identity in this process, if it is still alive."""
     with _fork_lock:
         return _live.get(identity)

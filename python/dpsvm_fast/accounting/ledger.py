@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,26 +27,35 @@ from dpsvm_fast._validation import (
     check_epsilon,
 )
 from dpsvm_fast.accounting._adaptive import AdaptiveComposition
-from dpsvm_fast.accounting._history import SLACK, SpendHistory, composition_for
-from dpsvm_fast.accounting._sharing import remembered
+from dpsvm_fast.accounting._sharing import remember, remembered
 from dpsvm_fast.accounting._store import (
     Budget,
+    Session,
     SpendRecord,
     SpendStore,
+    is_mark,
+    private_directory,
     read_snapshot,
     write_snapshot,
 )
 from dpsvm_fast.accounting.accountant import Composition
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.accounting.export import dp_accounting_event
-from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 
 __all__ = ["PrivacyLedger", "SpendRecord"]
+
+# Relative slack of every comparison with the budget. It lets ten spends of the float 0.1, whose
+# exact sum is above 1, fill a budget of 1, and an event calibrated to the budget fit after its own
+# upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
+SLACK = 1e-9
+# Decisions that are made while others may spend; the next one is made while they wait.
+FREE_TRIES = 3
 
 Opened = TypeVar("Opened", bound="PrivacyLedger")
 
 
-class PrivacyLedger(SpendHistory):
+class PrivacyLedger:
     """A privacy budget and the list of what was spent from it.
 
     Parameters
@@ -66,13 +78,18 @@ class PrivacyLedger(SpendHistory):
         objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
         16th of that tenth each; and for what distances let be told. Of branches the largest of each
         number counts.
+    anchor : str or path, optional
+        A second file, best where nobody puts copies back: another disk, another owner. It is made
+        if it is not there; the file at ``path`` names it from now on. After every spend it holds
+        their number and a digest. Then an older copy of the file, or a second one, is refused.
 
     Raises
     ------
     TypeError, InvalidParameterError
         An argument of another type, or outside its range.
     LedgerError
-        ``path`` holds something else, or a ledger with another budget.
+        ``path`` holds something else, or a ledger with another budget; it has a second name (hard
+        link); it is behind its anchor, or the anchor is gone.
 
     Notes
     -----
@@ -81,8 +98,9 @@ class PrivacyLedger(SpendHistory):
     event describes its release truthfully and is spent before its noise is drawn. Sizes of events
     must not depend on earlier results unless ``adaptive``, except of Gaussian ones, and of pure
     ones that add up to epsilon; docs/proofs/adaptive_composition.md. A machine that crashes can
-    lose a temporary ledger, never make it a new one. SQLite needs file locks, which some network
-    file systems do not provide.
+    lose a temporary ledger, never make it a new one; what ``spend`` recorded with ``path`` stays.
+    What a file cannot protect from, docs/budget.md says. SQLite needs file locks, which some
+    network file systems do not provide.
 
     Examples
     --------
@@ -101,6 +119,7 @@ class PrivacyLedger(SpendHistory):
         *,
         path: str | os.PathLike[str] | None = None,
         adaptive: bool = False,
+        anchor: str | os.PathLike[str] | None = None,
     ) -> None:
         budget = Budget(
             check_epsilon(epsilon),
@@ -108,12 +127,71 @@ class PrivacyLedger(SpendHistory):
             check_adjacency(adjacency),
             check_bool("adaptive", adaptive),
         )
-        identity, store = uuid.uuid4().hex, None
-        if path is not None:
-            store, identity = SpendStore.create(
-                Path(path).absolute(), identity, budget, lasting=True
-            )
-        self._begin(identity, budget, store)
+        if path is None:
+            if anchor is not None:
+                raise InvalidParameterError.of("anchor", got=anchor, accepted="None without path")
+            self._begin(uuid.uuid4().hex, budget, None, [])
+            return
+        store, records = SpendStore.create(Path(path), uuid.uuid4().hex, budget, lasting=True)
+        self._begin(store.identity, budget, store, records)
+        if anchor is not None:
+            with self._up_to_date() as session:
+                assert session is not None
+                session.tie(Path(anchor))
+
+    def _begin(
+        self,
+        identity: str,
+        budget: Budget,
+        store: SpendStore | None,
+        records: list[SpendRecord],
+    ) -> None:
+        """Set every attribute and become visible to the fork hooks."""
+        self._identity = identity
+        self._budget = budget
+        self._store = store
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        # All spends when in memory, those already seen when in a file. Appending is the one step
+        # that spends; what follows from the list is caught up with the list afterwards.
+        self._records = records
+        self._composed: tuple[Composition | AdaptiveComposition, int] = (
+            composition_for(budget),
+            0,
+        )
+        self._spent = (0, 0.0)
+        remember(identity, self)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the budget."""
+        return self._budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Delta of the budget."""
+        return self._budget.delta
+
+    @property
+    def adjacency(self) -> str:
+        """Neighbouring relation of the budget."""
+        return self._budget.adjacency
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether sizes of events may be chosen by looking at earlier results."""
+        return self._budget.adaptive
+
+    @property
+    def anchor(self) -> Path | None:
+        """The second file that counts the spends, if there is one."""
+        return None if self._store is None else self._store.anchor
+
+    @property
+    def history(self) -> tuple[SpendRecord, ...]:
+        """All spends so far, in their order."""
+        with self._lock, self._up_to_date():
+            return tuple(self._records)
 
     def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
@@ -137,21 +215,33 @@ class PrivacyLedger(SpendHistory):
         """
         if not isinstance(label, str):
             raise TypeError(f"label: got {type(label).__name__}, expected a string")
-        with self._up_to_date() as session:
-            events, composed = self._admitted(event)
-            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-            records = [SpendRecord(part, label, now, os.getpid()) for part in events]
-            if session is not None:
-                # Seen again through the file: the list here must not run ahead of a commit.
-                session.append(len(self._records) + 1, records)
-            else:
+        events = event if isinstance(event, tuple) else (event,)
+        with self._lock:
+            for tries in range(FREE_TRIES, -1, -1):
+                # Decided before the file is locked, and valid if nobody spends in the meantime.
+                known = len(self._records)
+                decision = self._decision(events) if tries else None
+                with self._up_to_date() as session:
+                    if decision is None:
+                        decision = self._decision(events)
+                    elif known != len(self._records):
+                        continue
+                    if isinstance(decision, BudgetExceededError):
+                        raise decision
+                    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+                    records = [SpendRecord(part, label, now, os.getpid()) for part in events]
+                    if session is not None:
+                        session.append(len(self._records) + 1, records)
+                # The list must not run ahead of a commit.
                 self._records += records
-                self._composed = (composed, len(self._records))
+                self._composed = (decision, len(self._records))
+                return
 
     def check(self, event: PrivacyEvent | tuple[PrivacyEvent, ...]) -> None:
         """Raise what ``spend`` would raise; record nothing."""
-        with self._up_to_date():
-            self._admitted(event)
+        with self._lock:
+            self._catch_up()
+            self._admitted(event if isinstance(event, tuple) else (event,))
 
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the budget's delta, and that delta.
@@ -160,17 +250,26 @@ class PrivacyLedger(SpendHistory):
         events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
         was spent at a moment that is chosen by looking at results, ``odometer`` tells.
         """
-        with self._up_to_date():
-            return self._spent_epsilon(), self.delta
+        with self._lock:
+            self._catch_up()
+            composed, (count, spent) = self._composition(), self._spent
+            known = len(self._records)
+        # Nobody waits while this is computed.
+        if count != known:
+            spent = composed.epsilon(self.delta)
+            with self._lock:
+                self._spent = max(self._spent, (known, spent))
+        return spent, self.delta
 
     def remaining(self) -> float:
         """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
-        with self._up_to_date():
+        with self._lock:
+            self._catch_up()
             composed = self._composition()
-            if isinstance(composed, AdaptiveComposition):
-                return max(0.0, composed.remaining())
-            if composed.has_distance:
-                return composed.room(self.epsilon, self.delta)
+        if isinstance(composed, AdaptiveComposition):
+            return max(0.0, composed.remaining())
+        if composed.has_distance:
+            return composed.room(self.epsilon, self.delta)
         return max(0.0, add_down(self.epsilon, -self.total()[0]))
 
     def odometer(
@@ -231,8 +330,38 @@ class PrivacyLedger(SpendHistory):
         return dp_accounting_event(record.event for record in self.history)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write budget and history as JSON: a snapshot, which does not follow later spends."""
+        """Write budget and history as JSON: a snapshot, which does not follow later spends.
+
+        Raises
+        ------
+        InvalidParameterError
+            The path is that of the ledger itself.
+        LedgerError
+            There is something else than a file, or the history is too long for a snapshot.
+        """
+        own = None if self._store is None else self._store.path
+        if os.path.realpath(path) == os.fspath(own or ""):
+            raise InvalidParameterError.of(
+                "path", got=os.fspath(path), accepted="another file than the ledger itself"
+            )
         write_snapshot(Path(path), self._budget, self.history)
+
+    def mark(self) -> str:
+        """The number of spends and a digest of them, to be kept elsewhere.
+
+        ``open(path, since=mark)`` refuses a file that lacks one of these spends, such as an older
+        copy. An ``anchor`` does the same by itself.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is in no file.
+        """
+        with self._lock:
+            if self._store is None:
+                raise LedgerError("the ledger is in memory; give path= to keep it in a file")
+            self._catch_up()
+            return self._store.mark(len(self._records))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
@@ -247,45 +376,47 @@ class PrivacyLedger(SpendHistory):
             The file is no ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
-        ledger = cls._with(budget, path)
-        if any(record.event.adjacency != ledger.adjacency for record in records):
-            raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+        numbers = (budget.epsilon, budget.delta, budget.adjacency)
+        ledger = cls(*numbers, adaptive=budget.adaptive)
         ledger._records.extend(records)
         return ledger
 
     @classmethod
-    def open(cls: type[Opened], path: str | os.PathLike[str]) -> Opened:
+    def open(
+        cls: type[Opened], path: str | os.PathLike[str], *, since: str | None = None
+    ) -> Opened:
         """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
+
+        Parameters
+        ----------
+        path : str or path
+        since : str, optional
+            What ``mark`` returned at some time.
 
         Raises
         ------
         LedgerError
-            There is no file, or it holds something else than a ledger of a known version.
+            There is no file, or it holds something else than a ledger of a known version, or not
+            all spends of ``since``.
+        InvalidParameterError
+            ``since`` is no mark.
         """
-        file = Path(path).absolute()
-        if not file.is_file():
+        if since is not None and not is_mark(since):
+            raise InvalidParameterError.of("since", got=since, accepted="what mark() returns")
+        if not os.path.lexists(path):
             raise LedgerError(
                 f"{path}: there is no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
             )
-        with SpendStore(file, lasting=True).transaction() as session:
-            if session.is_empty():
-                raise LedgerError(f"{path} is empty and no ledger")
-            _, budget = session.header()
-        return cls._with(budget, path, kept_in=file)
-
-    @classmethod
-    def _with(
-        cls: type[Opened],
-        budget: Budget,
-        path: str | os.PathLike[str],
-        kept_in: Path | None = None,
-    ) -> Opened:
-        """A ledger with the budget that a file at ``path`` is said to hold."""
+        store = SpendStore(Path(path), lasting=True)
+        with store.transaction():
+            budget = store.budget
+        if since is not None and not store.continues(since):
+            raise LedgerError(
+                f"{path}: spends that were there at {since} are not in it: this is an older copy "
+                "of the budget, or another one"
+            )
         numbers = (budget.epsilon, budget.delta, budget.adjacency)
-        try:
-            return cls(*numbers, path=kept_in, adaptive=budget.adaptive)
-        except (TypeError, ValueError) as error:
-            raise LedgerError(f"{path}: {error}") from error
+        return cls(*numbers, path=path, adaptive=budget.adaptive)
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
@@ -321,12 +452,56 @@ class PrivacyLedger(SpendHistory):
             lines.append(f"        ... and {len(history) - 20} more")
         return "\n".join(lines)
 
-    def _admitted(
-        self, event: Any
-    ) -> tuple[tuple[PrivacyEvent, ...], Composition | AdaptiveComposition]:
-        """Return the events and history with them; raises when the budget does not allow it."""
+    def __copy__(self: Opened) -> Opened:
+        return self
+
+    def __deepcopy__(self: Opened, memo: dict[int, object]) -> Opened:
+        return self
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[Session | None]:
+        """Hold the file, with every spend of every process in ``_records``; needs the lock."""
+        if self._store is None:
+            if os.getpid() != self._process:
+                raise LedgerError(
+                    "this process was forked while the ledger could not be moved to a file; "
+                    "nothing can be spent here. Give path= to the ledger"
+                )
+            yield None
+            return
+        with self._store.transaction(len(self._records)) as session:
+            self._records.extend(session.news)
+            yield session
+
+    def _catch_up(self) -> None:
+        """Bring ``_records`` up to date; needs the lock."""
+        with self._up_to_date():
+            pass
+
+    def _composition(self) -> Composition | AdaptiveComposition:
+        """Composition of all of ``_records``, which nobody changes."""
+        composition, count = self._composed
+        if count < len(self._records):
+            composition = composition.copy()
+            for record in self._records[count:]:
+                composition.add(record.event)
+            self._composed = (composition, len(self._records))
+        return composition
+
+    def _in_file(self) -> SpendStore:
+        """Return the store, moving the spends out of memory first; needs the lock."""
+        if self._store is None:
+            with self._up_to_date():
+                path = private_directory() / f"{self._identity}.sqlite"
+                store, _ = SpendStore.create(path, self._identity, self._budget, lasting=False)
+                with store.transaction() as session:
+                    session.append(1, self._records)
+                self._store = store
+        return self._store
+
+    def _admitted(self, events: tuple[Any, ...]) -> Composition | AdaptiveComposition:
+        """Return history with the events; raises when the budget does not allow it."""
         check_arithmetic()
-        events = event if isinstance(event, tuple) else (event,)
         composed = self._composition().copy()
         for part in events:
             composed.add(part)
@@ -335,13 +510,23 @@ class PrivacyLedger(SpendHistory):
         else:
             fits = composed.fits(mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK))
         if fits:
-            return events, composed
+            return composed
         raise BudgetExceededError(self._refusal(events))
+
+    def _decision(
+        self, events: tuple[Any, ...]
+    ) -> Composition | AdaptiveComposition | BudgetExceededError:
+        """The same, with a refusal as a value: it holds if there is nothing new in the file."""
+        try:
+            return self._admitted(events)
+        except BudgetExceededError as error:
+            return error
 
     def _refusal(self, events: tuple[PrivacyEvent, ...]) -> str:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-        text += f"({self.adjacency}); spent at that delta: epsilon={self._spent_epsilon():.6g}; "
+        spent = self._composition().epsilon(self.delta)
+        text += f"({self.adjacency}); spent at that delta: epsilon={spent:.6g}; "
         alone = composition_for(self._budget)
         for event in events:
             alone.add(event)
@@ -368,9 +553,16 @@ def _reopened(
         return ledger
     store = SpendStore(Path(path), lasting=lasting)
     with store.transaction() as session:
-        found, found_budget = session.header()
-    if (found, found_budget) != (identity, Budget(*budget)):
+        records = session.news
+    if (store.identity, store.budget) != (identity, Budget(*budget)):
         raise LedgerError(f"{path} holds another ledger than the one that was pickled")
     ledger = object.__new__(PrivacyLedger)
-    ledger._begin(identity, found_budget, store)
+    ledger._begin(identity, store.budget, store, records)
     return ledger
+
+
+def composition_for(budget: Budget) -> Composition | AdaptiveComposition:
+    """Return an empty composition by the rule of the budget."""
+    if budget.adaptive:
+        return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)
+    return Composition(budget.adjacency)

@@ -21,8 +21,8 @@ from dpsvm_fast.accounting import (
     PureEvent,
     gaussian_epsilon,
 )
-from dpsvm_fast.accounting._history import SLACK
 from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.accounting.ledger import SLACK
 from dpsvm_fast.estimators._planned_events import Planned, planned_events, private_steps
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
