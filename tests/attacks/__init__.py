@@ -1,0 +1,1 @@
+"""A standing attacker: searches for promises that are not kept, and says how close it came."""
