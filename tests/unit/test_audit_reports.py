@@ -307,6 +307,15 @@ class TestOneRun:
         assert report.counts == (500, 0)
         assert report.exceeds_claim
 
+    def test_too_little_noise_is_refuted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A third of it; the seed of coins and noise is fixed."""
+        from dpsvm_fast.mechanisms import _weight_noise
+
+        right = _weight_noise.gaussian_sigma
+        monkeypatch.setattr(_weight_noise, "gaussian_sigma", lambda *a: right(*a) / 3.0)
+        report = audit_one_run(output(epsilon=1.0), 5000, random_state=2)
+        assert report.exceeds_claim
+
     def test_refusals_name_the_argument(self) -> None:
         for estimator, options, named in (
             (PrivateLinearSVC(1.0), {}, "estimator"),
