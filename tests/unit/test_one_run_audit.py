@@ -79,6 +79,22 @@ def test_canaries_taken_as_independent_would_be_wrong() -> None:
     assert shared_tails(mu, m)[c] > 0.3
 
 
+def test_order_statistics_of_independent_canaries_would_be_wrong() -> None:
+    """So would the law of the r clearest of m independent guesses, at the same 5 percent."""
+    mu, m, r = 1.0, 10_000, 2500
+    rng = np.random.default_rng(0)
+    right = []
+    for _ in range(200):
+        x = rng.normal(0.5 * mu, 1.0, m)
+        right.append(int((x[np.argpartition(-np.abs(x), r)[:r]] > 0.0).sum()))
+    limit = int(np.quantile(right, 0.95)) + 1
+    share = 0.4
+    assert share * stats.binom.sf(limit - 1, r, far_chance(mu, share * r / m)) > 0.39
+    # The bound of this library is not refuted by it more often than it says.
+    refuted = first_refuted(mu, m, r, 0.05)
+    assert share * stats.binom.sf(refuted - 1, r, far_chance(mu, share * r / m)) < 0.05
+
+
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 @pytest.mark.parametrize(("m", "r"), [(6, 6), (12, 6), (40, 10)])
 def test_the_recursion_solves_its_programme(mu: float, m: int, r: int) -> None:
