@@ -40,7 +40,7 @@ def searched(name: str, looks: int, seed: int = 0) -> Climb:
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_short_search_finds_nothing(name: str) -> None:
-    climb = searched(name, 25)
+    climb = searched(name, 12)
     assert not climb.found
     assert not climb.crashes
     assert climb.closest(1)[0][1].ratio > 0.1
@@ -60,13 +60,13 @@ class TestPlanted:
 
     def test_composition(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(targets, "composed_delta", lambda *a: 0.9 * composed_delta(*a))
-        assert searched("composed delta", 40).found
-        assert searched("objective, exact pairs", 200).found
+        assert searched("composed delta", 25).found
+        assert searched("objective, exact pairs", 100).found
 
     def test_calibration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = targets.gaussian_sigma
         monkeypatch.setattr(targets, "gaussian_sigma", lambda *a: 0.99 * right(*a))
-        assert searched("calibrated noise", 40).found
+        assert searched("calibrated noise", 25).found
 
     def test_verify(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(targets, "recomputed_events", lambda *_: (0.0, 1e-300, True))
@@ -77,7 +77,7 @@ class TestPlanted:
 
         right = _weight_noise.gaussian_sigma
         monkeypatch.setattr(_weight_noise, "gaussian_sigma", lambda *a, **k: 0.7 * right(*a, **k))
-        assert searched("fits, exact densities", 150).found
+        assert searched("fits, exact densities", 100).found
 
     def test_a_function_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: Any) -> float:
