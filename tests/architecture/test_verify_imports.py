@@ -33,6 +33,7 @@ RECORDS = {
     "accounting._parts_prose",
     "accounting._prose",
     "accounting._verification",
+    "accounting.bound",
     "accounting.certificates",
     "accounting.compound",
     "accounting.events",

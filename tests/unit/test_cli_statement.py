@@ -130,7 +130,7 @@ def test_an_existing_certificate_is_replaced_only_when_asked(
     assert "exists already" in err
     assert certificate.read_text(encoding="utf-8") == "mine"
     assert said(capsys, *arguments, "--force")[0] == 0
-    assert json.loads(certificate.read_text(encoding="utf-8"))["private"] is True
+    assert json.loads(certificate.read_text(encoding="utf-8"))["certificate"]["private"] is True
 
 
 @every_kind

@@ -17,12 +17,17 @@ if TYPE_CHECKING:
         Sensitivity,
     )
 
-__all__ = ["CHECK", "WIDTH", "bullets", "odds", "paragraphs", "prose"]
+__all__ = ["ALONE", "CHECK", "WIDTH", "bullets", "odds", "paragraphs", "prose"]
 
 WIDTH = 88
 # Beyond this a factor is not written out, and beyond that it excludes hardly anything.
 LARGEST, MEANINGFUL = 100.0, 10.0
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
+
+ALONE = (
+    "A choice by scores on the same rows, as GridSearchCV makes it, and other releases from them "
+    "are not covered."
+)
 
 
 def prose(statement: PrivacyStatement) -> str:
@@ -58,7 +63,7 @@ def _promise(statement: PrivacyStatement) -> str:
         f"What this fit released is differentially private with {bound} for data sets that "
         f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
         "release without the training data is as private. Somebody to whom several such records "
-        "belong is protected less."
+        f"belong is protected less. {ALONE}"
     )
 
 

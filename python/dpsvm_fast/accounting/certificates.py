@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpsvm_fast.accounting._certificate import read_json
+from dpsvm_fast.accounting.bound import unbound
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.pipeline import PipelineStatement
 from dpsvm_fast.accounting.selection import SelectionStatement
@@ -42,7 +43,7 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     >>> read_certificate(statement.to_json()) == statement
     True
     """
-    statement, record = read_loosely(certificate)
+    statement, record, _ = read_loosely(certificate)
     for problem in statement.word_problems(record):
         raise InvalidParameterError(problem)
     return statement
@@ -50,15 +51,22 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
 
 def read_loosely(
     certificate: Mapping[str, Any] | str | Statement,
-) -> tuple[Statement, Mapping[str, Any]]:
-    """Read a certificate and return it with its record, whatever its words say."""
+) -> tuple[Statement, Mapping[str, Any], Mapping[str, Any] | None]:
+    """Read a certificate, whatever its words say.
+
+    Returns
+    -------
+    tuple
+        The statement, its record, and where the certificate names a model the record with both.
+    """
     record: Any = certificate
     if isinstance(certificate, str):
         record = read_json(certificate)
     elif isinstance(certificate, Statement):
         record = certificate.to_dict()
+    record, bound = unbound(record)
     name = record.get("format") if isinstance(record, Mapping) else None
     others = (PipelineStatement, SelectionStatement, FederatedStatement)
     kinds: dict[Any, Any] = {kind.FORMAT: kind for kind in others}
     kind = kinds.get(name, PrivacyStatement) if isinstance(name, str) else PrivacyStatement
-    return kind.read(record), record
+    return kind.read(record), record, bound

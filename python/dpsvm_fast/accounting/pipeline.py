@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dpsvm_fast._validation import check_adjacency, check_bool, check_delta, check_non_negative
 from dpsvm_fast.accounting._certificate import Certificate, exactly, names_of
 from dpsvm_fast.accounting._fields import check_text, store
-from dpsvm_fast.accounting._prose import CHECK, WIDTH, bullets, odds, paragraphs
+from dpsvm_fast.accounting._prose import ALONE, CHECK, WIDTH, bullets, odds, paragraphs
 from dpsvm_fast.accounting.events import PrivacyEvent
 from dpsvm_fast.accounting.federated_statement import FederatedStatement
 from dpsvm_fast.accounting.selection import SelectionStatement
@@ -234,7 +234,7 @@ class PipelineStatement(Certificate):
         )
         if self.private:
             together = f"All fitted steps together are differentially private with {bound}."
-            return f"{together} {odds(self.epsilon, self.delta)}"
+            return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
         return (
             "No privacy is promised for the whole. The noise of its private steps has the size "
             f"that would give {bound}."

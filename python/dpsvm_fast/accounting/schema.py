@@ -28,6 +28,13 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "dpsvm_fast.selection_certificate": ("selection_certificate.v1", ("event.v1", WORDS)),
     "dpsvm_fast.federated_certificate": ("federated_certificate.v1", ("event.v1", WORDS)),
+    "dpsvm_fast.bound_certificate": (
+        "bound_certificate.v1",
+        (
+            *("certificate.v1", "pipeline_certificate.v1", "selection_certificate.v1"),
+            *("federated_certificate.v1", "event.v1", WORDS),
+        ),
+    ),
 }
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -39,8 +46,8 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
     ----------
     format : str or None, default=None
         Which kind: "dpsvm_fast.certificate", "dpsvm_fast.pipeline_certificate",
-        "dpsvm_fast.selection_certificate" or "dpsvm_fast.federated_certificate"; None for a schema
-        that certificates of any kind satisfy.
+        "dpsvm_fast.selection_certificate", "dpsvm_fast.federated_certificate" or
+        "dpsvm_fast.bound_certificate"; None for a schema that certificates of any kind satisfy.
 
     Returns
     -------

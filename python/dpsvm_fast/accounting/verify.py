@@ -7,6 +7,7 @@ table of the losses.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from dpsvm_fast.accounting._descent import descent_sensitivity
 from dpsvm_fast.accounting._federated_verify import check_federated
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
+from dpsvm_fast.accounting._model_verify import Comparison, model_document
 from dpsvm_fast.accounting._objective_verify import (
     EXCESS,
     check_objective,
@@ -71,6 +73,9 @@ MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
 
 def verify(
     certificate: Mapping[str, Any] | str | Statement,
+    *,
+    model: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    key: bytes | None = None,
 ) -> Verification:
     """Check that the promise of a certificate follows from the numbers in it.
 
@@ -78,7 +83,13 @@ def verify(
     ----------
     certificate : PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement, \
 dict or str
-        A statement, its ``to_dict()`` or its ``to_json()``.
+        A statement, its ``to_dict()`` or its ``to_json()``; or what
+        :func:`dpsvm_fast.io.save_certificate` wrote.
+    model : path, mapping or None, default=None
+        File that ``save_model`` wrote, or what it holds: certificate and model are compared,
+        release by release. ``matches`` of the result says what is the same.
+    key : bytes or None, default=None
+        Secret that a certificate with the digest of a model was signed with.
 
     Returns
     -------
@@ -92,6 +103,10 @@ dict or str
     ------
     TypeError
         An argument of another type.
+    InvalidParameterError
+        ``model`` is no file that ``save_model`` wrote, or was changed after that.
+    OSError
+        It cannot be read.
 
     Notes
     -----
@@ -112,8 +127,9 @@ dict or str
             f"certificate: got {type(certificate).__name__}, expected a PrivacyStatement, a dict "
             "or a JSON string"
         )
+    document = None if model is None else model_document(model)
     try:
-        statement, record = read_loosely(certificate)
+        statement, record, bound = read_loosely(certificate)
         words = statement.word_problems(record)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
@@ -129,10 +145,20 @@ dict or str
     except (ArithmeticError, IndexError, ValueError):
         # Of numbers that no fit writes: what they overflow, or leave empty, cannot be listed.
         return Verification(ok=False, problems=(NO_ARITHMETIC,), epsilon=None, delta=None)
-    if not words:
+    compared = Comparison()
+    compared.seal(bound, document, key)
+    if document is not None:
+        compared.model(statement, record, document["model"])
+    found = replace(
+        found,
+        matches=tuple(compared.matches),
+        stated=(*(f"not compared: {text}" for text in compared.unchecked), *found.stated),
+    )
+    wrong = (*words, *compared.problems)
+    if not wrong:
         return found
     known = () if found.undecided else found.problems
-    return replace(found, ok=False, undecided=False, problems=(*words, *known))
+    return replace(found, ok=False, undecided=False, problems=(*wrong, *known))
 
 
 def _verify_statement(statement: PrivacyStatement) -> Verification:

@@ -13,9 +13,9 @@ from dpsvm_fast.cli._errors import FILE_TROUBLE, CommandError, note
 if TYPE_CHECKING:
     from dpsvm_fast.io import SavedModel
 
-__all__ = ["Document", "opened_model", "read_document", "statement_of"]
+__all__ = ["Document", "opened_model", "plain_model", "read_document"]
 
-MODEL = "dpsvm_fast.model"
+MODEL, BOUND = "dpsvm_fast.model", "dpsvm_fast.bound_certificate"
 # A certificate is smaller; more would be another kind of file.
 LARGEST_FILE = 1 << 30
 # Values take many times the memory of their text; those of models are in arrays.
@@ -36,7 +36,11 @@ class Document:
     sha256 : str
         Of the file.
     signature : str or None, default=None
-        Of a saved model, as of ``SavedModel``.
+        Of a saved model or of a certificate with the digest of one, as of ``SavedModel``.
+    whole : str or None, default=None
+        A certificate with the digest of a model.
+    key : bytes or None, default=None
+        That ``whole`` was signed with.
     """
 
     path: Path
@@ -44,6 +48,13 @@ class Document:
     is_model: bool
     sha256: str
     signature: str | None = None
+    whole: str | None = None
+    key: bytes | None = None
+
+    @property
+    def text(self) -> str:
+        """What ``verify`` takes: with the digest of a model where there is one."""
+        return self.certificate if self.whole is None else self.whole
 
     @property
     def record(self) -> Any:
@@ -58,7 +69,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     ----------
     path : Path
     key : Path or None
-        Key of a signed model.
+        Key of a signed model or certificate.
 
     Raises
     ------
@@ -85,14 +96,34 @@ def read_document(path: Path, key: Path | None) -> Document:
     if isinstance(record, dict) and record.get("format") == MODEL:
         # Whether its certificate holds is not asked yet.
         saved = opened_model(path, key)
+        from dpsvm_fast.io.models import statement_of
+
         text = statement_of(saved.estimator).to_json()
         return Document(path, text, is_model=True, sha256=digest, signature=saved.signature)
+    if isinstance(record, dict) and record.get("format") == BOUND:
+        return _bound(path, text, record, digest, key)
     if key is not None:
         raise CommandError(f"--key: got a key, and {path} is no model that could be signed")
     return Document(path, text, is_model=False, sha256=digest)
 
 
-def opened_model(path: Path, key: Path | None) -> SavedModel:
+def _bound(
+    path: Path, text: str, record: dict[str, Any], digest: str, key: Path | None
+) -> Document:
+    """A certificate that names a model by its digest."""
+    from dpsvm_fast.io._model_files import checked_key
+    from dpsvm_fast.io._model_text import CHECKED, NOT_CHECKED, UNSIGNED
+
+    signed = record.get("hmac_sha256") is not None
+    state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
+    inner = json.dumps(record.get("certificate"))
+    secret = checked_key(key)
+    return Document(
+        path, inner, is_model=False, sha256=digest, signature=state, whole=text, key=secret
+    )
+
+
+def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
     """A saved model whose certificate is not recomputed; told is a signature that nobody checks.
 
     Raises
@@ -104,21 +135,27 @@ def opened_model(path: Path, key: Path | None) -> SavedModel:
     from dpsvm_fast.io._model_text import NOT_CHECKED
 
     saved = read_model(path, key=key, verify=False)
-    if saved.signature == NOT_CHECKED:
+    if saved.signature == NOT_CHECKED and not quiet:
         note(f"warning: {path}: is signed, and the signature is not checked; give --key FILE")
     return saved
 
 
-def statement_of(model: Any) -> Any:
-    """The promise of a fitted estimator, or of all steps of a pipeline together."""
-    if hasattr(model, "privacy_"):
-        return model.privacy_
-    steps = [step for _, step in getattr(model, "steps", ()) if hasattr(step, "privacy_")]
-    if len(steps) == 1:
-        return steps[0].privacy_
-    from dpsvm_fast.pipelines import total_privacy
+def plain_model(path: Path) -> dict[str, Any]:
+    """What the file of a model holds, as ``verify`` compares it.
 
-    return total_privacy(model)
+    Raises
+    ------
+    ModelFormatError, OSError
+        As of ``read_model``.
+    """
+    from dpsvm_fast.io import ModelFormatError
+    from dpsvm_fast.io._model_files import read_bytes
+    from dpsvm_fast.io._model_text import parsed
+
+    try:
+        return parsed(read_bytes(path))
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{str(path)!r} {error}") from None
 
 
 def _is_cut(error: json.JSONDecodeError) -> bool:

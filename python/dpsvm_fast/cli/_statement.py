@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dpsvm_fast.cli._documents import Document, read_document
+from dpsvm_fast.cli._documents import Document, plain_model, read_document
 from dpsvm_fast.cli._errors import DOES_NOT_HOLD, CommandError
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
@@ -49,7 +50,7 @@ def command(
         document = read_document(file, key)
         statement = _standing(document)
         for draft in drafts:
-            draft.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
+            draft.draft.write_text(_to_give_away(document, statement, key), encoding="utf-8")
             draft.publish()
     checks = _checks(statement)
     screen.result(
@@ -74,6 +75,17 @@ def command(
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
 
 
+def _to_give_away(document: Document, statement: Any, key: Path | None) -> str:
+    """The certificate as it is written: of a model with its digest, signed with its key."""
+    from dpsvm_fast.accounting.bound import bound_certificate
+    from dpsvm_fast.io._model_files import checked_key
+
+    if not document.is_model:
+        return f"{document.text.rstrip()}\n"
+    record = bound_certificate(statement.to_dict(), plain_model(document.path), checked_key(key))
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+
+
 def _standing(document: Document) -> Any:
     """The statement, whose numbers follow from each other.
 
@@ -84,7 +96,7 @@ def _standing(document: Document) -> Any:
     """
     from dpsvm_fast.accounting import read_certificate, verify
 
-    result = verify(document.certificate)
+    result = verify(document.text, key=document.key)
     if result.undecided:
         raise CommandError(
             f"{document.path}: this release cannot recompute what it promises for everything "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpsvm_fast.cli._documents import read_document
+from dpsvm_fast.cli._documents import opened_model, plain_model, read_document
 from dpsvm_fast.cli._errors import DOES_NOT_HOLD, DONE, FAILED
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
 from dpsvm_fast.cli._types import FILE
@@ -28,18 +28,27 @@ UNDECIDED_ADVICE = (
     epilog=example("dpsvm-fast verify certificate.json", "dpsvm-fast verify model.json --json"),
 )
 @click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
-@click.option("--key", type=FILE, help="File with the key that a model was signed with.")
+@click.option("--model", type=FILE, help="Saved model that the certificate has to be about.")
+@click.option("--key", type=FILE, help="File with the key that it was signed with.")
 @pass_screen
-def command(screen: Screen, file: Path, key: Path | None) -> int:
+def command(screen: Screen, file: Path, *, model: Path | None, key: Path | None) -> int:
     """Recompute the epsilon and delta of a certificate, or of a saved model's.
 
     Exit code 0 says that every number follows from the others, 1 that one does not, 2 that it
-    cannot be told. A certificate is checked without the model and without the data.
+    cannot be told. A certificate is checked without the model and without the data; with --model
+    also whether it is about that model.
     """
     from dpsvm_fast.accounting import verify
 
     document = read_document(file, key)
-    result = verify(document.certificate)
+    about = file if document.is_model and model is None else model
+    if model is not None:
+        opened_model(model, None, quiet=document.whole is not None)
+    result = verify(
+        document.text,
+        model=None if about is None else plain_model(about),
+        key=document.key,
+    )
     record = document.record
     screen.result(
         {
@@ -49,6 +58,8 @@ def command(screen: Screen, file: Path, key: Path | None) -> int:
             "holds": result.ok,
             "undecided": result.undecided,
             "problems": list(result.problems),
+            "model": None if about is None else str(about),
+            "matches": list(result.matches),
             "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
             "promised": _promise(record) if result.ok else None,

@@ -23,6 +23,7 @@ from dpsvm_fast.estimators._training import (
     FEATURE_FACTS,
     PrivatelyTrained,
     promise_facts,
+    spend_label,
     warn_not_private,
 )
 from dpsvm_fast.estimators._training_data import (
@@ -141,7 +142,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         if settings.verbose:
             sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
         if settings.ledger is not None:
-            settings.ledger.spend(events, type(self).__name__)
+            settings.ledger.spend(events, spend_label(self, settings))
         fit = self._fit_released(mechanism, public, X, codes, source, settings)
         self._publish(
             fit.weights,

@@ -41,17 +41,22 @@ from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, Privacy
 from dpsvm_fast.losses import Loss
 
 __all__ = [
+    "CHARGED",
     "FEATURE_FACTS",
     "Mechanism",
     "PrivatelyTrained",
     "certified",
     "promise_facts",
     "refused_certificate",
+    "spend_label",
     "warn_not_private",
 ]
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
+
+# Something leaves with less noise than was paid for: at least that much is gone from the budget.
+CHARGED = "; the ledger is charged all the same, and lists the spend as NOT PRIVATE"
 
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
@@ -202,7 +207,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
         if settings.verbose:
             sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
         if settings.ledger is not None:
-            settings.ledger.spend(mechanism.events, type(self).__name__)
+            settings.ledger.spend(mechanism.events, spend_label(self, settings))
         released = self._released(X, codes, mechanism, settings, source)
         self._publish(
             released,
@@ -283,28 +288,60 @@ def warn_not_private(settings: SimpleNamespace) -> None:
     settings.learned_before = steps_learned_before()
     if told_by_search():
         return
+    charged = "" if settings.ledger is None else CHARGED
     if settings.learned_before:
         warnings.warn(
             "the rows come from steps of the Pipeline that learned from them without privacy: "
             f"{', '.join(settings.learned_before)}; what is released is not private. Scale by "
-            "PublicScaler or PrivateStandardScaler, or take another private or stateless step",
+            "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
+            + charged,
             PrivacyLeakWarning,
             stacklevel=3,
         )
     if getattr(settings, "classes", ()) is None:
         warnings.warn(
             "classes=None reads the label set from y and releases it without noise; pass the "
-            "public label set as classes=",
+            "public label set as classes=" + charged,
             PrivacyLeakWarning,
             stacklevel=3,
         )
     if settings.random_state is not None:
         warnings.warn(
             "random_state is a seed: whoever knows it can remove the noise; use None for "
-            "a private release",
+            "a private release" + charged,
             NotPrivateWarning,
             stacklevel=3,
         )
+    if _continued_reasons(settings) and not not_private_reasons(settings):
+        warnings.warn(
+            "the fit that this one continues is not private, so neither is this one; call fit for "
+            "a private release" + charged,
+            NotPrivateWarning,
+            stacklevel=3,
+        )
+
+
+def _continued_reasons(settings: SimpleNamespace) -> tuple[str, ...]:
+    """Why the release that this one continues is not private."""
+    before = getattr(settings, "continues", None)
+    return () if before is None else tuple(before.not_private_reasons)
+
+
+def not_private_reasons(settings: SimpleNamespace) -> tuple[str, ...]:
+    """Why a fit with these settings is not private; known before any data are read."""
+    reasons = []
+    if getattr(settings, "classes", ()) is None:
+        reasons.append(CLASSES_REASON)
+    if settings.random_state is not None:
+        reasons.append(SEED_REASON)
+    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned_before", ())]
+    return tuple(reasons)
+
+
+def spend_label(estimator: Any, settings: SimpleNamespace) -> str:
+    """What a ledger lists a fit as: its class, and whether no budget covers it."""
+    reasons = not_private_reasons(settings) + _continued_reasons(settings)
+    return f"{type(estimator).__name__}{', NOT PRIVATE' if reasons else ''}"
 
 
 def _statement(mechanism: Mechanism, settings: SimpleNamespace) -> PrivacyStatement:
@@ -325,20 +362,14 @@ def promise_facts(settings: SimpleNamespace, parameter: str) -> dict[str, Any]:
     parameter : str
         The public parameter on which the sensitivity rests.
     """
-    reasons = []
     named = getattr(settings, "parameter_names", ())
     others = (name for name in named if name not in (parameter, *WITHOUT_WEIGHT))
     labels = None
     if "classes" in vars(settings):
         labels = "given" if settings.classes is not None else "read"
-    if labels == "read":
-        reasons.append(CLASSES_REASON)
-    if settings.random_state is not None:
-        reasons.append(SEED_REASON)
-    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned_before", ())]
     return {
         "library_version": _core.build_info()["version"],
         "random_source": "operating_system" if settings.random_state is None else "seed",
         "assumed_public": fit_assumptions(parameter, others, settings.adjacency, labels=labels),
-        "not_private_reasons": tuple(reasons),
+        "not_private_reasons": not_private_reasons(settings),
     }

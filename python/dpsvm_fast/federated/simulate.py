@@ -17,6 +17,7 @@ from dpsvm_fast._validation import (
     check_random_state,
 )
 from dpsvm_fast.accounting import PrivacyLedger, check_ledger
+from dpsvm_fast.estimators._training import CHARGED
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.federated._contributions import contributions
 from dpsvm_fast.federated.aggregate import finalize, public_state
@@ -91,15 +92,17 @@ def simulate(
     for name, lost in gone.items():
         if spec.n_users - len(lost) < spec.survivors_needed:
             raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
-    if ledger is not None:
-        ledger.spend(spec.events("trusted_curator"), f"{spec.algorithm} of {spec.n_users} parties")
     if seed is not None:
         warnings.warn(
             "random_state is a seed: whoever knows it can remove the noise; use None for "
-            "a private release",
+            "a private release" + ("" if ledger is None else CHARGED),
             NotPrivateWarning,
             stacklevel=2,
         )
+    if ledger is not None:
+        label = f"{spec.algorithm} of {spec.n_users} parties"
+        label += "" if seed is None else ", NOT PRIVATE"
+        ledger.spend(spec.events("trusted_curator"), label)
     records = [_checked(i, *party, spec) for i, party in enumerate(parties)]
     sources = party_sources(spec.n_users, seed)
     results: dict[str, SumResult] = {}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         load_model,
         model_schema,
         read_model,
+        save_certificate,
         save_model,
     )
     from dpsvm_fast.io.onnx import to_onnx
@@ -30,13 +31,17 @@ __all__ = [
     "model_schema",
     "open_table",
     "read_model",
+    "save_certificate",
     "save_model",
     "to_onnx",
 ]
 
 # Imported at their first use: whoever reads a table does not wait for the estimators.
 _HOMES = {
-    "models": ("SavedModel", "load_model", "model_schema", "read_model", "save_model"),
+    "models": (
+        *("SavedModel", "load_model", "model_schema", "read_model", "save_certificate"),
+        "save_model",
+    ),
     "onnx": ("to_onnx",),
 }
 

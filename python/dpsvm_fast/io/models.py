@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast import _core
+from dpsvm_fast.accounting.bound import bound_certificate
 from dpsvm_fast.accounting.schema import certificate_schema
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.io._model_checks import same_labels
@@ -30,7 +31,15 @@ from dpsvm_fast.io._model_text import (
 if TYPE_CHECKING:
     from dpsvm_fast.io import TableSchema
 
-__all__ = ["SavedModel", "load_model", "model_schema", "read_model", "save_model"]
+__all__ = [
+    "SavedModel",
+    "load_model",
+    "model_schema",
+    "read_model",
+    "save_certificate",
+    "save_model",
+    "statement_of",
+]
 
 LONGEST_VERSION = 100
 
@@ -131,6 +140,68 @@ def save_model(
         "schema": described,
     }
     write_bytes(Path(path), sealed_text(contents, secret))
+
+
+def save_certificate(
+    model: PathLike, path: PathLike, *, key: bytes | PathLike | None = None
+) -> None:
+    """Save the certificate of a saved model, bound to the model by a digest of it.
+
+    Parameters
+    ----------
+    model : str or path
+        File that :func:`save_model` wrote.
+    path : str or path
+        An existing file is replaced once the new one is complete.
+    key : bytes, path of a file with them, or None, default=None
+        Secret of 16 bytes or more: the digest and the certificate are signed with HMAC-SHA256. It
+        need not be that of the model.
+
+    Raises
+    ------
+    InvalidParameterError
+        The model has no certificate, as public transformers.
+    ModelFormatError, OSError
+        As of :func:`load_model`.
+
+    Notes
+    -----
+    Guarantees: ``verify(certificate, model=..., key=...)`` is true only for the model of that
+    digest: its class, parameters, numbers and certificate. Without a key, whoever replaces the
+    model can write another digest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dpsvm_fast import PrivateCenter, verify
+    >>> from dpsvm_fast.io import save_certificate, save_model
+    >>> centre = PrivateCenter(1.0).fit([[0.6, 0.8], [0.0, 1.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model, certificate = f"{folder}/centre.json", f"{folder}/certificate.json"
+    ...     save_model(centre, model)
+    ...     save_certificate(model, certificate)
+    ...     found = verify(open(certificate).read(), model=model)
+    >>> found.ok, found.matches[-1]
+    (True, 'noisy sums and their shapes')
+    """
+    where = Path(model)
+    document = parsed(read_bytes(where))
+    estimator = read_model(where, verify=False).estimator
+    statement = statement_of(estimator)
+    record = bound_certificate(statement.to_dict(), document, checked_key(key))
+    write_bytes(Path(path), json.dumps(record, indent=2, allow_nan=False).encode("ascii") + b"\n")
+
+
+def statement_of(model: Any) -> Any:
+    """Return the promise of a fitted estimator, or of all steps of a pipeline together."""
+    if hasattr(model, "privacy_"):
+        return model.privacy_
+    steps = [step for _, step in getattr(model, "steps", ()) if hasattr(step, "privacy_")]
+    if len(steps) == 1:
+        return steps[0].privacy_
+    from dpsvm_fast.pipelines import total_privacy
+
+    return total_privacy(model)
 
 
 def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True) -> Any:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.estimators._released import Released
-from dpsvm_fast.estimators._training import warn_not_private
+from dpsvm_fast.estimators._training import CHARGED, spend_label, warn_not_private
 from dpsvm_fast.exceptions import PrivacyLeakWarning
 from dpsvm_fast.model_selection._budgets import allot
 from dpsvm_fast.model_selection._data import Data, checked_data
@@ -263,7 +263,7 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if settings.verbose:
             sys.stdout.write(f"{type(self).__name__}: {_summary(settings, plan)}\n")
         if settings.ledger is not None:
-            settings.ledger.spend(plan.events, type(self).__name__)
+            settings.ledger.spend(plan.events, spend_label(self, settings))
         rows = Rows(data.X, data.y, settings.n_jobs, settings.random_state)
         if settings.strategy == "partition":
             chosen = best_of_parts(rows, plan, settings.counted, settings.validation_fraction)
@@ -337,7 +337,8 @@ def _warn_of_leaks(settings: SimpleNamespace) -> None:
         warnings.warn(
             "candidates have steps that learn from the rows without privacy: "
             f"{', '.join(settings.learned)}; what is released is not private. Scale by "
-            "PublicScaler or PrivateStandardScaler, or take another private or stateless step",
+            "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
+            + ("" if settings.ledger is None else CHARGED),
             PrivacyLeakWarning,
             stacklevel=3,
         )

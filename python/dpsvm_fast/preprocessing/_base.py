@@ -17,7 +17,12 @@ from dpsvm_fast import _validation as check
 from dpsvm_fast.accounting import PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.estimators._released import Released
-from dpsvm_fast.estimators._training import FEATURE_FACTS, promise_facts, warn_not_private
+from dpsvm_fast.estimators._training import (
+    FEATURE_FACTS,
+    promise_facts,
+    spend_label,
+    warn_not_private,
+)
 from dpsvm_fast.estimators._training_data import check_room, checked_training_rows
 from dpsvm_fast.mechanisms._noisy_sum import NoisySum
 from dpsvm_fast.mechanisms._row_maps import PartitionedRows, PublicMap
@@ -107,7 +112,7 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
         check_room(self._learned(n_features))
         settings.source = _core.NoiseSource(settings.random_state)
         if settings.ledger is not None:
-            settings.ledger.spend(mechanism.event, type(self).__name__)
+            settings.ledger.spend(mechanism.event, spend_label(self, settings))
         records = self._records(X, settings)
         facts = self._facts(mechanism, records, X, settings)
         if "data_norm" in self._parameters:

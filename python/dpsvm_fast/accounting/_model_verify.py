@@ -1,0 +1,266 @@
+"""Whether a certificate is about a model: what the model's file holds against what was paid for.
+
+The file is read as plain JSON, without the code that saves and loads models; arrays are known by
+their shapes. A certificate may come with a digest of the model (``bound_certificate``), which is
+worth as much as its signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpsvm_fast.accounting._certificate import read_json
+from dpsvm_fast.accounting._parts_verify import weight_releases
+from dpsvm_fast.accounting.bound import canonical, digest_of, signature_of
+from dpsvm_fast.accounting.events import GaussianEvent
+from dpsvm_fast.accounting.federated_statement import FederatedStatement
+from dpsvm_fast.accounting.pipeline import PipelineStatement
+from dpsvm_fast.accounting.statement import PrivacyStatement
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = ["Comparison", "model_document"]
+
+MODEL = "dpsvm_fast.model"
+# What the digest of a model's file is over.
+CONTENTS = ("format", "version", "library_version", "model", "schema")
+# Bytes of a model's file that is read here; larger ones can be given as what they hold.
+LARGEST_FILE = 1 << 28
+# Of a pipeline that releases weights behind noisy sums.
+RELEASES_OF_OUTPUT = 4
+# How often the cells of several ellipsoids are summed.
+ANCHOR_STEPS = 3
+MU_SLACK = 1e-9
+# Losses with a score for each of two classes.
+PAIRWISE = ("crammer_singer", "margin_distance", "m3", "huber_ww")
+
+
+def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Return what the file of a model holds.
+
+    Raises
+    ------
+    InvalidParameterError
+        It is no file that ``save_model`` wrote, or was changed after that.
+    OSError
+        It cannot be read.
+    """
+    document: Any = model
+    if not isinstance(model, Mapping):
+        with Path(model).open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+        if len(data) > LARGEST_FILE:
+            raise InvalidParameterError(f"model: expected a file of at most {LARGEST_FILE} bytes")
+        try:
+            document = read_json(data.decode("utf-8-sig"))
+        except ValueError:
+            document = None
+    if not isinstance(document, Mapping) or document.get("format") != MODEL:
+        raise InvalidParameterError("model: expected a file that save_model wrote")
+    if set(CONTENTS) - set(document) or not isinstance(document["model"], Mapping):
+        raise InvalidParameterError("model: expected all that save_model writes")
+    digest = hashlib.sha256(canonical({name: document[name] for name in CONTENTS})).hexdigest()
+    if document.get("sha256") != digest:
+        raise InvalidParameterError("model: the file was changed after save_model wrote it")
+    return document
+
+
+class Comparison:
+    """A certificate held against a model.
+
+    Attributes
+    ----------
+    problems, matches, unchecked : list of str
+        What differs, what is the same, and what could not be compared.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.matches: list[str] = []
+        self.unchecked: list[str] = []
+
+    def _compare(self, what: str, stated: object, found: object) -> None:
+        """Note whether two facts are the same."""
+        if stated == found:
+            self.matches.append(what)
+        else:
+            self.problems.append(
+                f"the model has another {what}: {found!r}, in the certificate {stated!r}"
+            )
+
+    def seal(
+        self,
+        bound: Mapping[str, Any] | None,
+        document: Mapping[str, Any] | None,
+        key: bytes | None,
+    ) -> None:
+        """Compare signature and digest."""
+        if bound is None:
+            if key is not None:
+                self.problems.append("a key was given, and the certificate is not signed")
+            if document is not None:
+                self.unchecked.append(
+                    "the numbers of the model: the certificate has no digest of them"
+                )
+            return
+        signature = bound["hmac_sha256"]
+        if signature is None:
+            self.unchecked.append("the digest of the model: it is unsigned, anyone can write one")
+            if key is not None:
+                self.problems.append("a key was given, and the certificate is not signed")
+        elif key is None:
+            self.unchecked.append("the signature of the certificate: no key was given")
+        else:
+            unsigned = {name: value for name, value in bound.items() if name != "hmac_sha256"}
+            good = isinstance(signature, str) and hmac.compare_digest(
+                signature.encode("utf-8", "surrogatepass"), signature_of(unsigned, key).encode()
+            )
+            if good:
+                self.matches.append("the signature of the certificate is that of the key")
+            else:
+                self.problems.append("the certificate was not signed with this key")
+        if document is None:
+            self.unchecked.append(f"which model it is about: SHA-256 {bound['model_sha256'][:64]}")
+        else:
+            what = "SHA-256 of the class, parameters, numbers and certificate of the model"
+            self._compare(what, bound["model_sha256"], digest_of(document["model"]))
+
+    def model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
+        """Compare the certificate with the one in the model, and its releases with the model's."""
+        try:
+            self._model(statement, certificate, record)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
+            self.problems.append("the model has not the form that save_model writes")
+
+    def _model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
+        leaves = list(_leaves(record, ""))
+        if isinstance(statement, PipelineStatement):
+            found = [(name, leaf["class"], leaf.get("privacy")) for name, leaf in leaves]
+            stated = [(s["name"], s["estimator"], s["statement"]) for s in certificate["steps"]]
+            self._compare("steps, classes and certificate of every step", stated, found)
+            if stated != found:
+                return
+            pairs = [
+                (step.statement, leaf)
+                for step, (_, leaf) in zip(statement.steps, leaves, strict=True)
+            ]
+        else:
+            own = [leaf for _, leaf in leaves if "privacy" in leaf]
+            if not any(leaf["privacy"] == certificate for leaf in own):
+                self.problems.append("the model has another certificate")
+                return
+            self.matches.append("the certificate that the model itself holds")
+            pairs = [(statement, leaf) for leaf in own if leaf["privacy"] == certificate]
+        for each, leaf in pairs:
+            if isinstance(each, PrivacyStatement):
+                self._releases(each, leaf)
+            elif isinstance(each, FederatedStatement):
+                self._parties(each, leaf)
+            elif each is not None:
+                self.unchecked.append(
+                    "what single runs of the search released: only the winner is in the model"
+                )
+
+    def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
+        """Compare what a fit published with the releases that its certificate lists."""
+        facts, given = leaf["attributes"], leaf["parameters"]
+        d = facts["n_features_in_"]
+        for name in ("adjacency", "noise", "data_norm"):
+            stated = {
+                "adjacency": s.adjacency,
+                "noise": "gamma" if s.delta == 0.0 else "gaussian",
+                "data_norm": s.sensitivity.data_norm if s.sensitivity is not None else None,
+            }[name]
+            pipeline = leaf["class"] in ("PrivateLinearSVC", "PrivateKernelSVC")
+            if name in given and stated is not None and not (pipeline and name == "data_norm"):
+                self._compare(name, stated, given[name])
+        counted = int(s.adjacency == "add_remove")
+        names = [part.name for part in s.parts]
+        shapes = {part.name: part.shape for part in s.parts}
+        expected: dict[str, tuple[int, ...]] = {}
+        if facts.get("centre_", facts.get("mean_")) is not None and "components_" not in facts:
+            expected["centre"] = (d + counted,)
+        if facts.get("whitening_") is not None:
+            expected["whitening"] = (d, d)
+        if "components_" in facts:
+            expected["components"] = (d, d)
+        if "scale_" in facts:
+            del expected["centre"]
+            both = facts["scale_"] is not None
+            expected["moments" if both else "means"] = (d * (1 + both) + counted,)
+        if counted and "centre" not in expected and facts.get("n_samples_") is not None:
+            expected["count"] = (1,)
+        if "ellipsoids_" in facts:
+            self._ellipsoids(s, facts, names)
+        elif "coef_" in facts:
+            self._weights(s, leaf, expected)
+        else:
+            self._compare("noisy sums and their shapes", shapes, expected)
+
+    def _weights(
+        self, s: PrivacyStatement, leaf: Mapping[str, Any], expected: dict[str, tuple[int, ...]]
+    ) -> None:
+        """Compare the releases before the weights, and the weights."""
+        facts = leaf["attributes"]
+        before = {part.name: part.shape for part in s.parts if part.name != "training"}
+        self._compare("noisy sums before the weights, and their shapes", before, expected)
+        coef = facts["coef_"]["shape"]
+        pair = coef[0] == 1 and s.loss in PAIRWISE
+        shape = (coef[0] + pair, coef[1] + int(bool(leaf["parameters"]["fit_intercept"])))
+        stated = [part.shape for part in s.parts if part.name == "training"]
+        stated += [s.noise.shape] if s.noise is not None else []
+        self._compare("shape of the weights", sorted(set(stated)), [shape])
+        self._compare("loss", s.loss, facts["fitted_loss"]["name"])
+        if "mechanism_" not in facts:
+            return
+        kind = "objective" if s.objective is not None else "output"
+        self._compare("training", "gradient" if s.noise is None else kind, facts["mechanism_"])
+        steps = [part.n_steps for part in s.parts if part.name == "training"]
+        self._compare("number of steps", steps[0] if steps else None, facts["n_steps_"])
+        several = facts["mechanism_"] == "output" and s.delta > 0.0 and bool(s.parts)
+        if s.noise is not None:
+            releases = RELEASES_OF_OUTPUT if several else 1
+            self._compare("number of releases of weights", weight_releases(s), releases)
+        for name, mu in facts["mu_"].items():
+            own = [
+                (event.sensitivity / event.sigma) ** 2
+                for part, event in zip(s.parts, s.events, strict=False)
+                if part.name == name and isinstance(event, GaussianEvent)
+            ]
+            same = math.isclose(math.sqrt(math.fsum(own)), mu, rel_tol=MU_SLACK)
+            self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)
+
+    def _ellipsoids(self, s: PrivacyStatement, facts: Mapping[str, Any], names: list[str]) -> None:
+        """Compare the ellipsoids with the noise, and the sums that placed them."""
+        n_classes, each, side, _ = facts["ellipsoids_"]["shape"]
+        numbers = (n_classes * each, math.comb(side + 1, 2))
+        self._compare("shape of the ellipsoids", s.noise and s.noise.shape, numbers)
+        before = ["anchors"] * ANCHOR_STEPS if each > 1 else []
+        self._compare("number of noisy sums before the ellipsoids", len(names), len(before))
+
+    def _parties(self, s: FederatedStatement, leaf: Mapping[str, Any]) -> None:
+        """Compare a model of many parties with the sums that were paid for."""
+        facts = leaf["attributes"]
+        survivors = facts["n_survivors_"]
+        enough = s.min_survivors <= survivors <= s.n_users
+        if not enough:
+            self.problems.append(f"the model is the sum of {survivors} parties: too few, or many")
+        reduced = "components_" in facts
+        paid = any(part.name == "gram" for part in s.rounds) or bool(s.local_events)
+        paid = paid and s.algorithm == "fed_dpdr"
+        self._compare("release of components" if paid else "absence of components", paid, reduced)
+
+
+def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every estimator of a model that is not made of others, with the names down to it."""
+    if record["class"] != "Pipeline":
+        yield name or record["class"].lower(), record
+        return
+    for step, inner in record["steps"]:
+        if inner is not None:
+            yield from _leaves(inner, f"{name}__{step}" if name else step)

@@ -1,0 +1,148 @@
+"""Fits that are not private and have a ledger: told before anything is spent, and listed as such.
+
+Something leaves in such a fit with less noise than was paid for, so that the budget is charged;
+but neither silently nor for a fit that a warning stopped.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dpsvm_fast as dp
+from dpsvm_fast import NotPrivateWarning, PrivacyLedger
+from dpsvm_fast.distributed import Partitions
+from dpsvm_fast.distributed import fit as distributed_fit
+from dpsvm_fast.exceptions import PrivacyLeakWarning
+from dpsvm_fast.federated import FederatedSpec, simulate
+from dpsvm_fast.model_selection import PrivateGridSearch
+
+X = np.random.default_rng(0).uniform(-1.0, 1.0, size=(400, 3))
+Y = np.arange(400) % 2
+TWO: dict[str, Any] = {"classes": [0, 1], "n_threads": 1}
+# Seeds of a fit, of every base class.
+SEEDED: dict[str, Callable[[PrivacyLedger], Any]] = {
+    "output": lambda b: dp.OutputPerturbationSVC(ledger=b, random_state=1, **TWO).fit(X, Y),
+    "objective": lambda b: dp.ObjectivePerturbationSVC(ledger=b, random_state=1, **TWO).fit(X, Y),
+    "gradient": lambda b: dp.GradientPerturbationSVC(
+        ledger=b, random_state=1, n_steps=3, **TWO
+    ).fit(X, Y),
+    "linear": lambda b: dp.PrivateLinearSVC(ledger=b, random_state=1, **TWO).fit(X, Y),
+    "kernel": lambda b: dp.PrivateKernelSVC(ledger=b, random_state=1, n_components=5, **TWO).fit(
+        X, Y
+    ),
+    "ellipsoids": lambda b: dp.PrivateGaussianMarginClassifier(ledger=b, random_state=1, **TWO).fit(
+        X, Y
+    ),
+    "centre": lambda b: dp.PrivateCenter(ledger=b, random_state=1).fit(X),
+    "pca": lambda b: dp.PrivatePCA(1, ledger=b, random_state=1).fit(X),
+    "scaler": lambda b: dp.PrivateStandardScaler(bounds=(-1, 1), ledger=b, random_state=1).fit(X),
+    "search": lambda b: PrivateGridSearch(
+        dp.OutputPerturbationSVC(**TWO), {"C": [0.1, 1.0]}, ledger=b, random_state=1
+    ).fit(X, Y),
+    "partitions": lambda b: distributed_fit(
+        dp.PrivateLinearSVC(ledger=b, random_state=1, **TWO),
+        Partitions.from_arrays(X, Y, rows_per_partition=100),
+    ),
+    "parties": lambda b: parties(b),
+    "continued": lambda b: dp.GradientPerturbationSVC(
+        ledger=b, random_state=1, n_steps=3, **TWO
+    ).partial_fit(X, Y),
+}
+LEAKS: dict[str, Callable[[PrivacyLedger], Any]] = {
+    "scaler before": lambda b: make_pipeline(
+        StandardScaler(), dp.OutputPerturbationSVC(ledger=b, **TWO)
+    ).fit(X, Y),
+    "scaler before a centre": lambda b: make_pipeline(
+        StandardScaler(), dp.PrivateCenter(ledger=b)
+    ).fit(X, Y),
+    "scaler before a pipeline": lambda b: make_pipeline(
+        StandardScaler(), dp.PrivateLinearSVC(ledger=b, **TWO)
+    ).fit(X, Y),
+    "classes from labels": lambda b: dp.OutputPerturbationSVC(ledger=b).fit(X, Y),
+    "scaler in candidates": lambda b: PrivateGridSearch(
+        make_pipeline(StandardScaler(), dp.OutputPerturbationSVC(**TWO)),
+        {"outputperturbationsvc__C": [0.1, 1.0]},
+        ledger=b,
+    ).fit(X, Y),
+}
+BOTH = SEEDED | LEAKS
+
+
+def parties(ledger: PrivacyLedger) -> Any:
+    spec = FederatedSpec.dp_helmet(
+        n_users=4,
+        n_features=3,
+        classes=[0, 1],
+        delta=1e-6,
+        epsilon=1.0,
+        max_records=100,
+        n_epochs=1,
+    )
+    rows = [(X[part], Y[part]) for part in np.split(np.arange(400), 4)]
+    return simulate(spec, rows, ledger=ledger, random_state=1)
+
+
+def budget(name: str) -> PrivacyLedger:
+    return PrivacyLedger(9.0, 1e-4, adjacency="replace_one" if name == "parties" else "add_remove")
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_warning_that_is_an_error_costs_nothing(name: str) -> None:
+    ledger = budget(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((NotPrivateWarning, PrivacyLeakWarning)):
+            BOTH[name](ledger)
+    assert ledger.history == ()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_charge_is_told_and_listed(name: str) -> None:
+    ledger = budget(name)
+    with pytest.warns((NotPrivateWarning, PrivacyLeakWarning), match="ledger is charged"):
+        BOTH[name](ledger)
+    assert ledger.history
+    assert all(record.label.endswith("NOT PRIVATE") for record in ledger.history)
+
+
+def test_what_continues_a_fit_that_was_not_private_is_told_before_it_is_paid_for() -> None:
+    """No Pipeline is around the second call, and what the scaler learned is in the weights."""
+    model = dp.GradientPerturbationSVC(n_steps=3, **TWO)
+    with pytest.warns(PrivacyLeakWarning):
+        make_pipeline(StandardScaler(), model).fit(X, Y)
+    ledger = budget("continued")
+    model.set_params(ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NotPrivateWarning):
+            model.partial_fit(X, Y)
+    assert ledger.history == ()
+    with pytest.warns(NotPrivateWarning, match="ledger is charged"):
+        model.partial_fit(X, Y)
+    assert not model.privacy_.private
+    assert [record.label for record in ledger.history] == ["GradientPerturbationSVC, NOT PRIVATE"]
+
+
+def test_a_private_fit_is_listed_by_its_class_alone() -> None:
+    ledger = budget("output")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dp.OutputPerturbationSVC(ledger=ledger, **TWO).fit(X, Y)
+    assert [record.label for record in ledger.history] == ["OutputPerturbationSVC"]
+
+
+def test_the_winner_of_a_plain_search_claims_its_own_fit_alone() -> None:
+    """It was chosen by exact scores, which nothing in its own fit knows."""
+    search = GridSearchCV(dp.OutputPerturbationSVC(**TWO), {"C": [0.1, 1.0]}, cv=2).fit(X, Y)
+    text = " ".join(str(search.best_estimator_.privacy_).split())
+    assert "GridSearchCV" in text
+    total = dp.total_privacy(search.best_estimator_)
+    assert "GridSearchCV" in " ".join(str(total).split())
