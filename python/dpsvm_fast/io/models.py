@@ -173,6 +173,7 @@ def save_certificate(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from dpsvm_fast import PrivateCenter, verify
     >>> from dpsvm_fast.io import save_certificate, save_model
     >>> centre = PrivateCenter(1.0).fit([[0.6, 0.8], [0.0, 1.0]])
@@ -180,7 +181,7 @@ def save_certificate(
     ...     model, certificate = f"{folder}/centre.json", f"{folder}/certificate.json"
     ...     save_model(centre, model)
     ...     save_certificate(model, certificate)
-    ...     found = verify(open(certificate).read(), model=model)
+    ...     found = verify(Path(certificate).read_text(), model=model)
     >>> found.ok, found.matches[-1]
     (True, 'noisy sums and their shapes')
     """
