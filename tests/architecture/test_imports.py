@@ -18,7 +18,7 @@ PACKAGE = ROOT / "python" / "dpsvm_fast"
 # Position in this tuple is the floor: imports go down or stay. Names are the first part of the
 # module path below the package.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"_core", "_optional", "_rounding", "exceptions"}),
+    frozenset({"_core", "_optional", "_rounding", "_strict_json", "exceptions"}),
     frozenset({"_validation", "losses"}),
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2] / "python" / "dpsvm_fast"
 # Records and words: what a certificate is.
 RECORDS = {
     "_rounding",
+    "_strict_json",
     "_validation",
     "exceptions",
     "accounting._certificate",

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpsvm_fast.cli._errors import FILE_TROUBLE, CommandError, note
+from dpsvm_fast import _strict_json
+from dpsvm_fast.cli._errors import CommandError, note
+from dpsvm_fast.exceptions import ModelFormatError
 
 if TYPE_CHECKING:
     from dpsvm_fast.io import SavedModel
@@ -17,9 +19,7 @@ __all__ = ["Document", "opened_model", "plain_model", "read_document"]
 
 MODEL, BOUND = "dpsvm_fast.model", "dpsvm_fast.bound_certificate"
 # A certificate is smaller; more would be another kind of file.
-LARGEST_FILE = 1 << 30
-# Values take many times the memory of their text; those of models are in arrays.
-MOST_VALUES = 5_000_000
+LARGEST_FILE = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -78,22 +78,26 @@ def read_document(path: Path, key: Path | None) -> Document:
     ModelFormatError
         It is a model and damaged.
     """
+    from dpsvm_fast.io._model_files import read_bytes
+
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
+        data = read_bytes(path)
+        # What may be a model is judged as one: its arrays may be large.
+        is_model = b'"' + MODEL.encode() + b'"' in data
+        if not is_model and len(data) > LARGEST_FILE:
+            raise ModelFormatError("is too large for a certificate")
         text = data.decode("utf-8-sig")
-        if sum(map(text.count, ",[{")) > MOST_VALUES:
-            raise CommandError(f"{path} cannot be read: it is too large for a certificate or model")
-        record = json.loads(text)
+        if not is_model:
+            _strict_json.check_size(text)
+            json.loads(text)
     except OSError as error:
-        reason = FILE_TROUBLE.get(error.errno or 0, error.strerror or str(error))
-        raise CommandError(f"{path} cannot be read: {reason}") from error
+        raise CommandError(str(error)) from error
+    except ModelFormatError as error:
+        raise CommandError(f"{path} cannot be read: it {error}") from error
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
     digest = hashlib.sha256(data).hexdigest()
-    if isinstance(record, dict) and record.get("format") == MODEL:
+    if is_model:
         # Whether its certificate holds is not asked yet.
         saved = opened_model(path, key)
         from dpsvm_fast.io.models import statement_of

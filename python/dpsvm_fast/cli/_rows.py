@@ -21,6 +21,7 @@ from scipy import sparse
 from dpsvm_fast.cli._errors import CommandError, note
 from dpsvm_fast.cli._screen import Screen
 from dpsvm_fast.distributed import Partitions
+from dpsvm_fast.io._source import ROOM
 
 __all__ = ["Room", "TrainingRows", "training_rows"]
 
@@ -69,6 +70,11 @@ class Room:
     def left(self) -> int:
         """Bytes that are left now."""
         return self._max_memory - _resident_size() - TEMPORARIES
+
+    @property
+    def reading(self) -> int:
+        """Bytes for the reading of files."""
+        return min(ROOM, max(LEAST_ROOM // 4, self.left // 2))
 
     def holds(self, n_bytes: float, copies: int) -> bool:
         """Whether so many copies of so many bytes fit."""
@@ -178,16 +184,18 @@ def _reading(screen: Screen, table: Any) -> Any:
 
 def _largest_size(table: Any) -> float | None:
     """Bytes that decoded rows take at most; None where nobody knows."""
-    if table.sparse:
-        # An entry is four characters at least: 1:1 and a space.
-        return None if table.n_bytes_total is None else ENTRY / 4 * table.n_bytes_total
     n_rows = table.n_rows
+    label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
-        if _compressed(table) or table.n_bytes_total is None:
+        # Arrow's files may be compressed, or have types whose values take no room at all.
+        if _compressed(table) or table.format == "arrow" or table.n_bytes_total is None:
             return None
+        if table.sparse:
+            # An entry is four characters at least: 1:1 and a space. A row without any is two.
+            return max(ENTRY / 4, (8 + label) / 2) * float(table.n_bytes_total)
         # A cell is one character at least: what separates it from the next.
         n_rows = table.n_bytes_total / len(table.schema.features)
-    return float(n_rows * table.n_features * NUMBER)
+    return float(n_rows * (table.n_features * NUMBER + label))
 
 
 def _compressed(table: Any) -> bool:

@@ -80,7 +80,10 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():
-        table = open_table(options["data"], schema, format=options["data_format"])
+        room = Room(options["max_memory"])
+        table = open_table(
+            options["data"], schema, format=options["data_format"], max_memory=room.reading
+        )
         if table.sparse and options["model"] in DENSE_ONLY:
             raise CommandError(
                 f"--model: got {options['model']!r}, which takes dense rows only, expected another "
@@ -93,5 +96,5 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
             drafts=drafts,
             table=table,
             tested=public_rows(options, table.schema),
-            room=Room(options["max_memory"]),
+            room=room,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,9 +59,10 @@ def columns_of(
     """Which columns are read, and as what; files must agree."""
     from pyarrow import types
 
+    counts = Counter(schema.names)
     names = [name for name in schema.names if name != label] if features is None else list(features)
     for name in [*names, *([] if label is None else [label])]:
-        if schema.names.count(name) != 1:
+        if counts[name] != 1:
             raise InvalidParameterError(f"{name}: expected one column of this name in each file")
     if not names or label in names:
         raise InvalidParameterError(

@@ -147,7 +147,7 @@ class PartyState:
             }
             charged, sent = (list(map(str, record[name])) for name in ("charged", "sent"))
             return cls(str(record["digest"]), charged, released, sent)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
             raise PartyRefusedError("state: damaged") from None
 
 

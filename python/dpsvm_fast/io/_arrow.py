@@ -12,12 +12,12 @@ from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._arrow_types import check_type, column_types, reading
 from dpsvm_fast.io._columns import Column
 from dpsvm_fast.io._decode import RowDecoder
-from dpsvm_fast.io._source import Progress
+from dpsvm_fast.io._source import ROOM, Progress
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["ArrowSource", "ParquetSource", "arrow_types", "parquet_types"]
 
-BLOCK_BYTES, BLOCK_ROWS = 2**23, 65536
+BLOCK_ROWS = 65536
 # Pages of a column are read as they are needed: a row group need not fit into memory.
 READ_BYTES = 2**16
 
@@ -28,8 +28,8 @@ class _Columnar:
     sparse = False
     n_rows: int | None = None
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool) -> None:
-        self._path, self._file = path, os.path.basename(path)
+    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, room: int = ROOM) -> None:
+        self._path, self._file, self._room = path, os.path.basename(path), room
         types = self._types()
         self.schema = schema.of_names(list(types), labelled=labelled, file=self._file)
         self._target = str(self.schema.target) if labelled else None
@@ -37,8 +37,8 @@ class _Columnar:
             check_type(self._file, column, types[column.name])
         if self._target is not None:
             check_type(self._file, Column(self._target, categories=()), types[self._target])
-        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file)
-        self._step = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * self.schema.n_features)))
+        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
+        self._step = min(BLOCK_ROWS, self._decoder.max_rows)
 
     @property
     def _names(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io._columns import Column
+from dpsvm_fast.io._columns import MAX_COLUMNS, Column, quoted, repeated
 
 __all__ = ["check_type", "column_types", "hint", "reading"]
 
@@ -33,8 +33,9 @@ def reading(file: str) -> Iterator[None]:
 def column_types(file: str, schema: Any) -> dict[str, Any]:
     """Return types by name of column, which must be different."""
     names = list(schema.names)
-    if len(set(names)) < len(names):
-        twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
+    if len(names) > MAX_COLUMNS:
+        raise TableError(f"{file}: got {len(names)} columns, expected at most {MAX_COLUMNS}")
+    if twice := repeated(names):
         raise TableError(f"{file}: got columns named {twice} twice, expected different names")
     return dict(zip(names, schema.types, strict=True))
 
@@ -45,8 +46,8 @@ def check_type(file: str, column: Column, kind: Any) -> None:
         return
     expected = "numbers" if column.bounds is not None else "text, integers or truth values"
     raise TableError(
-        f"{file}: column {column.name!r} has type {kind}, expected {expected}; correct the file, "
-        "or what the schema says of the column"
+        f"{file}: column {quoted(column.name)} has type {str(kind)[:60]}, expected {expected}; "
+        "correct the file, or what the schema says of the column"
     )
 
 

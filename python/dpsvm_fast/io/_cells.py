@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io._columns import NONE, Category, Column
+from dpsvm_fast.io._columns import NONE, Category, Column, quoted
 
 __all__ = ["ZEROS", "Lookup", "cell_error", "numbers"]
 
@@ -23,7 +23,7 @@ TRUTH: tuple[Category, ...] = ("false", "true")
 
 def cell_error(file: str, row: int, column: str, reason: str) -> TableError:
     """Return an error that says where: rows count from 1, without the header."""
-    return TableError(f"{file}: row {row}, column {column!r}: {reason}")
+    return TableError(f"{file}: row {row}, column {quoted(column)}: {reason}")
 
 
 def numbers(values: Any) -> NDArray[np.float32]:

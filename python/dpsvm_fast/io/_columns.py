@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpsvm_fast.exceptions import SchemaError
 from dpsvm_fast.io._toml_text import toml_key
 
-__all__ = ["MAX_FEATURES", "NO_BOUNDS", "UNKNOWN", "Column", "check_keys", "shown"]
+__all__ = [
+    "MAX_COLUMNS",
+    "MAX_FEATURES",
+    "NO_BOUNDS",
+    "UNKNOWN",
+    "Column",
+    "check_keys",
+    "quoted",
+    "repeated",
+    "shown",
+]
 
 KEYS = ("bounds", "categories", "boolean", "ignore", "missing", "unknown")
 UNKNOWN = ("refuse", "none")
 # The value of ``missing`` that leaves every indicator of a category at 0.
 NONE = "none"
 MAX_FEATURES = 2**31 - 1
+# Of columns that have names, each an object of some hundred bytes here and in Arrow.
+MAX_COLUMNS = 2**18
 # Marks a column that says nothing of its values, until all of them have been seen.
 NO_BOUNDS = "no bounds"
 # Rows are stored as float32; beyond this a bound would be infinite there.
@@ -25,7 +38,7 @@ LARGEST = 3.4e38
 Category = str | int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """A column of a file. Exactly one of bounds, categories, boolean and ignore is given.
 
@@ -125,14 +138,14 @@ class Column:
         missing = record.get("missing")
         if missing is None:
             return column
-        return cls(**{**vars(column), "missing": _missing(where, missing, column)})
+        return replace(column, missing=_missing(where, missing, column))
 
 
 def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
     """Refuse a key that means nothing: a slip of the pen must not switch a setting off."""
     for key in record:
         if key not in accepted:
-            place = f"{where}.{toml_key(str(key))}" if where else toml_key(str(key))
+            place = ".".join(filter(None, [where, toml_key(str(key)[:60])]))
             near = difflib.get_close_matches(str(key), accepted, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SchemaError(f"{place}: unknown key, expected one of {', '.join(accepted)}{hint}")
@@ -142,8 +155,22 @@ def shown(value: Any) -> str:
     """Return a public value in a message, or its kind where it is long."""
     if value is None:
         return "nothing"
-    text = repr(value)
-    return text if len(text) <= 60 else f"a long {type(value).__name__}"
+    # No long text is made to be thrown away; a number of thousands of digits has none.
+    long = isinstance(value, (str, bytes, list, tuple, dict)) and len(value) > 60
+    long = long or (isinstance(value, int) and value.bit_length() > 200)
+    text = "" if long else repr(value)
+    return text if 0 < len(text) <= 60 else f"a long {type(value).__name__}"
+
+
+def quoted(name: str) -> str:
+    """Return a name from a file for a message: its beginning where it is long."""
+    return repr(name) if len(name) <= 60 else f"{name[:60]!r}..."
+
+
+def repeated(names: Sequence[str]) -> str:
+    """Return the names that occur more than once, for a message; "" where none does."""
+    twice = sorted(name for name, n in Counter(names).items() if n > 1)
+    return ", ".join(map(quoted, twice[:10])) + (", ..." if len(twice) > 10 else "")
 
 
 def is_number(value: Any) -> bool:
@@ -169,14 +196,14 @@ def _categories(where: str, value: Any) -> tuple[Category, ...]:
     """Different strings or integers."""
     accepted = "a list of different strings or integers"
     if not isinstance(value, (list, tuple)) or not all(
-        isinstance(one, (str, int)) and not isinstance(one, bool) for one in value
+        isinstance(one, str)
+        or (isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63)
+        for one in value
     ):
         raise SchemaError(f"{where}.categories: got {shown(value)}, expected {accepted}")
     # Cells are compared as text without blanks around it.
-    texts = [str(one).strip() for one in value]
-    if len(set(texts)) != len(texts):
-        twice = next(text for text in texts if texts.count(text) > 1)
-        raise SchemaError(f"{where}.categories: got {twice!r} twice, expected {accepted}")
+    if twice := repeated([str(one).strip() for one in value]):
+        raise SchemaError(f"{where}.categories: got {twice} twice, expected {accepted}")
     return tuple(value)
 
 

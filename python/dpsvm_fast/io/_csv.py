@@ -1,21 +1,31 @@
-"""CSV and TSV files, perhaps compressed, a block at a time."""
+"""CSV and TSV files, perhaps compressed, a block of whole records at a time.
+
+Blocks end where records end, so that Arrow reads each by itself: nothing is read ahead without
+limit, no block is read twice, and no thread reads the file behind our back.
+"""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
 import io
+import itertools
 import os
 import zlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsvm_fast._optional import optional_module
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io._csv_faults import first_fault, is_unfinished, missing_cells
+from dpsvm_fast.io._columns import MAX_COLUMNS, repeated
+from dpsvm_fast.io._csv_faults import first_fault, missing_cells
 from dpsvm_fast.io._decode import RowDecoder
-from dpsvm_fast.io._source import CountedText, Progress, is_compressed
+from dpsvm_fast.io._source import ROOM, CountedText, Progress, is_compressed, too_long
 from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row
 from dpsvm_fast.io.schema import TableSchema
 
@@ -23,9 +33,11 @@ __all__ = ["CsvSource", "read_header"]
 
 # Measured on 1,000,000 rows of 100 columns, 2 cores: blocks of 4 MiB take 1.2 times as long and
 # twice the memory.
-BLOCK = 2**20
-BYTES_PER_CELL = 128
-LARGEST_BLOCK = 2**30
+BLOCK, BYTES_PER_CELL = 2**20, 128
+# Parts of the room: a block of records, and the longest record; Arrow's arrays and the decoded
+# rows take the rest.
+BLOCK_SHARE, RECORD_SHARE = 64, 32
+MAX_BLANK_LINES = 1000
 # How files begin that are not what their name says.
 OTHER_FILES = {
     b"\x1f\x8b": "the file is compressed: give it a name that ends in .gz",
@@ -33,6 +45,7 @@ OTHER_FILES = {
     b"PAR1": "the file is Parquet: give it a name that ends in .parquet",
     b"ARRO": "the file is Arrow: give it a name that ends in .arrow",
 }
+UTF_8 = ("utf-8", "utf8")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -47,23 +60,26 @@ class CsvSource:
     labelled : bool
     delimiter : str
         Where the schema names none.
+    room : int, default=ROOM
+        Bytes that reading may take.
     """
 
     sparse = False
     n_rows: int | None = None
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, delimiter: str) -> None:
+    def __init__(
+        self, path: str, schema: TableSchema, *, labelled: bool, delimiter: str, room: int = ROOM
+    ) -> None:
         self._pa = optional_module("pyarrow", "reading CSV files", "arrow")
         self._csv = optional_module("pyarrow.csv", "reading CSV files", "arrow")
-        self._path, self._file = path, os.path.basename(path)
+        self._path, self._file, self._room = path, os.path.basename(path), room
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
-        self._header = read_header(path, self._text, self._delimiter)
-        self._names = self._header.names
+        self._names = read_header(path, self._text, self._delimiter, room=room)
         if self._text.header is True:
             self.schema = schema.of_names(self._names, labelled=labelled, file=self._file)
         else:
             self.schema = self._named(schema, len(self._names), labelled=labelled)
-        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file)
+        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
         self._places = {name: str(place) for place, name in enumerate(self._names)}
 
     def _named(self, schema: TableSchema, n_cells: int, *, labelled: bool) -> TableSchema:
@@ -99,35 +115,94 @@ class CsvSource:
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
-        if self._header.is_all:
-            return
-        before = 0
-        block = max(BLOCK, BYTES_PER_CELL * len(self._names))
-        while True:
-            # Rows of earlier blocks are passed over when a longer block is tried.
-            done, before = before, 0
-            is_damaged = is_long = False
-            try:
-                for batch, n_bytes in self._batches(block):
-                    skipped = min(max(done - before, 0), batch.num_rows)
-                    before += skipped
-                    if batch.num_rows > skipped:
-                        yield self._decoded(batch.slice(skipped), before)
-                        before += batch.num_rows - skipped
-                    progress(n_bytes)
-                return
-            except DAMAGED:
-                is_damaged = True
-            except (self._pa.ArrowException, UnicodeError) as error:
-                is_long = "straddling object" in str(error) and block < LARGEST_BLOCK
-            # Raised here, so that Arrow's error, which quotes cells, does not travel along.
-            if is_damaged:
-                raise TableError(
-                    f"{self._file}: the compressed file is cut off or damaged; copy it again"
-                )
-            if not is_long:
-                raise self._explained(block)
-            before, block = max(before, done), block * 8
+        before, types = 0, self._types()
+        how = self._how(types)
+
+        def row() -> int:
+            return before + 1
+
+        with contextlib.closing(CountedText(self._path)) as source:
+            for text in self._texts(source, row):
+                if len(self._names) > 1 and not text.strip(b"\r\n"):
+                    continue
+                try:
+                    table = self._read(text, how)
+                except self._pa.ArrowException:
+                    table = None
+                # Raised here, so that Arrow's error, which quotes cells, does not travel along.
+                if table is None:
+                    raise self._explained(text, types, before)
+                for batch in table.to_batches(max_chunksize=self._decoder.max_rows):
+                    yield self._decoded(batch, before)
+                    before += batch.num_rows
+                progress(source.n_bytes)
+
+    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
+        """Blocks of whole records in UTF-8, without the header.
+
+        Raises
+        ------
+        TableError
+            The file is damaged, is no text, ends within quotes, or has a record that is too long;
+            ``row`` tells which.
+        """
+        records = Records(self._text.quote, self._delimiter)
+        is_header, longest = self._text.header is True, self._room // RECORD_SHARE
+        parts: list[bytes] = []
+        length = 0
+        for text in self._pieces(source):
+            if not length:
+                text = text.lstrip(b"\r\n") if is_header else text
+            first, last = records.ends(text)
+            if is_header:
+                length += len(text)
+                if not first:
+                    continue
+                is_header = False
+                text, last, length = text[first:], last - first, 0
+            if last:
+                yield b"".join([*parts, text[:last]])
+                parts, length = [], 0
+            parts.append(text[last:])
+            length += len(text) - last
+            if length > longest:
+                raise too_long(self._file, row(), longest, "a quote may not be closed")
+        if records.end_inside():
+            raise TableError(
+                f"{self._file}: the file ends within a quoted cell: it is cut off, or a quote is "
+                "not closed"
+            )
+        if length and not is_header:
+            yield b"".join(parts)
+
+    def _pieces(self, source: CountedText) -> Iterator[bytes]:
+        """The text in UTF-8, some of it at a time."""
+        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self._room // BLOCK_SHARE)
+        encoding = self._text.encoding
+        is_plain = encoding.lower() in UTF_8
+        decoder = codecs.getincrementaldecoder("utf-8-sig" if is_plain else encoding)()
+        is_start = True
+        try:
+            while text := source.read(block):
+                if is_plain:
+                    # Arrow checks the cells that it reads as text.
+                    yield text.removeprefix(codecs.BOM_UTF8) if is_start else text
+                else:
+                    yield decoder.decode(text).encode("utf-8")
+                is_start = False
+            if not is_plain:
+                yield decoder.decode(b"", final=True).encode("utf-8")
+        except DAMAGED:
+            raise TableError(
+                f"{self._file}: the compressed file is cut off or damaged; copy it again"
+            ) from None
+        except UnicodeError:
+            raise TableError(f"{self._file}: not a text file in {encoding}") from None
+
+    def _read(self, text: bytes, how: dict[str, Any]) -> Any:
+        """An Arrow table of a block."""
+        how["read_options"].block_size = len(text) + 1
+        return self._csv.read_csv(self._pa.BufferReader(text), **how)
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
         """Rows and labels of a batch."""
@@ -147,57 +222,28 @@ class CsvSource:
             return self._names[target % len(self._names)]
         return str(target)
 
-    def _batches(
-        self, block: int, types: dict[str, Any] | None = None
-    ) -> Iterator[tuple[Any, int]]:
-        """Record batches, and the bytes read so far; by one thread where types are given."""
-        with contextlib.closing(CountedText(self._path, self._text.quote)) as source:
-            reader = self._csv.open_csv(
-                self._pa.PythonFile(source, mode="r"),
-                read_options=self._csv.ReadOptions(
-                    block_size=block,
-                    use_threads=types is None,
-                    column_names=[str(place) for place in range(len(self._names))],
-                    skip_rows=self._header.n_blank,
-                    skip_rows_after_names=int(self._text.header is True),
-                    encoding=self._text.encoding,
-                ),
-                parse_options=self._parse_options(),
-                convert_options=self._convert_options(types or self._types()),
-            )
-            with reader:
-                for batch in reader:
-                    yield batch, source.n_bytes
-            if source.n_quotes % 2 and self._is_unfinished():
-                raise TableError(
-                    f"{self._file}: the file ends within a quoted cell: it is cut off, or a quote "
-                    "is not closed"
-                )
-
-    def _is_unfinished(self) -> bool:
-        """Whether the file ends within quotes."""
-        with open_text(self._path, self._text) as lines:
-            return is_unfinished(lines, self._text, self._delimiter)
-
-    def _parse_options(self) -> Any:
-        """How cells and rows are told apart."""
-        return self._csv.ParseOptions(
-            delimiter=self._delimiter,
-            quote_char=self._text.quote or False,
-            newlines_in_values=True,
-            # A row of one empty cell is a row.
-            ignore_empty_lines=len(self._names) > 1,
-        )
-
-    def _convert_options(self, types: dict[str, Any]) -> Any:
-        """What cells are read as: the schema's word, never a guess from the data."""
-        return self._csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(types),
-            null_values=missing_cells(self._text),
-            strings_can_be_null=False,
-            decimal_point=self._text.decimal,
-        )
+    def _how(self, types: dict[str, Any], *, use_threads: bool = True) -> dict[str, Any]:
+        """How Arrow tells cells and rows apart, and what it reads cells as: the schema's word."""
+        return {
+            "read_options": self._csv.ReadOptions(
+                use_threads=use_threads,
+                column_names=[str(place) for place in range(len(self._names))],
+            ),
+            "parse_options": self._csv.ParseOptions(
+                delimiter=self._delimiter,
+                quote_char=self._text.quote or False,
+                newlines_in_values=True,
+                # A row of one empty cell is a row.
+                ignore_empty_lines=len(self._names) > 1,
+            ),
+            "convert_options": self._csv.ConvertOptions(
+                column_types=types,
+                include_columns=list(types),
+                null_values=missing_cells(self._text),
+                strings_can_be_null=False,
+                decimal_point=self._text.decimal,
+            ),
+        }
 
     def _types(self) -> dict[str, Any]:
         """Arrow types of the columns that are read."""
@@ -210,48 +256,103 @@ class CsvSource:
             types[self._places[self._target]] = text
         return types
 
-    def _explained(self, block: int) -> TableError:
+    def _explained(self, text: bytes, types: dict[str, Any], before: int) -> TableError:
         """Return an error without cells: Arrow's own messages quote them."""
-        types = dict.fromkeys(self._types(), self._pa.binary())
+        how = self._how(dict.fromkeys(types, self._pa.binary()), use_threads=False)
         names = [
-            (self._names[int(place)], kind == self._pa.float32())
-            for place, kind in self._types().items()
+            (self._names[int(place)], kind == self._pa.float32()) for place, kind in types.items()
         ]
-        batches = (batch for batch, _ in self._batches(block, types))
-        found = first_fault(batches, names, self._text, self._file)
+        found = first_fault(lambda: self._read(text, how), names, self._text, self._file, before)
         return found or TableError(
             f"{self._file}: not a CSV file in {self._text.encoding} that fits {self.schema.origin}"
         )
 
 
+class Records:
+    """Tells where records end in a text that comes in pieces, by Arrow's rules for quotes.
+
+    A quote opens a quoted cell where a cell starts, and is a character like others elsewhere. Two
+    quotes within a quoted cell stand for one. So only runs of an odd number of quotes matter.
+
+    Parameters
+    ----------
+    quote, delimiter : str
+        One ASCII character each; no quote is "".
+    """
+
+    def __init__(self, quote: str, delimiter: str) -> None:
+        self._quote = quote.encode("ascii")
+        self._separators = np.frombuffer(delimiter.encode("ascii") + b"\r\n", np.uint8)
+        self._inside = False
+        # Quotes at the end of the last piece, and the character before them.
+        self._n_open, self._before = 0, b"\n"
+
+    def ends(self, text: bytes) -> tuple[int, int]:
+        """Where the first and the last record that end in this piece do; 0 where none does."""
+        if not (self._quote and (self._inside or self._n_open or self._quote in text)):
+            if text:
+                self._before = text[-1:]
+            # What follows a carriage return at the end is not known yet.
+            last = max(text.rfind(b"\n"), text.rfind(b"\r", 0, max(0, len(text) - 1))) + 1
+            return (self._first(text), last) if last else (0, 0)
+        body = text.rstrip(self._quote)
+        if not body:
+            self._n_open += len(text)
+            return 0, 0
+        # As many quotes as say the same.
+        prefix = self._quote * (2 - self._n_open % 2) if self._n_open else b""
+        ends = self._outside(prefix + body)
+        self._n_open, self._before = len(text) - len(body), body[-1:]
+        if len(ends) and ends[-1] == len(prefix + text) - 1 and text.endswith(b"\r"):
+            ends = ends[:-1]
+        if not len(ends):
+            return 0, 0
+        first, last = int(ends[0]) + 1 - len(prefix), int(ends[-1]) + 1 - len(prefix)
+        return first + (text[first - 1 : first + 1] == b"\r\n"), last
+
+    def end_inside(self) -> bool:
+        """Whether the text ends within a quoted cell."""
+        if self._n_open % 2 == 0:
+            return self._inside
+        return not self._inside and self._before[0] in self._separators
+
+    def _first(self, text: bytes) -> int:
+        """Where the first line ends."""
+        found = [at for mark in (b"\n", b"\r") if (at := text.find(mark)) >= 0]
+        first = min(found) + 1
+        return first + (text[first - 1 : first + 1] == b"\r\n")
+
+    def _outside(self, text: bytes) -> NDArray[np.intp]:
+        """Places of line ends that are not within quotes; remembers whether the end is."""
+        marks = np.frombuffer(text, np.uint8)
+        is_quote = np.zeros(len(marks) + 2, dtype=bool)
+        is_quote[1:-1] = marks == self._quote[0]
+        edges = np.flatnonzero(is_quote[1:] != is_quote[:-1])
+        starts = edges[0::2][(edges[1::2] - edges[0::2]) % 2 == 1]
+        before = np.where(starts > 0, marks[starts - 1], self._before[0])
+        opens = np.isin(before, self._separators)
+        # One that may open toggles, any other one closes.
+        n_toggles = np.cumsum(opens)
+        at_close = np.maximum.accumulate(np.where(opens, 0, n_toggles))
+        closed = np.logical_or.accumulate(~opens)
+        inside = np.where(closed, n_toggles - at_close, n_toggles + self._inside) % 2 == 1
+        states = np.concatenate([[self._inside], inside])
+        self._inside = bool(states[-1])
+        lines = np.flatnonzero((marks == ord("\n")) | (marks == ord("\r")))
+        outside: NDArray[np.intp] = lines[~states[np.searchsorted(starts, lines)]]
+        return outside
+
+
 def open_text(path: str, text: TextFormat) -> io.TextIOWrapper:
     """Open a file as text, unpacked, without a byte order mark."""
-    encoding = "utf-8-sig" if text.encoding.lower() in ("utf-8", "utf8") else text.encoding
+    encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
     raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
     # Rows are judged when they are read; the header is looked at by its reader.
     return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
 
 
-class Header(NamedTuple):
-    """The start of a text file.
-
-    Parameters
-    ----------
-    names : list of str
-        Of the columns; without a header, the cells of the first row.
-    is_all : bool
-        Whether there are no rows.
-    n_blank : int
-        Number of blank lines before it.
-    """
-
-    names: list[str]
-    is_all: bool
-    n_blank: int
-
-
-def read_header(path: str, text: TextFormat, delimiter: str) -> Header:
-    """Return the first record.
+def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
+    """Return the cells of the first record: names of the columns, unless there is no header.
 
     Raises
     ------
@@ -259,31 +360,36 @@ def read_header(path: str, text: TextFormat, delimiter: str) -> Header:
         The file is empty, is not text, or names a column twice.
     """
     file = os.path.basename(path)
-    found = _first_record(path, text, delimiter)
+    found = _first_record(path, text, delimiter, room // RECORD_SHARE)
+    if len(found) > MAX_COLUMNS:
+        raise TableError(
+            f"{file}: got {len(found)} columns, expected at most {MAX_COLUMNS}; write so wide a "
+            "table as LIBSVM text or .npz"
+        )
     if text.header is not True:
-        return found._replace(is_all=False)
-    names = [name.strip() for name in found.names]
-    if len(set(names)) < len(names):
+        return found
+    names = [name.strip() for name in found]
+    if twice := repeated(names):
         if may_be_a_row(names):
             raise TableError(f"{file}: expected different names of columns; it has {NO_NAMES}")
-        twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
         raise TableError(f"{file}: got columns named {twice} twice, expected different names")
-    return found._replace(names=names)
+    return names
 
 
-def _first_record(path: str, text: TextFormat, delimiter: str) -> Header:
+def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> list[str]:
     """Cells of the first record that is no blank line."""
     file = os.path.basename(path)
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
-    first: list[str] = []
-    with open_text(path, text) as lines:
+    with open_text(path, text) as stream:
         try:
-            records = csv.reader(lines, delimiter=delimiter, **quoting)
-            for n_blank, first in enumerate(records):
-                if first:
-                    # Names must be text; bytes that are none were kept apart.
-                    "".join(first).encode("utf-8")
-                    return Header(first, _is_over(lines, len(first)), n_blank)
+            records = csv.reader(_lines(stream, file, longest), delimiter=delimiter, **quoting)
+            first = next(filter(None, records), None)
+            if first is not None:
+                # Names must be text; bytes that are none were kept apart.
+                "".join(first).encode("utf-8")
+                return first
+        except TableError:
+            raise
         except (csv.Error, *DAMAGED, ValueError) as error:
             # Python 3.10 stops at null bytes before it looks at the rest.
             stopped = isinstance(error, csv.Error) and _is_another_file(path, text)
@@ -293,6 +399,21 @@ def _first_record(path: str, text: TextFormat, delimiter: str) -> Header:
                 ) from None
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
     raise TableError(f"{file}: the file is empty")
+
+
+def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
+    """The lines of a first record, with not too many blank ones before it."""
+    left = longest
+    for n_blank in itertools.count():
+        line = stream.readline(left + 1)
+        left -= len(line)
+        if left < 0:
+            raise too_long(file, 1, longest, "it has no line ends, or a quote is not closed")
+        if not line:
+            return
+        if n_blank == MAX_BLANK_LINES and left >= longest - 2 * MAX_BLANK_LINES:
+            raise TableError(f"{file}: expected a header, got {MAX_BLANK_LINES} blank lines")
+        yield line
 
 
 def _is_another_file(path: str, text: TextFormat) -> bool:
@@ -313,11 +434,3 @@ def _hint(path: str) -> str:
             return hint
     name = "utf-16" if start.startswith(UTF_16) else "latin-1"
     return f'write the encoding, for example encoding = "{name}", in the [csv] table of the schema'
-
-
-def _is_over(lines: io.TextIOWrapper, n_columns: int) -> bool:
-    """Whether nothing but blank lines follows; with one column these are rows."""
-    mark = lines.read(1)
-    while mark in ("\r", "\n") and n_columns > 1:
-        mark = lines.read(1)
-    return not mark

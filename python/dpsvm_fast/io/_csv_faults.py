@@ -5,21 +5,16 @@ Arrow's messages quote cells, and name no row when it reads with several threads
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import itertools
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._cells import cell_error
 from dpsvm_fast.io._text_format import TextFormat
 
-__all__ = ["first_fault", "is_unfinished", "missing_cells"]
+__all__ = ["first_fault", "missing_cells"]
 
-LAST = "end of the file"
 # The start of Arrow's message; what follows it quotes the row.
 LENGTH = re.compile(
     r"CSV parse error: Row #(?P<row>\d+): Expected (?P<columns>\d+) columns, got (?P<cells>\d+)"
@@ -33,48 +28,56 @@ def missing_cells(text: TextFormat) -> list[str]:
 
 
 def first_fault(
-    batches: Iterator[Any], names: Sequence[tuple[str, bool]], text: TextFormat, file: str
+    read: Callable[[], Any],
+    names: Sequence[tuple[str, bool]],
+    text: TextFormat,
+    file: str,
+    before: int,
 ) -> TableError | None:
     """Return an error for the first row that cannot be read; None if all can.
 
     Parameters
     ----------
-    batches : iterator of record batches
-        Of bytes, one column for each name, read by one thread.
+    read : callable
+        Returns a table of bytes, one column for each name, read by one thread.
     names : sequence of (str, bool)
         The columns, and whether they hold numbers.
     text : TextFormat
     file : str
         Its name in messages.
+    before : int
+        Number of rows before these.
     """
     import pyarrow as pa
 
-    before = 0
     try:
-        for batch in batches:
-            found = [
-                (fault[0], name, fault[1])
-                for column, (name, is_number) in zip(batch.columns, names, strict=True)
-                if (fault := _fault(column, text, pa, is_number=is_number)) is not None
-            ]
-            if found:
-                row, name, reason = min(found)
-                return cell_error(file, before + row + 1, name, reason)
-            before += batch.num_rows
-    except (pa.ArrowException, OSError, UnicodeError) as error:
+        table = read().combine_chunks()
+    except pa.ArrowException as error:
         wrong = LENGTH.match(str(error))
     else:
+        spellings = pa.array(missing_cells(text), pa.string())
+        found = [
+            (fault[0], name, fault[1])
+            for column, (name, is_number) in zip(table.columns, names, strict=True)
+            if column.num_chunks
+            and (fault := _fault(column.chunk(0), text, spellings, pa, is_number=is_number))
+        ]
+        if found:
+            row, name, reason = min(found)
+            return cell_error(file, before + row + 1, name, reason)
         wrong = None
     if wrong is None:
         return None
-    row = int(wrong["row"]) - int(text.header is True)
     return TableError(
-        f"{file}: row {row} has {wrong['cells']} cells, expected {wrong['columns']}; the file may "
-        "be cut off, or a cell that contains the delimiter may need quotes"
+        f"{file}: row {before + int(wrong['row'])} has {wrong['cells']} cells, expected "
+        f"{wrong['columns']}; the file may be cut off, or a cell that contains the delimiter may "
+        "need quotes"
     )
 
 
-def _fault(column: Any, text: TextFormat, pa: Any, *, is_number: bool) -> tuple[int, str] | None:
+def _fault(
+    column: Any, text: TextFormat, spellings: Any, pa: Any, *, is_number: bool
+) -> tuple[int, str] | None:
     """Place and kind of the first cell that cannot be read."""
     try:
         cells = column.cast(pa.string())
@@ -88,12 +91,12 @@ def _fault(column: Any, text: TextFormat, pa: Any, *, is_number: bool) -> tuple[
             for row, cell in enumerate(column.to_pylist())
             if not _is_text(cell)
         )
-    if not is_number or _are_numbers(cells, text, pa):
+    if not is_number or _are_numbers(cells, text, spellings, pa):
         return None
     low, high = 0, len(cells)
     while high - low > 1:
         middle = (low + high) // 2
-        if _are_numbers(cells[low:middle], text, pa):
+        if _are_numbers(cells[low:middle], text, spellings, pa):
             low = middle
         else:
             high = middle
@@ -113,11 +116,10 @@ def _is_text(cell: bytes) -> bool:
     return True
 
 
-def _are_numbers(cells: Any, text: TextFormat, pa: Any) -> bool:
+def _are_numbers(cells: Any, text: TextFormat, spellings: Any, pa: Any) -> bool:
     """Whether all can be read as numbers or stand for none."""
     import pyarrow.compute as pc
 
-    spellings = pa.array(missing_cells(text), pa.string())
     given = pc.utf8_trim_whitespace(cells.filter(pc.invert(pc.is_in(cells, value_set=spellings))))
     if text.decimal != ".":
         if pc.any(pc.match_substring(given, ".")).as_py():
@@ -127,15 +129,4 @@ def _are_numbers(cells: Any, text: TextFormat, pa: Any) -> bool:
         given.cast(pa.float32())
     except pa.ArrowException:
         return False
-    return True
-
-
-def is_unfinished(lines: Iterable[str], text: TextFormat, delimiter: str) -> bool:
-    """Whether a text ends within quotes, which swallow all rows behind them."""
-    added = itertools.chain(lines, ["\n", LAST])
-    last: deque[list[str]] = deque(maxlen=1)
-    with contextlib.suppress(csv.Error):
-        # The error is a cell longer than any cell of a table.
-        last.extend(csv.reader(added, delimiter=delimiter, quotechar=text.quote))
-        return list(last) != [[LAST]]
     return True

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.exceptions import SchemaError
+from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.io._cells import MISSING, UNDECLARED, Lookup, cell_error, numbers
 from dpsvm_fast.io._columns import Column
+from dpsvm_fast.io._source import ROOM
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["LabelDecoder", "RowDecoder"]
@@ -18,6 +20,8 @@ __all__ = ["LabelDecoder", "RowDecoder"]
 Rows = NDArray[np.float32]
 # Rows that are filled at a time, column by column: they stay in the second-level cache.
 TILE_BYTES = 2**18
+# Parts of the room: the rows that are decoded at a time, and one row.
+ROWS_SHARE, ROW_SHARE = 32, 16
 
 UNDECLARED_CATEGORY = (
     "a value that is not one of the declared categories; add it to categories if it is public, or "
@@ -73,21 +77,47 @@ class RowDecoder:
     labelled : bool
     file : str
         Its name in messages.
+    room : int, default=ROOM
+        Bytes that reading may take.
+    by_place : bool, default=False
+        Whether rows come as matrices only.
+
+    Attributes
+    ----------
+    max_rows : int
+        To be decoded at a time.
     """
 
-    def __init__(self, schema: TableSchema, *, labelled: bool, file: str) -> None:
+    def __init__(
+        self,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        file: str,
+        room: int = ROOM,
+        by_place: bool = False,
+    ) -> None:
         self.schema, self._file = schema, file
+        # Columns of a matrix that are all alike need no object each.
+        self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
+        self._width = schema.n_features
+        if 4 * self._width > room // ROW_SHARE:
+            raise TableError(
+                f"{file}: a row has {self._width} features, and {room // ROW_SHARE // 4} are "
+                "expected at most; write so wide a table as LIBSVM text, or give more memory: "
+                "max_memory= of open_table, --max-memory of a command"
+            )
+        self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
         self._numbers: list[tuple[int, Column]] = []
         self._coded: list[tuple[int, Column, Lookup]] = []
         place = 0
-        for column in schema.features:
+        for column in schema.features if self._alike is None else ():
             if column.bounds is None:
                 self._coded.append((place, column, Lookup.of_column(column, texts)))
             else:
                 self._numbers.append((place, column))
             place += column.width
-        self._width = place
         self.labels = LabelDecoder(schema, file) if labelled else None
 
     def rows(self, column: Callable[[str], Any], n_rows: int, before: int) -> Rows:
@@ -146,13 +176,18 @@ class RowDecoder:
         """Fill in public values for missing ones; refuse what is then not a number."""
         if np.isfinite(X).all():
             return
+        if self._alike is not None and self._alike.missing is not None:
+            X[np.isnan(X)] = self._alike.missing
         for place, column in self._numbers:
             if column.missing is not None:
                 X[np.isnan(X[:, place]), place] = column.missing
-        wrong = np.argwhere(~np.isfinite(X))
-        if wrong.size:
-            row, place = (int(one) for one in wrong[0])
-            column = next(one for at, one in self._numbers if at == place)
+        wrong = ~np.isfinite(X)
+        if wrong.any():
+            row, place = divmod(int(wrong.argmax()), self._width)
+            if self._alike is not None:
+                column = replace(self._alike, name=f"x{place}")
+            else:
+                column = next(one for at, one in self._numbers if at == place)
             reason = "not a finite number of single precision"
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)

@@ -13,7 +13,7 @@ import os
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,14 @@ from scipy import sparse
 
 from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.io._decode import LabelDecoder
-from dpsvm_fast.io._source import CountedText, Progress
+from dpsvm_fast.io._source import ROOM, CountedText, Progress, too_long
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["LibsvmSource"]
 
-BLOCK = 2**22
-LONGEST_ROW = 2**28
+# A byte of a block takes some 40 while it is read: these are shares of the room.
+BLOCK = 2**20
+BLOCK_SHARE, ROW_SHARE = 256, 64
 COMMENT = re.compile(rb"#[^\n]*")
 ENTRY = re.compile(rb"([0-9]+):([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 IS_WORD = np.ones(256, dtype=bool)
@@ -46,13 +47,15 @@ class LibsvmSource:
         With ``n_features``, or with all columns in order.
     labelled : bool
         Whether labels are read; otherwise each row may have one or not.
+    room : int, default=ROOM
+        Bytes that reading may take.
     """
 
     sparse = True
     n_rows: int | None = None
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool) -> None:
-        self._path, self._file = path, os.path.basename(path)
+    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, room: int = ROOM) -> None:
+        self._path, self._file, self._room = path, os.path.basename(path), room
         self.schema = schema.of_width(None, file=self._file)
         wrong = next((c.name for c in self.schema.columns if c.bounds is None), None)
         if wrong is not None:
@@ -66,20 +69,25 @@ class LibsvmSource:
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
         before = 0
+
+        def row() -> int:
+            return before + 1
+
         with contextlib.closing(CountedText(self._path)) as source:
-            for text in self._texts(source):
+            for text in self._texts(source, row):
                 X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
                 if X.shape[0]:
                     yield X, None if self._labels is None else self._labels(labels, before)
                 before += X.shape[0]
                 progress(source.n_bytes)
 
-    def _texts(self, source: CountedText) -> Iterator[bytes]:
-        """Blocks of whole lines."""
+    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
+        """Blocks of whole lines; ``row`` tells the next one."""
         rest: list[bytes] = []
+        block, longest = min(BLOCK, self._room // BLOCK_SHARE), self._room // ROW_SHARE
         while True:
             try:
-                text = source.read(BLOCK)
+                text = source.read(block)
             except (EOFError, gzip.BadGzipFile, zlib.error):
                 raise TableError(
                     f"{self._file}: the compressed file is cut off or damaged; copy it again"
@@ -91,8 +99,8 @@ class LibsvmSource:
                 yield b"".join([*rest, text[:cut]])
                 rest = []
             rest.append(text[cut:])
-            if len(rest) * BLOCK > LONGEST_ROW:
-                raise TableError(f"{self._file}: a row is longer than 256 MiB")
+            if sum(map(len, rest)) > longest:
+                raise too_long(self._file, row(), longest, "a line end may be missing")
         if any(rest):
             yield b"".join(rest)
 

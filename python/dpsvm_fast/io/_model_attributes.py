@@ -55,7 +55,7 @@ CENTRES = ("none", "sphere", "ball")
 MOST_CLASSES = 2**31
 # Bounds that are the same for all features are saved as one number; an array of more than this
 # would be much larger than the file that asks for it.
-MOST_REPEATED = 1 << 24
+MOST_REPEATED = 1 << 22
 
 # Attributes of the same object that have been read before.
 Facts = Mapping[str, Any]

@@ -7,7 +7,7 @@ is not listed here is not saved: no ledger, no seed of private noise, no number 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -243,7 +243,7 @@ def _private_transformers() -> list[SavedClass]:
                 "mean_": numbers(_row),
                 "scale_": numbers(_row, above=0.0, none=True),
                 "n_samples_seen_": real(above=0.0),
-                "bounds_": kinds.BOUNDS,
+                "bounds_": replace(kinds.BOUNDS, none=False),
             }
             | norm,
         ),
@@ -271,7 +271,7 @@ def _public_transformers() -> list[SavedClass]:
     }
     # The frequencies are public, and so is their seed.
     seed = {"random_state": Parameter(check.check_random_state)}
-    fourier = FEATURES | {"_features": kinds.FOURIER}
+    fourier = FEATURES | {"_features": replace(kinds.FOURIER, none=False)}
     normal: dict[str, Callable[[Any], Any]] = {
         "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
         "copy": partial(check.check_bool, "copy"),

@@ -14,6 +14,8 @@ __all__ = ["checked_key", "read_bytes", "write_bytes"]
 
 # Of a key: fewer bytes can be guessed.
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
+# Of a file, by which it is judged first.
+START = 1 << 20
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -50,25 +52,36 @@ def write_bytes(path: Path, data: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def read_bytes(path: Path) -> bytes:
-    """The contents of a file that is not too large.
+def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
+    """The contents of a file that is not too large and begins like text.
 
     Raises
     ------
     OSError
         With one sentence that names the file.
     ModelFormatError
-        It is too large.
+        It is too large, or no file: a pipe, a device.
     """
+    largest = LARGEST_FILE if largest is None else largest
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read(LARGEST_FILE + 1) if size <= LARGEST_FILE else b""
+        with open(path, "rb", opener=_at_once) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise ModelFormatError("is a pipe or a device; write it to a file first")
+            data = file.read(min(largest, START)) if about.st_size <= largest else b""
+            # Zeros without end are no text, and take no room on a disk.
+            if not of_text or b"\0" not in data:
+                data += file.read(largest + 1 - len(data))
     except OSError as error:
         raise _sentence("read", path, error) from None
-    if max(size, len(data)) > LARGEST_FILE:
-        raise ModelFormatError(f"is larger than {LARGEST_FILE} bytes; no model is")
+    if max(about.st_size, len(data)) > largest:
+        raise ModelFormatError(f"is larger than {largest} bytes")
     return data
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody writes to would never open."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def checked_key(key: object) -> bytes | None:
@@ -77,10 +90,9 @@ def checked_key(key: object) -> bytes | None:
         found = None if key is None else bytes(key)
     elif isinstance(key, (str, os.PathLike)):
         try:
-            with Path(key).open("rb") as file:
-                found = file.read(LONGEST_KEY + 1)
-        except OSError as error:
-            raise _sentence("read", Path(key), error) from None
+            found = read_bytes(Path(key), LONGEST_KEY, of_text=False)
+        except ModelFormatError as error:
+            raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
     else:
         raise TypeError(
             f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "

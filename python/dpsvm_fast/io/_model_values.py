@@ -33,6 +33,8 @@ MOST_FEATURES = 2**32 - 2
 
 # Little-endian: the same bytes on every machine.
 FLOATS = "<f8"
+# Of all labels, each as long as the longest.
+MOST_CHARACTERS = 1 << 24
 # Of an array among parameters.
 MOST_AXES = 8
 # Label sets: their types, and what JSON has for them.
@@ -121,6 +123,8 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
         raise ModelFormatError(f"{where}: got labels of type {shown(kind)}, which no model has")
     if not isinstance(values, list) or not all(type(value) is expected for value in values):
         raise ModelFormatError(f"{where}: expected a list of labels of one type")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_CHARACTERS:
+        raise ModelFormatError(f"{where}: expected shorter labels, or fewer of them")
     try:
         labels = np.array(values, dtype=None if kind == "str" else kind)
     except (OverflowError, ValueError):

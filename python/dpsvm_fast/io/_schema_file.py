@@ -6,14 +6,17 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from dpsvm_fast.exceptions import SchemaError
+from dpsvm_fast import _strict_json
+from dpsvm_fast.exceptions import ModelFormatError, SchemaError
+from dpsvm_fast.io._model_files import read_bytes
 
 __all__ = ["read_record"]
 
-# A schema of a million columns is smaller.
-LARGEST_FILE = 256 * 2**20
+# As many named columns as there may be take less. Python reads some MB of TOML in a second.
+LARGEST_FILES = {".json": 2**25, ".toml": 2**23}
 
 
 def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -22,10 +25,10 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in (".toml", ".json"):
         raise SchemaError(f"{name}: expected a schema file that ends in .toml or .json")
-    with open(path, "rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise SchemaError(f"{name}: expected a schema of at most 256 MiB")
+    try:
+        content = read_bytes(Path(path), LARGEST_FILES[suffix])
+    except ModelFormatError as error:
+        raise SchemaError(f"{name}: {error}; expected a schema file") from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -36,29 +39,21 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         language = suffix[1:].upper()
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
         reason = reason.replace("Cannot overwrite a value", "a key occurs twice")
+        reason = reason if len(reason) <= 200 else f"{reason[:200]}..."
         raise SchemaError(f"{name}: expected {language}, but: {reason}") from None
 
 
 def _json(text: str) -> Mapping[str, Any]:
     """JSON whose keys occur once each, and whose numbers are numbers."""
-    value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse_constant)
+    try:
+        value = _strict_json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"the text {error}") from None
     if not isinstance(value, dict):
         raise ValueError("expected an object { ... }")
     return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The last of two equal keys would win in silence."""
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return record
-
-
-def _refuse_constant(name: str) -> Any:
-    """NaN and infinities."""
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _toml(text: str) -> Mapping[str, Any]:

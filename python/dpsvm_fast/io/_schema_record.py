@@ -12,6 +12,8 @@ from dpsvm_fast.io._toml_text import column_lines, toml_key
 
 __all__ = ["schema_values"]
 
+# Every label takes as much memory as the longest one.
+LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
 KEYS = (
     "target",
     "classes",
@@ -68,7 +70,7 @@ def schema_values(record: Any) -> dict[str, Any]:
 def target_is_feature(name: str, origin: str | None = None) -> str:
     """Return the sentence about a label among the features, which would be no learning at all."""
     place = f"{origin}: columns" if origin else "columns"
-    return f"{place}.{toml_key(name)}: it is the target and cannot be a feature: remove it"
+    return f"{place}.{toml_key(name[:60])}: it is the target and cannot be a feature: remove it"
 
 
 def _columns(record: Any) -> tuple[dict[str, Any], list[str]]:
@@ -82,8 +84,8 @@ def _columns(record: Any) -> tuple[dict[str, Any], list[str]]:
         if not isinstance(name, str) or not name.strip():
             raise SchemaError(f"columns: got the name {shown(name)}, expected text")
         if name != name.strip():
-            raise SchemaError(f"columns: got the name {name!r}, expected no blanks around it")
-        found[name] = Column.from_dict(name, one, f"columns.{toml_key(name)}")
+            raise SchemaError(f"columns: got the name {shown(name)}, expected no blanks around it")
+        found[name] = Column.from_dict(name, one, f"columns.{toml_key(name[:60])}")
     return found, [name for name, column in found.items() if column is None]
 
 
@@ -148,6 +150,9 @@ def _classes(value: Any) -> tuple[Category, ...] | None:
         )
     if len(value) < 2:
         raise SchemaError(f"classes: got {shown(value)}, expected at least two classes")
+    longest = max(map(len, map(str, value)))
+    if longest > LONGEST_CLASS or longest * len(value) > MOST_CHARACTERS:
+        raise SchemaError(f"classes: expected names of at most {LONGEST_CLASS} characters")
     return tuple(value)
 
 

@@ -1,4 +1,8 @@
-"""What every kind of file offers, and the reading of bytes that tells how far it is."""
+"""What every kind of file offers, and the reading of bytes that tells how far it is.
+
+No file is trusted with memory: what a reader takes is a share of a room that its caller gives, and
+records, rows and declared sizes that need more are refused before they are read.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import gzip
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io.schema import TableSchema
 
-__all__ = ["CountedText", "Progress", "Source", "is_compressed"]
+__all__ = ["ROOM", "CountedText", "Progress", "Source", "is_compressed", "too_long"]
 
 Progress = Callable[[int], None]
+
+# Bytes that reading may take beside the rows that it returns, where nobody says it.
+ROOM = 2**28
 
 
 class Source(Protocol):
@@ -42,20 +50,11 @@ class CountedText:
     ----------
     path : str
         Unpacked where the name ends in ``.gz``.
-    quote : str, default=""
-        A character that is counted.
-
-    Attributes
-    ----------
-    n_quotes : int
-        How often the character came so far.
     """
 
-    def __init__(self, path: str, quote: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
-        self._quote = quote.encode("ascii")
-        self.n_quotes = 0
 
     @property
     def n_bytes(self) -> int:
@@ -65,8 +64,6 @@ class CountedText:
     def read(self, size: int = -1) -> bytes:
         """Read the next bytes of the text."""
         content: bytes = self._text.read(size)
-        if self._quote:
-            self.n_quotes += content.count(self._quote)
         return content
 
     def close(self) -> None:
@@ -74,12 +71,15 @@ class CountedText:
         self._text.close()
         self._file.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
-        return self._file.closed
-
 
 def is_compressed(path: str) -> bool:
     """Whether the name says gzip."""
     return path.lower().endswith(".gz")
+
+
+def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
+    """Return an error for a row that is longer than the room for it."""
+    return TableError(
+        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}. Longer rows need more "
+        "memory: max_memory= of open_table, --max-memory of a command"
+    )

@@ -7,6 +7,7 @@ import os
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.io._arrow import arrow_types, parquet_types
 from dpsvm_fast.io._arrow_types import hint
+from dpsvm_fast.io._columns import quoted
 from dpsvm_fast.io._csv import read_header
 from dpsvm_fast.io._npz import npz_width
 from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row, other_delimiter
@@ -31,9 +32,9 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
         return _without_names(npz_width(path) if kind == "npz" else 0)
     mark = ""
     if kind in ("csv", "tsv"):
-        names = read_header(path, TextFormat(), "," if kind == "csv" else "\t").names
+        names = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
         if mark := other_delimiter(names):
-            names = read_header(path, TextFormat(), mark).names
+            names = read_header(path, TextFormat(), mark)
         if may_be_a_row(names):
             # Nor are they written to a file.
             raise TableError(f"{os.path.basename(path)}: it has {NO_NAMES}")
@@ -44,7 +45,7 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
     if target is not None and target not in columns:
         raise TableError(
             f"{os.path.basename(path)}: target: it has no column {target!r}; it has columns "
-            f"{', '.join(map(repr, columns))}"
+            f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' if len(columns) > 50 else ''}"
         )
     lines = [
         f"target = {toml_string(target or '')}   # the column of labels",

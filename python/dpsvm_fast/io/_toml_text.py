@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 __all__ = ["column_lines", "toml_key", "toml_string"]
 
+# Of a message.
+MAX_LINES = 50
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -21,6 +23,8 @@ def toml_key(text: str) -> str:
     return text if BARE_KEY.fullmatch(text) else toml_string(text)
 
 
-def column_lines(names: Iterable[str], values: str = "bounds = [LOW, HIGH]") -> str:
-    """Return one line for each column, to be filled in."""
-    return "\n".join(f"  {toml_key(name)} = {{ {values} }}" for name in names)
+def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
+    """Return one line for each column, to be filled in; the first of very many."""
+    lines = [f"  {toml_key(name)} = {{ {values} }}" for name in names[:MAX_LINES]]
+    more = [f"  # and {len(names) - MAX_LINES} more"] if len(names) > MAX_LINES else []
+    return "\n".join([*lines, *more])

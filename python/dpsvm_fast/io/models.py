@@ -294,8 +294,11 @@ def read_model(
         return _saved_model(document, signature, Reading(verified=verify))
     except ModelFormatError as error:
         raise ModelFormatError(f"{str(where)!r} {error}") from None
-    except RecursionError:
-        raise ModelFormatError(f"{str(where)!r} is nested too deeply; no model is") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        # Checks of one value that meet another one: whatever they say, it is no model.
+        raise ModelFormatError(
+            f"{str(where)!r} cannot be loaded: what is in it does not go together"
+        ) from None
 
 
 def model_schema() -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import SchemaError, TableError
-from dpsvm_fast.io._columns import Category, Column
+from dpsvm_fast.io._columns import MAX_COLUMNS, Category, Column, quoted, shown
 from dpsvm_fast.io._schema_file import read_record
 from dpsvm_fast.io._schema_record import schema_values, target_is_feature
 from dpsvm_fast.io._text_format import NO_NAMES, TextFormat, may_be_a_row, other_delimiter
@@ -163,6 +163,11 @@ class TableSchema:
         """Whether features are told apart by their place only: x0, x1, ..."""
         return self.declared_width is not None and self.all_other_columns is not None
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether nothing is said of any one of them."""
+        return self.is_positional and not self.columns
+
     @cached_property
     def features(self) -> tuple[Column, ...]:
         """The columns that become features, in order."""
@@ -177,6 +182,11 @@ class TableSchema:
                 "use open_table(path, schema).schema, or declare n_features"
             )
         self._check_places()
+        if self.declared_width > MAX_COLUMNS:
+            raise SchemaError(
+                f"{self.origin}: n_features: got {self.declared_width}, expected at most "
+                f"{MAX_COLUMNS} where columns are named"
+            )
         named = {column.name: column for column in self.columns}
         return tuple(
             named.get(name) or replace(self.all_other_columns, name=name)
@@ -191,7 +201,7 @@ class TableSchema:
     @cached_property
     def n_features(self) -> int:
         """Number of features."""
-        if self.is_positional and not self.columns:
+        if self.is_uniform:
             assert self.declared_width is not None
             return self.declared_width
         if self.is_positional:
@@ -204,7 +214,7 @@ class TableSchema:
     @cached_property
     def bounds(self) -> Bounds:
         """Lowest and highest value of each feature: two float64 arrays of shape (n_features,)."""
-        if self.is_positional and not self.columns:
+        if self.is_uniform:
             assert self.all_other_columns is not None
             low, high = self.all_other_columns.feature_bounds
             return np.full(self.n_features, low), np.full(self.n_features, high)
@@ -241,7 +251,8 @@ class TableSchema:
         target = self._target_name(names, labelled=labelled, file=file)
         if labelled and target in known:
             raise SchemaError(target_is_feature(str(target), self.origin))
-        absent = [c.name for c in self.columns if not c.ignore and c.name not in set(names)]
+        found = set(names)
+        absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
                 f"{file}: {_columns(absent)} {'is' if len(absent) == 1 else 'are'} missing, which "
@@ -290,6 +301,8 @@ class TableSchema:
             The schema does not say how wide it is, or leaves columns out.
         """
         found = self
+        if width == 0:
+            raise TableError(f"{file}: it has no columns of features")
         if self.all_other_columns is not None and self.declared_width is None:
             if width is None:
                 raise SchemaError(
@@ -318,8 +331,8 @@ class TableSchema:
             known = column.name[:1] == "x" and place.isascii() and place.isdecimal()
             if not (known and len(place) < 12 and place == str(int(place)) and int(place) < width):
                 raise SchemaError(
-                    f"{self.origin}: columns: got {column.name!r}, expected names from 'x0' to "
-                    f"'x{width - 1}' for a file that does not name its columns"
+                    f"{self.origin}: columns: got {quoted(column.name)}, expected names "
+                    f"from 'x0' to 'x{width - 1}' for a file that does not name its columns"
                 )
 
     def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
@@ -344,9 +357,13 @@ class TableSchema:
             if -len(names) <= target < len(names):
                 return names[target]
             if labelled:
-                raise TableError(f"{file}: target: got {target}, but it has {len(names)} columns")
+                raise TableError(
+                    f"{file}: target: got {shown(target)}, but it has {len(names)} columns"
+                )
         elif labelled and target not in names:
-            raise TableError(f"{file}: target: it has no column {target!r}; it has {_found(names)}")
+            raise TableError(
+                f"{file}: target: it has no column {quoted(str(target))}; it has {_found(names)}"
+            )
         return target if isinstance(target, str) else None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
@@ -378,6 +395,6 @@ def _found(names: Sequence[str]) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     """Names of columns in a sentence."""
-    shown = ", ".join(map(repr, names[:50]))
+    shown = ", ".join(map(quoted, names[:50]))
     more = ", ..." if len(names) > 50 else ""
     return f"column{'s' if len(names) != 1 else ''} {shown}{more}" if names else "no columns"

@@ -18,11 +18,12 @@ from dpsvm_fast.io._arrow import ArrowSource, ParquetSource
 from dpsvm_fast.io._csv import CsvSource
 from dpsvm_fast.io._libsvm import LibsvmSource
 from dpsvm_fast.io._npz import NpzSource
-from dpsvm_fast.io._source import Source
+from dpsvm_fast.io._source import ROOM, Source
 from dpsvm_fast.io.schema import TableSchema
 
 __all__ = ["FORMATS", "Table", "open_table"]
 
+LEAST_ROOM = 2**22
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
 SUFFIXES = {
     ".csv": "csv",
@@ -36,6 +37,8 @@ SUFFIXES = {
     ".txt": "libsvm",
 }
 OnBytes = Callable[[int], None]
+# Numbers for which memory is asked before they are read.
+MOST_EXPECTED = 2**24
 
 
 class Table:
@@ -197,7 +200,9 @@ class _DenseStack:
         """Copy a block."""
         stop = self._n_rows + len(X)
         if self._array is None:
-            self._array = np.empty((max(self._expected, len(X)), X.shape[1]), dtype=np.float32)
+            # What a file says of its length is not believed without limit.
+            expected = min(self._expected, len(X) + MOST_EXPECTED // X.shape[1])
+            self._array = np.empty((max(expected, len(X)), X.shape[1]), dtype=np.float32)
         if stop > len(self._array):
             # Nobody else has seen this array.
             self._array.resize((stop + len(self._array) // 4, X.shape[1]), refcheck=False)
@@ -221,6 +226,7 @@ def open_table(
     *,
     format: str | None = None,
     labelled: bool = True,
+    max_memory: int = ROOM,
 ) -> Table:
     r"""Open a file and check that its columns fit a schema. No row is read.
 
@@ -235,6 +241,9 @@ def open_table(
         None: as the end of the name says.
     labelled : bool, default=True
         False: the file need not have a column of labels, and one is passed over.
+    max_memory : int, default=2**28
+        Bytes that reading may take beside the rows that it returns, at least 2**22. Blocks are
+        shares of it; a row that needs more than its share is refused, whatever the file says.
 
     Returns
     -------
@@ -245,11 +254,16 @@ def open_table(
     SchemaError
         The schema lacks a target, classes, or what a column of the file is.
     TableError
-        The file is damaged or lacks a column.
+        The file is damaged, lacks a column, or has rows that are too long for ``max_memory``.
     InvalidParameterError
         The format is unknown.
     OSError
         The file cannot be opened.
+
+    Notes
+    -----
+    A compressed ``.npz`` whose X is in Fortran order and does not fit is unpacked to an unnamed
+    temporary file, which only this process can read.
 
     Examples
     --------
@@ -274,6 +288,7 @@ def open_table(
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
     labelled = check.check_bool("labelled", labelled)
+    room = check.check_integer("max_memory", max_memory, LEAST_ROOM)
     path = os.fspath(path)
     _check_file(path)
     kind = table_format(path, format)
@@ -281,7 +296,7 @@ def open_table(
         # A file that cannot be read is told apart from one that is damaged.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
-    return Table(path, kind, _source(path, kind, schema, labelled=labelled), labelled=labelled)
+    return Table(path, kind, _source(path, kind, schema, labelled, room), labelled=labelled)
 
 
 def _check_file(path: str) -> None:
@@ -312,14 +327,16 @@ def table_format(path: str, format: str | None) -> str:
     return kind
 
 
-def _source(path: str, kind: str, schema: TableSchema, *, labelled: bool) -> Source:
+def _source(path: str, kind: str, schema: TableSchema, labelled: bool, room: int) -> Source:  # noqa: FBT001
     """The reader of a format."""
+    how: dict[str, Any] = {"labelled": labelled, "room": room}
     if kind in ("csv", "tsv"):
-        delimiter = "," if kind == "csv" else "\t"
-        return CsvSource(path, schema, labelled=labelled, delimiter=delimiter)
-    if kind == "npz":
-        return NpzSource(path, schema, labelled=labelled)
-    if kind == "libsvm":
-        return LibsvmSource(path, schema, labelled=labelled)
-    columnar = ParquetSource if kind == "parquet" else ArrowSource
-    return columnar(path, schema, labelled=labelled)
+        return CsvSource(path, schema, delimiter="," if kind == "csv" else "\t", **how)
+    readers: dict[str, Any] = {
+        "npz": NpzSource,
+        "libsvm": LibsvmSource,
+        "parquet": ParquetSource,
+        "arrow": ArrowSource,
+    }
+    source: Source = readers[kind](path, schema, **how)
+    return source
