@@ -31,7 +31,7 @@ class InvalidParameterError(ValueError):
         accepted : str
             What is accepted, as the end of a sentence.
         """
-        return cls(f"{name}: got {got!r}, expected {accepted}")
+        return cls(f"{name}: got {_shown(got)}, expected {accepted}")
 
 
 class SchemaError(InvalidParameterError):
@@ -72,3 +72,11 @@ class PrivacyLeakWarning(UserWarning):
 
 class NotPrivateWarning(UserWarning):
     """The result carries no privacy guarantee, for example because its noise has a known seed."""
+
+
+def _shown(value: object) -> str:
+    """Text of a public value; the beginning of a long one. Thousands of digits have no text."""
+    if isinstance(value, int) and value.bit_length() > 512:
+        return "a number of hundreds of digits"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -91,7 +91,8 @@ def read_document(path: Path, key: Path | None) -> Document:
             _strict_json.check_size(text)
             json.loads(text)
     except OSError as error:
-        raise CommandError(str(error)) from error
+        reason = str(error).partition(f"{str(path)!r}: ")[2] or str(error)
+        raise CommandError(f"{path} cannot be read: {reason}") from error
     except ModelFormatError as error:
         raise CommandError(f"{path} cannot be read: it {error}") from error
     except (ValueError, RecursionError) as error:

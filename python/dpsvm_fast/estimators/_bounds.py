@@ -25,7 +25,7 @@ def checked_bounds(value: Any) -> Bounds:
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise TypeError(
             "bounds: got something else than numbers, expected a tuple (low, high) of numbers or "
             "arrays"

@@ -35,6 +35,9 @@ __all__ = [
 SMALLEST_RADIUS = 1e-4
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.
 SMALLEST_GRADIENT = 1e-8
+# What the solvers take.
+_smoothing = partial(check.check_real, "smoothing", low=1e-6, high=1e6)
+_margin = partial(check.check_real, "margin", low=0.0, high=1e6)
 
 # smoothing="auto" and margin="auto". A softmax with a margin of 2 to 5 temperatures does as well as
 # any; the scale of the margin is a choice of units, taken so that it is that of the hinge.
@@ -115,8 +118,8 @@ _SHARED: Table = {
 
 # Of the smooth losses, see `chosen_loss`.
 LOSS_PARAMETERS: Table = {
-    "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
-    "margin": or_word("auto", partial(check.check_non_negative, "margin")),
+    "smoothing": or_word("auto", _smoothing),
+    "margin": or_word("auto", _margin),
 }
 
 OUTPUT_PERTURBATION: Table = (
@@ -227,6 +230,9 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
         _refuse(name, "margin", margin, ("auto", 1.0))
     width = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else float(smoothing)
     distance = automatic_margin(name, width) if margin == "auto" else float(margin)
+    # Before anything is spent: the solvers refuse others.
+    _smoothing(width)
+    _margin(distance)
     return Loss(name=name, n_classes=n_classes, smoothing=width, margin=distance)
 
 

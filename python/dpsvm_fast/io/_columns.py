@@ -158,7 +158,10 @@ def shown(value: Any) -> str:
     # No long text is made to be thrown away; a number of thousands of digits has none.
     long = isinstance(value, (str, bytes, list, tuple, dict)) and len(value) > 60
     long = long or (isinstance(value, int) and value.bit_length() > 200)
-    text = "" if long else repr(value)
+    try:
+        text = "" if long else repr(value)
+    except ValueError:
+        text = ""
     return text if 0 < len(text) <= 60 else f"a long {type(value).__name__}"
 
 

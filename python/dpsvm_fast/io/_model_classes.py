@@ -47,6 +47,7 @@ from dpsvm_fast.mechanisms.fourier import (
 from dpsvm_fast.mechanisms.linear_pipeline import TRAINERS
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection._default import ConstantClassifier
+from dpsvm_fast.preprocessing.scaling import squares
 
 __all__ = ["SavedClass", "saved_classes"]
 
@@ -166,10 +167,9 @@ def _of_ellipsoids(facts: Facts) -> dict[str, Any]:
 
 
 def _of_scales(facts: Facts) -> dict[str, Any]:
-    """The squares that a fit publishes beside its scales; huge ones overflow there too."""
+    """The squares that a fit publishes beside its scales."""
     scale = facts["scale_"]
-    with np.errstate(over="ignore", under="ignore"):
-        return {"var_": None if scale is None else scale**2}
+    return {"var_": None if scale is None else squares(scale)}
 
 
 def _of_features(facts: Facts) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 __all__ = ["column_lines", "toml_key", "toml_string"]
 
 # Of a message.
-MAX_LINES = 50
+MAX_LINES, LONGEST_NAME = 50, 100
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -25,6 +25,11 @@ def toml_key(text: str) -> str:
 
 def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
     """Return one line for each column, to be filled in; the first of very many."""
-    lines = [f"  {toml_key(name)} = {{ {values} }}" for name in names[:MAX_LINES]]
+    lines = [
+        f"  {toml_key(name)} = {{ {values} }}"
+        if len(name) <= LONGEST_NAME
+        else f"  # a name of {len(name)} characters"
+        for name in names[:MAX_LINES]
+    ]
     more = [f"  # and {len(names) - MAX_LINES} more"] if len(names) > MAX_LINES else []
     return "\n".join([*lines, *more])

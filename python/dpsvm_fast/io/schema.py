@@ -369,6 +369,8 @@ class TableSchema:
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
         """Say which lines are missing, or that a model cannot take these columns."""
         one = len(names) == 1
+        if may_be_a_row(names):
+            return TableError(f"{file}: {self.origin} does not describe it; it has {NO_NAMES}")
         if self.origin == OF_MODEL:
             return TableError(
                 f"{file}: {_columns(names)} {'is' if one else 'are'} none of those that the model "

@@ -13,6 +13,7 @@ __all__ = [
     "check_delta_of_gaussian",
     "check_range",
     "check_row_norm",
+    "check_solvable",
 ]
 
 # Add or remove changes the objective by one record's loss, a replacement by two of them.
@@ -24,14 +25,25 @@ NOISE_GRIDS = ("exact", "float")
 SMALLEST, LARGEST = 1e-100, 1e100
 # Rows are stored in single precision beside the intercept: a smaller one would vanish.
 SMALLEST_INTERCEPT = 1e-30
+# The solver takes 1e-60 to 1e60, after scaling by a power of two.
+SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
 
 
-def check_range(name: str, value: float, what: str) -> None:
+def check_range(
+    name: str, value: float, what: str, low: float = SMALLEST, high: float = LARGEST
+) -> None:
     """Refuses settings so large or small that products of them leave the floats."""
-    if not SMALLEST <= value <= LARGEST:
+    if not low <= value <= high:
         raise InvalidParameterError(
-            f"{name}: {what} is {value!r}, expected a number in [{SMALLEST:g}, {LARGEST:g}]"
+            f"{name}: {what} is {value!r}, expected a number in [{low:g}, {high:g}]"
         )
+
+
+def check_solvable(regularization: float, row_norm: float) -> None:
+    """Refuses what the smooth solver would refuse once the budget is spent."""
+    check_range("C", regularization, "the whole regularisation", SMALLEST_RATIO, LARGEST_RATIO)
+    ratio = regularization / row_norm / row_norm
+    check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
 
 
 def check_delta_of_gaussian(delta: float) -> None:

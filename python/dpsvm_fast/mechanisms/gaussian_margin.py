@@ -153,11 +153,13 @@ class GaussianMargin:
         """Refuses settings whose noise would not be a positive finite number."""
         if not self.pure:
             check_delta_of_gaussian(self.delta)
-        check_range("data_norm", self.data_norm, "the bound of the rows' norm")
+        # What the solver takes, before anything is spent.
+        check_range("data_norm", self.data_norm, "the bound of the rows' norm", 1e-15, 1e15)
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
         # Building it refuses what it cannot do.
         grid = self._with_budget(self.epsilon, self.delta).inside.grid
+        check_range("C", self.regularization, "the whole regularisation", 1e-30, 1e30)
         if grid is not None and self.trace_weight > MOST_STEPS * grid:
             raise InvalidParameterError.of(
                 "trace_weight",

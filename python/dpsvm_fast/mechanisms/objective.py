@@ -37,6 +37,7 @@ from dpsvm_fast.mechanisms._settings import (
     check_delta_of_gaussian,
     check_range,
     check_row_norm,
+    check_solvable,
 )
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 from dpsvm_fast.mechanisms._weight_statement import statement_of
@@ -134,6 +135,7 @@ class ObjectivePerturbation:
         check_range("epsilon", self._outside.epsilon, "one hundredth of epsilon")
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
         # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
+        check_solvable(self.regularization, self.row_norm)
         if self.output.total > 1.01 * self.output.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "

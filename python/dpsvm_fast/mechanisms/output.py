@@ -38,6 +38,7 @@ from dpsvm_fast.mechanisms._settings import (
     check_delta_of_gaussian,
     check_range,
     check_row_norm,
+    check_solvable,
 )
 from dpsvm_fast.mechanisms._weight_noise import WeightNoise
 from dpsvm_fast.mechanisms._weight_statement import statement_of
@@ -132,6 +133,8 @@ class OutputPerturbation:
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
+        if self.sgd is None and self.loss != "crammer_singer":
+            check_solvable(self.regularization, self.row_norm)
         check_range("C", self.exact_sensitivity, "the sensitivity")
         if self.noise == "gaussian" and self.sensitivity > 1.01 * self.weight_noise.distance:
             raise InvalidParameterError(

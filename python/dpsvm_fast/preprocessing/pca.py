@@ -34,7 +34,7 @@ def checked_centre(value: object) -> NDArray[np.float64] | None:
     accepted = "None or a list of finite numbers, one for each feature"
     try:
         point = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise TypeError(f"centre: got {type(value).__name__}, expected {accepted}") from None
     if point.ndim != 1 or not np.isfinite(point).all():
         raise InvalidParameterError(f"centre: expected {accepted}")

@@ -195,7 +195,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Noisy standard deviations, at least 2**-10 of half the width of the bounds; None without
         ``with_std``.
     var_ : ndarray of shape (n_features,) or None
-        Their squares.
+        Their squares, at most the largest float.
     n_samples_seen_ : float
         Noisy number of rows, at least 1; the public one with ``replace_one``.
     data_norm_ : float
@@ -318,8 +318,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         scale = variance = None
         if released.variance is not None:
             scale = half * np.sqrt(released.variance)
-            with np.errstate(over="ignore", under="ignore"):
-                variance = scale**2
+            variance = squares(scale)
         return {
             "mean_": mean,
             "scale_": scale,
@@ -362,6 +361,12 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         X = checked_outputs(self, X)
         rows = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
         return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
+
+
+def squares(scale: Array) -> Array:
+    """Variances; the largest float where they are beyond the floats."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.minimum(scale**2, np.finfo(np.float64).max)
 
 
 def _middle_and_half(low: Array, high: Array) -> tuple[Array, Array]:

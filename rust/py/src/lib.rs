@@ -18,6 +18,7 @@ mod shards;
 mod smooth;
 mod solver;
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -50,10 +51,21 @@ fn keep_messages_to_ourselves() {
     }));
 }
 
+/// Refuses to start without random numbers: PyO3 keeps classes in tables that are hashed with some,
+/// and the standard library panics where the system gives none.
+fn require_entropy() -> PyResult<()> {
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = std::panic::catch_unwind(std::hash::RandomState::new);
+    keep_messages_to_ourselves();
+    found.map(drop).map_err(|_| {
+        PyOSError::new_err("the operating system gives no random numbers, which noise is made of")
+    })
+}
+
 /// Compiled core of `dpsvm_fast`. Private: use the Python package.
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    keep_messages_to_ourselves();
+    require_entropy()?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
     accounting::register(m)?;
     column_moments::register(m)?;

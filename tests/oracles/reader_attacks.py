@@ -1,0 +1,315 @@
+"""Files of every kind that the library reads, with bytes changed: what reading them may do.
+
+A reader may refuse a file with its own error, or read it. It may not raise another error, take more
+than its memory and time, or quote cells.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from dpsvm_fast import verify
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
+from dpsvm_fast.io import TableSchema, load_model, open_table, save_model
+from oracles.saved import fitted, sealed
+
+TYPED = (InvalidParameterError, ModelFormatError, SchemaError, TableError)
+MOST_MEMORY, MOST_SECONDS, LONGEST_MESSAGE = 256 * 2**20, 10.0, 6000
+SECRET = "s3cr3t"
+COLUMNS = {
+    "age": {"bounds": [0, 100], "missing": 1},
+    "work": {"categories": ["p", "q"], "unknown": "none", "missing": "none"},
+    "old": {"boolean": True},
+    "note": {"ignore": True},
+}
+SCHEMA = {"target": "y", "classes": ["no", "yes"], "columns": COLUMNS}
+MATRIX = {"classes": [0, 1], "all_other_columns": {"bounds": [-9, 9], "missing": 0}}
+INTERESTING = [
+    *(b'"', b'""', b"\n", b"\r", b"\r\n", b",", b";", b"\0", b"\xff", b"\xef\xbb\xbf", b"#", b":"),
+    *(b"-1", b"1e999", b"nan", b"inf", b"9" * 400, b"1e-400", b"null", b"true", b"[", b"]", b"{}"),
+    *(b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\xff" * 8, b"\0" * 8, b"\x80" + b"\0" * 7),
+    *(b"1000000000", b"(1000000000, 2)", b"'<U9999999'", b"'|O'", b"True", b"\\ud800", b"a" * 300),
+]
+ODD: list[Any] = [
+    *(None, True, False, 0, -1, 1, 3, 2**31, 2**63, 2**64, -(10**30), 0.0, -0.0, 1e-300, 1e300),
+    *(0.5, "", "x", "rbf", "\ud800", "a" * 5000, [], {}, [[]], [None], {"": None}, [0.0, 1.0]),
+    {"dtype": "<f8", "shape": [1], "data": "AAAAAAAAAAA="},
+]
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A good file, and how files like it are read."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], Any]
+
+
+def rows_of(record: dict[str, Any], **how: Any) -> Callable[[Path], Any]:
+    """Read a table to its end."""
+    schema = TableSchema.from_dict(record)
+
+    def read(path: Path) -> None:
+        for X, _ in open_table(path, schema, **how).batches():
+            values = X.data if hasattr(X, "tocsr") else X
+            assert np.isfinite(values).all()
+
+    return read
+
+
+def model(path: Path) -> None:
+    """Load a model, and use it."""
+    found = load_model(path, verify=False)
+    use = getattr(found, "predict", None) or found.transform
+    use(np.zeros((1, found.n_features_in_)))
+
+
+def seeds() -> list[Seed]:
+    """One file of each kind; the same in every run, but for the noise in models."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    text = "y,age,work,old,note\n" + f"no,1.5,p,true,{SECRET}\nyes,,q,0,\n" * 3
+    quoted = text.replace("p,", '"p",').replace(SECRET, f'"{SECRET}\n, ""x"')
+    libsvm = "1 1:0.5 3:-2e-3 # x\n0 2:1\n1\n" * 3
+    table = pa.table(
+        {
+            "y": ["no", "yes"] * 3,
+            "age": [1.5, 2.0, None] * 2,
+            "work": pa.array(["p", "q", "r"] * 2).dictionary_encode(),
+            "old": [True, False] * 3,
+            "note": [SECRET] * 6,
+        }
+    )
+    found = [
+        Seed("t.csv", text.encode(), rows_of(SCHEMA)),
+        Seed("q.csv", quoted.encode(), rows_of(SCHEMA)),
+        Seed("t.csv.gz", gzip.compress(text.encode(), mtime=0), rows_of(SCHEMA)),
+        Seed(
+            "w.csv",
+            text.encode("utf-16"),
+            rows_of(SCHEMA | {"csv": {"encoding": "utf-16"}}),
+        ),
+        Seed(
+            "n.tsv",
+            b"1\t0.5\t0\n0\t\t1\n",
+            rows_of(MATRIX | {"target": 0, "csv": {"header": False, "delimiter": "\t"}}),
+        ),
+        Seed("t.svm", libsvm.encode(), rows_of(MATRIX | {"n_features": 3})),
+        Seed(
+            "t.svm.gz",
+            gzip.compress(libsvm.encode(), mtime=0),
+            rows_of(MATRIX | {"n_features": 3}, labelled=False),
+        ),
+        *npz_seeds(),
+        *(
+            Seed(name, content, rows_of(SCHEMA))
+            for name, content in arrow_files(pa, parquet, table)
+        ),
+        Seed("s.json", json.dumps(SCHEMA).encode(), TableSchema.load),
+        Seed("s.toml", toml_text().encode(), TableSchema.load),
+    ]
+    return found + document_seeds()
+
+
+def toml_text() -> str:
+    """The schema as TOML."""
+    return (
+        'target = "y"\nclasses = ["no", "yes"]\n[columns]\nage = { bounds = [0, 9], missing = 1 }\n'
+        'work = { categories = ["p", 2], unknown = "none" }\nold = { boolean = true }\n'
+        '[columns."a b"]\nignore = true\n[csv]\ndelimiter = ";"\nmissing_values = ["", "x"]\n'
+    )
+
+
+def npz_seeds() -> Iterator[Seed]:
+    """Both orders, packed and not, with labels of numbers and of text."""
+    X = np.arange(12.0).reshape(4, 3) / 7
+    for name, order, save, labels, classes in (
+        ("c.npz", "C", np.savez, [0, 1, 1, 0], [0, 1]),
+        ("f.npz", "F", np.savez_compressed, ["no", "yes", "no", "no"], ["no", "yes"]),
+    ):
+        stream = io.BytesIO()
+        save(stream, X=np.asarray(X, order=order), y=np.array(labels))
+        yield Seed(name, stream.getvalue(), rows_of(MATRIX | {"classes": classes}))
+
+
+def arrow_files(pa: Any, parquet: Any, table: Any) -> Iterator[tuple[str, bytes]]:
+    """Parquet, and Arrow as a file, packed, and as a stream."""
+    for name, compression in (("p.parquet", "none"), ("z.parquet", "zstd")):
+        sink = pa.BufferOutputStream()
+        parquet.write_table(table, sink, compression=compression, row_group_size=4)
+        yield name, sink.getvalue().to_pybytes()
+    for name, make, compression in (
+        ("a.arrow", pa.ipc.new_file, None),
+        ("z.arrow", pa.ipc.new_file, "zstd"),
+        ("s.arrow", pa.ipc.new_stream, None),
+    ):
+        sink = pa.BufferOutputStream()
+        how = pa.ipc.IpcWriteOptions(compression=compression)
+        with make(sink, table.schema, options=how) as writer:
+            writer.write_table(table)
+        yield name, sink.getvalue().to_pybytes()
+
+
+def document_seeds() -> list[Seed]:
+    """Models of some classes, and their certificates."""
+    found = []
+    for name in ("output", "linear", "kernel", "standard scaler", "pca", "features", "pipeline"):
+        estimator = fitted(name)
+        path = Path(tempfile.mkdtemp()) / "model.json"
+        save_model(estimator, path)
+        found.append(Seed(f"{name.replace(chr(32), chr(45))}.model.json", path.read_bytes(), model))
+        path.unlink()
+        path.parent.rmdir()
+        if hasattr(estimator, "privacy_"):
+            text = estimator.privacy_.to_json().encode()
+            found.append(
+                Seed(f"{name.replace(chr(32), chr(45))}.certificate.json", text, certificate)
+            )
+    return found
+
+
+def certificate(path: Path) -> None:
+    """Verify what may be a certificate."""
+    text = path.read_bytes().decode("utf-8", errors="surrogateescape")
+    verify(text)
+
+
+def changed_bytes(random: Random, content: bytes, others: list[bytes]) -> bytes:
+    """Some changes at random places."""
+    data = bytearray(content)
+    for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
+        at = random.randrange(len(data) + 1)
+        to = min(len(data), at + random.choice((1, 1, 2, 4, 8, 40, 400)))
+        kind = random.randrange(8)
+        if kind == 0 and at < len(data):
+            data[at] ^= 1 << random.randrange(8)
+        elif kind == 1 and at < len(data):
+            data[at] = random.randrange(256)
+        elif kind == 2:
+            del data[at:to]
+        elif kind == 3:
+            data[at:at] = data[at:to] * random.choice((1, 2, 50))
+        elif kind == 4:
+            data[at:at] = random.choice(INTERESTING)
+        elif kind == 5:
+            token = random.choice(INTERESTING)
+            data[at : at + len(token)] = token
+        elif kind == 6:
+            other = random.choice(others)
+            start = random.randrange(len(other) + 1)
+            data[at:to] = other[start : start + random.choice((1, 8, 100))]
+        elif random.randrange(4) == 0:
+            del data[at:]
+    return bytes(data)
+
+
+def changed_document(random: Random, content: bytes) -> bytes:
+    """A JSON document with other values in it; a model is sealed again."""
+    document = json.loads(content)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        inner, ways = document, []
+        while isinstance(inner, (dict, list)) and inner:
+            key = (
+                random.choice(list(inner))
+                if isinstance(inner, dict)
+                else random.randrange(len(inner))
+            )
+            ways.append((inner, key))
+            inner = inner[key]
+        if not ways:
+            break
+        place, key = random.choice(ways)
+        if random.randrange(6) == 0:
+            del place[key]
+        else:
+            value = random.choice(ODD)
+            if isinstance(place[key], (int, float)) and random.randrange(2):
+                value = place[key] * random.choice((-1, 0, 0.5, 2, 1e-9, 1e9, 1e300))
+            place[key] = value
+    if isinstance(document, dict) and "sha256" in document:
+        document = sealed(document)
+    return json.dumps(document).encode()
+
+
+def changed(random: Random, seed: Seed, others: list[bytes]) -> bytes:
+    """One changed file."""
+    is_document = seed.name.endswith(("model.json", "certificate.json", "s.json"))
+    if is_document and random.randrange(4):
+        return changed_document(random, seed.content)
+    content = seed.content
+    if seed.name.endswith(".gz") and random.randrange(2):
+        return gzip.compress(changed_bytes(random, gzip.decompress(content), others), mtime=0)
+    return changed_bytes(random, content, others)
+
+
+def resident(kind: str) -> int:
+    """Bytes of memory now (VmRSS) or at most (VmHWM); 0 where the system does not tell."""
+    try:
+        found = re.search(rf"{kind}:\s+(\d+)", Path("/proc/self/status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+def forget_peak() -> None:
+    """Let the largest memory so far be that of now."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def fault_of(seed: Seed, path: Path) -> str | None:
+    """What reading a file did that it must not do."""
+    forget_peak()
+    before, started = resident("VmRSS"), time.process_time()
+    fault = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seed.read(path)
+    except TYPED as error:
+        text = str(error)
+        if len(text) > LONGEST_MESSAGE:
+            fault = f"a message of {len(text)} characters: {text[:80]}"
+        # Names of columns are public; a changed file may have a row in their place.
+        if SECRET in text and re.search(r"row \d", text):
+            fault = f"a message with a cell: {text[:200]}"
+    except BaseException as error:
+        fault = f"{type(error).__name__}: {str(error)[:200]}"
+    seconds, n_bytes = time.process_time() - started, resident("VmHWM") - before
+    if seconds > MOST_SECONDS or n_bytes > MOST_MEMORY:
+        fault = f"{seconds:.1f} s, {n_bytes >> 20} MiB ({fault})"
+    return fault
+
+
+def faults(folder: Path, n_files: int, entropy: int) -> list[str]:
+    """Read so many changed files; what went wrong, with what is needed to repeat it."""
+    random, every = Random(entropy), seeds()
+    others = [seed.content for seed in every]
+    found: list[str] = []
+    for number in range(n_files):
+        seed = every[number % len(every)]
+        path = folder / f"{number}.{seed.name}"
+        path.write_bytes(changed(random, seed, others))
+        fault = fault_of(seed, path)
+        if fault is None:
+            path.unlink()
+        else:
+            found.append(f"{path}: {fault}")
+    return found

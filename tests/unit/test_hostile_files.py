@@ -1,0 +1,453 @@
+"""Files that ask for more memory or time than they should get, or hold what nobody expects.
+
+Memory is that of a process of its own, beyond what the import takes; sizes are those of blocks and
+rooms, made small where the property is the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from dpsvm_fast import PrivateStandardScaler
+from dpsvm_fast.cli import main
+from dpsvm_fast.exceptions import (
+    InvalidParameterError,
+    ModelFormatError,
+    SchemaError,
+    TableError,
+)
+from dpsvm_fast.io import TableSchema, load_model, open_table, save_model
+from dpsvm_fast.io._csv import Records
+from dpsvm_fast.preprocessing import RandomFourierFeatures
+from oracles.reader_attacks import forget_peak, resident
+from oracles.saved import sealed
+
+MIB = 2**20
+TWO = TableSchema.from_dict(
+    {
+        "target": "y",
+        "classes": ["a", "b"],
+        "columns": {"x": {"bounds": [0, 1]}, "z": {"bounds": [0, 1]}},
+    }
+)
+MATRIX = TableSchema.from_dict({"classes": [0, 1], "all_other_columns": {"bounds": [0, 1]}})
+ROW = b"0.5,0.25,a\n"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory by /proc")
+
+
+def n_rows(path: Path, schema: TableSchema = TWO, **how: Any) -> int:
+    return sum(X.shape[0] for X, _ in open_table(path, schema, **how).batches())
+
+
+def peak_of(work: Callable[[], Any]) -> int:
+    """Bytes of memory beyond those before."""
+    forget_peak()
+    before = resident("VmRSS")
+    work()
+    return resident("VmHWM") - before
+
+
+# Records and rows without end.
+
+
+@linux
+@pytest.mark.parametrize("where", ["header", "row", "quote", "packed quote", "libsvm"])
+def test_a_record_without_end_takes_no_more_than_its_share(tmp_path: Path, where: str) -> None:
+    path = tmp_path / "t.csv"
+    if where == "header":
+        path.write_bytes(b"x" * 60 * MIB)
+    elif where == "row":
+        path.write_bytes(b"x,z,y\n0.5," + b"1" * 60 * MIB)
+    elif where == "quote":
+        path.write_bytes(b"x,z,y\n" + ROW * 1000 + b'0.5,"0.25,a\n' + ROW * 6_000_000)
+    elif where == "packed quote":
+        path = tmp_path / "t.csv.gz"
+        path.write_bytes(gzip.compress(b'x,z,y\n0.5,"0.25,a\n' + ROW * 6_000_000, 1))
+    else:
+        path = tmp_path / "t.svm"
+        path.write_bytes(b"1 " + b"1:1 " * (15 * MIB))
+    schema = MATRIX if where == "libsvm" else TWO
+    if where == "libsvm":
+        schema = TableSchema.from_dict({**schema.to_dict(), "n_features": 5})
+
+    def refused() -> None:
+        with pytest.raises(TableError) as error:
+            n_rows(path, schema)
+        expected = "row 1001" if where == "quote" else "row 1 "
+        assert expected in str(error.value)
+
+    assert peak_of(refused) < 45 * MIB
+
+
+@pytest.mark.slow
+def test_a_limit_on_the_address_space_ends_in_a_typed_error(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'x,z,y\n0.5,"0.25,a\n' + ROW * 4_000_000)
+    code = (
+        "import resource, sys\n"
+        "from dpsvm_fast.io import TableError, TableSchema, open_table\n"
+        "import pyarrow.csv\n"
+        f"schema = TableSchema.from_dict({TWO.to_dict()!r})\n"
+        f"read = lambda: list(open_table({str(path)!r}, schema, max_memory=2**25).batches())\n"
+        "size = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, (size + {256 * MIB},) * 2)\n"
+        "try:\n    read()\nexcept TableError:\n    sys.exit(0)\nsys.exit(1)\n"
+    )
+    assert resource is not None
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_longer_records_need_more_memory_and_get_it(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    schema = TableSchema.from_dict({**TWO.to_dict(), "extra_columns": "ignore"})
+    path.write_bytes(b'x,z,y,note\n0.5,0.25,a,"' + b"\n" * 300_000 + b'"\n0.5,0.25,b,\n')
+    with pytest.raises(TableError):
+        n_rows(path, schema, max_memory=2**22)
+    assert n_rows(path, schema) == 2
+
+
+@linux
+def test_a_row_of_many_features_is_decoded_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "a0,a\n" * 50_000)
+    columns = {"x": {"categories": [f"a{i}" for i in range(2000)]}}
+    schema = TableSchema.from_dict({"target": "y", "classes": ["a", "b"], "columns": columns})
+    assert peak_of(lambda: n_rows(path, schema)) < 100 * MIB
+
+
+def test_blank_lines_without_end_are_no_header(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\n" * 10**6 + b"x,z,y\n" + ROW)
+    with pytest.raises(TableError):
+        n_rows(path)
+    path.write_bytes(b"\n" * 20 + b"x,z,y\n" + b"\n" * 10**5 + ROW)
+    assert n_rows(path) == 1
+
+
+# Where records end, by a slow reader of characters.
+
+
+def slow_ends(text: bytes) -> list[int]:
+    """Places behind the line ends that are outside quotes."""
+    ends, inside, at_start, place = [], False, True, 0
+    while place < len(text):
+        mark = text[place : place + 1]
+        place += 1
+        if inside:
+            if mark == b'"':
+                if text[place : place + 1] == b'"':
+                    place += 1
+                else:
+                    inside = False
+        elif mark == b'"' and at_start:
+            inside = True
+        elif mark in (b"\n", b"\r"):
+            ends.append(place)
+        at_start = not inside and mark in (b",", b"\n", b"\r")
+    return ends
+
+
+def test_records_end_where_a_slow_reader_says() -> None:
+    random = np.random.default_rng(1)
+    alphabet = np.frombuffer(b'"",\nx\r', np.uint8)
+    for _ in range(1500):
+        text = random.choice(alphabet, size=random.integers(1, 30)).tobytes()
+        records, at, found = Records('"', ","), 0, []
+        while at < len(text):
+            size = int(random.integers(1, 9))
+            _, last = records.ends(text[at : at + size])
+            if last:
+                found.append(at + last)
+            at += size
+        ends = slow_ends(text)
+        assert set(found) <= set(ends)
+        whole = Records('"', ",")
+        first, last = whole.ends(text)
+        # A carriage return at the end may be half of a line end.
+        known = ends[:-1] if ends and ends[-1] == len(text) and text.endswith(b"\r") else ends
+        assert last == (known[-1] if known else 0)
+        if known:
+            assert first in (known[0], known[0] + 1)
+        assert whole.end_inside() == (len(slow_ends(text + b"\n")) == len(slow_ends(text)))
+
+
+# Declared sizes.
+
+
+def npz(path: Path, header: dict[str, Any], content: bytes = b"", n_labels: int = 0) -> Path:
+    """An archive whose X says anything."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        stream = io.BytesIO()
+        np.lib.format.write_array_header_1_0(stream, header)
+        archive.writestr("X.npy", stream.getvalue() + content)
+        stream = io.BytesIO()
+        np.save(stream, np.zeros(n_labels, int))
+        archive.writestr("y.npy", stream.getvalue())
+    return path
+
+
+@linux
+@pytest.mark.parametrize("shape", [(0, 10**9), (1, 10**9), (10**9, 10**9), (10**18, 0), (-1, 2)])
+def test_declared_sizes_are_not_believed(tmp_path: Path, shape: tuple[int, int]) -> None:
+    path = npz(tmp_path / "t.npz", {"descr": "|i1", "fortran_order": False, "shape": shape})
+
+    def refused() -> None:
+        with pytest.raises(TableError):
+            n_rows(path, MATRIX)
+
+    started = time.process_time()
+    assert peak_of(refused) < 20 * MIB
+    assert time.process_time() - started < 5
+
+
+@linux
+def test_columns_first_need_not_fit_into_memory(tmp_path: Path) -> None:
+    X = np.asfortranarray(np.arange(2_000_000.0).reshape(-1, 20) / 4e6)
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "t.npz", X=X, y=np.zeros(len(X), int))
+        table = open_table(tmp_path / "t.npz", MATRIX, max_memory=2**24)
+        blocks: list[Any] = []
+
+        def read(table: Any = table, blocks: list[Any] = blocks) -> None:
+            blocks.extend(B[::1000].copy() for B, _ in table.batches())
+
+        assert peak_of(read) < 14 * MIB
+        step = next(len(B) for B, _ in table.batches())
+        expected = np.concatenate([X[i : i + step : 1000] for i in range(0, len(X), step)])
+        assert (np.concatenate(blocks) == expected.astype(np.float32)).all()
+
+
+@linux
+@pytest.mark.parametrize("n_characters", [2000, 10**6])
+def test_labels_count_with_their_width(tmp_path: Path, n_characters: int) -> None:
+    n = 10**7 // n_characters
+    np.savez_compressed(tmp_path / "t.npz", X=np.zeros((n, 1)), y=np.zeros(n, f"U{n_characters}"))
+
+    def refused() -> None:
+        with pytest.raises(TableError):
+            n_rows(
+                tmp_path / "t.npz", TableSchema.from_dict(MATRIX.to_dict() | {"classes": ["", "b"]})
+            )
+
+    assert peak_of(refused) < 50 * MIB
+
+
+def test_characters_that_there_are_not(tmp_path: Path) -> None:
+    y = np.zeros(4, "U1")
+    y.view(np.uint32)[2] = 0x7FFFFFFF
+    np.savez(tmp_path / "t.npz", X=np.zeros((4, 2)), y=y)
+    schema = TableSchema.from_dict(MATRIX.to_dict() | {"classes": ["", "b"]})
+    with pytest.raises(TableError):
+        n_rows(tmp_path / "t.npz", schema)
+
+
+# Many columns: the work of four times as many is about four times as much.
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """CPU time, the better of two."""
+    found = []
+    for _ in range(2):
+        started = time.process_time()
+        work()
+        found.append(time.process_time() - started)
+    return min(found)
+
+
+def names(n: int) -> list[str]:
+    return [f"c{i}" for i in range(n)]
+
+
+def of_names(n: int) -> Callable[[], Any]:
+    record = {"columns": {name: {"bounds": [0, 1]} for name in names(n)}, "target": "y"}
+    schema = TableSchema.from_dict(record | {"classes": ["a", "b"]})
+    return lambda: schema.of_names([*names(n), "y"], labelled=True, file="t")
+
+
+def same_key(n: int) -> Callable[[], Any]:
+    text = ",".join(f'"c{i}": 1' for i in [*range(n), n - 1])
+
+    def load() -> None:
+        from dpsvm_fast import _strict_json
+
+        with pytest.raises(ValueError, match="repeats"):
+            _strict_json.loads(f"{{{text}}}")
+
+    return load
+
+
+def same_name(n: int) -> Callable[[], Any]:
+    from dpsvm_fast.io._columns import repeated
+
+    twice = [f"c{i // 2}" for i in range(n)]
+    return lambda: repeated(twice)
+
+
+def same_category(n: int) -> Callable[[], Any]:
+    def load() -> None:
+        with pytest.raises(SchemaError):
+            TableSchema.from_dict({"columns": {"c": {"categories": [*names(n), f"c{n - 1}"]}}})
+
+    return load
+
+
+def record(n: int) -> Callable[[], Any]:
+    columns = [{"name": name, "bounds": [0, 1]} for name in names(n)]
+    return lambda: TableSchema.from_dict({"columns": columns}).n_features
+
+
+@pytest.mark.parametrize("made", [of_names, same_key, same_name, same_category, record])
+def test_the_work_grows_with_the_columns_and_not_with_their_square(made: Any) -> None:
+    small, large = seconds(made(10_000)), seconds(made(40_000))
+    # A square would be 16 times; memory that is further away may cost some.
+    assert large < 9 * small + 0.05
+    assert large < 5
+
+
+def test_a_table_of_100_000_columns(tmp_path: Path) -> None:
+    n = 100_000
+    np.savez(tmp_path / "t.npz", X=np.full((3, n), 0.5), y=np.zeros(3, int))
+    named = {f"x{i}": {"bounds": [0, 1]} for i in range(n)}
+    for schema in (MATRIX, TableSchema.from_dict({"classes": [0, 1], "columns": named})):
+        started = time.process_time()
+        assert n_rows(tmp_path / "t.npz", schema) == 3
+        assert time.process_time() - started < 10
+
+
+# Documents.
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zeros", "sparse"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
+def test_what_is_no_file_of_text_is_refused_at_once(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "zeros":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as file:
+            file.truncate(2**31)
+
+    def refused() -> None:
+        with pytest.raises(ModelFormatError):
+            load_model(path)
+        with pytest.raises(SchemaError):
+            TableSchema.load(path)
+        if kind != "sparse":
+            with pytest.raises(InvalidParameterError):
+                save_model(PrivateStandardScaler(bounds=(0, 1)).fit([[0.5]]), path, key=path)
+        assert main(["verify", str(path)]) == 2
+
+    assert peak_of(refused) < 50 * MIB
+    assert "cannot be read" in capsys.readouterr().err
+
+
+@linux
+@pytest.mark.parametrize("part", ['{"a":1},', "{},", "[],", '"\\u20ac",', "1,"])
+def test_many_values_are_refused_before_they_are_made(tmp_path: Path, part: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_text('{"columns":[' + part * (20 * MIB // len(part)) + "1]}")
+
+    def refused() -> None:
+        with pytest.raises(ModelFormatError):
+            load_model(path)
+        with pytest.raises(SchemaError):
+            TableSchema.load(path)
+        assert main(["verify", str(path)]) == 2
+
+    assert peak_of(refused) < 200 * MIB
+
+
+@linux
+@pytest.mark.slow
+def test_as_many_values_as_are_taken_fit_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text("{" + ",".join(f'"{i}":0.5' for i in range(999_000)) + "}")
+
+    def refused() -> None:
+        with pytest.raises(ModelFormatError):
+            load_model(path)
+
+    assert peak_of(refused) < 256 * MIB
+
+
+def test_random_features_need_their_frequencies(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    save_model(RandomFourierFeatures(4, gamma=1.0, random_state=1).fit([[0.5, 1.0]]), path)
+    document = json.loads(path.read_text())
+    document["model"]["attributes"]["features"] = None
+    path.write_text(json.dumps(sealed(document)))
+    with pytest.raises(ModelFormatError):
+        load_model(path)
+
+
+def test_a_scaler_needs_its_bounds(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    save_model(PrivateStandardScaler(bounds=(0, 1)).fit([[0.5, 1.0]]), path)
+    document = json.loads(path.read_text())
+    document["model"]["attributes"]["bounds_"] = None
+    path.write_text(json.dumps(sealed(document)))
+    with pytest.raises(ModelFormatError):
+        load_model(path)
+
+
+LONG = "q" * 10_000
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"columns": {LONG + " ": {"bounds": [0, 1]}}},
+        {"columns": {LONG: {"bounds": [1, 0]}}},
+        {"columns": {LONG: {}}},
+        {"columns": {"a": {LONG: 1}}},
+        {"columns": {"a": {"bounds": [0, 10**400], "missing": 10**400}}},
+        {"columns": {"a": {"categories": [LONG, LONG]}}},
+        {"columns": {"a": {"categories": [10**5000, 1]}}},
+        {"columns": {f"{i}": {} for i in range(10_000)}},
+        {LONG: 1},
+        {"target": [LONG]},
+        {"n_features": 10**5000},
+        {"classes": [LONG, "a"], "columns": {"a": {"bounds": [0, 1]}}},
+        {"classes": [10**5000, 1], "columns": {"a": {"bounds": [0, 1]}}},
+        {"csv": {"delimiter": LONG}, "columns": {"a": {"bounds": [0, 1]}}},
+    ],
+)
+def test_messages_quote_little_of_a_file(record: dict[str, Any]) -> None:
+    with pytest.raises(SchemaError) as error:
+        TableSchema.from_dict(record)
+    assert len(str(error.value)) < 3000
+    assert "q" * 200 not in str(error.value)
+
+
+def test_messages_quote_little_of_a_parameter() -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        PrivateStandardScaler(bounds=(0, 1), adjacency=LONG).fit([[0.5]])
+    assert len(str(error.value)) < 500
+    with pytest.raises(InvalidParameterError):
+        PrivateStandardScaler(bounds=(0, 1), n_threads=10**5000).fit([[0.5]])
+
+
+def test_squares_of_huge_scales_are_finite() -> None:
+    scaler = PrivateStandardScaler(bounds=(0, 1e308)).fit(np.ones((5, 2)))
+    assert np.isfinite(scaler.var_).all()
