@@ -53,6 +53,7 @@ fn keep_messages_to_ourselves() {
 
 /// Refuses to start without random numbers: PyO3 keeps classes in tables that are hashed with some,
 /// and the standard library panics where the system gives none.
+#[allow(clippy::disallowed_types)]
 fn require_entropy() -> PyResult<()> {
     std::panic::set_hook(Box::new(|_| {}));
     let found = std::panic::catch_unwind(std::hash::RandomState::new);
