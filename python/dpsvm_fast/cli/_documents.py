@@ -87,9 +87,10 @@ def read_document(path: Path, key: Path | None) -> Document:
         if not is_model and len(data) > LARGEST_FILE:
             raise ModelFormatError("is too large for a certificate")
         text = data.decode("utf-8-sig")
+        record = None
         if not is_model:
             _strict_json.check_size(text)
-            json.loads(text)
+            record = json.loads(text)
     except OSError as error:
         reason = str(error).partition(f"{str(path)!r}: ")[2] or str(error)
         raise CommandError(f"{path} cannot be read: {reason}") from error
