@@ -15,6 +15,7 @@ pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
+from dpsvm_fast.accounting import PureEvent
 from dpsvm_fast.cli import main
 from dpsvm_fast.cli._spending import Spending
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -190,6 +191,25 @@ class TestBudgetFiles:
         shown = capsys.readouterr().out.split("left ")[1].split()[0]
         assert left == shown
         assert "." in left
+
+    def test_older_copies_are_told(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        create = ("budget", "create", "a.budget", "--epsilon", "1", "--delta", "0")
+        assert main([*create, "--anchor", "first.anchor"]) == 0
+        (folder / "copy").write_bytes((folder / "a.budget").read_bytes())
+        assert main(["budget", "anchor", "a.budget", "second.anchor"]) == 0
+        PrivacyLedger.open(folder / "a.budget").spend(PureEvent(0.5, "add_remove"))
+        capsys.readouterr()
+        assert main(["budget", "show", "a.budget", "--json"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["anchor"] == str(folder / "second.anchor")
+        assert main(["budget", "show", "a.budget", "--since", record["mark"]]) == 0
+        capsys.readouterr()
+        # The copy names the first anchor, which the budget has left.
+        assert "first.anchor" in told(capsys, "budget", "show", "copy")
+        (folder / "second.anchor").unlink()
+        assert "second.anchor" in told(capsys, "budget", "show", "a.budget")
+        (folder / "empty").touch()
+        assert "remove it" in told(capsys, *create[:2], "empty", *create[3:])
 
 
 class TestTextsOfOthers:

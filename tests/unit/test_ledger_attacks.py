@@ -263,6 +263,22 @@ def test_errors_of_the_database_that_are_no_text(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 1000
 
 
+def test_a_header_that_is_nothing(tmp_path: Path) -> None:
+    """Against the definition of its column, which a changed byte goes round."""
+    path = tmp_path / "a.budget"
+    PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
+    sql = _store._TABLES["ledger"]
+    executed(
+        path,
+        "PRAGMA writable_schema = ON",
+        f"UPDATE sqlite_master SET sql = '{sql.replace(' NOT NULL', '')}' WHERE name = 'ledger'",
+    )
+    executed(path, "UPDATE ledger SET header = NULL", "PRAGMA writable_schema = ON",
+             f"UPDATE sqlite_master SET sql = '{sql}' WHERE name = 'ledger'")  # fmt: skip
+    with pytest.raises(LedgerError):
+        PrivacyLedger.open(path)
+
+
 def test_a_long_text_of_a_file_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "a.budget"
     PrivacyLedger(1.0, 0.0, path=path)
@@ -643,12 +659,17 @@ def test_an_anchor_moves_and_is_learnt_by_all_handles(tmp_path: Path) -> None:
     ledger = PrivacyLedger(1.0, 1e-6, path=path, adaptive=True)
     ledger.spend(TENTH)
     PrivacyLedger(1.0, 1e-6, path=path, adaptive=True, anchor=first).spend(TENTH)
+    copy = tmp_path / "copy"
+    shutil.copy(path, copy)
     PrivacyLedger(1.0, 1e-6, path=path, adaptive=True, anchor=second)
     ledger.spend(TENTH)
     assert ledger.anchor == second
     assert second.read_text().split()[-1] == ledger.mark()
-    assert first.read_text().split()[-1].startswith("2-")
     assert PrivacyLedger.open(path).adaptive
+    with pytest.raises(LedgerError):
+        PrivacyLedger(1.0, 1e-6, path=path, adaptive=True, anchor=first)
+    with pytest.raises(LedgerError):
+        PrivacyLedger.open(copy)
 
 
 @posix

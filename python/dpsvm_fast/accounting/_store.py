@@ -70,6 +70,8 @@ _TABLES = {
     "spends": "CREATE TABLE spends (number INTEGER PRIMARY KEY, spend TEXT NOT NULL)",
 }
 _MARK = re.compile(r"(0|[1-9][0-9]{0,5})-[0-9a-f]{32}")
+# Of no ledger: in an anchor that a ledger has left.
+_NO_MORE = f"999999-{'0' * 32}"
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -209,6 +211,7 @@ class SpendStore:
         self.identity = ""
         self.budget: Budget
         self.anchor: Path | None = None
+        self._former_anchor: Path | None = None
         self._header: str | None = None
         self._file: tuple[int, int] | None = None
         # Digest of the first 0, 1, 2, ... spends.
@@ -346,7 +349,7 @@ class SpendStore:
         if len(rows) != 1:
             raise LedgerError(f"{self.path}: the ledger has no header")
         text = rows[0][0]
-        if text == self._header:
+        if text is not None and text == self._header:
             return
         header = _json(text)
         if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
@@ -381,6 +384,10 @@ class SpendStore:
         last = len(self._chain) - 1
         if int(_anchored(self.anchor, self.identity).partition("-")[0]) < last:
             _advance(self.anchor, self.mark(last))
+        if self._former_anchor is not None:
+            # Copies that name it must not go on.
+            _advance(self._former_anchor, _NO_MORE)
+            self._former_anchor = None
 
 
 class Session:
@@ -473,6 +480,7 @@ class Session:
             "anchor": os.fspath(anchor),
         }
         self.written = True
+        store._former_anchor = store.anchor
         self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
         store._read_header(self._connection)
         if store.anchor != anchor:

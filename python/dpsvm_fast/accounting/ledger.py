@@ -408,15 +408,16 @@ class PrivacyLedger:
                 f"{path}: there is no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
             )
         store = SpendStore(Path(path), lasting=True)
-        with store.transaction():
-            budget = store.budget
+        with store.transaction() as session:
+            records = session.news
         if since is not None and not store.continues(since):
             raise LedgerError(
                 f"{path}: spends that were there at {since} are not in it: this is an older copy "
                 "of the budget, or another one"
             )
-        numbers = (budget.epsilon, budget.delta, budget.adjacency)
-        return cls(*numbers, path=path, adaptive=budget.adaptive)
+        ledger = cls.__new__(cls)
+        ledger._begin(store.identity, store.budget, store, records)
+        return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:

@@ -156,9 +156,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
             **facts,
         )
 
-    def _check_room(
-        self, mechanism: Any, n_rows: int, n_classes: int, n_features: int
-    ) -> None:
+    def _check_room(self, mechanism: Any, n_rows: int, n_classes: int, n_features: int) -> None:
         """Refuse what memory is lacking for, before anything is spent."""
         # Weights, and a frequency of a kernel for every feature.
         kept = 0 if mechanism.trainer == "gradient" else n_rows * n_classes

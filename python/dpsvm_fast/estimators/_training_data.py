@@ -129,9 +129,7 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
             return
     except MemoryError:
         pass
-    raise MemoryError(
-        f"X: a fit of this shape needs {wanted} bytes beside X; nothing was spent"
-    )
+    raise MemoryError(f"X: a fit of this shape needs {wanted} bytes beside X; nothing was spent")
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
