@@ -125,7 +125,7 @@ def changed_bytes(path: Path, coins: random.Random) -> None:
         start, size = coins.randrange(len(data)), coins.choice((1, 2, 4, 100, 4096))
         data[start : start + size] = coins.randbytes(size)
     elif kind == 2:
-        a, b = (4096 * coins.randrange(len(data) // 4096) for _ in range(2))
+        a, b = (4096 * coins.randrange(1 + len(data) // 4096) for _ in range(2))
         data[a : a + 4096] = data[b : b + 4096]
     elif kind == 3:
         # Fields of the file, or of the head of a page.
