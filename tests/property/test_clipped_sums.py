@@ -222,6 +222,29 @@ def test_one_contribution_is_no_longer_than_the_clip(
 
 
 @pytest.mark.parametrize("precision", ["f32", "f64"])
+@pytest.mark.parametrize("clip", [1e-15, 1e-7, 1e-5, 1e-2])
+@pytest.mark.parametrize("intercept", [0.0, 0.25])
+def test_a_sparse_row_near_the_centre_moves_the_sum_by_no_more_than_declared(
+    precision: str, clip: float, intercept: float
+) -> None:
+    """Without an intercept the clip bounds no coefficient of a row at the centre, nor `q x`."""
+    options = STEEP | {"clip": clip, "precision": precision, "intercept": intercept}
+    point = POINT[:3]
+    step = np.array([2.0**-20, 0.0, 0.0])
+    for row in (point, point + step, point - 2e5 * step):
+        sums = []
+        for n in (3, 2):
+            X = np.array([[0.1, 0.5, 0.2], [0.5, 0.1, -0.3], row])[:n]
+            records = records_of(sparse.csr_matrix(X), [0, 1, 0][:n])
+            records.centre(point, 1)
+            sums.append(clipped_sum(records, **options))
+        bound = distance_bound(clip, sums[0].size, None)
+        assert np.linalg.norm(sums[0] - sums[1]) <= bound
+        # Not vacuous: the others are summed, each to the length of the clip.
+        assert np.linalg.norm(sums[1]) > 0.1 * clip
+
+
+@pytest.mark.parametrize("precision", ["f32", "f64"])
 def test_zero_rows_contribute_nothing(precision: str) -> None:
     for loss, n_classes in LOSSES:
         records = zero_rows(70, 4, n_classes=n_classes)

@@ -1,9 +1,9 @@
 //! Numerical core of `dpsvm_fast`.
 //!
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
-//! layers point one way: `error` <- `memory`, `clip` <- `rows` <- `solver`, `noise` <-
+//! layers point one way: `error`, `float` <- `memory`, `clip` <- `rows` <- `solver`, `noise` <-
 //! `private_descent`; `column_moments` reads `rows`; `fourier` draws random features with `noise` and serves `solver`;
-//! `accounting` uses `error` only; `linear_algebra`, `parallel` and `simd` serve all that compute. A
+//! `accounting` uses `error` and `float`; `linear_algebra`, `parallel` and `simd` serve all that compute. A
 //! solver receives plain numbers and
 //! returns plain numbers: budgets and noise scales are decided by the caller.
 
@@ -11,6 +11,7 @@ pub mod accounting;
 mod clip;
 pub mod column_moments;
 pub mod error;
+mod float;
 pub mod fourier;
 pub mod linear_algebra;
 mod memory;

@@ -7,6 +7,7 @@
 //! error analysis behind the constants.
 
 use super::normal::{LEAST, mean_complement, mills};
+use crate::float::{two_product, two_sum};
 use crate::{Error, Result};
 
 pub use super::calibration::{epsilon, sigma};
@@ -59,19 +60,6 @@ pub(super) struct Point {
     /// `R(v)` and `scale * bar / DENSITY_AT_ZERO`, for the slopes of the curve.
     mills_v: f64,
     width: f64,
-}
-
-/// `a * b` as a rounded product and its error.
-fn two_product(a: f64, b: f64) -> (f64, f64) {
-    let product = a * b;
-    (product, a.mul_add(b, -product))
-}
-
-/// `a + b` as a rounded sum and its error.
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let b_part = sum - a;
-    (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
 /// The arguments of the curve in twofold precision.

@@ -9,18 +9,50 @@ use rand::Rng;
 /// `2^64`, exactly.
 const WORDS: f64 = 18_446_744_073_709_551_616.0;
 
-/// A uniform integer in `0 .. m` for a positive `m`, exactly: of the `2^64` words, `2^64 mod m` are
-/// drawn again so that every answer keeps the same number of words.
+/// Words of random bits, of a width of which one source serves all.
+pub(super) trait Word: Copy + PartialOrd {
+    /// `2^width mod self`, for a positive number.
+    fn excess(self) -> Self;
+    /// Upper and lower half of the product.
+    fn product(self, other: Self) -> (Self, Self);
+}
+
+macro_rules! word {
+    ($narrow:ty, $wide:ty) => {
+        impl Word for $narrow {
+            #[inline(always)]
+            fn excess(self) -> Self {
+                self.wrapping_neg() % self
+            }
+            #[inline(always)]
+            fn product(self, other: Self) -> (Self, Self) {
+                let product = <$wide>::from(self) * <$wide>::from(other);
+                ((product >> Self::BITS) as Self, product as Self)
+            }
+        }
+    };
+}
+word!(u32, u64);
+word!(u64, u128);
+
+/// A uniform integer in `0 .. m` for a positive `m`, exactly: of the words, as many are drawn again
+/// as their number leaves over when divided by `m`, so that every answer keeps the same number.
+#[inline]
+pub(super) fn uniform<W: Word>(m: W, mut word: impl FnMut() -> W) -> W {
+    let excess = m.excess();
+    loop {
+        let (high, low) = word().product(m);
+        if low >= excess {
+            return high;
+        }
+    }
+}
+
+/// A uniform integer in `0 .. m` for a positive `m`, exactly.
 #[inline]
 pub fn below<R: Rng>(rng: &mut R, m: u64) -> u64 {
     debug_assert!(m > 0);
-    let excess = m.wrapping_neg() % m;
-    loop {
-        let product = u128::from(rng.next_u64()) * u128::from(m);
-        if product as u64 >= excess {
-            return (product >> 64) as u64;
-        }
-    }
+    uniform(m, || rng.next_u64())
 }
 
 /// True with probability exactly `p`, for any double from 0 to 1.
@@ -79,4 +111,38 @@ fn alternating<R: Rng>(rng: &mut R, coin: impl Fn(&mut R) -> bool) -> bool {
         successes += 1;
     }
     successes % 2 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Word, uniform};
+
+    word!(u8, u16);
+
+    /// This very source with words of eight bits: every answer has the same number of words, and
+    /// no more are refused than must be.
+    #[test]
+    fn every_answer_has_as_many_of_all_small_words() {
+        for m in 1..=u8::MAX {
+            let (mut answers, mut refused) = ([0_u16; 256], 0);
+            for word in 0..=u8::MAX {
+                let mut drawn = 0;
+                // The largest word is taken whatever m is.
+                let answer = uniform(m, || {
+                    drawn += 1;
+                    if drawn == 1 { word } else { u8::MAX }
+                });
+                if drawn == 1 {
+                    answers[usize::from(answer)] += 1;
+                } else {
+                    refused += 1;
+                }
+            }
+            let each = 256 / u16::from(m);
+            let (inside, outside) = answers.split_at(usize::from(m));
+            assert!(inside.iter().all(|n| *n == each), "{m}");
+            assert!(outside.iter().all(|n| *n == 0), "{m}");
+            assert_eq!(refused, 256 % u16::from(m));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! the half-normal density, one is the sign, 50 are the place within the piece.
 
 use super::GridScale;
+use super::coins::uniform;
 use super::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
     below_density, below_edge,
@@ -210,14 +211,8 @@ impl<'a, R: Rng> Spare<'a, R> {
         }
     }
 
-    /// A uniform integer in `0 .. m` for a positive `m`, as [`coins::below`](super::coins::below).
+    /// A uniform integer in `0 .. m` for a positive `m`.
     pub fn below(&mut self, m: u64) -> u64 {
-        let excess = m.wrapping_neg() % m;
-        loop {
-            let product = u128::from(self.word()) * u128::from(m);
-            if product as u64 >= excess {
-                return (product >> 64) as u64;
-            }
-        }
+        uniform(m, || self.word())
     }
 }

@@ -12,7 +12,7 @@
 //! P — inside `integer_part`, B — `fraction_trial`, C — `below`, N — `Deviate::draw`.
 
 use super::GridScale;
-use super::grid_gaussian::DIGIT;
+use super::coins::uniform;
 use rand::Rng;
 
 /// Integer parts from here on are drawn again, because an `i64` cannot hold every normal deviate.
@@ -242,22 +242,9 @@ fn coin<R: Rng>(k: u32, x: &mut Lazy, bits: &mut Bits<'_, R>) -> bool {
     if k == 0 {
         return bits.next() && Lazy::draw(bits.rng).below(x, bits.rng);
     }
-    match below(2 * k + 2, bits.rng) {
+    match uniform(2 * k + 2, || bits.rng.next_u32()) {
         0 => false,
         1 => Lazy::draw(bits.rng).below(x, bits.rng),
         _ => true,
-    }
-}
-
-/// A uniform integer in `0 .. m`, exactly: of the `2^32` words, `2^32 mod m` are drawn again so that
-/// every answer keeps the same number of words.
-#[inline]
-fn below<R: Rng>(m: u32, rng: &mut R) -> u32 {
-    let excess = m.wrapping_neg() % m;
-    loop {
-        let product = u64::from(rng.next_u32()) * u64::from(m);
-        if product as u32 >= excess {
-            return (product >> DIGIT) as u32;
-        }
     }
 }

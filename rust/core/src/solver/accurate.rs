@@ -7,32 +7,19 @@
 use super::kernels::WeightLayout;
 use super::problem::Problem;
 use crate::error::Result;
+use crate::float::{two_fold_sum, two_sum};
 use crate::memory::filled;
 use crate::rows::{Row, RowBuffer};
 
 /// Unit roundoff of f64.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// `a + b` and its rounding error.
-#[inline]
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let sum = a + b;
-    let part = sum - a;
-    (sum, (a - (sum - part)) + (b - part))
-}
-
 /// A score as an unevaluated sum of two numbers.
 fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize) -> (f64, f64) {
-    let (mut high, mut low) = (0.0, 0.0);
-    for (at, x) in row.value.iter().enumerate() {
+    two_fold_sum(row.value.iter().enumerate().map(|(at, x)| {
         let column = row.index.get(at).map_or(at, |c| *c as usize);
-        let (x, w) = (f64::from(*x), weights[layout.position(class, column)]);
-        let product = x * w;
-        let (sum, error) = two_sum(high, product);
-        high = sum;
-        low += x.mul_add(w, -product) + error;
-    }
-    two_sum(high, low)
+        (f64::from(*x), weights[layout.position(class, column)])
+    }))
 }
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most
@@ -97,15 +84,9 @@ fn difference(a: (f64, f64), b: (f64, f64)) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{difference, score, two_sum};
+    use super::{difference, score};
     use crate::rows::Row;
     use crate::solver::kernels::ClassMajor;
-
-    #[test]
-    fn sums_are_error_free() {
-        let (sum, error) = two_sum(1.0, 1e-30);
-        assert_eq!((sum, error), (1.0, 1e-30));
-    }
 
     #[test]
     fn scores_survive_cancellation() {

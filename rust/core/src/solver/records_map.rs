@@ -174,7 +174,7 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut Scratch) -> 
 /// A value that is not finite.
 #[inline(always)]
 pub(crate) fn shorten(z: &[f64], most: f64, row: &mut [f32]) -> Result<f32> {
-    let Some((coarse, norm)) = length(z)? else {
+    let Some((coarse, norm)) = length::<_, f64>(z)? else {
         row.fill(0.0);
         return Ok(0.0);
     };

@@ -6,6 +6,7 @@ use super::exact_leaf::{Tile, exact_sum};
 use super::exact_sum::{ExactSum, ROUNDING};
 use super::gradients::{Lanes, Members, one_by_one, single};
 use super::leaves::LEAF;
+use crate::error::Result;
 use crate::rows::Row;
 use crate::simd::{Kernel, Simd};
 use crate::solver::kernels::{WeightLayout, typed};
@@ -136,10 +137,10 @@ pub struct DensePass<'p, T> {
 const LEAF_SLACK: f64 = 1.001;
 
 impl<T: Precision> Kernel for DensePass<'_, T> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) -> Result<()> {
         let k = self.rule.loss.scores;
         let mut room = std::mem::take(&mut self.scratch.rows);
         let mut lifted = std::mem::take(&mut self.scratch.lifted);
@@ -160,10 +161,11 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
             for (at, row) in rows.iter().enumerate() {
                 lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
             }
-            self.leaf(simd, members, (&lines[..members.len()], rows));
+            self.leaf(simd, members, (&lines[..members.len()], rows))?;
         }
         self.scratch.rows = room;
         self.scratch.lifted = lifted;
+        Ok(())
     }
 }
 
@@ -202,7 +204,12 @@ impl<'p, T: Precision> DensePass<'p, T> {
     }
 
     #[inline(always)]
-    fn leaf<S: Simd>(&mut self, simd: S, members: &[u32], (lines, rows): (&[&[T]], &[&[f32]])) {
+    fn leaf<S: Simd>(
+        &mut self,
+        simd: S,
+        members: &[u32],
+        (lines, rows): (&[&[T]], &[&[f32]]),
+    ) -> Result<()> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let clip = self.rule.clip;
         let scratch = &mut *self.scratch;
@@ -216,14 +223,13 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
         if self.exact {
-            self.exact_leaf(simd, rows);
-            return;
+            return self.exact_leaf(simd, rows);
         }
         let scores = &scratch.scores;
         let magic = ROUNDING * self.sum.unit();
         let size = lines.len() as f64 * clip.bound * LEAF_SLACK;
         let stride = d + usize::from(clip.intercept > 0.0);
-        let total = self.sum.room(size);
+        let total = self.sum.room(size)?;
         leaf_sum(simd, lines, scores, k, (total, stride), magic);
         if clip.intercept > 0.0 {
             for class in 0..k {
@@ -232,12 +238,13 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 total[class * stride + d] += (sum * clip.intercept + magic) - magic;
             }
         }
+        Ok(())
     }
 
     /// The sum of a leaf without rounding: coefficients are truncated to their grid, so that all
     /// products are multiples of the sum's unit and far below `2^53` of them.
     #[inline(always)]
-    fn exact_leaf<S: Simd>(&mut self, simd: S, rows: &[&[f32]]) {
+    fn exact_leaf<S: Simd>(&mut self, simd: S, rows: &[&[f32]]) -> Result<()> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
         let inverse = 1.0 / grid;
@@ -251,7 +258,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
             }
         }
         let stride = d + usize::from(clip.intercept > 0.0);
-        let total = self.sum.room(rows.len() as f64 * clip.bound);
+        let total = self.sum.room(rows.len() as f64 * clip.bound)?;
         let coefficients = &scratch.coefficient;
         let sums = (&mut *total, stride);
         exact_sum(simd, rows, coefficients, k, sums, &mut scratch.tile);
@@ -261,6 +268,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 total[class * stride + d] += line.iter().sum::<f64>() * clip.intercept;
             }
         }
+        Ok(())
     }
 }
 
@@ -286,17 +294,17 @@ pub struct SparsePass<'p, T, L> {
 }
 
 impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) -> Result<()> {
         let RecordRows::Sparse {
             value,
             index,
             start,
         } = &self.records.rows
         else {
-            return;
+            return Ok(());
         };
         let (order, end) = (self.order, self.places.end);
         let padded = self.layout.padded_classes();
@@ -319,9 +327,10 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
             let members = places.clone().map(record);
             self.scratch.gradients(&self.rule, self.records, members);
             for (at, i) in places.map(record).enumerate() {
-                self.contribute(simd, at, i, row(i));
+                self.contribute(simd, at, i, row(i))?;
             }
         }
+        Ok(())
     }
 }
 
@@ -348,33 +357,52 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
     }
 
     #[inline(always)]
-    fn contribute<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
+    fn contribute<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) -> Result<()> {
         let (k, rule) = (self.rule.loss.scores, self.rule);
         let stretch = self.stretch(i);
         let scratch = &mut *self.scratch;
         let (grid, inverse) = (rule.coefficient_grid, 1.0 / rule.coefficient_grid);
+        let tallest = rule.clip.intercept.max(1.0);
+        // Beside a centre `q x` may be far longer than the contribution `q (x - m)`.
+        let most = match stretch {
+            Some(_) => self.sum.largest() / tallest,
+            None => f64::INFINITY,
+        };
+        let whole = |c: f64| {
+            let short = if c > most { most } else { c };
+            let short = if short < -most { -most } else { short };
+            (short * inverse).trunc() * grid
+        };
         let padded = self.layout.padded_classes();
         let (q, p) = scratch.coefficient.split_at_mut(padded);
         let mut largest: f64 = 0.0;
         for class in 0..k {
-            p[class] = (scratch.scores[class * LEAF + at].wide() * inverse).trunc() * grid;
+            p[class] = whole(scratch.scores[class * LEAF + at].wide());
             q[class] = match stretch {
-                Some(stretch) => (p[class] * stretch * inverse).trunc() * grid,
+                Some(stretch) => whole(p[class] * stretch),
                 None => p[class],
             };
             largest = largest.max(q[class].abs()).max(p[class].abs());
         }
         if largest == 0.0 {
-            return;
+            return Ok(());
         }
-        let total = self.sum.room(largest * rule.clip.intercept.max(1.0));
+        // Without a centre no entry of `q x` is larger than the norm of the contribution.
+        let size = match stretch {
+            Some(_) => largest * tallest,
+            None => rule.clip.bound.min(largest * tallest),
+        };
+        let total = self.sum.room(size)?;
         let (main, rest) = total.split_at_mut(self.layout.stored());
         let wide = typed(row, &mut scratch.wide);
         self.layout.update(simd, wide, main, q);
         let (shifted, constant) = rest.split_at_mut(k);
         for class in 0..k {
-            shifted[class] += q[class];
+            if stretch.is_some() {
+                shifted[class] += q[class];
+            }
             constant[class] += p[class] * rule.clip.intercept;
         }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use super::exact_sum::ExactSum;
 use super::leaves::{LEAF, plant};
 use super::passes::{DensePass, Precision, Rule, Scratch, SparsePass, View};
 use super::released::{Noise, Places, add_noise, for_each_exact};
+use crate::error::Result;
 use crate::simd::dispatch;
 use crate::solver::kernels::WeightLayout;
 use crate::solver::records::{ROW_GRID, RecordRows, Records};
@@ -78,6 +79,9 @@ pub trait Plan<T>: Sync {
     /// Pieces of work in a batch.
     fn items(&self, batch: &Batch) -> usize;
     /// Adds the contributions of some pieces.
+    ///
+    /// # Errors
+    /// A contribution that the sum cannot keep.
     fn pass(
         &self,
         batch: &Batch,
@@ -85,7 +89,7 @@ pub trait Plan<T>: Sync {
         view: &View<T>,
         sum: &mut ExactSum,
         scratch: &mut Scratch<T>,
-    );
+    ) -> Result<()>;
     /// The sum with noise, in the order of the weights.
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]);
     /// The sum in its units, in the order of the weights.
@@ -188,7 +192,7 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
         view: &View<T>,
         sum: &mut ExactSum,
         scratch: &mut Scratch<T>,
-    ) {
+    ) -> Result<()> {
         dispatch(DensePass {
             records: self.records,
             order: &batch.order,
@@ -198,7 +202,7 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
             view,
             sum,
             scratch,
-        });
+        })
     }
 
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
@@ -294,7 +298,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
         view: &View<T>,
         sum: &mut ExactSum,
         scratch: &mut Scratch<T>,
-    ) {
+    ) -> Result<()> {
         dispatch(SparsePass {
             records: self.records,
             places: items,
@@ -304,7 +308,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
             view,
             sum,
             scratch,
-        });
+        })
     }
 
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {

@@ -54,6 +54,7 @@ struct Worker<T> {
     items: Range<usize>,
     sum: ExactSum,
     scratch: Scratch<T>,
+    outcome: Result<()>,
 }
 
 impl Job<'_> {
@@ -113,6 +114,7 @@ impl Job<'_> {
                 items: 0..0,
                 sum: plan.sum(),
                 scratch: Scratch::default(),
+                outcome: Ok(()),
             })
             .collect();
         let mut walk = Walk {
@@ -239,8 +241,11 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
                 let end = worker.items.end.min(worker.items.start + round);
                 let part = worker.items.start..end;
                 worker.items.start = end;
-                plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch);
+                worker.outcome = plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch);
             })?;
+            for worker in &self.workers[..] {
+                worker.outcome.clone()?;
+            }
         }
         let (first, rest) = self.workers.split_at_mut(1);
         for worker in rest {
