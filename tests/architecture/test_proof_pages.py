@@ -1,7 +1,9 @@
 """Every mechanism has its proof page, and every name on a proof page exists.
 
-A page ends with two lists, "Covers" (dotted names of Python objects and of Rust functions) and
-"Tests that fail if this is wrong" (pytest ids, or Rust tests as file and function).
+A page ends with two lists, "Covers" (dotted names of Python objects and of Rust functions, each
+with the kind of its proof) and "Tests that fail if this is wrong" (pytest ids, or Rust tests as
+file and function). `python tests/architecture/test_proof_pages.py` writes the counts of the kinds
+into docs/guarantees.md.
 """
 
 from __future__ import annotations
@@ -17,6 +19,59 @@ PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 MECHANISMS = ROOT / "python" / "dpsvm_fast" / "mechanisms"
 COVERS = "Covers"
 TESTS = "Tests that fail if this is wrong"
+GUARANTEES = ROOT / "docs" / "guarantees.md"
+MARKS = ("<!-- proof-table -->\n", "<!-- /proof-table -->")
+KIND = re.compile(r"- `([^`]+)`.* — (?:(paper|tested)|(machine): `(\w+)`)$")
+
+
+def kinds(page: str) -> dict[str, tuple[str, str]]:
+    """Return for each covered name the kind of its proof, and the test that is one."""
+    found = {}
+    for line in page.split(f"## {COVERS}\n")[1].split("\n#")[0].splitlines():
+        if line.startswith("- "):
+            match = KIND.match(line)
+            assert match, f"expected ' — paper', ' — tested' or ' — machine: `test`': {line}"
+            found[match[1]] = (match[2] or match[3], match[4] or "")
+    return found
+
+
+def proof_table() -> str:
+    """Return the table of docs/guarantees.md."""
+    columns = ("machine", "paper", "tested")
+    lines = ["| Page | by machine | on paper | tested |", "|---|---|---|---|"]
+    everything: dict[str, str] = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        own = {name: kind for name, (kind, _) in kinds(text).items()}
+        everything |= own
+        title = text.partition("\n")[0].lstrip("# ").partition(":")[0]
+        counts = " | ".join(str(list(own.values()).count(kind)) for kind in columns)
+        lines.append(f"| [{title}](proofs/{page.name}) | {counts} |")
+    total = " | ".join(str(list(everything.values()).count(kind)) for kind in columns)
+    return "\n".join([*lines, f"| different functions and classes | {total} |", ""])
+
+
+def with_table(page: str) -> str:
+    head, _, rest = page.partition(MARKS[0])
+    return head + MARKS[0] + proof_table() + MARKS[1] + rest.partition(MARKS[1])[2]
+
+
+def test_counts_of_proofs_are_those_of_the_pages() -> None:
+    page = GUARANTEES.read_text(encoding="utf-8")
+    assert page == with_table(page), "run python tests/architecture/test_proof_pages.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_machine_has_proved_names_a_listed_test(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    proofs = {test for kind, test in kinds(text).values() if kind == "machine"}
+    assert proofs <= {name.split("::")[-1] for name in listed(text, TESTS)}
+
+
+def test_a_name_has_one_kind_on_all_pages() -> None:
+    every = [kinds(page.read_text(encoding="utf-8")) for page in PAGES]
+    for name in {name for page in every for name in page}:
+        assert len({page[name] for page in every if name in page}) == 1, name
 
 
 def listed(page: str, heading: str) -> list[str]:
@@ -115,3 +170,7 @@ def test_missing_names_are_caught() -> None:
     assert not is_test("tests/no_such_file.py::test_x")
     assert is_test("tests/architecture/test_proof_pages.py::test_missing_names_are_caught")
     assert listed("## Covers\n- `a.b`: text\n## Other\n- `c`\n", COVERS) == ["a.b"]
+
+
+if __name__ == "__main__":
+    GUARANTEES.write_text(with_table(GUARANTEES.read_text(encoding="utf-8")), encoding="utf-8")
