@@ -118,7 +118,7 @@ class Climb:
             return
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
-        if look.ratio > self.target.allowed:
+        if math.isnan(look.ratio) or look.ratio > self.target.allowed:
             self.found.append((point, look))
         kind = kind_of(point)
         if kind not in self.best or look.ratio > self.best[kind][1].ratio:

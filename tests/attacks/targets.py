@@ -127,7 +127,9 @@ def turned(point: Point) -> Look:
     delta = composed_delta(events, point["epsilon"])
     if not SMALLEST < delta < LARGEST:
         raise ArithmeticError("nothing to see here")
-    true = lower_delta(events, composed_epsilon(events, delta))
+    epsilon = composed_epsilon(events, delta)
+    # Infinity promises nothing.
+    true = lower_delta(events, epsilon) if epsilon < math.inf else 0.0
     return Look(true / delta, true, delta)
 
 
