@@ -135,7 +135,9 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
         n_features = facts["n_features_in_"]
         bounds = broadcast_bounds(settings.bounds, n_features)
         mechanism = self._mechanism(settings, classes.size, n_features)
-        self._check_room(mechanism, X.shape[0], classes.size, n_features)
+        # Rows elsewhere are not counted yet, and no minimiser is fitted on them.
+        n_rows = 0 if codes is None else codes.size
+        self._check_room(mechanism, n_rows, classes.size, n_features)
         public = self._public_map(bounds, settings)
         events = mechanism.events
         source = _core.NoiseSource(settings.random_state)

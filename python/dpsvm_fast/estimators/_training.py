@@ -198,7 +198,8 @@ class PrivatelyTrained(PrivateLinearClassifier):
         n_features = facts["n_features_in_"]
         if settings.adjacency == "replace_one":
             settings.n_samples = X.shape[0]
-        kept = X.shape[0] * classes.size if self._minimises else 0
+        # Rows elsewhere are not counted yet, and no minimiser is fitted on them.
+        kept = codes.size * classes.size if self._minimises and codes is not None else 0
         check_room(classes.size * (n_features + 1), kept)
         mechanism = self._mechanism(settings, classes.size, n_features)
         self._prepare(X, mechanism, settings)
