@@ -23,7 +23,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from dpsvm_fast import PrivateStandardScaler
+from dpsvm_fast import PrivacyLedger, PrivateStandardScaler
+from dpsvm_fast.accounting._model_verify import model_document
 from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import (
     InvalidParameterError,
@@ -357,6 +358,9 @@ def test_what_is_no_file_of_text_is_refused_at_once(
             with pytest.raises(InvalidParameterError):
                 save_model(PrivateStandardScaler(bounds=(0, 1)).fit([[0.5]]), path, key=path)
         assert main(["verify", str(path)]) == 2
+        if kind != "sparse":
+            with pytest.raises(InvalidParameterError):
+                model_document(path)
 
     assert peak_of(refused) < 50 * MIB
     assert "cannot be read" in capsys.readouterr().err
@@ -451,3 +455,16 @@ def test_messages_quote_little_of_a_parameter() -> None:
 def test_squares_of_huge_scales_are_finite() -> None:
     scaler = PrivateStandardScaler(bounds=(0, 1e308)).fit(np.ones((5, 2)))
     assert np.isfinite(scaler.var_).all()
+
+
+def test_a_pure_budget_that_no_float_suits_is_refused_unspent() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    rows = np.linspace(0.0, 1.0, 60).reshape(20, 3)
+    for epsilon, is_taken in ((1e-300, False), (1e-99, True)):
+        scaler = PrivateStandardScaler(epsilon, 0.0, bounds=(0, 1), ledger=ledger)
+        if is_taken:
+            assert np.isfinite(scaler.fit(rows).scale_).all()
+        else:
+            with pytest.raises(InvalidParameterError):
+                scaler.fit(rows)
+            assert ledger.history == ()

@@ -52,6 +52,8 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     """
     document: Any = model
     if not isinstance(model, Mapping):
+        if Path(model).exists() and not Path(model).is_file():
+            raise InvalidParameterError("model: expected a file, not a folder, pipe or device")
         with Path(model).open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:

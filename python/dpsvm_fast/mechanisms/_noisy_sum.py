@@ -108,7 +108,9 @@ class NoisySum:
     n_steps: int = 1
 
     def __post_init__(self) -> None:
-        """Refuses budgets so small that the grid, however coarse, is too fine for the noise."""
+        """Refuses budgets so small that no float, or no grid however coarse, suits the noise."""
+        if self.epsilon is not None:
+            check_range("epsilon", self.epsilon, "the budget of the noise")
         if self.mu is None or self.grid is None:
             return
         if self.scale > MOST_NOISE_STEPS * self.grid:
