@@ -47,6 +47,7 @@ RECORDS = {
 # The recomputation.
 CHECKS = {
     "accounting._distance_check",
+    "accounting._event_verify",
     "accounting._federated_verify",
     "accounting._gaussian_check",
     "accounting._joint_check",
@@ -55,7 +56,6 @@ CHECKS = {
     "accounting._parts_verify",
     "accounting._sum_check",
     "accounting._tilted_check",
-    "accounting._total_verify",
     "accounting.verify",
 }
 # Later parts of the recomputation are called like this.

@@ -23,7 +23,7 @@ from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
 )
-from dpsvm_fast.accounting._total_verify import recomputed_events
+from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.exceptions import BudgetExceededError
 
 A = "add_remove"

@@ -21,8 +21,8 @@ from dpsvm_fast.accounting import (
     _choice_check,
     composed_epsilon,
 )
-from dpsvm_fast.accounting._curve_check import Curve, atoms_of
-from dpsvm_fast.accounting._total_verify import recomputed_events
+from dpsvm_fast.accounting._curve_check import Curve
+from dpsvm_fast.accounting._event_verify import recomputed_events
 
 A = "add_remove"
 DELTA = 1e-5
@@ -137,7 +137,7 @@ def test_a_curve_becomes_atoms_of_the_same_profile() -> None:
     from dpsvm_fast.accounting._gaussian_check import gaussian_delta
 
     curve = Curve.of(lambda e: gaussian_delta(e, 0.5), fall=0.1)
-    losses, masses, infinite = atoms_of(curve)
+    losses, masses, infinite = curve.atoms()
     assert masses.sum() + infinite == pytest.approx(1.0, abs=1e-3)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         found = float(masses @ np.maximum(-np.expm1(epsilon - losses), 0.0)) + infinite

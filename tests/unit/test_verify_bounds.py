@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from dpsvm_fast.accounting import (
@@ -12,8 +13,10 @@ from dpsvm_fast.accounting import (
     PrivacyEvent,
     PureEvent,
     ZCDPEvent,
+    composed_epsilon,
 )
-from dpsvm_fast.accounting._total_verify import recomputed_events
+from dpsvm_fast.accounting._event_verify import recomputed_events
+from dpsvm_fast.accounting._objective_check import objective_delta
 
 A = "add_remove"
 
@@ -69,3 +72,49 @@ def test_a_sum_is_not_hidden_beside_what_costs_nothing(
     _, delta, holds = recomputed_events((GaussianEvent(1.0, 1.0, A), *beside), epsilon, claim)
     assert holds is False
     assert delta >= least * (1.0 - 1e-6)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("law", "n_scores", "length"),
+    [
+        ("logistic", 1, 1.0),
+        ("huber", 3, math.sqrt(3.0)),
+        ("softmax", 2, math.sqrt(2.0)),
+        ("softmax", 4, math.sqrt(2.0)),
+        ("weston_watkins", 3, math.sqrt(6.0)),
+    ],
+)
+def test_what_is_recomputed_is_not_below_the_gaussian_mechanism_inside(
+    law: str, n_scores: int, length: float, relation: str
+) -> None:
+    moved = length * (2.0 if relation == "replace_one" else 1.0)
+    rng = np.random.default_rng(n_scores)
+    for _ in range(6):
+        epsilon, kappa = 10.0 ** rng.uniform(-1.0, 1.0), 10.0 ** rng.uniform(-3.0, 5.0)
+        sigma = moved * 10.0 ** rng.uniform(-1.0, 0.8) / epsilon
+        least = normal_tail_delta(epsilon, moved / sigma)
+        replace_one = relation == "replace_one"
+        for quickly in (False, True):
+            found = objective_delta(
+                law,
+                n_scores,
+                epsilon,
+                sigma,
+                kappa=kappa,
+                jacobian=None,
+                replace_one=replace_one,
+                quickly=quickly,
+            )
+            assert found >= least * (1.0 - 1e-9) - 1e-15
+
+
+def test_two_curves_are_not_less_than_one() -> None:
+    """Beside a curve with many values the other one must not be left out."""
+    steep = objective("logistic", 1, 2.0, 1.0)
+    epsilon = composed_epsilon((steep, ZCDPEvent(0.1, A)), 1e-5)
+    _, one, _ = recomputed_events((steep,), epsilon, 0.5)
+    _, two, holds = recomputed_events((steep, ZCDPEvent(0.1, A)), epsilon, 0.5)
+    assert holds
+    assert two > one
+    assert recomputed_events((steep, ZCDPEvent(0.1, A)), epsilon, 0.9 * two)[2] is not True

@@ -1,8 +1,13 @@
-r"""Curves of delta for verification: tables of log delta, to nearest, and what is made from them.
+r"""Curves of delta for verification: tables of upper bounds, and what is made from them.
 
-The best of K runs is recomputed from :math:`h(s) = \sup_u (a(u) - a(B(u)) s)_+` on dense tables of
-u and of s: :math:`\delta_A(\epsilon) = \sum_j w_j \delta(\epsilon - \log s_j)` with :math:`w_j`
-the mass that the second derivative of h has at :math:`s_j`, times :math:`s_j`.
+A table bounds delta at some epsilons, for both directions. What is bounded is convex in
+:math:`e^\epsilon`, so it lies below the chords in :math:`e^\epsilon` of any such table, and below
+the greatest convex function under these: that is the curve of a loss with finitely many values.
+
+The best of K runs has :math:`h(s) = \sup_u (a(u) - a(B(u)) s)_+`, and with :math:`w_j` the mass
+that the second derivative of h has at :math:`s_j`, times :math:`s_j`,
+:math:`\delta_A(\epsilon) = \sum_j w_j \delta(\epsilon - \log s_j)`. h is bounded from above on
+cells of u and by chords in s (docs/proofs/accountant.md, "What verify computes").
 """
 
 from __future__ import annotations
@@ -12,26 +17,29 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 
 from dpsvm_fast.accounting._work_check import work
 
-__all__ = ["Curve", "atoms_of", "stopped_curve", "zcdp_curve"]
+__all__ = ["Curve", "stopped_curve", "zcdp_curve"]
 
 Array = NDArray[np.float64]
 
 # Logarithm of the smallest delta of a table, and the largest epsilon.
 DEPTH, LARGEST = -41.0, 300.0
+# By how much log delta falls between points of a table: its square over 12 is lost.
+FALL = 0.025
 # Most points of a table.
 MOST_POINTS = 3000
-# Points of u, of s and of the orders of Renyi divergences.
-POINTS_U, POINTS_S, ORDERS = 3000, 1500, 4000
-# Cells of the law of atoms of a curve.
-ATOMS = 6000
+# Points of u, of s and of the orders of Renyi divergences; lines that bound what u can become.
+POINTS_U, POINTS_S, ORDERS, LINES = 3000, 6000, 4000, 4001
+# A bend of what u can become in one cell, relative to it, that counts as a corner.
+CORNER = 2e-4
+# More than the roundings of a value.
+ROUNDING = 1e-12
 
 
 class Curve:
-    """Delta at any real epsilon, in both directions.
+    """Upper bound of delta at any real epsilon, in both directions.
 
     Parameters
     ----------
@@ -40,11 +48,11 @@ class Curve:
     """
 
     def __init__(self, epsilons: Array, deltas: Array) -> None:
-        self._x, self._logs = epsilons, np.log(np.maximum(deltas, 1e-300))
-        self._table = PchipInterpolator(self._x, self._logs)
+        self._x = epsilons
+        self._g = np.minimum(_convex(epsilons, deltas) * (1.0 + ROUNDING), 1.0)
 
     @classmethod
-    def of(cls, delta: Callable[[float], float], fall: float, depth: float = DEPTH) -> Curve:
+    def of(cls, delta: Callable[[float], float], fall: float = FALL, depth: float = DEPTH) -> Curve:
         """Table of a function, whose logarithm falls by about ``fall`` from point to point."""
         x, g = [0.0], [min(1.0, delta(0.0))]
         if g[0] <= 0.0:
@@ -61,9 +69,7 @@ class Curve:
             g.append(min(value, g[-1]))
             step *= min(2.0, max(0.5, fall / max(fell, 0.1 * fall)))
             step = max(step, 1e-9 * (1.0 + x[-1]))
-        return cls(
-            np.array([*x, x[-1] + 1.0]), _convex(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
-        )
+        return cls(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
 
     @classmethod
     def hopeless(cls) -> Curve:
@@ -76,11 +82,35 @@ class Curve:
         return float(self._x[-2])
 
     def at(self, epsilon: Array) -> Array:
-        """Values at any arguments."""
+        """Values at any arguments: chords in exp(epsilon), and the last value beyond."""
         size = np.minimum(np.abs(epsilon), self._x[-1])
-        value = np.exp(np.asarray(self._table(size)))
+        left = np.clip(np.searchsorted(self._x, size, "right") - 1, 0, self._x.size - 2)
+        share = np.expm1(size - self._x[left]) / np.expm1(np.diff(self._x))[left]
+        value = self._g[left] - share * (self._g[left] - self._g[left + 1])
         mirrored = -np.expm1(-np.abs(epsilon)) + np.exp(-np.abs(epsilon)) * value
-        return np.asarray(np.where(epsilon < 0.0, mirrored, value))
+        found = np.where(epsilon < 0.0, mirrored, value) * (1.0 + ROUNDING)
+        return np.asarray(np.minimum(found, 1.0))
+
+    def atoms(self) -> tuple[Array, Array, float]:
+        """Losses and masses of the loss with this curve, and the mass of an infinite one.
+
+        Above 0 a corner at epsilon has the mass exp(epsilon) times the change of slope; below 0 it
+        is the other direction's, and what is left is at 0.
+        """
+        gap, fall = np.diff(self._x), -np.diff(self._g)
+        # A slope times exp of its left and of its right end, and what rounding may change it by.
+        before, after = fall / -np.expm1(-gap), fall / np.expm1(gap)
+        doubt = 1e-15 * self._g[:-1] / -np.expm1(-gap)
+        masses = np.maximum(before - np.append(after[1:], 0.0), 0.0)
+        masses += doubt + np.append(doubt[1:], 0.0)
+        x, infinite = self._x[1:], float(self._g[-1])
+        mirrored = masses * np.exp(-x)
+        at_zero = max(1.0 - infinite - float(masses.sum()) - float(mirrored.sum()), 0.0) + ROUNDING
+        return (
+            np.concatenate([-x[::-1], [0.0], x]),
+            np.concatenate([mirrored[::-1], [at_zero], masses]),
+            infinite,
+        )
 
 
 def _convex(x: Array, g: Array) -> Array:
@@ -91,17 +121,22 @@ def _convex(x: Array, g: Array) -> Array:
     mirrored = -np.expm1(-x[:0:-1]) + np.exp(-x[:0:-1]) * g[:0:-1]
     alpha = np.concatenate([[0.0], np.exp(-x[:0:-1]), np.exp(x)])
     value = np.concatenate([[1.0], mirrored, g])
+    kept = _hull(alpha, value)
+    found = np.interp(alpha, alpha[kept], value[kept])
+    return np.asarray(np.minimum(found[-x.size :], g))
+
+
+def _hull(x: Array, y: Array) -> list[int]:
+    """Indices of the greatest convex function below points with increasing x."""
     kept: list[int] = []
-    for i in range(alpha.size):
+    for i in range(x.size):
         while len(kept) > 1:
             a, b = kept[-2], kept[-1]
-            rise = (value[i] - value[a]) * (alpha[b] - alpha[a])
-            if (value[b] - value[a]) * (alpha[i] - alpha[a]) < rise:
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
                 break
             kept.pop()
         kept.append(i)
-    found = np.interp(alpha, alpha[kept], value[kept])
-    return np.asarray(np.minimum(found[-x.size :], g))
+    return kept
 
 
 def zcdp_curve(rho: float) -> Curve:
@@ -113,19 +148,7 @@ def zcdp_curve(rho: float) -> Curve:
         work(ORDERS)
         return math.exp(min(0.0, float(np.min(fixed - a * epsilon))))
 
-    return Curve.of(delta, fall=0.1)
-
-
-def atoms_of(curve: Curve) -> tuple[Array, Array, float]:
-    """Losses and masses of many small atoms, and the mass of an infinite loss."""
-    x = np.linspace(-curve.limit, curve.limit, ATOMS + 1)
-    g = curve.at(x)
-    step = float(x[1] - x[0])
-    # Slope in exp(epsilon) between points, times exp of the left end; delta is 1 at 0.
-    slopes = np.diff(g) / math.expm1(step)
-    before = np.concatenate([[(g[0] - 1.0)], slopes * math.exp(step)])
-    after = np.append(slopes, 0.0)
-    return x, np.maximum(after - before, 0.0), float(g[-1])
+    return Curve.of(delta)
 
 
 def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
@@ -140,36 +163,76 @@ def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
 
 def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float | None) -> Curve:
     """Curve of the best of K runs with that curve; ``rho`` where a run is known by it alone."""
-    work(4 * POINTS_U * (2000 + POINTS_S))
-    u = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, POINTS_U)])
-    x = np.linspace(-base.limit, base.limit, 2001)
-    lines, starts = np.exp(x), base.at(x)
-    # Column by column: the whole table would be large.
-    reach = np.array([min(1.0, float((lines * point + starts).min())) for point in u])
-    top, bottom = _weight(kind, gamma, mean, u), _weight(kind, gamma, mean, reach)
+    work(4 * POINTS_U * (LINES + POINTS_S))
+    top, bottom = _weights_of_runs(kind, gamma, mean, base)
     with np.errstate(divide="ignore"):
-        last = float(np.max(np.log(top) - np.log(bottom)))
+        last = float(np.max(np.log(top) - np.log(bottom))) + ROUNDING
     if not last < 500.0:
         return Curve.hopeless()
     log_s = np.linspace(min(-8.0, -2.0 * last), last, POINTS_S)
-    s = np.exp(log_s)
+    s = np.append(0.0, np.exp(log_s))
     h = np.array([max(0.0, float((top - bottom * point).max())) for point in s])
-    s, h = np.append(0.0, s), np.append(float(top.max()), h)
+    # h is convex: below its chords, and below the greatest convex function under them.
+    kept = _hull(s, h * (1.0 + ROUNDING))
+    s, h = s[kept], h[kept] * (1.0 + ROUNDING)
     slopes = np.append(np.diff(h) / np.diff(s), 0.0)
-    masses = s[1:] * np.diff(slopes)
+    masses, log_s = s[1:] * np.diff(slopes), np.log(s[1:])
 
     renyi = None if rho is None else _renyi_curve(kind, gamma, mean, rho)
 
     def delta(epsilon: float) -> float:
         work(20 * POINTS_S)
-        found = float(masses @ base.at(epsilon - log_s))
+        found = float(masses @ base.at(epsilon - log_s)) * (1.0 + 1e-9) + float(h[-1])
         d = float(base.at(np.array([epsilon - last]))[0])
         found = min(found, _upper_tail(kind, gamma, mean, d), 1.0)
         if renyi is not None:
             found = min(found, renyi(epsilon))
         return max(found, 1e-300)
 
-    return Curve.of(delta, fall=0.05)
+    return Curve.of(delta)
+
+
+def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple[Array, Array]:
+    """Pairs (a, b) such that a(u) - a(B(u)) s is at most the largest a - b s, at every s >= 0.
+
+    The density a falls and is convex, and a(B(u)) with B a minimum of lines is too. On a cell of u,
+    a is below its chord and a(B(u)) above the chords of both neighbouring cells: the largest
+    difference is at an end of the cell, or where those two meet.
+    """
+    u = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, POINTS_U)])
+    x = np.linspace(-base.limit, base.limit, LINES)
+    lines, starts = np.exp(x), base.at(x)
+
+    def reached(points: Array) -> Array:
+        # Column by column: the whole table would be large.
+        return np.array([min(1.0, float((lines * point + starts).min())) for point in points])
+
+    reach = reached(u)
+    for _ in range(2):
+        # Corners of B are points of their own: where the lines of two cells meet.
+        slope = np.diff(reach) / np.diff(u)
+        bend = (slope[:-2] - slope[2:]) * np.diff(u)[1:-1] > CORNER * reach[1:-2]
+        at = np.flatnonzero(bend)
+        place = reach[at + 2] - reach[at + 1] - slope[at + 2] * np.diff(u)[at + 1]
+        corners = u[at + 1] + place / (slope[at] - slope[at + 2])
+        inside = (corners > u[at + 1]) & (corners < u[at + 2])
+        width = 1e-3 * np.diff(u)[at + 1][inside]
+        more = np.concatenate([corners[inside] + k * width for k in (-1.0, 0.0, 1.0)])
+        u = np.unique(np.concatenate([u, np.clip(more, 0.0, 1.0)]))
+        reach = reached(u)
+    a, b = _weight(kind, gamma, mean, u), _weight(kind, gamma, mean, reach * (1.0 + ROUNDING))
+    gap, slope = np.diff(u), np.diff(b) / np.diff(u)
+    # Where the chord of the cell before and that of the cell after meet, and what they are there.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = (b[2:-1] - b[1:-2] - slope[2:] * gap[1:-1]) / (slope[:-2] - slope[2:])
+    place = np.clip(np.nan_to_num(place, nan=0.0), 0.0, gap[1:-1])
+    low = np.maximum(b[1:-2] + slope[:-2] * place, b[2:-1] - slope[2:] * (gap[1:-1] - place))
+    inner = a[1:-2] + (a[2:-1] - a[1:-2]) * place / gap[1:-1]
+    # The first cell has no cell before it, the last none after it.
+    ends = np.array([b[1] - slope[1] * gap[0], b[-2] + slope[-2] * gap[-1]])
+    top = np.concatenate([a, inner, [a[0], a[-1]]]) * (1.0 + ROUNDING)
+    bottom = np.concatenate([b, low, np.maximum(ends, b[-1])]) * (1.0 - ROUNDING)
+    return top, bottom
 
 
 def _upper_tail(kind: str, gamma: float, mean: float, d: float) -> float:

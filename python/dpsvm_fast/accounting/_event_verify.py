@@ -1,20 +1,18 @@
 r"""Epsilon and delta of a list of events, recomputed for verification.
 
 Shares no numerical code with the accountant: a record's choices of branches are gone through one
-by one, and whatever has no closed form goes in as a curve, a table of log delta that is smooth
-between its points. Besides Gaussian loss T and randomised responses, one curve g gives
-:math:`E[g(\epsilon - T)]`; a second one becomes a law of many small atoms first. All is rounded to
-nearest where the promise rounded up.
+by one, and whatever has no closed form goes in as a curve, which is that of a loss with finitely
+many values. All is an upper bound: docs/proofs/accountant.md, "What verify computes".
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpsvm_fast.accounting._choice_check import (
@@ -24,31 +22,31 @@ from dpsvm_fast.accounting._choice_check import (
     choices_of,
     responses,
 )
-from dpsvm_fast.accounting._curve_check import Curve, atoms_of, stopped_curve, zcdp_curve
+from dpsvm_fast.accounting._curve_check import DEPTH, FALL, Curve, stopped_curve, zcdp_curve
 from dpsvm_fast.accounting._distance_check import cost, least_delta
-from dpsvm_fast.accounting._gaussian_check import two_sided_delta
+from dpsvm_fast.accounting._gaussian_check import two_sided_deltas
 from dpsvm_fast.accounting._least_check import least_delta_of
 from dpsvm_fast.accounting._objective_check import objective_delta
-from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
-from dpsvm_fast.accounting._work_check import work
+from dpsvm_fast.accounting._tilted_check import FIRST_POINTS, Losses, composed_delta
+from dpsvm_fast.accounting._work_check import TooMuchWorkError, work
 from dpsvm_fast.accounting.compound import AlternativesEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent
 
-__all__ = ["recomputed_events"]
+__all__ = ["ALLOWANCE", "recomputed_events"]
 
-Array = NDArray[np.float64]
-
-# The recomputation rounds to nearest and the promise outward: how far delta may be off.
-# Tables of curves with kinks are good to a percent of delta, a thousandth of epsilon.
-EXACT_SLACK, SUM_SLACK, CURVE_SLACK, KINK_SLACK = 1e-9, 3e-4, 2e-3, 1e-2
+# A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
+# ten-millionth of delta. Some bounds exceed the truth by as much.
+ALLOWANCE = 1e-7
+# A bound that exceeds the claim by no more than this refutes nothing.
+CLOSE = 0.02
+# More than what roundings, and masses of responses, may come to.
+ROUNDING = 1e-11
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
-# Atoms of everything but one curve.
-MOST_ATOMS = 200_000
-# Logarithm of the smallest delta of a curve each point of which takes long.
-DEAR_DEPTH = -34.0
-# Spacing and number of the nodes on either side, in standard deviations of a Gaussian loss.
-SPACING, SIDE = 0.05, 220
+# Values of the sum of all losses but the Gaussian one.
+MOST_ATOMS = 20_000_000
+# Of a curve each point of which takes long: the fall of log delta between points, and its smallest.
+DEAR_FALL, DEAR_DEPTH = 0.15, -34.0
 
 
 def recomputed_events(
@@ -86,10 +84,12 @@ def recomputed_events(
     # Fewer events tell less: what these exceed, all of them do.
     choices = [choice.composable() for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
-    holds = found <= delta * (1.0 + max(map(_slack, choices)))
-    if holds and choices != whole:
+    holds = found <= delta * (1.0 + ALLOWANCE)
+    if (holds and choices != whole) or (delta < found <= delta * (1.0 + CLOSE) and not holds):
         return math.inf, 1.0, None
-    return _epsilon(choices, delta, best), found, holds
+    # Where delta is met, so is epsilon.
+    met = 0.98 * delta <= found <= delta and best == epsilon
+    return epsilon if met else _epsilon(choices, delta, best), found, holds
 
 
 def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
@@ -99,10 +99,12 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
 
     def excess(epsilon: float) -> float:
-        return max(math.log(max(_whole_delta(c, epsilon), 1e-320) / delta) for c in choices)
+        return max(
+            math.log(max(_whole_delta(c, epsilon, quickly=True), 1e-320) / delta) for c in choices
+        )
 
     low, high = 0.0, near
-    if 0.0 < excess(near) <= math.log1p(max(map(_slack, choices))):
+    if 0.0 < excess(near) <= math.log1p(ALLOWANCE):
         return near
     while excess(high) > 0.0:
         low, high = high, max(1.5 * high, 1e-3)
@@ -110,16 +112,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
             return math.inf
     if excess(low) <= 0.0:
         return low
-    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-4))
-
-
-def _slack(choice: Choice) -> float:
-    """By how much delta may be off."""
-    if any(not isinstance(event, ObjectiveEvent) for event in choice.curved):
-        return KINK_SLACK
-    if choice.curved or choice.rho:
-        return CURVE_SLACK
-    return SUM_SLACK if choice.sampled or choice.pure else EXACT_SLACK
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-3))
 
 
 def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
@@ -128,60 +121,58 @@ def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
     return least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
 
 
-def _whole_delta(choice: Choice, epsilon: float) -> float:
+def _whole_delta(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
     """Delta of one choice with its distances."""
-    return min(1.0, _delta(choice, epsilon) + cost(choice.distance, epsilon))
+    return min(1.0, _delta(choice, epsilon, quickly=quickly) + cost(choice.distance, epsilon))
 
 
-def _delta(choice: Choice, epsilon: float) -> float:
+def _delta(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
     """Delta of one choice, distances apart."""
     told = choice.told
-    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon))
+    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon, quickly=quickly))
 
 
-def _rest(choice: Choice, epsilon: float) -> float:
+def _rest(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
     """Delta of one choice without infinite losses."""
     curves = _curves(choice)
-    if choice.sampled and not curves:
-        return _tilted(choice, epsilon)
-    if not curves:
-        outcomes = responses(choice.pure)
-        work(500 * outcomes[0].size)
-        return math.fsum(
-            mass * two_sided_delta(epsilon - loss, choice.mu)
-            for loss, mass in zip(*outcomes, strict=True)
-        )
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
         closed = zcdp_curve(math.fsum(choice.rho) + 0.5 * choice.mu**2)
         bounds.append(float(closed.at(np.array([epsilon - math.fsum(choice.pure)]))[0]))
     if choice.sampled:
-        # All but the curves as one more curve.
-        curves.append(Curve.of(lambda x: _tilted(choice, x), fall=0.4, depth=DEAR_DEPTH))
-        bounds.append(_of_curves(curves, 0.0, [], epsilon))
+        bounds.append(_tilted(choice, curves, epsilon, quickly))
+    elif len(curves) == 1 and not (choice.mu or choice.pure):
+        (event,) = choice.curved or (None,)
+        if isinstance(event, ObjectiveEvent):
+            bounds.append(_of_objective(event, epsilon))
+        bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
     else:
         bounds.append(_of_curves(curves, choice.mu, choice.pure, epsilon))
     return min(bounds)
 
 
-def _tilted(choice: Choice, epsilon: float) -> float:
-    """Delta of Gaussian, sampled and pure losses."""
+def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
+    """Delta of sampled losses beside all others."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,
         sampled=tuple(choice.sampled),
         pure=counts,
+        curves=tuple(curves),
         replace_one=choice.replace_one,
     )
+    if quickly:
+        return composed_delta(epsilon, losses, FIRST_POINTS)
     return composed_delta(epsilon, losses)
 
 
 def _curves(choice: Choice) -> list[Curve]:
-    """Curves of one choice; more than two cannot be composed here."""
-    curves = [zcdp_curve(math.fsum(choice.rho))] if choice.rho else []
+    """Curves of one choice; more than two are not composed here."""
+    curves = [_zcdp(math.fsum(choice.rho))] if choice.rho else []
     return curves + [_curve(event) for event in choice.curved]
 
 
+_zcdp = lru_cache(maxsize=32)(zcdp_curve)
 _known: dict[PrivacyEvent, Curve] = {}
 
 
@@ -203,9 +194,8 @@ def _made_curve(event: CurvedEvent) -> Curve:
             bases = [choice_of(branch) for branch in event.branches]
         if bases is None:
             return Curve.hopeless()
-        dear = any(base.sampled for base in bases)
-        kind = {"fall": 0.4, "depth": DEAR_DEPTH} if dear else {"fall": 0.1}
-        base = Curve.of(_largest(bases), **kind)
+        dear = any(base.sampled or base.curved for base in bases)
+        base = Curve.of(_largest(bases), *((DEAR_FALL, DEAR_DEPTH) if dear else ()))
         if isinstance(event, AlternativesEvent):
             return base
         rho = None
@@ -213,60 +203,51 @@ def _made_curve(event: CurvedEvent) -> Curve:
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
 
-    def delta(epsilon: float) -> float:
-        return objective_delta(
-            event.law,
-            event.n_scores,
-            epsilon,
-            event.sigma,
-            kappa=event.kappa,
-            jacobian=event.jacobian,
-            replace_one=event.adjacency == "replace_one",
-        )
+    # Sums of many scores take longer.
+    dear = event.n_scores > 2 or event.law == "weston_watkins"
+    kind = (DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)
+    return Curve.of(lambda epsilon: _of_objective(event, epsilon, quickly=True), *kind)
 
-    return Curve.of(delta, fall=0.4, depth=DEAR_DEPTH)
+
+def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
+    """Delta of noise in one objective; one of many bounds may be made on coarser grids."""
+    return objective_delta(
+        event.law,
+        event.n_scores,
+        epsilon,
+        event.sigma,
+        kappa=event.kappa,
+        jacobian=event.jacobian,
+        replace_one=event.adjacency == "replace_one",
+        quickly=quickly,
+    )
 
 
 def _largest(choices: list[Choice]) -> Callable[[float], float]:
     """Delta of the worst of several choices."""
-    return lambda epsilon: max(_delta(choice, epsilon) for choice in choices)
+    return lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in choices)
 
 
 def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float) -> float:
-    """Delta of one or two curves beside a Gaussian loss and randomised responses.
+    """Delta of curves beside a Gaussian loss and randomised responses.
 
-    Atoms of a curve weigh too much where it has a kink, so each of two is made atoms in turn.
+    A curve is that of a loss with finitely many values, so each sum of them leaves the Gaussian
+    mechanism, which has a formula.
     """
-    if len(curves) > 2:
-        return 1.0
-    return min(
-        _in_order(order, mu, pure, epsilon) for order in {tuple(curves), tuple(curves[::-1])}
-    )
-
-
-def _in_order(curves: tuple[Curve, ...], mu: float, pure: list[float], epsilon: float) -> float:
-    """Return the same, the last of two curves as atoms."""
-    g = curves[0]
     losses, masses = responses(pure)
-    lost = 0.0
-    if len(curves) == 2:
-        more, their_masses, lost = atoms_of(curves[1])
-        if losses.size * more.size > MOST_ATOMS:
-            losses, masses = np.array([math.fsum(pure)]), np.ones(1)
+    laws = [curve.atoms() for curve in curves]
+    size = math.prod(law[0].size for law in laws)
+    if losses.size * size > MOST_ATOMS:
+        losses, masses = np.array([math.fsum(pure)]), np.ones(1)
+    if losses.size * size > MOST_ATOMS:
+        raise TooMuchWorkError
+    work(30.0 * losses.size * size)
+    for more, their_masses, _ in laws[1:]:
         losses = np.add.outer(losses, more).ravel()
         masses = np.multiply.outer(masses, their_masses).ravel()
-    total = 0.0
-    work(3 * losses.size * (1 if mu == 0.0 else 2 * SIDE + 1))
-    for node, weight in _gaussian_nodes(mu):
-        total += weight * float(masses @ g.at(epsilon - mu * (0.5 * mu + node) - losses))
-    return total + lost
-
-
-def _gaussian_nodes(mu: float) -> Iterator[tuple[float, float]]:
-    """Nodes and weights of the trapezoidal rule for a standard normal mean."""
-    if mu == 0.0:
-        yield 0.0, 1.0
-        return
-    for k in range(-SIDE, SIDE + 1):
-        node = SPACING * k
-        yield node, SPACING * math.exp(-0.5 * node * node) / math.sqrt(2.0 * math.pi)
+    first, their_masses = laws[0][:2] if laws else (np.zeros(1), np.ones(1))
+    found = 0.0
+    for loss, mass in zip(first, their_masses, strict=True):
+        left = (epsilon - loss) - losses - 1e-15 * (abs(epsilon) + abs(loss) + np.abs(losses))
+        found += float(mass) * float(masses @ two_sided_deltas(left, mu))
+    return found * (1.0 + ROUNDING) + math.fsum(infinite for _, _, infinite in laws)

@@ -23,6 +23,7 @@ __all__ = [
     "normal_density",
     "normal_excess",
     "two_sided_delta",
+    "two_sided_deltas",
 ]
 
 # What SciPy's functions may err by, relatively.
@@ -62,6 +63,13 @@ def two_sided_delta(epsilon: float, mu: float) -> float:
     if epsilon >= 0.0:
         return gaussian_delta(epsilon, mu)
     return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(-epsilon, mu))
+
+
+def two_sided_deltas(epsilon: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
+    """Upper bounds of delta of a Gaussian loss, or of none, at any real epsilons."""
+    if mu == 0.0:
+        return np.asarray(np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0))
+    return normal_excess(0.5 * mu - epsilon / mu, mu)
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:

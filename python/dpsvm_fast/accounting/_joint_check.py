@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 GOLDEN_STEPS = 5
 # Larger ratios theta / t are useless: the search leaves them out.
 LARGEST_RATIO = 12.0
-# Spacing of grids in standard deviations, and points of the law of a gap, in a search and after it.
-COARSE, FINE = (0.1, 64), (0.01, 512)
+# Spacing of grids in standard deviations, and points of the law of a gap: in a search,
+# for one of many bounds, and for one alone.
+COARSE, QUICK, FINE = (0.1, 64), (0.04, 128), (0.01, 512)
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
 BEYOND, CERTAIN = 38.5, 60.0
@@ -63,18 +65,25 @@ class _Setting:
     rate: float
 
 
-def joint_delta(epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool) -> float:
-    """Smallest joint bound over theta_1 and both forms."""
+def joint_delta(
+    epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool, quickly: bool = False
+) -> float:
+    """Smallest joint bound over theta_1 and both forms; one of many takes them from a neighbour."""
     if replace_one:
         setting = _Setting(t, kappa, K - 1, t * t, 2.0)
     else:
         setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
-    found = [
-        _searched(epsilon, setting, logarithmic=form)
-        for form in ((True, False) if epsilon < 2.0 * kappa else (True,))
-    ]
-    _, theta1, form = min(found)
-    return _whole(epsilon, setting, theta1, logarithmic=form, grid=FINE)
+    near = 2.0 ** (0.5 * round(2.0 * math.log2(max(epsilon, 1e-9)))) if quickly else epsilon
+    theta1, form = _best(near, setting)
+    return _whole(epsilon, setting, theta1, logarithmic=form, grid=QUICK if quickly else FINE)
+
+
+@lru_cache(maxsize=256)
+def _best(epsilon: float, setting: _Setting) -> tuple[float, bool]:
+    """Choose theta_1 and the form; any are valid."""
+    forms = (True, False) if epsilon < 2.0 * setting.kappa else (True,)
+    _, theta1, form = min(_searched(epsilon, setting, logarithmic=form) for form in forms)
+    return theta1, form
 
 
 def _whole(
@@ -108,7 +117,7 @@ def _whole(
         lambda level: first(level) + second(e - level),
         bounds=(0.3 * e, 0.7 * e),
         method="bounded",
-        options={"maxiter": 8},
+        options={"maxiter": 8 if grid == FINE else 4},
     )
     level = float(found.x)
     return first(level, grid=grid) + second(e - level)

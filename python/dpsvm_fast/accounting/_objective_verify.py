@@ -28,7 +28,6 @@ __all__ = [
     "follows",
     "lipschitz_of",
     "objective_event_matches",
-    "objective_profile",
     "objective_share",
     "scores_of",
 ]
@@ -175,20 +174,6 @@ def objective_share(
     if delta <= claimed:
         return (o.epsilon, delta), True
     return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
-
-
-def objective_profile(
-    statement: PrivacyStatement, o: ObjectiveNoise
-) -> Callable[[float], float] | None:
-    """Bound of delta at any epsilon, in both directions; None where nothing is known.
-
-    Below 0 it is the other direction's, docs/proofs/objective_perturbation.md, "Composition".
-    """
-    row = _row(statement, o)
-    if row is None or o.sigma is None:
-        return None
-    above = _profile(statement, o, row)
-    return lambda e: above(e) if e >= 0.0 else 1.0 - math.exp(e) * (1.0 - above(-e))
 
 
 def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Callable[[float], float]:

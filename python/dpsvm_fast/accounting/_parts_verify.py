@@ -23,11 +23,8 @@ from dpsvm_fast.accounting.statement import LastIterate, PrivacyStatement, Relea
 __all__ = [
     "PARTS",
     "check_parts",
-    "reserved_events",
     "reserved_problems",
-    "steps_of",
     "weight_events",
-    "weight_releases",
 ]
 
 # Mechanisms that are made of noisy sums, and of which.
@@ -137,11 +134,6 @@ def weight_events(statement: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
     before = len(statement.parts) + (0 if statement.objective is None else 1)
     behind = len(statement.events) - len(reserved_events(statement))
     return statement.events[before:behind]
-
-
-def weight_releases(statement: PrivacyStatement) -> int:
-    """How often weights were released with the stated noise."""
-    return max(1, len(weight_events(statement)))
 
 
 def reserved_problems(statement: PrivacyStatement) -> list[str]:

@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 
 # Grid points of one convolution, and of each of the many of ``conditional_sums``.
 POINTS, FEW_POINTS = 2**17, 2**14
+# By how much fewer there are for one of many bounds.
+COARSER = 16
 # Knots of a table of thresholds, and cells of an integral.
 KNOTS, CELLS = 4096, 2**16
 # A sum is cut off that many of its standard deviations above the point of interest.
@@ -49,7 +51,7 @@ NEGLIGIBLE = -28.0
 UNIT = 2.0**-53
 
 
-def one_score_delta(epsilon: float, t: float, kappa: float) -> float:
+def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = False) -> float:
     """Delta of one score whose curvature is proportional to u (1 - u)."""
     work(WORK_OF_TERM)
     start = max(epsilon, kappa - 0.5 * t * t)
@@ -60,7 +62,7 @@ def one_score_delta(epsilon: float, t: float, kappa: float) -> float:
     # Farther out the integrand is less than e^-64 of what it was; with much noise it falls steeply
     # near the logarithm of the largest curvature.
     high = min(start, epsilon + FARTHEST)
-    v = _dense(epsilon, high, t, kappa, CELLS)
+    v = _dense(epsilon, high, t, kappa, CELLS // (4 if quickly else 1))
     z = one_score_threshold(v, t, kappa)
     means = cell_means(z, np.diff(v))
     weights = np.exp(epsilon - v[:-1]) * -np.expm1(-np.diff(v))
@@ -140,11 +142,17 @@ def _masses(means: Array) -> Array:
 
 
 def sum_delta(
-    epsilon: float, t: float, n: int, *, kappa: float | None = None, replace_one: bool = False
+    epsilon: float,
+    t: float,
+    n: int,
+    *,
+    kappa: float | None = None,
+    replace_one: bool = False,
+    quickly: bool = False,
 ) -> float:
     """Delta of the sum of n independent one-score losses."""
     if kappa is not None:
-        knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, KNOTS)
+        knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, KNOTS // (4 if quickly else 1))
         table = one_score_threshold(knots, t, kappa)
 
     def means(v: Array) -> Array:
@@ -173,7 +181,8 @@ def sum_delta(
     mean = float(tilted @ coarse)
     spread = math.sqrt(n * max(float(tilted @ coarse**2) - mean * mean, 0.0))
     reach = max(epsilon, n * mean) + REACH * spread + 6.0 / max(lam, 1.0)
-    grid = np.arange(POINTS) * (reach / (POINTS - 1))
+    points = POINTS // (COARSER if quickly else 1)
+    grid = np.arange(points) * (reach / (points - 1))
     masses = _masses(means(np.asarray(grid)))
     logs = _logs(masses)
     scale = float(logsumexp(logs + lam * grid))
@@ -227,7 +236,9 @@ def _tilt(grid: Array, logs: Array, n: int, point: float) -> tuple[float, float]
     return float(candidates[place]), bounds[place]
 
 
-def conditional_sums(epsilon: float, s: float, n: int, shifts: Array, log_weights: Array) -> Array:
+def conditional_sums(
+    epsilon: float, s: float, n: int, shifts: Array, log_weights: Array, *, quickly: bool = False
+) -> Array:
     r""":math:`E (1 - e^{\epsilon - Y})_+` of :math:`Y = \sum_{i \le n} \max(0, a + s z_i)`.
 
     At each a of ``shifts``, from above; where the weight makes it negligible, coarsely.
@@ -243,13 +254,14 @@ def conditional_sums(epsilon: float, s: float, n: int, shifts: Array, log_weight
     found = np.exp(np.minimum(bounds.min(axis=1), 0.0)) * (1.0 + 1e-9)
     total = log_weights + np.minimum(bounds.min(axis=1), 0.0)
     rows = np.flatnonzero(total > total.max() + NEGLIGIBLE - math.log(total.size))
-    work(60 * FEW_POINTS * rows.size)
+    points = FEW_POINTS // (4 if quickly else 1)
+    work(60 * points * rows.size)
     lam, a = lams[bounds[rows].argmin(axis=1)][:, None], a[rows]
     centre = np.maximum(a + lam * s * s, 0.0)
     top = np.maximum(epsilon, n * (centre + s)) + REACH * s * math.sqrt(n)
     beyond = np.exp(np.minimum((n * generating[rows] - lams * top).min(axis=1), 0.0))
-    step = top / (FEW_POINTS - 1)
-    grid = np.arange(FEW_POINTS) * step
+    step = top / (points - 1)
+    grid = np.arange(points) * step
     masses = _masses(cell_means((grid - a) / s, step))
     logs = _logs(masses) + lam * grid
     scale = logsumexp(logs, axis=1, keepdims=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpsvm_fast.accounting._descent import descent_sensitivity
+from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.accounting._federated_verify import check_federated
 from dpsvm_fast.accounting._gaussian_check import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.accounting._model_verify import Comparison, model_document
@@ -34,11 +35,6 @@ from dpsvm_fast.accounting._parts_verify import (
     weight_events,
 )
 from dpsvm_fast.accounting._selection_verify import check_selection
-from dpsvm_fast.accounting._total_verify import (
-    recomputed_composition,
-    recomputed_events,
-    recomputed_total,
-)
 from dpsvm_fast.accounting._verification import (
     NO_ARITHMETIC,
     TOO_MUCH_WORK,
@@ -184,13 +180,8 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
             # What cannot be told of one of them cannot be told of all together either.
             own = () if found.undecided else found.problems
             problems += [f"{step.title}: {problem}" for problem in own]
-    recomputed: tuple[float, float, bool | None]
-    single = tuple(s for s in whole.statements if isinstance(s, PrivacyStatement))
-    if len(single) == len(whole.statements) and _is_simple(single):
-        recomputed = recomputed_composition(single, whole.epsilon, whole.delta)
-    else:
-        # Those of a search are stated as events; others follow from their own numbers.
-        recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
+    # Each statement's events say what its numbers say; together they are the whole.
+    recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
     return _outcome(whole, problems, *recomputed)
 
 
@@ -203,13 +194,6 @@ def _verify_step(
     if isinstance(statement, FederatedStatement):
         return _verify_federated(statement)
     return _verify_statement(statement)
-
-
-def _is_simple(statements: tuple[PrivacyStatement, ...]) -> bool:
-    """Whether no convolution is needed: one noisy objective at most, and none beside samples."""
-    inside = sum(s.objective is not None and s.objective.sigma is not None for s in statements)
-    sampled = any(part.sampling_rate < 1.0 for s in statements for part in s.parts)
-    return inside == 0 or (inside == 1 and not sampled)
 
 
 def _verify_selection(search: SelectionStatement) -> Verification:
@@ -361,7 +345,7 @@ def _event_matches(
     )
 
 
-def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool]:
+def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool | None]:
     """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds."""
     objective = statement.objective
     share, holds = ((0.0, 0.0), True)
@@ -369,8 +353,10 @@ def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool]:
         share, holds = objective_share(statement, objective)
     s, noise = statement.sensitivity, statement.noise
     if statement.parts or s is None or noise is None:
-        epsilon, delta, both = recomputed_total(statement)
-        return epsilon, delta, holds and both
+        epsilon, delta, both = recomputed_events(
+            statement.events, statement.epsilon, statement.delta
+        )
+        return epsilon, delta, both if holds else False
     return _of_weights(statement, s, noise, share, holds=holds)
 
 
