@@ -22,7 +22,7 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
     verify,
 )
-from dpsvm_fast.accounting._total_verify import recomputed_events
+from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.audit import Pair, audit_density
 from oracles import objective_density
 from oracles.coupled import coupled, estimator_run

@@ -25,6 +25,7 @@ __all__ = [
     "check_parts",
     "reserved_problems",
     "weight_events",
+    "weight_releases",
 ]
 
 # Mechanisms that are made of noisy sums, and of which.
@@ -134,6 +135,11 @@ def weight_events(statement: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
     before = len(statement.parts) + (0 if statement.objective is None else 1)
     behind = len(statement.events) - len(reserved_events(statement))
     return statement.events[before:behind]
+
+
+def weight_releases(statement: PrivacyStatement) -> int:
+    """How often weights were released with the stated noise."""
+    return max(1, len(weight_events(statement)))
 
 
 def reserved_problems(statement: PrivacyStatement) -> list[str]:
