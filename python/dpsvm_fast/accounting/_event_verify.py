@@ -45,6 +45,8 @@ ROUNDING = 1e-11
 EPSILON_SLACK = 1e-12
 # Values of the sum of all losses but the Gaussian one.
 MOST_ATOMS = 20_000_000
+# How many of them are gone through at once.
+CHUNK = 2**18
 # Of a curve each point of which takes long: the fall of log delta between points, and its smallest.
 DEAR_FALL, DEAR_DEPTH = 0.15, -34.0
 
@@ -246,8 +248,10 @@ def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float
         losses = np.add.outer(losses, more).ravel()
         masses = np.multiply.outer(masses, their_masses).ravel()
     first, their_masses = laws[0][:2] if laws else (np.zeros(1), np.ones(1))
-    found = 0.0
-    for loss, mass in zip(first, their_masses, strict=True):
-        left = (epsilon - loss) - losses - 1e-15 * (abs(epsilon) + abs(loss) + np.abs(losses))
-        found += float(mass) * float(masses @ two_sided_deltas(left, mu))
+    found, rows = 0.0, max(1, CHUNK // losses.size)
+    for start in range(0, first.size, rows):
+        piece = first[start : start + rows, None]
+        left = (epsilon - piece) - losses
+        left -= 1e-15 * (abs(epsilon) + np.abs(piece) + np.abs(losses))
+        found += float(their_masses[start : start + rows] @ (two_sided_deltas(left, mu) @ masses))
     return found * (1.0 + ROUNDING) + math.fsum(infinite for _, _, infinite in laws)

@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**15, 2**20, 1e-4
+# Points where an epsilon is sought.
+SEARCH_POINTS = 2**18
 # Most cells of one law on a grid.
 MOST_CELLS = 2**21
 # Nodes of one law, and of a first look at it; what such a look takes.
@@ -141,7 +143,7 @@ def composed_epsilon(delta: float, losses: Losses, near: float = 1.0) -> float:
         return math.inf
 
     def excess(epsilon: float) -> float:
-        return math.log(max(composed_delta(epsilon, losses, FIRST_POINTS), 1e-320) / delta)
+        return math.log(max(composed_delta(epsilon, losses, SEARCH_POINTS), 1e-320) / delta)
 
     low, high, factor = 0.0, near, 1.25
     while excess(high) > 0.0:
