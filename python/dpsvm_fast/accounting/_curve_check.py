@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting._work_check import work
 
-__all__ = ["Curve", "stopped_curve", "zcdp_curve"]
+__all__ = ["Curve", "stopped_curve", "zcdp_curve", "zcdp_delta"]
 
 Array = NDArray[np.float64]
 
@@ -30,8 +31,11 @@ DEPTH, LARGEST = -41.0, 300.0
 FALL = 0.025
 # Most points of a table.
 MOST_POINTS = 3000
-# Points of u, of s and of the orders of Renyi divergences; lines that bound what u can become.
-POINTS_U, POINTS_S, ORDERS, LINES = 3000, 6000, 4000, 4001
+# Points of u and of s, lines that bound what u can become, and orders of Renyi divergences: first
+# looked at, and around the best of these.
+POINTS_U, POINTS_S, LINES = 3000, 6000, 4001
+ORDERS, NEAR_ORDERS = 500, 400
+_ALL_ORDERS = np.geomspace(1e-4, 1e7, ORDERS)
 # A bend of what u can become in one cell, relative to it, that counts as a corner.
 CORNER = 2e-4
 # More than the roundings of a value.
@@ -139,16 +143,25 @@ def _hull(x: Array, y: Array) -> list[int]:
     return kept
 
 
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Delta of rho-zCDP at ``epsilon >= 0``, by the best of many orders; each is a bound."""
+
+    def logs(a: Array) -> Array:
+        large = a * ((1.0 + a) * rho + epsilon)
+        found = a * ((1.0 + a) * rho - epsilon) - (1.0 + a) * np.log1p(1.0 / a) - np.log(a)
+        return np.asarray(found + 1e-15 * (2.0 + large))
+
+    work(2 * ORDERS)
+    place = int(np.argmin(logs(_ALL_ORDERS)))
+    near = _ALL_ORDERS[[max(place - 1, 0), min(place + 1, ORDERS - 1)]]
+    least = float(np.min(logs(np.geomspace(near[0], near[1], NEAR_ORDERS))))
+    return math.exp(min(0.0, least)) * (1.0 + ROUNDING)
+
+
+@lru_cache(maxsize=32)
 def zcdp_curve(rho: float) -> Curve:
-    """Rho-zCDP, by the best of many orders."""
-    a = np.geomspace(1e-4, 1e7, ORDERS)
-    fixed = a * (1.0 + a) * rho - (1.0 + a) * np.log1p(1.0 / a) - np.log(a)
-
-    def delta(epsilon: float) -> float:
-        work(ORDERS)
-        return math.exp(min(0.0, float(np.min(fixed - a * epsilon))))
-
-    return Curve.of(delta)
+    """Table of the same."""
+    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon))
 
 
 def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
@@ -245,12 +258,12 @@ def _upper_tail(kind: str, gamma: float, mean: float, d: float) -> float:
 
 def _renyi_curve(kind: str, gamma: float, mean: float, rho: float) -> Callable[[float], float]:
     """Delta by Papernot and Steinke, Theorems 2 and 6, over many orders."""
-    a = np.geomspace(1e-4, 1e7, ORDERS)
+    a = np.geomspace(1e-4, 1e7, 10 * ORDERS)
     if kind == "poisson":
         near = zcdp_curve(rho).at(np.log1p(1.0 / a))
         fixed = a * ((1.0 + a) * rho + mean * near) + math.log(mean)
     else:
-        other = np.geomspace(1.0, 1e9, ORDERS)
+        other = np.geomspace(1.0, 1e9, 10 * ORDERS)
         power = 2.0 if kind == "geometric" else 1.0
         least = float(np.min((other - 1.0) * rho - math.log(gamma) / other))
         expected = float(_weight(kind, gamma, mean, np.zeros(1))[0])

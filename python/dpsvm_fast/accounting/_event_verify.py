@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -22,7 +21,14 @@ from dpsvm_fast.accounting._choice_check import (
     choices_of,
     responses,
 )
-from dpsvm_fast.accounting._curve_check import DEPTH, FALL, Curve, stopped_curve, zcdp_curve
+from dpsvm_fast.accounting._curve_check import (
+    DEPTH,
+    FALL,
+    Curve,
+    stopped_curve,
+    zcdp_curve,
+    zcdp_delta,
+)
 from dpsvm_fast.accounting._distance_check import cost, least_delta
 from dpsvm_fast.accounting._gaussian_check import two_sided_deltas
 from dpsvm_fast.accounting._least_check import least_delta_of
@@ -136,17 +142,20 @@ def _delta(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
 
 def _rest(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
     """Delta of one choice without infinite losses."""
-    curves = _curves(choice)
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
-        closed = zcdp_curve(math.fsum(choice.rho) + 0.5 * choice.mu**2)
-        bounds.append(float(closed.at(np.array([epsilon - math.fsum(choice.pure)]))[0]))
+        left = epsilon - math.fsum(choice.pure)
+        if left >= 0.0:
+            bounds.append(zcdp_delta(math.fsum(choice.rho) + 0.5 * choice.mu**2, left))
+        if not (choice.mu or choice.pure):
+            return bounds[-1]
+    alone = not (choice.mu or choice.pure or choice.sampled or choice.rho)
+    if alone and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
+        return _of_objective(choice.curved[0], epsilon, quickly=quickly)
+    curves = _curves(choice)
     if choice.sampled:
         bounds.append(_tilted(choice, curves, epsilon, quickly))
-    elif len(curves) == 1 and not (choice.mu or choice.pure):
-        (event,) = choice.curved or (None,)
-        if isinstance(event, ObjectiveEvent):
-            bounds.append(_of_objective(event, epsilon))
+    elif alone and len(curves) == 1:
         bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
     else:
         bounds.append(_of_curves(curves, choice.mu, choice.pure, epsilon))
@@ -170,11 +179,10 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
 
 def _curves(choice: Choice) -> list[Curve]:
     """Curves of one choice; more than two are not composed here."""
-    curves = [_zcdp(math.fsum(choice.rho))] if choice.rho else []
+    curves = [zcdp_curve(math.fsum(choice.rho))] if choice.rho else []
     return curves + [_curve(event) for event in choice.curved]
 
 
-_zcdp = lru_cache(maxsize=32)(zcdp_curve)
 _known: dict[PrivacyEvent, Curve] = {}
 
 
