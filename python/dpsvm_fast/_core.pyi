@@ -85,6 +85,17 @@ def objective_sigma(
     jacobian: float | None,
     replace_one: bool,
 ) -> float: ...
+def objective_profile(
+    law: str,
+    n_scores: int,
+    low: float,
+    high: float,
+    count: int,
+    sigma: float,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def subsampled_gaussian_delta(
     noise_multiplier: float,
     sampling_rate: float,
@@ -118,8 +129,6 @@ class LossDistribution:
         zcdp_rho: float,
         profiles: list[tuple[NDArray[np.float64], NDArray[np.float64], int]],
         replace_one: bool,
-        epsilon_hint: float,
-        delta_hint: float,
     ) -> LossDistribution: ...
     def delta(self, epsilon: float) -> float: ...
     def epsilon(self, delta: float) -> float: ...

@@ -338,3 +338,13 @@ def test_every_order_of_equal_rows_is_certified() -> None:
             X, y, **settings, **scales, n_threads=1, shuffle_seed=seed, low_memory=False
         )
         assert weights is not None, seed
+
+
+def test_a_delta_that_promises_nothing_is_warned_of_once_and_first() -> None:
+    rows, labels = np.eye(4), np.array([0, 1, 0, 1])
+    model = OutputPerturbationSVC(epsilon=1.0, delta=0.2, data_norm=1.0, classes=[0, 1])
+    with pytest.warns(NotPrivateWarning) as caught:
+        model.fit(rows, labels)
+    assert len(caught) == 1
+    # Negative control: any usual delta.
+    model.set_params(delta=0.1).fit(rows, labels)

@@ -14,19 +14,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-__all__ = ["ERROR", "Atoms", "randomised_response_losses", "sum_of_losses", "thinned"]
+__all__ = ["ERROR", "Atoms", "few_sizes", "randomised_response_losses", "sum_of_losses", "thinned"]
 
+# Sizes of pure events that are told apart.
+MOST_SIZES = 64
 # Bound of the relative error of one function of scipy.special or numpy, generously.
 ERROR = 4e-15
 
 Atoms = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
+    """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as the one it is for."""
+    groups = sorted(pure)
+    while len(groups) > MOST_SIZES:
+        costs = [n * (groups[i + 1][0] - size) for i, (size, n) in enumerate(groups[:-1])]
+        i = costs.index(min(costs))
+        groups[i : i + 2] = [(groups[i + 1][0], groups[i][1] + groups[i + 1][1])]
+    return groups
+
+
 @lru_cache(maxsize=64)
 def randomised_response_losses(groups: tuple[tuple[float, int], ...], cap: int) -> Atoms:
     """Atoms of the summed loss of ``groups`` of (epsilon, count), masses rounded up."""
     atoms: Atoms = (np.zeros(1), np.ones(1))
-    for size, count in groups:
+    for size, count in few_sizes(groups):
         atoms = sum_of_losses(atoms, _binomial_losses(size, count), cap)
     return atoms
 

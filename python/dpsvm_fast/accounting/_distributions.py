@@ -10,13 +10,16 @@ taken instead; charging all pure events in full is tried beside it, and the smal
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import add_down, add_up, fraction_up, mul_up
+from dpsvm_fast._rounding import add_down, add_up, div_down, fraction_up
+from dpsvm_fast.accounting._atoms import few_sizes
 from dpsvm_fast.accounting._profile import profile_points
 from dpsvm_fast.accounting._stopping_curve import (
     curved_delta,
@@ -28,7 +31,6 @@ from dpsvm_fast.accounting._zcdp import zcdp_delta, zcdp_epsilon
 from dpsvm_fast.accounting.events import ObjectiveEvent
 from dpsvm_fast.accounting.subsampled import (
     HOPELESS,
-    SMALLEST_MULTIPLIER,
     is_hopeless,
     sampled_delta,
     sampled_epsilon,
@@ -36,12 +38,18 @@ from dpsvm_fast.accounting.subsampled import (
 
 __all__ = ["distribution_curve", "distribution_delta", "distribution_epsilon"]
 
-# Where the first look for an unknown epsilon or delta is made.
-FIRST_EPSILON, FIRST_DELTA = 1.0, 1e-6
-# For which delta a whole curve is made.
-CURVE_DELTA = 1e-9
-# A first look that is off by this factor is followed by a second.
-NEAR = 4.0
+# Deltas that basic composition is tried for.
+LAST_RESORTS = (1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
+# A Gaussian part smaller than the first counts as one of that size; beyond the second all is told.
+LEAST_MU, MOST_MU = 1e-300, 1e150
+# From here on a Gaussian part may be too large for a grid.
+LARGE_MU = 99.0
+# Where grids of losses end.
+LEAST_DELTA = 2.3e-308
+# Kinds of sampled steps that a grid is made for.
+MOST_GROUPS = 24
+# Noise, rate and number of equal sampled steps.
+Group = tuple[float, float, int]
 
 # The same is asked again and again.
 _remembered_delta = lru_cache(maxsize=256)(sampled_delta)
@@ -51,7 +59,7 @@ _remembered_epsilon = lru_cache(maxsize=256)(sampled_epsilon)
 class _Mixture(NamedTuple):
     """Totals as a key of the cache."""
 
-    sampled: tuple[tuple[float, float, int], ...]
+    sampled: tuple[Group, ...]
     mu: float
     pure: tuple[tuple[float, int], ...]
     rho: float
@@ -72,19 +80,15 @@ def distribution_epsilon(totals: Totals, delta: float) -> float:
     if delta == 0.0:
         return math.inf
     bound = add_up(_impure_epsilon(totals, delta), totals.pure_epsilon)
-    return min(bound, _epsilon(_mixture(totals), delta, bound)) if totals.pure else bound
+    return min(bound, _epsilon(_mixture(totals), delta)) if totals.pure else bound
 
 
 def distribution_curve(totals: Totals) -> Callable[[float], float]:
-    """Delta as a function of epsilon, for many questions: less sharp, and made once."""
-    told, mixture = _told_outright(_mixture(totals))
-    first = _distribution(mixture, FIRST_EPSILON, CURVE_DELTA)
-    if first is None:
+    """Delta as a function of epsilon, for many questions."""
+    law = _distribution(_mixture(totals))
+    if law is None:
         return lambda _: 1.0
-    hint = first.epsilon(CURVE_DELTA)
-    near = _distribution(mixture, hint, CURVE_DELTA) if math.isfinite(hint) else None
-    law = first if near is None else near
-    return lambda epsilon: min(1.0, add_up(law.delta(epsilon), told))
+    return lambda epsilon: min(1.0, law.delta(epsilon))
 
 
 def _impure_delta(totals: Totals, epsilon: float) -> float:
@@ -110,7 +114,7 @@ def _impure_epsilon(totals: Totals, delta: float) -> float:
         return curved_epsilon(next(iter(totals.curved)), delta)
     if _is_concentrated(totals) and not totals.mu_squared:
         return closed
-    return min(closed, _epsilon(_mixture(totals, pure=False), delta, closed))
+    return min(closed, _epsilon(_mixture(totals, pure=False), delta))
 
 
 def _is_one_sampled(totals: Totals) -> bool:
@@ -150,45 +154,63 @@ def _mixture(totals: Totals, *, pure: bool = True) -> _Mixture:
 
 @lru_cache(maxsize=256)
 def _delta(mixture: _Mixture, epsilon: float) -> float:
-    """Delta of a mixture; the distribution is made for the place that is asked about."""
-    told, mixture = _told_outright(mixture)
-    first = _distribution(mixture, epsilon, FIRST_DELTA)
-    if first is None:
-        return 1.0
-    delta = first.delta(epsilon)
-    if not FIRST_DELTA / NEAR <= delta <= FIRST_DELTA * NEAR and delta > told:
-        second = _distribution(mixture, epsilon, delta)
-        delta = delta if second is None else min(delta, second.delta(epsilon))
-    return min(1.0, add_up(delta, told))
+    """Delta of a mixture."""
+    law = _distribution(mixture)
+    found = 1.0 if law is None else law.delta(epsilon)
+    if found < 1.0 or (law is not None and mixture.mu <= LARGE_MU):
+        return min(1.0, found)
+    return _apart_delta(mixture, epsilon)
 
 
 @lru_cache(maxsize=256)
-def _epsilon(mixture: _Mixture, delta: float, closed: float) -> float:
-    """Epsilon of a mixture; ``closed`` is a bound that is known already."""
-    told, mixture = _told_outright(mixture)
-    delta = add_down(delta, -told)
-    hint = closed if math.isfinite(closed) else FIRST_EPSILON
-    first = _distribution(mixture, hint, delta) if delta > 0.0 else None
-    if first is None:
+def _epsilon(mixture: _Mixture, delta: float) -> float:
+    """Epsilon of a mixture."""
+    if delta < LEAST_DELTA:
         return math.inf
-    epsilon = first.epsilon(delta)
-    if not math.isfinite(epsilon) or hint / NEAR <= epsilon <= hint * NEAR:
-        return epsilon
-    second = _distribution(mixture, epsilon, delta)
-    return epsilon if second is None else min(epsilon, second.epsilon(delta))
+    law = _distribution(mixture)
+    found = math.inf if law is None else law.epsilon(delta)
+    if found < math.inf or (law is not None and mixture.mu <= LARGE_MU):
+        return found
+    return apart_epsilon(mixture, delta)
 
 
-def _told_outright(mixture: _Mixture) -> tuple[float, _Mixture]:
-    """Probability that a record was in a step with hardly any noise, and all other events.
+def apart_epsilon(mixture: _Mixture, delta: float) -> float:
+    """Epsilon of a mixture by basic composition of its parts, with equal shares of delta.
 
-    Such a step is (0, q)-private, whatever its noise: nothing else is worth saying about it.
+    Where there is no grid, one part being too large for any, and nothing was asked to be sharp.
     """
-    plain = tuple(group for group in mixture.sampled if group[0] >= SMALLEST_MULTIPLIER)
-    told = (mul_up(q, float(n)) for z, q, n in mixture.sampled if z < SMALLEST_MULTIPLIER)
-    return add_up(0.0, *told), mixture._replace(sampled=plain)
+    empty = _Mixture((), 0.0, (), 0.0, (), (), mixture.replace_one)
+    parts = [empty._replace(sampled=(group,)) for group in few_groups(mixture.sampled)]
+    parts += [empty._replace(objective=(group,)) for group in mixture.objective]
+    parts += [empty._replace(curved=(group,)) for group in mixture.curved]
+    share = div_down(delta, float(len(parts) + bool(mixture.mu) + bool(mixture.rho)))
+    if share < LEAST_DELTA or mixture.mu > MOST_MU:
+        return math.inf
+    sums = [fraction_up(sum((Fraction(size) * n for size, n in mixture.pure), Fraction(0)))]
+    if mixture.mu:
+        sums.append(_core.gaussian_epsilon(share, div_down(1.0, max(mixture.mu, LEAST_MU))))
+    if mixture.rho:
+        sums.append(zcdp_epsilon(mixture.rho, share))
+    for part in parts:
+        law = _distribution(part)
+        sums.append(math.inf if law is None else law.epsilon(share))
+        if math.isinf(sums[-1]):
+            return math.inf
+    return add_up(0.0, *sums)
 
 
-def _distribution(mixture: _Mixture, epsilon: float, delta: float) -> _core.LossDistribution | None:
+def _apart_delta(mixture: _Mixture, epsilon: float) -> float:
+    """The least of a few deltas at which :func:`apart_epsilon` is at most ``epsilon``."""
+    found = 1.0
+    for delta in LAST_RESORTS:
+        if apart_epsilon(mixture, delta) > epsilon:
+            break
+        found = delta
+    return found
+
+
+@lru_cache(maxsize=64)
+def _distribution(mixture: _Mixture) -> _core.LossDistribution | None:
     """Loss distribution of all events; None where one may have a loss too large for any grid."""
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
     if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):
@@ -201,12 +223,35 @@ def _distribution(mixture: _Mixture, epsilon: float, delta: float) -> _core.Loss
         profiles.append((*points, count))
     profiles += [(*curved_points(event), count) for event, count in mixture.curved]
     return _core.LossDistribution(
-        subsampled=list(mixture.sampled),
+        subsampled=few_groups(mixture.sampled),
         gaussian_mu=mixture.mu,
-        pure=list(mixture.pure),
+        pure=few_sizes(mixture.pure),
         zcdp_rho=mixture.rho,
         profiles=profiles,
         replace_one=mixture.replace_one,
-        epsilon_hint=epsilon,
-        delta_hint=delta,
     )
+
+
+def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
+    """Sampled steps of at most ``MOST_GROUPS`` kinds: less noise and larger rates tell more."""
+    groups = sorted(sampled)
+    while len(groups) > MOST_GROUPS:
+        pairs = [_both(one, other) for one, other in itertools.pairwise(groups)]
+        costs = [
+            _size(both) - _size(one) - _size(other)
+            for both, one, other in zip(pairs, groups[:-1], groups[1:], strict=True)
+        ]
+        i = costs.index(min(costs))
+        groups[i : i + 2] = [pairs[i]]
+    return groups
+
+
+def _both(one: Group, other: Group) -> Group:
+    """Steps that tell at least as much as those of both groups."""
+    return min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]
+
+
+def _size(group: Group) -> float:
+    """About the variance of the loss of a group."""
+    z, q, n = group
+    return n * q * min(q * math.expm1(min(1.0 / z / z, 700.0)), 1.0 / z / z)

@@ -43,7 +43,7 @@ from dpsvm_fast.accounting._profile import (
     NEGLIGIBLE,
     OtherLosses,
     loss_atoms,
-    mixed_delta,
+    mixed_curve,
     profile,
 )
 from dpsvm_fast.accounting._totals import Totals
@@ -51,8 +51,9 @@ from dpsvm_fast.accounting.events import ObjectiveEvent
 
 __all__ = ["formula_delta", "formula_epsilon", "formula_fits", "gaussian_delta", "smallest"]
 
-# Atoms of the loss of all pure events together; fewer when each costs one Gaussian evaluation.
-MAX_ATOMS = 20_000
+# Atoms of the loss of all pure events together; fewer where they are of many sizes, or each costs
+# one Gaussian evaluation.
+MAX_ATOMS, MANY_SIZES, ATOMS_OF_MANY = 20_000, 8, 6_000
 MAX_ATOMS_WITH_GAUSSIAN = 2_000
 
 # More than all masses lost to underflow in one convolution.
@@ -71,6 +72,9 @@ NO_LOSS: Atoms = (np.zeros(1), np.ones(1))
 # No epsilon beyond this is searched for: it would say nothing.
 LARGEST_SEARCHED = 1e5
 
+# Steps to where a curve crosses delta; about ten are usual.
+MOST_CROSSINGS = 60
+
 # Shares of delta that basic composition tries for the Gaussian events beside an objective one.
 BASIC_SHARES = (0.01, 0.1, 0.5)
 
@@ -78,7 +82,10 @@ BASIC_SHARES = (0.01, 0.1, 0.5)
 def formula_delta(totals: Totals, epsilon: float) -> float:
     """Upper bound of delta at ``epsilon >= 0``."""
     if totals.objective:
-        return min(_split_delta(totals, epsilon), _objective_delta(totals, epsilon))
+        split = _split_delta(totals, epsilon)
+        if _is_alone(totals):
+            return split
+        return min(split, _objective_curve(totals, epsilon, epsilon)(epsilon))
     bound = _basic_delta(totals, epsilon)
     if bound == 0.0 or not totals.pure:
         return bound
@@ -103,6 +110,11 @@ def formula_fits(totals: Totals, epsilon: float, delta: float) -> bool:
     return _basic_delta(totals, epsilon) <= delta
 
 
+def _most_atoms(sizes: int) -> int:
+    """Atoms for the sum of losses of so many sizes."""
+    return MAX_ATOMS if sizes <= MANY_SIZES else ATOMS_OF_MANY
+
+
 def _basic_delta(totals: Totals, epsilon: float) -> float:
     """Delta when every pure event is charged in full."""
     return gaussian_delta(add_down(epsilon, -totals.pure_epsilon), totals.mu)
@@ -121,7 +133,7 @@ def _mixture_delta(totals: Totals, epsilon: float) -> float:
     """Delta with the exact law of the randomised-response losses."""
     mu = totals.mu
     groups = tuple(sorted(totals.pure.items()))
-    cap = MAX_ATOMS if mu == 0.0 else MAX_ATOMS_WITH_GAUSSIAN
+    cap = _most_atoms(len(groups)) if mu == 0.0 else MAX_ATOMS_WITH_GAUSSIAN
     losses, masses = randomised_response_losses(groups, cap)
     # The rounding of the losses and of epsilon - L, on numbers no larger than these.
     slack = (4.0 + 4.0 * len(groups)) * math.ulp(epsilon + totals.pure_epsilon)
@@ -170,20 +182,26 @@ def _split_fits(totals: Totals, epsilon: float, delta: float) -> bool:
     return False
 
 
-def _objective_delta(totals: Totals, epsilon: float) -> float:
-    """Delta by the profile of one objective event, all others being losses beside it."""
+def _is_alone(totals: Totals) -> bool:
+    """Whether one objective event is all there is."""
+    return totals.objective.total() == 1 and not (totals.mu_squared or totals.pure)
+
+
+def _objective_curve(totals: Totals, low: float, high: float) -> Callable[[float], float]:
+    """Delta from ``low`` to ``high`` by the profile of one event, all others being losses."""
     events = sorted(totals.objective, key=lambda event: (event.sigma, repr(event)))
     last = events[0]
-    atoms = randomised_response_losses(tuple(sorted(totals.pure.items())), MAX_ATOMS)
+    cap = _most_atoms(len(totals.pure) + len(events))
+    atoms = randomised_response_losses(tuple(sorted(totals.pure.items())), cap)
     infinite = 0.0
     for event in events:
         power = _repeated(event, totals.objective[event] - (event == last))
         if power is None:
-            return 1.0
-        atoms, cut = thinned(sum_of_losses(atoms, power[0], MAX_ATOMS), NEGLIGIBLE)
+            return lambda _: 1.0
+        atoms, cut = thinned(sum_of_losses(atoms, power[0], cap), NEGLIGIBLE)
         infinite = add_up(infinite, power[1], cut)
     atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_GAUSSIAN)
-    return mixed_delta(last, OtherLosses(atoms, infinite, totals.mu), epsilon)
+    return mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high)
 
 
 def _searched_epsilon(totals: Totals, delta: float) -> float:
@@ -195,7 +213,15 @@ def _searched_epsilon(totals: Totals, delta: float) -> float:
         high *= 2.0
         if high > LARGEST_SEARCHED:
             return math.inf
-    return smallest(lambda e: formula_delta(totals, e) <= delta, high, 1e-9)
+    if _is_alone(totals):
+        return crossing(lambda e: formula_delta(totals, e), delta, high)
+    low = 0.0
+    # The nodes of a curve are spread over its whole range: a second one is drawn where it counts.
+    for narrower in (0.9, 0.0):
+        curve = _objective_curve(totals, low, high)
+        high = crossing(curve, delta, high)
+        low = narrower * high
+    return high
 
 
 def _repeated(event: ObjectiveEvent, count: int) -> tuple[Atoms, float] | None:
@@ -234,6 +260,35 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 def _inverse(mu: float) -> float:
     """Noise scale at sensitivity 1, rounded towards a worse guarantee."""
     return div_down(1.0, max(mu, SMALLEST_MU))
+
+
+def crossing(curve: Callable[[float], float], delta: float, high: float) -> float:
+    """About the smallest epsilon up to ``high`` at which a falling curve is at most ``delta``.
+
+    By steps between logarithms, which are nearly straight. At what is returned the curve is low
+    enough, unless it
+    is ``high``.
+    """
+    low, at_low = 0.0, math.log(max(curve(0.0), SMALLEST_DELTA))
+    at_high = math.log(max(curve(high), SMALLEST_DELTA))
+    wanted = math.log(delta)
+    if at_low <= wanted:
+        return low
+    weight_low, weight_high = at_low - wanted, at_high - wanted
+    for step in range(MOST_CROSSINGS):
+        if weight_high >= 0.0 or high - low <= 1e-9 * high:
+            break
+        share = weight_low / (weight_low - weight_high) if step % 4 < 3 else 0.5
+        margin = 2e-10 * high / (high - low)
+        middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
+        found = math.log(max(curve(middle), SMALLEST_DELTA)) - wanted
+        if found <= 0.0:
+            weight_low *= 0.5 if weight_high <= 0.0 else 1.0
+            high, weight_high = middle, found
+        else:
+            low, weight_low = middle, found
+            weight_high *= 0.5
+    return high
 
 
 def smallest(holds: Callable[[float], bool], high: float, accuracy: float = 1e-12) -> float:

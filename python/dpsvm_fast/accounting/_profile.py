@@ -22,7 +22,7 @@ Theorem 10). With T the summed loss of all else,
 .. math:: \delta(\epsilon) = E[\hat g(\epsilon - T)].
 
 The right side needs :math:`\hat g` at many arguments and g may be dear, so it is bounded by chords
-over cells of :math:`\epsilon - T`, on a grid that is refined where the chords lose most. A pair
+over cells of :math:`\epsilon - T`. A pair
 that dominates an event outright is that of the greatest convex function below the chords: its
 second derivative in alpha gives the masses of its atoms (as in Doroshenko et al., PoPETs 2022).
 """
@@ -30,6 +30,7 @@ second derivative in alpha gives the masses of its atoms (as in Doroshenko et al
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -44,18 +45,17 @@ from dpsvm_fast._validation import MAX_EPSILON
 from dpsvm_fast.accounting._atoms import ERROR, Atoms
 from dpsvm_fast.accounting.events import ObjectiveEvent
 
-__all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_delta", "profile", "profile_points"]
+__all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_curve", "profile", "profile_points"]
 
 Array = NDArray[np.float64]
 
-# The chords may lose this share of delta; no more nodes are spent on it, fewer on dear laws.
-LOSS_SHARE, MAX_NODES, MAX_DEAR_NODES = 5e-4, 512, 96
-# Cells of the first grid, at most.
-FIRST_CELLS = 12
+# Nodes between which chords are drawn; fewer where each costs a convolution, or meets many atoms.
+MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 200_000
+NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
 # Where a law of atoms ends: what is beyond counts as an infinite loss.
 NEGLIGIBLE = 1e-17
-# Nodes of a law of atoms above 0: fewer where each costs a search. And its largest loss.
-ATOM_NODES, DEAR_ATOM_NODES, LARGEST_LOSS = 512, 64, 256.0
+# Nodes of a law of atoms above 0, and its largest loss.
+ATOM_NODES, LARGEST_LOSS = 512, 256.0
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU = 1e-9
 # Beyond this delta is 1 at every epsilon worth a promise.
@@ -165,50 +165,69 @@ def _nearest_zero(a: Array, b: Array, half: float) -> Array:
     return np.asarray(nearest.min(axis=1))
 
 
-def mixed_delta(event: ObjectiveEvent, others: OtherLosses, epsilon: float) -> float:
-    """Upper bound of delta of one objective event together with other losses."""
+def mixed_curve(
+    event: ObjectiveEvent, others: OtherLosses, low: float, high: float
+) -> Callable[[float], float]:
+    """Upper bound of delta of one objective event together with other losses.
+
+    As a function of epsilon, which is meant for ``low`` to ``high``.
+    """
     if not others.mu < LARGEST_MU:
-        return 1.0
+        return lambda _: 1.0
     # The rounding of epsilon - T, on numbers no larger than these.
-    largest = epsilon + float(np.abs(others.atoms[0]).max())
-    epsilon -= 8.0 * math.ulp(1.0 + largest)
+    largest = high + float(np.abs(others.atoms[0]).max())
+    slack, beyond = 8.0 * math.ulp(1.0 + largest), 1e-9 * (1.0 + largest)
     if 0.0 < others.mu < SMALLEST_MU * (1.0 + largest):
         others = replace(others, mu=SMALLEST_MU * (1.0 + largest))
     # Beyond the reach the Gaussian part weighs little beside the result.
-    at_least = max(profile(event, max(epsilon, 0.0)), 1e-300)
+    at_least = max(profile(event, max(high, 0.0)), 1e-300)
     reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
-    low, high = others.span(reach)
-    nodes = _first_nodes(event, epsilon - high, epsilon - low)
-    # With many atoms every node costs, and their own grid loses more than the chords.
-    most = MAX_DEAR_NODES if _dear(event) or others.atoms[0].size > ATOM_NODES else MAX_NODES
-    while True:
-        total, gaps = _chords(event, others, epsilon, nodes)
-        enough = float(gaps.sum()) <= LOSS_SHARE * total
-        if enough or nodes.size >= most:
-            return min(1.0, total)
-        # Every cell with a fair share of the loss is halved: few rounds, few wasted nodes.
-        worst = gaps >= max(0.25 * float(gaps.max()), LOSS_SHARE * total / most)
-        middles = 0.5 * (nodes[:-1] + nodes[1:])[worst]
-        nodes = np.sort(np.concatenate([nodes, middles]))
+    least, most = others.span(reach)
+    count = MOST_NODES if _is_quick(event) else FEW_NODES
+    count = min(count, max(FEW_NODES, MOST_PAIRS // others.atoms[0].size))
+    # Over a short range the profile is nearly straight, and each node adds its rounding.
+    wanted = NODES_PER_DEVIATION * event.sigma * (high + most - low - least)
+    count = int(min(max(wanted, LEAST_NODES), count))
+    nodes, g = _profile_between(event, low - most - beyond, high - least + beyond, count)
+    return lambda epsilon: _chords(others, epsilon - slack, nodes, g)
 
 
-def _first_nodes(event: ObjectiveEvent, low: float, high: float) -> Array:
-    """Multiples of a power of two around [low, high], at the scale of the event's own loss.
+def _profile_between(
+    event: ObjectiveEvent, low: float, high: float, count: int
+) -> tuple[Array, Array]:
+    """Nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
+    far = min(max(-low, high), MAX_EPSILON)
+    near = min(max(low, -high, 0.0), 0.99 * far)
+    x, g = _curve(event, near, far, count)
+    if low >= 0.0:
+        return x, g
+    mirrored = np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0)
+    if high <= 0.0:
+        return -x[::-1], mirrored[::-1]
+    # The first point, next to 0, needs no second one on the other side.
+    return np.concatenate([-x[:0:-1], x]), np.concatenate([mirrored[:0:-1], g])
 
-    Powers of two, so that questions at different epsilons share nodes.
-    """
-    step = math.ldexp(1.0, math.frexp(1.0 / event.sigma)[1] - 1)
-    while (high - low) / step > FIRST_CELLS:
-        step *= 2.0
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return np.asarray(step * np.arange(first, max(last, first + 1) + 1), dtype=np.float64)
+
+@lru_cache(maxsize=256)
+def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[Array, Array]:
+    """Increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
+    x, g = _core.objective_profile(
+        event.law,
+        event.n_scores,
+        low,
+        high,
+        count,
+        event.sigma,
+        event.kappa,
+        event.jacobian,
+        event.adjacency == "replace_one",
+    )
+    # What is known at one epsilon is known at all larger ones.
+    return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
-def _chords(
-    event: ObjectiveEvent, others: OtherLosses, epsilon: float, nodes: Array
-) -> tuple[float, Array]:
-    """Bound of E g(epsilon - T) by chords over the cells, and about what each chord loses."""
-    g = np.array([profile(event, float(x)) for x in nodes])
+def _chords(others: OtherLosses, epsilon: float, nodes: Array, g: Array) -> float:
+    """Bound of E g(epsilon - T) by chords over the cells between the nodes."""
     # Cells of x = epsilon - T are cells of T, turned round.
     mass, image = others.masses_between(epsilon - nodes[1:], epsilon - nodes[:-1])
     width = np.diff(nodes)
@@ -220,20 +239,16 @@ def _chords(
         right = np.nan_to_num((rise - doubt * mass) / np.expm1(width), nan=0.0, posinf=0.0)
     right = np.clip(right, 0.0, mass)
     chords = g[:-1] * (mass - right) + g[1:] * right
-    share = right / np.maximum(mass, 1e-320)
-    logs = np.log(np.maximum(g, 1e-320))
-    curves = mass * np.exp(logs[:-1] + share * np.diff(logs))
     # A larger T than the cells have, where g is at most 1; a smaller one, where g falls further.
     above, _ = others.masses_between(np.array([epsilon - nodes[0]]), np.array([math.inf]))
     below, _ = others.masses_between(np.array([-math.inf]), np.array([epsilon - nodes[-1]]))
     rest = float(above[0]) + float(below[0]) * float(g[-1]) + others.infinite
-    total = (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR)
-    return total, np.maximum(chords - curves, 0.0)
+    return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
 
 
-def _dear(event: ObjectiveEvent) -> bool:
-    """Whether each value of the profile costs a search or a convolution for many conditions."""
-    return event.law == "weston_watkins" or (event.law == "softmax" and event.kappa is not None)
+def _is_quick(event: ObjectiveEvent) -> bool:
+    """Whether many points of the profile cost little: one score, or one law for many of them."""
+    return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
 
 
 @lru_cache(maxsize=256)
@@ -242,16 +257,12 @@ def profile_points(event: ObjectiveEvent) -> tuple[Array, Array] | None:
 
     None where the loss may be so large that a grid of it says nothing.
     """
-    step = math.ldexp(1.0, math.frexp(1.0 / event.sigma)[1] - 1)
-    top = step
-    while profile(event, top) > NEGLIGIBLE:
-        top *= 1.5
-        if top > LARGEST_LOSS:
-            return None
-    count = DEAR_ATOM_NODES if _dear(event) else ATOM_NODES
-    step = math.ldexp(1.0, math.frexp(top / count)[1])
-    x = step * np.arange(-math.ceil(top / step), math.ceil(top / step) + 1)
-    g = np.array([profile(event, float(point)) for point in x])
+    top = _norm(event) / event.sigma * (9.0 + 0.5 * _norm(event) / event.sigma)
+    while not top > LARGEST_LOSS and profile(event, top) > NEGLIGIBLE:
+        top *= 1.3
+    if top > LARGEST_LOSS:
+        return None
+    x, g = _profile_between(event, -top, top, ATOM_NODES if _is_quick(event) else FEW_NODES)
     # At alpha = 0 every delta is 1.
     kept = _convex_below(np.concatenate([[0.0], np.exp(x)]), np.concatenate([[1.0], g]))
     inner = np.array(kept[1:]) - 1
@@ -273,6 +284,13 @@ def loss_atoms(event: ObjectiveEvent) -> tuple[Atoms, float] | None:
     losses = np.log(alpha[1:])
     losses += 1e-15 * (1.0 + np.abs(losses))
     return (losses, np.maximum(masses, 0.0) * (1.0 + 1e-12)), float(values[-1])
+
+
+def _norm(event: ObjectiveEvent) -> float:
+    """Length of the largest change of all scores' gradients together, about."""
+    k = float(event.n_scores)
+    one = math.sqrt({"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k))
+    return 2.0 * one if event.adjacency == "replace_one" else one
 
 
 def _convex_below(x: Array, y: Array) -> list[int]:

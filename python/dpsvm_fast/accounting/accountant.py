@@ -24,8 +24,8 @@ from dpsvm_fast.accounting.events import PrivacyEvent
 
 __all__ = ["Composition", "delta", "epsilon"]
 
-# By how much more than what is asked is tried first: what fits then fits for many events to come.
-AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50), Fraction(1))
+# By how much more than what is asked is tried: what fits then fits for many events to come.
+AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50))
 # How many such proofs are remembered.
 REMEMBERED = 8
 
@@ -171,10 +171,24 @@ class Composition:
             return False
         if any(e <= epsilon and d <= delta and totals.within(t) for e, d, t in self._fitting):
             return True
-        for factor in AHEAD:
-            more = totals.enlarged(factor)
-            # Epsilon at a delta that was asked for is cheaper than a delta that may be tiny.
-            if distribution_epsilon(more, delta) <= epsilon:
-                self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
-                return True
-        return distribution_delta(totals, epsilon) <= delta
+        found = self._shown(totals, epsilon, delta, AHEAD[0])
+        if found <= epsilon:
+            return True
+        # Epsilon at a delta that was asked for is cheaper than a delta that may be tiny.
+        alone = self._shown(totals, epsilon, delta, Fraction(1))
+        if alone > epsilon:
+            return distribution_delta(totals, epsilon) <= delta
+        power = math.log2(found / alone) if 0.0 < alone < found < math.inf else 1.0
+        for factor in AHEAD[1:]:
+            if alone * float(factor) ** power <= epsilon:
+                self._shown(totals, epsilon, delta, factor)
+                break
+        return True
+
+    def _shown(self, totals: Totals, epsilon: float, delta: float, factor: Fraction) -> float:
+        """Epsilon of so many times as much of everything; remembered where it is small enough."""
+        more = totals.enlarged(factor)
+        found = distribution_epsilon(more, delta)
+        if found <= epsilon:
+            self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
+        return found

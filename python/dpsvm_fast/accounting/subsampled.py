@@ -33,7 +33,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
     "HOPELESS",
-    "SMALLEST_MULTIPLIER",
     "is_hopeless",
     "sampled_delta",
     "sampled_epsilon",
@@ -44,9 +43,6 @@ __all__ = [
 
 # An epsilon of that size promises nothing.
 HOPELESS = 1e6
-# Below this a record in a sample has a loss of hundreds: nothing better is worth saying about a
-# step than that it is (0, q)-private whatever its noise.
-SMALLEST_MULTIPLIER = 0.03
 
 
 def subsampled_gaussian_epsilon(
@@ -209,8 +205,6 @@ def subsampled_gaussian_noise_multiplier(
 def sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_one: bool) -> float:
     """Delta of checked settings with q < 1."""
     if is_hopeless(z, q, n_steps):
-        return 1.0
-    if z < SMALLEST_MULTIPLIER:
         return min(1.0, mul_up(q, float(n_steps)))
     return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, replace_one))
 
@@ -218,8 +212,7 @@ def sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_o
 def sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:
     """Epsilon of checked settings with q < 1."""
     if is_hopeless(z, q, n_steps):
-        return math.inf
-    if z < SMALLEST_MULTIPLIER:
+        # As in sampled_delta: a record that joins no step tells nothing.
         return 0.0 if mul_up(q, float(n_steps)) <= delta else math.inf
     return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, replace_one)
 

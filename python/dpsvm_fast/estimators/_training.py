@@ -54,6 +54,8 @@ __all__ = [
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
+# A delta beyond this is no promise.
+LARGEST_DELTA = 0.1
 
 # Something leaves with less noise than was paid for: at least that much is gone from the budget.
 CHARGED = "; the ledger is charged all the same, and lists the spend as NOT PRIVATE"
@@ -304,6 +306,13 @@ def warn_not_private(settings: SimpleNamespace) -> None:
             "classes=None reads the label set from y and releases it without noise; pass the "
             "public label set as classes=" + charged,
             PrivacyLeakWarning,
+            stacklevel=3,
+        )
+    if getattr(settings, "delta", 0.0) > LARGEST_DELTA:
+        warnings.warn(
+            f"delta={settings.delta:g} promises next to nothing: with that probability anything at "
+            "all may be told of a record. Take a delta below one over the number of records",
+            NotPrivateWarning,
             stacklevel=3,
         )
     if settings.random_state is not None:

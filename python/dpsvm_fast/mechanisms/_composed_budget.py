@@ -20,8 +20,8 @@ __all__ = ["budget_of", "epsilon_left", "largest_within"]
 
 # Delta may be missed by this share, always from below; each step of the search takes a while.
 SHARE_UNUSED = 0.01
-# The search begins between this share of a guess and the guess.
-NEAR = 0.93
+# The first step of the search over what a Gaussian mechanism would need, and as a share at least.
+MORE, LEAST_STEP = 1.3, 1e-4
 STEPS = 20
 LEAST_DELTA = 5e-324
 # Of epsilon, that a smaller parameter should leave at the same delta.
@@ -61,11 +61,16 @@ def epsilon_left(
         found = max(composed_delta([*spent, *events(own)], epsilon), LEAST_DELTA)
         return math.log(found) - math.log(delta)
 
-    low, high = NEAR * guess, guess
-    if not 0.5 * epsilon < low < high < epsilon or log_excess(low) > 0.0:
-        low = 0.5 * epsilon
-    if not high < epsilon or log_excess(high) <= 0.0:
-        high = epsilon
+    low = high = guess if 0.5 * epsilon < guess < epsilon else 0.75 * epsilon
+    # About how far delta is missed, over the slope of a Gaussian mechanism's curve, and some more.
+    step = MORE * abs(log_excess(low)) * low / (2.0 * math.log(1.0 / delta) + 1.0)
+    step = max(step, LEAST_STEP * low)
+    while log_excess(low) > 0.0 and low > 0.5 * epsilon:
+        low, high, step = max(0.5 * epsilon, low - step), low, 4.0 * step
+    while low == high and high < epsilon:
+        high = min(epsilon, high + step)
+        if log_excess(high) <= 0.0:
+            low, step = high, 4.0 * step
     return largest_within(log_excess, low, high)
 
 

@@ -2,10 +2,21 @@
 //! Agreement with references is tested from Python.
 
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::objective::{
-    Curvature, Jacobian, Law, Relation, delta, log_delta, sigma,
-};
+use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
+use dpsvm_core::parallel::Never;
 use dpsvm_core::{Error, Result};
+
+fn delta(law: Law, relation: Relation, at: f64, noise: f64, price: Jacobian) -> Result<f64> {
+    objective::delta(law, relation, at, noise, price, &Never)
+}
+
+fn log_delta(law: Law, relation: Relation, at: f64, noise: f64, price: Jacobian) -> Result<f64> {
+    objective::log_delta(law, relation, at, noise, price, &Never)
+}
+
+fn sigma(law: Law, relation: Relation, at: f64, target: f64, price: Curvature) -> Result<f64> {
+    objective::sigma(law, relation, at, target, price, &Never)
+}
 
 const RELATIONS: [Relation; 2] = [Relation::AddRemove, Relation::ReplaceOne];
 

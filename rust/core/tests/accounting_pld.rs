@@ -3,10 +3,21 @@
 #![allow(clippy::unreadable_literal)]
 
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::pld::{
-    Events, LossDistribution, Subsampled, delta, epsilon, noise_multiplier,
-};
+use dpsvm_core::accounting::pld::{self, Events, LossDistribution, Subsampled};
+use dpsvm_core::parallel::Never;
 use dpsvm_core::{Error, Result};
+
+fn delta(steps: Subsampled, at: f64, replace_one: bool) -> Result<f64> {
+    pld::delta(steps, at, replace_one, &Never)
+}
+
+fn epsilon(steps: Subsampled, target: f64, replace_one: bool) -> Result<f64> {
+    pld::epsilon(steps, target, replace_one, &Never)
+}
+
+fn noise_multiplier(at: f64, target: f64, rate: f64, n: u64, replace_one: bool) -> Result<f64> {
+    pld::noise_multiplier(at, target, rate, n, replace_one, &Never)
+}
 
 fn steps(noise_multiplier: f64, sampling_rate: f64, n_steps: u64) -> Subsampled {
     Subsampled {
@@ -212,7 +223,7 @@ fn one_step_equals_many_of_it_on_the_grid() -> Result<()> {
         let mixed = LossDistribution::new(&events, replace_one)?;
         for at in [0.0, 0.1, 1.0, 2.5] {
             let exact = delta(steps(1.0, 0.1, 1), at, replace_one)?;
-            let found = mixed.delta(at)?;
+            let found = mixed.delta(at, &Never)?;
             assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
             assert!(found <= exact * 1.01, "{at}: {found} {exact}");
         }
@@ -273,7 +284,7 @@ fn gaussian_and_pure_events_meet_their_closed_form() -> Result<()> {
     for at in [0.0, 0.5, 1.0, 2.0, 4.0, 6.0] {
         let exact = high * gaussian::delta(at - pure, 1.0 / mu)?
             + (1.0 - high) * gaussian::delta(at + pure, 1.0 / mu)?;
-        let found = law.delta(at)?;
+        let found = law.delta(at, &Never)?;
         assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
         assert!(found <= exact * 1.005, "{at}: {found} {exact}");
     }
@@ -294,11 +305,11 @@ fn pure_events_meet_the_optimal_composition() -> Result<()> {
         (0.6, 0.0031322675761113538),
         (0.8, 0.00028823385761864798),
     ] {
-        let found = law.delta(at)?;
+        let found = law.delta(at, &Never)?;
         assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
         assert!(found <= exact * 1.02, "{at}: {found} {exact}");
     }
-    assert!(law.delta(1.0 + 1e-3)? < 1e-6);
+    assert!(law.delta(1.0 + 1e-3, &Never)? < 1e-6);
     Ok(())
 }
 
@@ -319,12 +330,12 @@ fn a_profile_composes_like_what_it_describes() -> Result<()> {
     let sigma = 0.5_f64.sqrt();
     for at in [0.0, 0.77, 1.0, 3.0, 6.0] {
         let exact = gaussian::delta(at, sigma)?;
-        let found = law.delta(at)?;
+        let found = law.delta(at, &Never)?;
         assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
         assert!(found <= exact * 1.01, "{at}: {found} {exact}");
     }
     assert!(
-        law.epsilon(1e-40)?.is_infinite(),
+        law.epsilon(1e-40, &Never)?.is_infinite(),
         "the last point's delta stays"
     );
     Ok(())
@@ -348,7 +359,7 @@ fn concentrated_events_add_their_parameters() -> Result<()> {
         true,
     )?;
     for at in [0.5, 1.0, 3.0, 6.0] {
-        let (a, b) = (alone.delta(at)?, with.delta(at)?);
+        let (a, b) = (alone.delta(at, &Never)?, with.delta(at, &Never)?);
         // Twice the curve of the Gaussian release with this rho, at most by a small factor.
         let gauss = gaussian::delta(at, 1.0)?;
         assert!(a >= gauss && a < 30.0 * gauss, "{at}: {a} {gauss}");

@@ -2,7 +2,16 @@
 //! the exact pathwise supremum, and the shape of the curve.
 
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::objective::joint::{Curve, delta, sigma};
+use dpsvm_core::accounting::objective::joint::{self, Curve};
+use dpsvm_core::parallel::Never;
+
+fn delta(at: f64, t: f64, kappa: f64, classes: usize, replace_one: bool, target: f64) -> f64 {
+    joint::delta(at, t, kappa, classes, replace_one, target, &Never).expect("not interrupted")
+}
+
+fn sigma(at: f64, target: f64, curve: Curve, classes: usize, replace_one: bool) -> Option<f64> {
+    joint::sigma(at, target, curve, classes, replace_one, &Never).expect("not interrupted")
+}
 
 /// Classes, epsilon, delta, kappa, noise by another implementation, Monte-Carlo value of the exact
 /// pathwise supremum at that noise and its standard error (0 where there is none). From

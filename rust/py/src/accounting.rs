@@ -1,12 +1,14 @@
 //! Bindings of `dpsvm_core::accounting`.
 //!
 //! Calls on the Gaussian mechanism take microseconds and keep the GIL; the laws of objective
-//! perturbation may take a second and give it up.
+//! perturbation may take a second and go through the gate.
 
 use crate::errors::to_python;
+use crate::gate::run;
 use dpsvm_core::Error;
 use dpsvm_core::accounting::gaussian;
 use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 /// Smallest noise deviation over sensitivity for (epsilon, delta), rounded up.
@@ -90,8 +92,10 @@ fn objective_delta(
 ) -> PyResult<f64> {
     let law = objective_law(law, n_scores).map_err(to_python)?;
     let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
-    py.detach(|| objective::delta(law, relation(replace_one), epsilon, sigma, jacobian))
-        .map_err(to_python)
+    let relation = relation(replace_one);
+    run(py, |stop| {
+        objective::delta(law, relation, epsilon, sigma, jacobian, stop)
+    })
 }
 
 /// Natural logarithm of `objective_delta`, rounded up.
@@ -112,8 +116,42 @@ fn objective_log_delta(
 ) -> PyResult<f64> {
     let law = objective_law(law, n_scores).map_err(to_python)?;
     let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
-    py.detach(|| objective::log_delta(law, relation(replace_one), epsilon, sigma, jacobian))
-        .map_err(to_python)
+    let relation = relation(replace_one);
+    run(py, |stop| {
+        objective::log_delta(law, relation, epsilon, sigma, jacobian, stop)
+    })
+}
+
+/// Epsilons and deltas of a curve.
+type Points<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
+
+/// Increasing epsilons from `low` to `high`, and bounds as by `objective_delta` there.
+#[pyfunction]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a number of its own in Python"
+)]
+fn objective_profile<'py>(
+    py: Python<'py>,
+    law: &str,
+    n_scores: i64,
+    low: f64,
+    high: f64,
+    count: usize,
+    sigma: f64,
+    kappa: Option<f64>,
+    jacobian: Option<f64>,
+    replace_one: bool,
+) -> PyResult<Points<'py>> {
+    let law = objective_law(law, n_scores).map_err(to_python)?;
+    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
+    let relation = relation(replace_one);
+    let (epsilons, deltas): (Vec<f64>, Vec<f64>) = run(py, |stop| {
+        objective::profile(law, relation, low, high, count, sigma, jacobian, stop)
+    })?
+    .into_iter()
+    .unzip();
+    Ok((epsilons.into_pyarray(py), deltas.into_pyarray(py)))
 }
 
 /// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
@@ -145,8 +183,10 @@ fn objective_sigma(
             )));
         }
     };
-    py.detach(|| objective::sigma(law, relation(replace_one), epsilon, delta, curvature))
-        .map_err(to_python)
+    let relation = relation(replace_one);
+    run(py, |stop| {
+        objective::sigma(law, relation, epsilon, delta, curvature, stop)
+    })
 }
 
 /// Adds this file's functions to the module.
@@ -157,6 +197,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(gaussian_epsilon, m)?)?;
     m.add_function(wrap_pyfunction!(objective_delta, m)?)?;
     m.add_function(wrap_pyfunction!(objective_log_delta, m)?)?;
+    m.add_function(wrap_pyfunction!(objective_profile, m)?)?;
     m.add_function(wrap_pyfunction!(objective_sigma, m)?)?;
     Ok(())
 }

@@ -1,7 +1,8 @@
-//! Bindings of `dpsvm_core::accounting::pld`. All of them give up the GIL: a call takes
-//! milliseconds, and up to seconds for millions of steps.
+//! Bindings of `dpsvm_core::accounting::pld`. All of them go through the gate: a call takes
+//! milliseconds, and for long histories up to a second.
 
 use crate::errors::to_python;
+use crate::gate::run;
 use dpsvm_core::Error;
 use dpsvm_core::accounting::pld::{self, Events, Subsampled};
 use numpy::PyReadonlyArray1;
@@ -34,8 +35,7 @@ fn subsampled_gaussian_delta(
     replace_one: bool,
 ) -> PyResult<f64> {
     let steps = steps(noise_multiplier, sampling_rate, n_steps).map_err(to_python)?;
-    py.detach(|| pld::delta(steps, epsilon, replace_one))
-        .map_err(to_python)
+    run(py, |stop| pld::delta(steps, epsilon, replace_one, stop))
 }
 
 /// Smallest proven epsilon >= 0 of Poisson-subsampled Gaussian steps at delta, rounded up.
@@ -49,8 +49,7 @@ fn subsampled_gaussian_epsilon(
     replace_one: bool,
 ) -> PyResult<f64> {
     let steps = steps(noise_multiplier, sampling_rate, n_steps).map_err(to_python)?;
-    py.detach(|| pld::epsilon(steps, delta, replace_one))
-        .map_err(to_python)
+    run(py, |stop| pld::epsilon(steps, delta, replace_one, stop))
 }
 
 /// Smallest noise multiplier of Poisson-subsampled Gaussian steps for (epsilon, delta).
@@ -64,8 +63,9 @@ fn subsampled_gaussian_noise_multiplier(
     replace_one: bool,
 ) -> PyResult<f64> {
     let n_steps = count("n_steps", n_steps).map_err(to_python)?;
-    py.detach(|| pld::noise_multiplier(epsilon, delta, sampling_rate, n_steps, replace_one))
-        .map_err(to_python)
+    run(py, |stop| {
+        pld::noise_multiplier(epsilon, delta, sampling_rate, n_steps, replace_one, stop)
+    })
 }
 
 /// A profile as it comes from Python: epsilons, deltas, how many times.
@@ -101,12 +101,9 @@ pub struct LossDistribution {
 
 #[pymethods]
 impl LossDistribution {
-    /// `epsilon_hint` and `delta_hint` are accepted for a grid fixed in advance; the grid is now
-    /// chosen anew for every question, and they change nothing.
     #[new]
-    #[pyo3(signature = (*, subsampled, gaussian_mu, pure, zcdp_rho, profiles, replace_one, epsilon_hint, delta_hint))]
+    #[pyo3(signature = (*, subsampled, gaussian_mu, pure, zcdp_rho, profiles, replace_one))]
     #[expect(
-        clippy::too_many_arguments,
         clippy::needless_pass_by_value,
         reason = "each is an argument of its own in Python, and taken over"
     )]
@@ -118,10 +115,7 @@ impl LossDistribution {
         zcdp_rho: f64,
         profiles: Vec<Profile<'_>>,
         replace_one: bool,
-        epsilon_hint: f64,
-        delta_hint: f64,
     ) -> PyResult<Self> {
-        let _ = (epsilon_hint, delta_hint);
         let events = Events {
             subsampled: subsampled
                 .into_iter()
@@ -137,20 +131,18 @@ impl LossDistribution {
             zcdp_rho,
             profiles: points(&profiles)?,
         };
-        let law = py
-            .detach(|| pld::LossDistribution::new(&events, replace_one))
-            .map_err(to_python)?;
+        let law = run(py, |_| pld::LossDistribution::new(&events, replace_one))?;
         Ok(Self { law })
     }
 
     /// Upper bound on delta at epsilon.
     fn delta(&self, py: Python<'_>, epsilon: f64) -> PyResult<f64> {
-        py.detach(|| self.law.delta(epsilon)).map_err(to_python)
+        run(py, |stop| self.law.delta(epsilon, stop))
     }
 
     /// Upper bound on the smallest epsilon >= 0 at delta; infinite when there is none.
     fn epsilon(&self, py: Python<'_>, delta: f64) -> PyResult<f64> {
-        py.detach(|| self.law.epsilon(delta)).map_err(to_python)
+        run(py, |stop| self.law.epsilon(delta, stop))
     }
 }
 

@@ -23,6 +23,7 @@ mod weston_watkins;
 
 use super::calibration::MAX_EPSILON;
 use super::gaussian::check_sigma;
+use crate::parallel::Interrupt;
 use crate::{Error, Result};
 use logs::{below_zero, log_gaussian, probability};
 use one_score::OneScore;
@@ -248,34 +249,74 @@ fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
 /// * `epsilon` - in `[0, 1e4]`.
 /// * `sigma` - noise deviation over the bound on the row norms, positive and finite.
 /// * `jacobian` - see [`Jacobian`]; not negative, finite.
+/// * `interrupt` - asked whether to give up.
 ///
 /// # Returns
 /// A number in `[-f64::MAX, 0]`, such that `(epsilon, exp of it)` is guaranteed.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
 pub fn log_delta(
     law: Law,
     relation: Relation,
     epsilon: f64,
     sigma: f64,
     jacobian: Jacobian,
+    interrupt: &dyn Interrupt,
 ) -> Result<f64> {
     check(law, epsilon, sigma, jacobian)?;
     let t = (1.0 / sigma).next_up();
-    Ok(combined::log_delta(law, relation, epsilon, t, jacobian))
+    combined::log_delta(law, relation, epsilon, t, jacobian, interrupt)
+}
+
+/// The curve of [`delta`] over a range of epsilons, for about the price of a few questions.
+///
+/// # Arguments
+/// * `low`, `high` - ends of the range, in `[0, 1e4]`, increasing.
+/// * `count` - about how many points, at least 2.
+/// * the others - as for [`log_delta`].
+///
+/// # Returns
+/// Increasing epsilons, from `low` to `high` or beyond by less than a step, and upper bounds of
+/// `delta` there.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a range in the place of one epsilon"
+)]
+pub fn profile(
+    law: Law,
+    relation: Relation,
+    low: f64,
+    high: f64,
+    count: usize,
+    sigma: f64,
+    jacobian: Jacobian,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<(f64, f64)>> {
+    check(law, low, sigma, jacobian)?;
+    check_epsilon(high)?;
+    if low >= high || count < 2 {
+        return Err(Error::invalid("high", "must be above low, with 2 points"));
+    }
+    let t = (1.0 / sigma).next_up();
+    let least = low.max(f64::MIN_POSITIVE);
+    combined::profile(law, relation, (least, high), count, t, jacobian, interrupt)
 }
 
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
 ///
 /// # Example
 /// ```
 /// use dpsvm_core::accounting::objective::{Jacobian, Law, Relation, delta};
+/// use dpsvm_core::parallel::Never;
 /// let law = Law::Softmax { classes: 10 };
-/// let delta = delta(law, Relation::AddRemove, 2.0, 4.51, Jacobian::Given(0.5))?;
+/// let delta = delta(law, Relation::AddRemove, 2.0, 4.51, Jacobian::Given(0.5), &Never)?;
 /// assert!(delta < 1e-6);
 /// # Ok::<(), dpsvm_core::Error>(())
 /// ```
@@ -285,6 +326,7 @@ pub fn delta(
     epsilon: f64,
     sigma: f64,
     jacobian: Jacobian,
+    interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    log_delta(law, relation, epsilon, sigma, jacobian).map(probability)
+    log_delta(law, relation, epsilon, sigma, jacobian, interrupt).map(probability)
 }

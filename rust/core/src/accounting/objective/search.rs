@@ -5,6 +5,7 @@ use super::{
     Jacobian, Law, Relation, check_epsilon, check_not_negative, combined, log_delta_closed,
 };
 use crate::accounting::calibration;
+use crate::parallel::Interrupt;
 use crate::{Error, Result};
 
 /// Evaluations at most; five to fifteen are usual.
@@ -45,26 +46,28 @@ impl Curvature {
     }
 }
 
-struct Search {
+struct Search<'a> {
     law: Law,
     relation: Relation,
     epsilon: f64,
     delta: f64,
     curvature: Curvature,
+    interrupt: &'a dyn Interrupt,
 }
 
-impl Search {
+impl Search<'_> {
     /// By how much the logarithm of delta is above the target; at most 0 exactly when `sigma` is enough.
-    fn excess(&self, sigma: f64) -> f64 {
+    fn excess(&self, sigma: f64) -> Result<f64> {
+        self.interrupt.check()?;
         let t = (1.0 / sigma).next_up();
         let target = libm::log(self.delta);
         let jacobian = self.curvature.at(sigma);
         let log = log_delta_closed(self.law, self.relation, self.epsilon, t, jacobian);
-        if probability(log) <= self.delta {
+        Ok(if probability(log) <= self.delta {
             (log - target).min(0.0)
         } else {
             (log - target).max(f64::MIN_POSITIVE)
-        }
+        })
     }
 
     /// The least noise by the bounds in short form; nothing when none below 1e300 is enough.
@@ -81,34 +84,35 @@ impl Search {
         } else {
             TOLERANCE
         };
-        Ok(self
-            .bracket(guess)
-            .map(|bracket| self.least(bracket, tolerance)))
+        match self.bracket(guess)? {
+            Some(bracket) => self.least(bracket, tolerance).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// A noise that is not enough and one that is, with their excesses; nothing when none is enough.
-    fn bracket(&self, guess: f64) -> Option<[(f64, f64); 2]> {
-        let mut at = (guess, self.excess(guess));
+    fn bracket(&self, guess: f64) -> Result<Option<[(f64, f64); 2]>> {
+        let mut at = (guess, self.excess(guess)?);
         let mut factor = 1.1;
         let safe = at.1 <= 0.0;
         while (1e-300..=1e300).contains(&at.0) {
             let next = if safe { at.0 / factor } else { at.0 * factor };
-            let probe = (next, self.excess(next));
+            let probe = (next, self.excess(next)?);
             if safe && probe.1 > 0.0 {
-                return Some([probe, at]);
+                return Ok(Some([probe, at]));
             }
             if !safe && probe.1 <= 0.0 {
-                return Some([at, probe]);
+                return Ok(Some([at, probe]));
             }
             at = probe;
             factor = (factor * factor).min(1e10);
         }
-        None
+        Ok(None)
     }
 
     /// Regula falsi on the logarithms (Illinois), kept away from the ends of the bracket so that both
     /// close in; returns the end that is enough.
-    fn least(&self, [mut low, mut high]: [(f64, f64); 2], tolerance: f64) -> f64 {
+    fn least(&self, [mut low, mut high]: [(f64, f64); 2], tolerance: f64) -> Result<f64> {
         let mut last_side = 0;
         for step in 0..MAX_STEPS {
             let width = libm::log(high.0 / low.0);
@@ -126,7 +130,7 @@ impl Search {
             if !(next > low.0 && next < high.0) {
                 break;
             }
-            let excess = self.excess(next);
+            let excess = self.excess(next)?;
             let side = if excess <= 0.0 { 1 } else { -1 };
             if side > 0 {
                 high = (next, excess);
@@ -137,7 +141,7 @@ impl Search {
             }
             last_side = side;
         }
-        high.0
+        Ok(high.0)
     }
 
     /// Refuses a constant Jacobian that leaves `delta` above the target under any noise.
@@ -183,6 +187,7 @@ fn is_convolved(law: Law) -> bool {
 /// * `epsilon` - in `[0, 1e4]`.
 /// * `delta` - in `[f64::MIN_POSITIVE, 1)`.
 /// * `curvature` - see [`Curvature`]; not negative, finite.
+/// * `interrupt` - asked whether to give up.
 ///
 /// # Returns
 /// `sigma` at which [`super::delta`] as computed is at most `delta`; above the least such value by a
@@ -197,6 +202,7 @@ pub fn sigma(
     epsilon: f64,
     delta: f64,
     curvature: Curvature,
+    interrupt: &dyn Interrupt,
 ) -> Result<f64> {
     law.check()?;
     check_epsilon(epsilon)?;
@@ -208,9 +214,10 @@ pub fn sigma(
         epsilon,
         delta,
         curvature,
+        interrupt,
     };
     search.check_feasible()?;
-    let jointly = combined::joint_sigma(law, relation, epsilon, delta, curvature);
+    let jointly = combined::joint_sigma(law, relation, epsilon, delta, curvature, interrupt)?;
     match (search.closed_sigma()?, jointly) {
         (Some(closed), Some(jointly)) => Ok(closed.min(jointly)),
         (Some(enough), None) | (None, Some(enough)) => Ok(enough),

@@ -1,9 +1,10 @@
 //! Inverses: the least epsilon of a curve, the least noise of subsampled steps.
 
 use super::{LEAST_NOISE, Subsampled, check_delta, check_epsilon, check_rate, check_steps};
-use super::{composition, delta, epsilon};
+use super::{coarse_delta, composition, delta, epsilon};
 use crate::Result;
 use crate::accounting::gaussian;
+use crate::parallel::Interrupt;
 
 /// Relative width at which an epsilon is found.
 const WIDTH: f64 = 1e-13;
@@ -51,15 +52,16 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
 }
 
 /// What a search over noise multipliers asks for.
-struct Wanted {
+struct Wanted<'a> {
     epsilon: f64,
     delta: f64,
     rate: f64,
     n_steps: u64,
     replace_one: bool,
+    interrupt: &'a dyn Interrupt,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     fn steps(&self, noise: f64) -> Subsampled {
         Subsampled {
             noise_multiplier: noise,
@@ -69,49 +71,53 @@ impl Wanted {
     }
 
     /// Log of the estimated delta over the target, at the log of the noise.
-    fn estimate(&self, log_noise: f64) -> f64 {
+    fn estimate(&self, log_noise: f64) -> Result<f64> {
         let steps = self.steps(libm::exp(log_noise));
-        composition(steps, self.replace_one).log_delta_estimate(self.epsilon)
-            - libm::log(self.delta)
+        let found = composition(steps, self.replace_one)
+            .log_delta_estimate(self.epsilon, self.interrupt)?;
+        Ok(found - libm::log(self.delta))
     }
 
-    /// Log of the proven delta over the target.
+    /// Log of the proven delta over the target, on the grid of a search.
     fn excess(&self, log_noise: f64) -> Result<f64> {
         let steps = self.steps(libm::exp(log_noise));
-        let found = delta(steps, self.epsilon, self.replace_one)?;
+        let found = coarse_delta(steps, self.epsilon, self.replace_one, self.interrupt)?;
         Ok(libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(self.delta))
     }
 
     /// Whether `noise` keeps both promises as computed.
     fn holds(&self, noise: f64) -> Result<bool> {
         let steps = self.steps(noise);
-        Ok(delta(steps, self.epsilon, self.replace_one)? <= self.delta
-            && epsilon(steps, self.delta, self.replace_one)? <= self.epsilon)
+        let (replace_one, interrupt) = (self.replace_one, self.interrupt);
+        Ok(
+            delta(steps, self.epsilon, replace_one, interrupt)? <= self.delta
+                && epsilon(steps, self.delta, replace_one, interrupt)? <= self.epsilon,
+        )
     }
 
     /// Root of the estimate, and its slope there.
-    fn guess(&self) -> (f64, f64) {
+    fn guess(&self) -> Result<(f64, f64)> {
         let (mut low, mut high) = (libm::log(LEAST_NOISE), libm::log(LEAST_NOISE) + 7.0);
-        while self.estimate(high) > 0.0 && high < libm::log(MOST_NOISE) {
+        while self.estimate(high)? > 0.0 && high < libm::log(MOST_NOISE) {
             low = high;
             high += 3.0;
         }
         while high - low > 1e-3 {
             let middle = 0.5 * (low + high);
-            if self.estimate(middle) > 0.0 {
+            if self.estimate(middle)? > 0.0 {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        let (left, right) = (self.estimate(low - 0.01), self.estimate(high + 0.01));
+        let (left, right) = (self.estimate(low - 0.01)?, self.estimate(high + 0.01)?);
         let slope = (right - left) / (high - low + 0.02);
-        (0.5 * (low + high), slope.min(-1e-3))
+        Ok((0.5 * (low + high), slope.min(-1e-3)))
     }
 
     /// A noise multiplier that is enough, and hardly more.
     fn search(&self) -> Result<f64> {
-        let (mut at, mut slope) = self.guess();
+        let (mut at, mut slope) = self.guess()?;
         let least = libm::log(LEAST_NOISE);
         at = at.max(least);
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -157,11 +163,11 @@ impl Wanted {
 /// # Arguments
 /// * `epsilon`, `delta` - the guarantee of all steps together; `epsilon` in `[0, 1e4]`, `delta` in
 ///   `[f64::MIN_POSITIVE, 1)`.
-/// * `sampling_rate`, `n_steps`, `replace_one` - as for [`super::delta`].
+/// * `sampling_rate`, `n_steps`, `replace_one`, `interrupt` - as for [`super::delta`].
 ///
 /// # Returns
 /// A noise multiplier whose [`super::delta`] is at most `delta` and whose [`super::epsilon`] is
-/// at most `epsilon`; at least 1e-3 unless `sampling_rate` is 1.
+/// at most `epsilon`; at least 0.03 unless `sampling_rate` is 1.
 ///
 /// # Errors
 /// [`crate::Error::InvalidArgument`] naming the argument outside its range.
@@ -171,6 +177,7 @@ pub fn noise_multiplier(
     sampling_rate: f64,
     n_steps: u64,
     replace_one: bool,
+    interrupt: &dyn Interrupt,
 ) -> Result<f64> {
     check_epsilon(epsilon)?;
     check_delta(delta)?;
@@ -182,6 +189,7 @@ pub fn noise_multiplier(
         rate: sampling_rate,
         n_steps,
         replace_one,
+        interrupt,
     };
     let mut noise = if sampling_rate == 1.0 {
         let relation = if replace_one { 2.0 } else { 1.0 };

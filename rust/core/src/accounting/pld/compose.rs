@@ -11,6 +11,8 @@ use realfft::num_complex::Complex;
 use super::law::GridLaw;
 use super::pair::ULP;
 use super::plan::Plan;
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// Error of a transform in the Euclidean norm, in roundoffs for each halving of its length.
 const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
@@ -194,7 +196,7 @@ impl Product {
 }
 
 /// The composition near the plan's epsilon.
-pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
+pub(super) fn compose(parts: &[Part<'_>], plan: &Plan, interrupt: &dyn Interrupt) -> Result<Curve> {
     let step = plan.step;
     let length = ((plan.top - plan.bottom) / step).ceil() as usize + 4;
     let size = transform_size(length);
@@ -206,11 +208,13 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
     let (mut log_scale, mut error, mut drift) = (0.0, 0.0, 0.0);
     let mut offset = 0_i64;
     for &(law, times) in parts {
+        interrupt.check()?;
         let mut tilted = tilted(law, plan.tilt, size);
         let norm = tilted.wrapped.iter().map(|p| p * p).sum::<f64>().sqrt();
         let done = forward.process(&mut tilted.wrapped, &mut spectrum);
         debug_assert!(done.is_ok());
         let bound = TRANSFORM_ERROR * halvings * norm * (size as f64).sqrt();
+        interrupt.check()?;
         product.multiply(&spectrum, times, bound);
         log_scale += times * tilted.log_sum;
         error += times * tilted.error;
@@ -219,6 +223,7 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
             + (i128::from(tilted.offset) * times as i128).rem_euclid(size as i128) as i64)
             .rem_euclid(size as i64);
     }
+    interrupt.check()?;
     let (errors, squares) = product.finish(&mut spectrum, size.is_multiple_of(2));
     let backward = planner.plan_fft_inverse(size);
     let mut raw = backward.make_output_vec();
@@ -241,7 +246,7 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
     error += 4.0 * ULP * (log_scale.abs() + far + size as f64 + 800.0);
     let infinite = infinite_mass(parts);
     let above = infinite + mass_above(parts, plan.tilt_above, end);
-    Curve {
+    Ok(Curve {
         step,
         first,
         mass: raw,
@@ -250,7 +255,7 @@ pub(super) fn compose(parts: &[Part<'_>], plan: &Plan) -> Curve {
         above,
         drift,
         error,
-    }
+    })
 }
 
 /// Upper bound on `ln E exp(tilt loss)` of the composition of the finite masses.

@@ -5,6 +5,8 @@
 //! `exp(epsilon)`). All masses are rounded up; `docs/proofs/accountant.md`, "Connect the dots".
 
 use super::pair::{Pair, ULP};
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// Nodes in (0, 1) and weights of Gauss-Legendre quadrature, 3 and 6 points.
 const COARSE: [[f64; 2]; 3] = [
@@ -23,6 +25,9 @@ const FINE: [[f64; 2]; 6] = [
 
 /// A share of the largest width of a piece below which three nodes are enough.
 const COARSE_SHARE: f64 = 0.02;
+
+/// Cells between two looks at the interrupt.
+const POLL: usize = 1024;
 
 /// What one mass can lose to underflow.
 const LOST: f64 = 1e-300;
@@ -139,6 +144,29 @@ struct Split {
     right: f64,
 }
 
+/// A cell that needs more pieces than this is cut off where the law ends.
+const LONG: f64 = 64.0;
+
+/// The part of a cell that is integrated, and a bound on the first law's mass in the rest of it.
+///
+/// What lies in the rest may go to both ends: under the first law it belongs to one of them, under
+/// the second to the other, and there it weighs no more, because the ratio of the two is at least
+/// that of the left end.
+fn inside(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> (f64, f64, f64) {
+    let far = left.abs().max(right.abs());
+    if right - left <= LONG * pair.piece(far) {
+        return (left, right, 0.0);
+    }
+    let (start, end) = (left.max(ends.0), right.min(ends.1));
+    let below = if start > left {
+        pair.below(start).0
+    } else {
+        0.0
+    };
+    let above = if end < right { pair.above(end).0 } else { 0.0 };
+    (start, end.max(start), below + above)
+}
+
 /// Calls `visit(offset, weight)` on quadrature nodes of `[0, width]`, offsets from `start`.
 fn nodes(pair: &Pair, start: f64, width: f64, mut visit: impl FnMut(f64, f64)) {
     let far = start.abs().max((start + width).abs());
@@ -159,28 +187,37 @@ fn nodes(pair: &Pair, start: f64, width: f64, mut visit: impl FnMut(f64, f64)) {
     }
 }
 
-/// Mass of the cell between two positions.
-fn split(pair: &Pair, left: f64, right: f64) -> Split {
+/// Mass of the cell between two positions; the law lies between `ends` but for its tails.
+fn split(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
     let width = right - left;
     if width <= 0.0 {
         return Split::default();
     }
+    let (start, end, rest) = inside(pair, left, right, ends);
+    let ahead = start - left;
     let whole = pair.rise(left, right, pair.scaled(width));
     let mut sum = Split::default();
     if whole <= 0.0 {
         // No double between the ends' ratios: all mass moves right.
         sum.right = pair.first_density(left).max(pair.first_density(right)) * width;
     } else {
-        nodes(pair, left, width, |offset, weight| {
-            let u = left + offset;
+        let mut all = 0.0;
+        nodes(pair, start, end - start, |offset, weight| {
+            let u = start + offset;
             let p = weight * pair.first_density(u);
-            let done = pair.rise(left, u, pair.scaled(offset));
-            let left_over = pair.rise(u, right, pair.scaled(width - offset));
+            let done = pair.rise(left, u, pair.scaled(ahead + offset));
+            let left_over = pair.rise(u, right, pair.scaled(width - ahead - offset));
             sum.left += p * left_over;
             sum.right += p * done / (1.0 + done);
+            all += p;
         });
         sum.left /= whole;
         sum.right *= (1.0 + whole) / whole;
+        if end - start < width {
+            // Distances to a far end are known to roundoffs of the whole cell.
+            sum.left += rest + 16.0 * ULP * all;
+            sum.right += rest + 16.0 * ULP * all;
+        }
     }
     let error = pair.error(left).max(pair.error(right));
     sum.left *= 1.0 + error;
@@ -188,8 +225,8 @@ fn split(pair: &Pair, left: f64, right: f64) -> Split {
     sum
 }
 
-/// Mass of the cell from `low` up to `right` whose left end is a loss `left` that is not reached.
-fn split_open(pair: &Pair, left: f64, low: f64, right: f64) -> Split {
+/// Mass of the cell up to `right` whose left end is a loss `left` that is not reached.
+fn split_open(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
     let (rate, rest, top) = pair.mixture(right);
     // 1 - q - exp(left), at least 0, and what its rounding is relative to.
     let least = libm::exp(left);
@@ -199,21 +236,22 @@ fn split_open(pair: &Pair, left: f64, low: f64, right: f64) -> Split {
         ((-(rate + libm::expm1(left))).max(0.0), rate)
     };
     let reach = rate * libm::exp(top);
-    let (end, whole) = (rest + reach, gap + reach);
+    let (highest, whole) = (rest + reach, gap + reach);
     let (mut sum, mut all) = (Split::default(), 0.0);
-    let start = low.min(right);
-    nodes(pair, start, right - start, |offset, weight| {
+    let start = ends.0.min(right);
+    let (_, end, beyond) = inside(pair, start, right, ends);
+    nodes(pair, start, end - start, |offset, weight| {
         let u = start + offset;
         let p = weight * pair.first_density(u);
         let here = rate * libm::exp(pair.mixture(u).2);
         let ratio = rest + here;
         let to_go = pair.scaled(right - start - offset);
         sum.left += p * reach * -libm::expm1(-to_go) / whole * least / ratio;
-        sum.right += p * (gap + here) / whole * end / ratio;
+        sum.right += p * (gap + here) / whole * highest / ratio;
         all += p;
     });
     let error = pair.error(start).max(pair.error(right));
-    let spread = 16.0 * ULP * (size / whole) * all * (end / rest);
+    let spread = 16.0 * ULP * (size / whole) * all * (highest / rest) + beyond;
     sum.left = (sum.left + spread) * (1.0 + error);
     sum.right = (sum.right + spread) * (1.0 + error);
     sum
@@ -251,12 +289,17 @@ impl Grid {
 /// Both directions of one step on the grid; about `tail` of the mass may become infinite.
 ///
 /// `step` has at most 26 significant bits, so that its multiples are exact.
-pub(super) fn discretise(pair: &Pair, step: f64, tail: f64) -> Directions {
+pub(super) fn discretise(
+    pair: &Pair,
+    step: f64,
+    tail: f64,
+    interrupt: &dyn Interrupt,
+) -> Result<Directions> {
     let (low, top) = pair.ends(tail);
     let last = (pair.loss(top) / step).ceil() as i64;
     let last = last.max(1);
     if pair.replace {
-        return discretise_symmetric(pair, step, last);
+        return discretise_symmetric(pair, step, last, (low, top), interrupt);
     }
     let natural = (pair.least_loss() / step).floor();
     let cut = (pair.loss(low) / step).floor();
@@ -266,18 +309,26 @@ pub(super) fn discretise(pair: &Pair, step: f64, tail: f64) -> Directions {
     let n = grid.positions.len();
     let mut mass = vec![0.0; n];
     for index in 0..n - 1 {
+        if index % POLL == 0 {
+            interrupt.check()?;
+        }
         let (left, right) = (grid.positions[index], grid.positions[index + 1]);
         let part = if right == f64::NEG_INFINITY {
             Split::default()
         } else if left == f64::NEG_INFINITY {
-            split_open(pair, (first + index as i64) as f64 * step, low, right)
+            split_open(
+                pair,
+                (first + index as i64) as f64 * step,
+                right,
+                (low, top),
+            )
         } else {
-            split(pair, left, right)
+            split(pair, left, right, (low, top))
         };
         mass[index] += part.left;
         mass[index + 1] += part.right;
     }
-    with_ends(pair, step, &grid, mass, low)
+    Ok(with_ends(pair, step, &grid, mass, low))
 }
 
 /// Adds what lies beyond the grid, in each direction to the side that is safe.
@@ -329,12 +380,21 @@ fn with_ends(pair: &Pair, step: f64, grid: &Grid, mut mass: Vec<f64>, low: f64) 
 }
 
 /// As [`discretise`] for a pair that turns into itself when its laws change places.
-fn discretise_symmetric(pair: &Pair, step: f64, last: i64) -> Directions {
+fn discretise_symmetric(
+    pair: &Pair,
+    step: f64,
+    last: i64,
+    ends: (f64, f64),
+    interrupt: &dyn Interrupt,
+) -> Result<Directions> {
     let grid = Grid::new(pair, step, 0, last);
     let n = grid.positions.len();
     let mut half = vec![0.0; n];
     for index in 0..n - 1 {
-        let part = split(pair, grid.positions[index], grid.positions[index + 1]);
+        if index % POLL == 0 {
+            interrupt.check()?;
+        }
+        let part = split(pair, grid.positions[index], grid.positions[index + 1], ends);
         half[index] += part.left;
         half[index + 1] += part.right;
     }
@@ -355,10 +415,10 @@ fn discretise_symmetric(pair: &Pair, step: f64, last: i64) -> Directions {
         infinite: first_above + LOST * n as f64,
         drift: grid.drift,
     };
-    Directions {
+    Ok(Directions {
         forward,
         backward: None,
-    }
+    })
 }
 
 /// Upper bound on `delta` of a `replace_one` pair at `epsilon >= 0`, without a grid.

@@ -3,8 +3,10 @@
 use super::compose::{Part, compose, infinite_mass, moment_bound};
 use super::law::{Atoms, Directions, GridLaw, discretise};
 use super::pair::{Pair, ULP};
-use super::plan::{Cumulants, Goal, Plan, pair_atoms};
+use super::plan::{CELLS_OF_SEARCH, Cumulants, Goal, MOST_CELLS, Plan, pair_atoms};
 use super::profile::zcdp_atoms;
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// Share of delta that cutting off tails may cost.
 const CUT: f64 = 1e-7;
@@ -31,6 +33,8 @@ pub(super) struct Composition {
     pub(super) atoms: Vec<(Atoms, f64)>,
     /// Sum of the zero-concentrated events.
     pub(super) rho: f64,
+    /// Whether a coarser grid will do, where losses are too far apart for a fine one.
+    pub(super) coarse: bool,
 }
 
 /// One direction: its cumulants and how to compute it.
@@ -72,6 +76,14 @@ impl Grid {
         parts.extend(self.pairs.iter().map(|(law, t)| (law.one(reversed), *t)));
         OneWay { parts, plan }
     }
+}
+
+/// What is asked of a composition, and with what.
+struct Question<'a> {
+    atoms: &'a [(Atoms, f64)],
+    tail: f64,
+    goal: Goal,
+    interrupt: &'a dyn Interrupt,
 }
 
 /// One direction of a composition on the grid.
@@ -121,13 +133,19 @@ impl Composition {
     fn cumulants(&self, atoms: &[(Atoms, f64)], tail: f64, reversed: bool) -> Cumulants {
         let mut parts = atoms.to_vec();
         for (pair, times) in &self.pairs {
-            parts.push((pair_atoms(pair, tail, reversed), *times));
+            let found = pair_atoms(pair, tail, reversed, self.pairs.len());
+            parts.push((found, *times));
         }
-        Cumulants::new(parts)
+        let most_cells = if self.coarse {
+            CELLS_OF_SEARCH
+        } else {
+            MOST_CELLS
+        };
+        Cumulants::new(parts, most_cells)
     }
 
     /// About the log of delta at `epsilon`, and the mass to cut off for it.
-    fn estimate(&self, epsilon: f64) -> (f64, f64) {
+    fn estimate(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<(f64, f64)> {
         let mut delta = 1e-10;
         let mut found = 0.0;
         for _ in 0..ROUNDS {
@@ -138,7 +156,7 @@ impl Composition {
             for reversed in [false, true].into_iter().take(1 + usize::from(both)) {
                 let cumulants = self.cumulants(&atoms, tail, reversed);
                 found = cumulants
-                    .saddle(Goal::Epsilon(epsilon))
+                    .saddle(Goal::Epsilon(epsilon), interrupt)?
                     .log_delta()
                     .max(found);
             }
@@ -147,7 +165,7 @@ impl Composition {
             }
             delta = (0.01 * libm::exp(found)).clamp(LEAST_DELTA, 0.01 * delta);
         }
-        (found, CUT * delta / self.steps())
+        Ok((found, CUT * delta / self.steps()))
     }
 
     /// Mass at infinity of the events known by atoms.
@@ -159,96 +177,108 @@ impl Composition {
     }
 
     /// Estimate of epsilon at `delta` without any grid, or of `ln delta` at epsilon.
-    pub(super) fn log_delta_estimate(&self, epsilon: f64) -> f64 {
-        self.estimate(epsilon).0
+    pub(super) fn log_delta_estimate(
+        &self,
+        epsilon: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        Ok(self.estimate(epsilon, interrupt)?.0)
     }
 
     /// Upper bound on the larger direction's answer to `goal`.
-    pub(super) fn answer(&self, goal: Goal) -> f64 {
+    pub(super) fn answer(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<f64> {
         let (goal, tail) = match goal {
-            Goal::Epsilon(epsilon) => (goal, self.estimate(epsilon).1),
+            Goal::Epsilon(epsilon) => (goal, self.estimate(epsilon, interrupt)?.1),
             Goal::Delta(delta) => {
                 let left = delta - self.infinite();
                 if left <= 0.0 {
-                    return f64::INFINITY;
+                    return Ok(f64::INFINITY);
                 }
                 (goal, CUT * left / self.steps())
             }
         };
         let atoms = self.all_atoms(tail);
-        let ways = self.ways(goal, &atoms, tail);
+        let ways = self.ways(goal, &atoms, tail, interrupt)?;
         let decides = &ways[0];
         let mut step = self.aligned(decides.plan.step);
-        let at_step = |step: f64| self.at_step(&ways, &atoms, tail, goal, step);
-        let mut found = at_step(step);
+        let question = Question {
+            atoms: &atoms,
+            tail,
+            goal,
+            interrupt,
+        };
+        let mut found = self.at_step(&ways, &question, step)?;
         for _ in 0..HALVINGS {
             if decides.is_as_planned(goal, found) {
                 break;
             }
             step *= 0.5;
-            let next = at_step(step);
+            let next = self.at_step(&ways, &question, step)?;
             let change = (found - next) / next;
             found = found.min(next);
             if change.is_nan() || change < SETTLED {
                 break;
             }
         }
-        found
+        Ok(found)
     }
 
     /// The directions, the deciding one first.
-    fn ways(&self, goal: Goal, atoms: &[(Atoms, f64)], tail: f64) -> Vec<Way> {
+    fn ways(
+        &self,
+        goal: Goal,
+        atoms: &[(Atoms, f64)],
+        tail: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<Way>> {
         let reduced = self.reduced(goal);
         let directions: &[bool] = if self.has_directions() && !self.never_loses(goal) {
             &[false, true]
         } else {
             &[false]
         };
-        let mut ways: Vec<Way> = directions
-            .iter()
-            .map(|&reversed| {
-                let cumulants = self.cumulants(atoms, tail, reversed);
-                let plan = cumulants.plan(reduced);
-                Way {
-                    reversed,
-                    cumulants,
-                    plan,
-                }
-            })
-            .collect();
+        let mut ways = Vec::with_capacity(2);
+        for &reversed in directions {
+            let cumulants = self.cumulants(atoms, tail, reversed);
+            let plan = cumulants.plan(reduced, interrupt)?;
+            ways.push(Way {
+                reversed,
+                cumulants,
+                plan,
+            });
+        }
         deciding_first(goal, &mut ways);
-        ways
+        Ok(ways)
     }
 
     /// Answer of the larger direction, the deciding one on a grid of about `step`.
-    fn at_step(
-        &self,
-        ways: &[Way],
-        atoms: &[(Atoms, f64)],
-        tail: f64,
-        goal: Goal,
-        step: f64,
-    ) -> f64 {
+    fn at_step(&self, ways: &[Way], question: &Question<'_>, step: f64) -> Result<f64> {
+        let &Question {
+            goal, interrupt, ..
+        } = question;
         let reduced = self.reduced(goal);
         let plan = ways[0].cumulants.with_step(&ways[0].plan, reduced, step);
-        let grid = self.grid(atoms, tail, plan.step);
-        let first = grid.one_way(ways[0].reversed, plan).answer(goal);
+        let grid = self.grid(question, plan.step)?;
+        let first = grid
+            .one_way(ways[0].reversed, plan)
+            .answer(goal, interrupt)?;
         let Some(way) = ways.get(1) else {
-            return first;
+            return Ok(first);
         };
         let plan = way.cumulants.with_step(&way.plan, reduced, grid.step);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
             if one.is_below(goal, first) {
-                return first;
+                return Ok(first);
             }
             if way.plan.step >= grid.step {
-                return first.max(one.answer(goal));
+                return Ok(first.max(one.answer(goal, interrupt)?));
             }
         }
         let plan = way.cumulants.with_step(&way.plan, reduced, way.plan.step);
-        let grid = self.grid(atoms, tail, plan.step);
-        first.max(grid.one_way(way.reversed, plan).answer(goal))
+        let grid = self.grid(question, plan.step)?;
+        let second = grid.one_way(way.reversed, plan).answer(goal, interrupt)?;
+        Ok(first.max(second))
     }
 
     /// A step of at most `step` with the only pure event's losses on the grid.
@@ -267,19 +297,20 @@ impl Composition {
     }
 
     /// All laws on one grid.
-    fn grid(&self, atoms: &[(Atoms, f64)], tail: f64, step: f64) -> Grid {
-        Grid {
-            step,
-            pairs: self
-                .pairs
-                .iter()
-                .map(|(pair, times)| (discretise(pair, step, tail), *times))
-                .collect(),
-            fixed: atoms
-                .iter()
-                .map(|(atoms, times)| (atoms.on_grid(step), *times))
-                .collect(),
+    fn grid(&self, question: &Question<'_>, step: f64) -> Result<Grid> {
+        let mut pairs = Vec::with_capacity(self.pairs.len());
+        for (pair, times) in &self.pairs {
+            let law = discretise(pair, step, question.tail, question.interrupt)?;
+            pairs.push((law, *times));
         }
+        let atoms = question.atoms.iter();
+        Ok(Grid {
+            step,
+            pairs,
+            fixed: atoms
+                .map(|(law, times)| (law.on_grid(step), *times))
+                .collect(),
+        })
     }
 
     /// The goal that is left for the finite losses.
@@ -304,11 +335,11 @@ impl OneWay<'_> {
     }
 
     /// The better one of the transform and of one exponential moment: both are upper bounds.
-    fn answer(&self, goal: Goal) -> f64 {
-        let curve = compose(&self.parts, &self.plan);
+    fn answer(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<f64> {
+        let curve = compose(&self.parts, &self.plan, interrupt)?;
         let tilt = self.plan.tilt;
         let bound = moment_bound(&self.parts, tilt);
-        match goal {
+        Ok(match goal {
             Goal::Epsilon(epsilon) => {
                 let log = bound(epsilon);
                 let chernoff = libm::exp(log.min(0.0)) + curve.infinite;
@@ -327,6 +358,6 @@ impl OneWay<'_> {
                 }
                 best
             }
-        }
+        })
     }
 }

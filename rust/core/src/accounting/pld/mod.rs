@@ -17,6 +17,7 @@ mod profile;
 mod single;
 
 use crate::accounting::gaussian;
+use crate::parallel::Interrupt;
 use crate::{Error, Result};
 use law::Atoms;
 use mixed::Composition;
@@ -26,7 +27,10 @@ use plan::Goal;
 pub use calibrate::noise_multiplier;
 
 /// Below this noise a sampled record counts as revealed.
-const LEAST_NOISE: f64 = 1e-3;
+const LEAST_NOISE: f64 = 0.03;
+
+/// The same of a Gaussian release among other events: its loss is 5000 and more.
+const LEAST_SIGMA: f64 = 0.01;
 
 /// Most steps of one event.
 const MOST_STEPS: u64 = 1 << 52;
@@ -110,14 +114,40 @@ impl Subsampled {
 /// * `epsilon` - finite, at least 0.
 /// * `replace_one` - whether neighbours differ by one replaced record, or by one more or fewer;
 ///   the noise multiplier is relative to one record's contribution in both cases.
+/// * `interrupt` - asked whether to give up.
 ///
 /// # Returns
 /// An upper bound in [0, 1] on the larger direction's hockey-stick divergence. One step
 /// (`n_steps == 1`) and the whole batch (`sampling_rate == 1`) come from closed forms.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
-pub fn delta(steps: Subsampled, epsilon: f64, replace_one: bool) -> Result<f64> {
+/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+pub fn delta(
+    steps: Subsampled,
+    epsilon: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
+    delta_on(false, steps, epsilon, replace_one, interrupt)
+}
+
+/// [`delta`] on a grid that need not be so fine: several times as fast, and seldom smaller.
+fn coarse_delta(
+    steps: Subsampled,
+    epsilon: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
+    delta_on(true, steps, epsilon, replace_one, interrupt)
+}
+
+fn delta_on(
+    coarse: bool,
+    steps: Subsampled,
+    epsilon: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
     steps.check()?;
     check_epsilon(epsilon)?;
     let Subsampled {
@@ -128,23 +158,27 @@ pub fn delta(steps: Subsampled, epsilon: f64, replace_one: bool) -> Result<f64> 
     if rate == 1.0 {
         return gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one));
     }
+    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
+    let most = gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.min(steps.joined());
     if noise < LEAST_NOISE {
-        return Ok(steps.joined());
+        return Ok(most);
     }
     let bound = if n_steps == 1 {
         single::delta(noise, rate, replace_one, epsilon)?
     } else {
-        composition(steps, replace_one)
-            .answer(Goal::Epsilon(epsilon))
+        let mut composed = composition(steps, replace_one);
+        composed.coarse = coarse;
+        composed
+            .answer(Goal::Epsilon(epsilon), interrupt)?
             .min(joined::delta(steps, epsilon, replace_one)?)
     };
-    Ok(bound.min(steps.joined()))
+    Ok(bound.min(most))
 }
 
 /// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
 ///
 /// # Arguments
-/// * `steps`, `replace_one` - as for [`delta`].
+/// * `steps`, `replace_one`, `interrupt` - as for [`delta`].
 /// * `target` - delta, in `[f64::MIN_POSITIVE, 1)`.
 ///
 /// # Returns
@@ -152,7 +186,12 @@ pub fn delta(steps: Subsampled, epsilon: f64, replace_one: bool) -> Result<f64> 
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] naming the argument outside its range.
-pub fn epsilon(steps: Subsampled, target: f64, replace_one: bool) -> Result<f64> {
+pub fn epsilon(
+    steps: Subsampled,
+    target: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
     steps.check()?;
     check_delta(target)?;
     if steps.sampling_rate == 1.0 {
@@ -161,16 +200,17 @@ pub fn epsilon(steps: Subsampled, target: f64, replace_one: bool) -> Result<f64>
     if steps.joined() <= target {
         return Ok(0.0);
     }
+    let most = gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?;
     if steps.noise_multiplier < LEAST_NOISE {
-        return Ok(f64::INFINITY);
+        return Ok(most);
     }
     if steps.n_steps == 1 {
         let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
-        return single::epsilon(noise, rate, replace_one, target);
+        return Ok(single::epsilon(noise, rate, replace_one, target)?.min(most));
     }
     let by_joins = joined::epsilon(steps, target, replace_one)?;
-    let by_grid = composition(steps, replace_one).answer(Goal::Delta(target));
-    Ok(by_grid.min(by_joins))
+    let by_grid = composition(steps, replace_one).answer(Goal::Delta(target), interrupt)?;
+    Ok(by_grid.min(by_joins).min(most))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -332,15 +372,15 @@ impl LossDistribution {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `epsilon` is negative or not finite.
-    pub fn delta(&self, epsilon: f64) -> Result<f64> {
+    pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
         check_epsilon(epsilon)?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
             Kind::Gaussian(Some(sigma)) => gaussian::delta(epsilon, *sigma),
-            Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one),
+            Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one, interrupt),
             Kind::Concentrated(rho) => Ok(profile::zcdp_delta(*rho, epsilon).min(1.0)),
             Kind::Exact(law) => Ok(law.delta(epsilon)),
-            Kind::Mixed(composition) => Ok(composition.answer(Goal::Epsilon(epsilon))),
+            Kind::Mixed(composition) => composition.answer(Goal::Epsilon(epsilon), interrupt),
         }
     }
 
@@ -348,18 +388,18 @@ impl LossDistribution {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
-    pub fn epsilon(&self, target: f64) -> Result<f64> {
+    pub fn epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
         check_delta(target)?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
             Kind::Gaussian(Some(sigma)) => gaussian::epsilon(target, *sigma),
-            Kind::Step(steps, replace_one) => epsilon(*steps, target, *replace_one),
+            Kind::Step(steps, replace_one) => epsilon(*steps, target, *replace_one, interrupt),
             Kind::Concentrated(rho) => Ok(calibrate::least(
                 |e| Ok(profile::zcdp_delta(*rho, e)),
                 target,
             )?),
             Kind::Exact(law) => calibrate::least(|e| Ok(law.delta(e)), target),
-            Kind::Mixed(composition) => Ok(composition.answer(Goal::Delta(target))),
+            Kind::Mixed(composition) => composition.answer(Goal::Delta(target), interrupt),
         }
     }
 }
@@ -382,11 +422,17 @@ fn mixture(
         pairs.push((pair, steps.n_steps as f64));
     }
     if let Some(sigma) = sigma {
-        if sigma < LEAST_NOISE {
+        if sigma < LEAST_SIGMA {
             atoms.push((Atoms::revealing(1.0), 1.0));
         } else {
             pairs.push((Pair::new(sigma, 1.0, false), 1.0));
         }
     }
-    Composition { pairs, atoms, rho }
+    let coarse = false;
+    Composition {
+        pairs,
+        atoms,
+        rho,
+        coarse,
+    }
 }

@@ -4,11 +4,15 @@
 
 use super::law::Atoms;
 use super::pair::Pair;
+use crate::Result;
 use crate::accounting::gaussian::DENSITY_AT_ZERO;
 use crate::accounting::normal::mills;
+use crate::parallel::Interrupt;
 
-/// Distance of positions at which the cumulants of a pair are summed.
+/// Distance of positions at which the cumulants of a pair are summed, and for how many pairs;
+/// with more of them it grows, to four times that.
 const SPACING: f64 = 0.15;
+const FEW: f64 = 6.0;
 
 /// Share of the way from the mean to the largest loss that a tilt may move the mean.
 const NEAR_LARGEST: f64 = 0.98;
@@ -34,12 +38,16 @@ const SMOOTH: f64 = 0.1;
 /// What a grid that is coarser than a direction's own may add to its cumulant.
 const COARSE: f64 = 0.1;
 
-/// Lengths of the window: what is aimed at, what is not exceeded.
+/// Losses further apart than this have ratios that leave the range of the numbers when squared.
+const LARGEST_STEP: f64 = 100.0;
+
+/// Lengths of the transforms of all parts: what is aimed at for one, what is not exceeded.
 const USUAL_LENGTH: f64 = 262_144.0;
 const LARGEST_LENGTH: f64 = 2_097_152.0;
 
-/// Most cells of one step's law.
-const MOST_CELLS: f64 = 1_048_576.0;
+/// Most cells of the laws of one step, all parts together: of an answer, and in a search for one.
+pub(super) const MOST_CELLS: f64 = 1_048_576.0;
+pub(super) const CELLS_OF_SEARCH: f64 = 131_072.0;
 
 /// What the caller asks for.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +61,7 @@ pub(super) enum Goal {
 /// Losses with their log masses and how often they are composed.
 pub(super) struct Cumulants {
     parts: Vec<(Atoms, f64)>,
+    most_cells: f64,
 }
 
 /// Cumulants at one tilt.
@@ -79,9 +88,10 @@ pub(super) struct Plan {
 }
 
 /// One step of a pair, as atoms: what the first law (or, `reversed`, the second) loses.
-pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool) -> Atoms {
+pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool, pairs: usize) -> Atoms {
     let (low, top) = pair.ends(tail);
-    let n = ((top - low) / SPACING).ceil().max(8.0);
+    let spacing = SPACING * (pairs as f64 / FEW).clamp(1.0, 4.0);
+    let n = ((top - low) / spacing).ceil().max(8.0);
     let spacing = (top - low) / n;
     let log_spacing = libm::log(spacing * DENSITY_AT_ZERO);
     let mut atoms = Atoms::default();
@@ -101,8 +111,8 @@ pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool) -> Atoms {
 }
 
 impl Cumulants {
-    pub(super) fn new(parts: Vec<(Atoms, f64)>) -> Self {
-        Self { parts }
+    pub(super) fn new(parts: Vec<(Atoms, f64)>, most_cells: f64) -> Self {
+        Self { parts, most_cells }
     }
 
     /// Number of composed steps.
@@ -110,12 +120,10 @@ impl Cumulants {
         self.parts.iter().map(|(_, times)| times).sum()
     }
 
-    /// Range of the loss of one step.
-    fn span(&self) -> f64 {
-        self.parts.iter().fold(0.0, |most, (atoms, _)| {
-            let (low, high) = atoms.span();
-            most.max(high - low)
-        })
+    /// Ranges of the losses of one step of each part, added up.
+    fn spans(&self) -> f64 {
+        let spans = self.parts.iter().map(|(atoms, _)| atoms.span());
+        spans.map(|(low, high)| high - low).sum()
     }
 
     pub(super) fn at(&self, tilt: f64) -> At {
@@ -155,16 +163,17 @@ impl Cumulants {
     /// Smallest tilt, at least 0, at which `enough` holds or the mean is near the largest loss.
     ///
     /// Beyond, only rounding would answer: tilts grow without end where losses are bounded.
-    fn tilt_where(&self, enough: impl Fn(&At) -> bool) -> At {
+    fn tilt_where(&self, enough: impl Fn(&At) -> bool, interrupt: &dyn Interrupt) -> Result<At> {
         let start = self.at(0.0);
         let near = start.mean + NEAR_LARGEST * (self.largest() - start.mean);
         let enough = |at: &At| at.mean >= near || enough(at);
         if enough(&start) {
-            return start;
+            return Ok(start);
         }
         let mut high = 1.0 / start.deviation.clamp(1e-150, 1e150);
         let mut low = 0.0;
         for _ in 0..200 {
+            interrupt.check()?;
             if enough(&self.at(high)) {
                 break;
             }
@@ -172,6 +181,7 @@ impl Cumulants {
             high *= 4.0;
         }
         for _ in 0..BISECTIONS {
+            interrupt.check()?;
             let middle = if low > 0.0 && high > 4.0 * low {
                 (low * high).sqrt()
             } else {
@@ -186,16 +196,16 @@ impl Cumulants {
                 low = middle;
             }
         }
-        self.at(high)
+        Ok(self.at(high))
     }
 
     /// The tilt that moves the mean to what is looked for.
-    pub(super) fn saddle(&self, goal: Goal) -> At {
+    pub(super) fn saddle(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<At> {
         match goal {
-            Goal::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon),
+            Goal::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon, interrupt),
             Goal::Delta(delta) => {
                 let wanted = libm::log(delta);
-                self.tilt_where(|at| at.log_delta() <= wanted)
+                self.tilt_where(|at| at.log_delta() <= wanted, interrupt)
             }
         }
     }
@@ -226,8 +236,8 @@ impl Cumulants {
     }
 
     /// Tilt, window and step for `goal`.
-    pub(super) fn plan(&self, goal: Goal) -> Plan {
-        let at = self.saddle(goal);
+    pub(super) fn plan(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<Plan> {
+        let at = self.saddle(goal, interrupt)?;
         let mut plan = self.plan_at(&at, goal);
         let epsilon = match goal {
             Goal::Epsilon(epsilon) => epsilon,
@@ -240,9 +250,10 @@ impl Cumulants {
         let step = fine
             .max((window / USUAL_LENGTH).min(CHEAPER * fine))
             .min(window / 64.0)
+            .min(LARGEST_STEP)
             .max(self.least_step(&plan));
         plan.step = short(step);
-        plan
+        Ok(plan)
     }
 
     /// `plan` for another step, which may be too coarse for its tilt.
@@ -257,10 +268,10 @@ impl Cumulants {
         changed
     }
 
-    /// The least step at which neither the window nor one law is too long.
+    /// The least step at which neither the transforms nor the laws together are too long.
     fn least_step(&self, plan: &Plan) -> f64 {
-        let window = (plan.top - plan.bottom) / LARGEST_LENGTH;
-        window.max(self.span() / MOST_CELLS) * (1.0 + 1e-6)
+        let windows = self.parts.len() as f64 * (plan.top - plan.bottom);
+        (windows / LARGEST_LENGTH).max(self.spans() / self.most_cells) * (1.0 + 1e-6)
     }
 
     /// The window at a given tilt.

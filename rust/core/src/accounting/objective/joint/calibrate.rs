@@ -3,7 +3,9 @@
 use super::cache::{self, Key};
 use super::in_range;
 use super::search::{Choice, Detail, Problem, Search};
+use crate::Result;
 use crate::accounting::gaussian;
+use crate::parallel::Interrupt;
 
 /// How `kappa` follows the noise while it is calibrated.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,14 +52,14 @@ const MARGIN: f64 = 1e-8;
 const UNINFORMATIVE: f64 = 0.3;
 
 /// A calibration.
-struct Task {
+struct Task<'a> {
     epsilon: f64,
     log_target: f64,
     target: f64,
     curve: Curve,
     classes: usize,
     replace_one: bool,
-    search: Search,
+    search: Search<'a>,
 }
 
 /// A root search in `ln sigma`: what is known of its bracket.
@@ -115,7 +117,7 @@ impl Bracket {
     }
 }
 
-impl Task {
+impl Task<'_> {
     fn problem(&self, log_sigma: f64) -> Option<Problem> {
         let t = libm::exp(-log_sigma);
         let kappa = self.curve.at(t);
@@ -129,18 +131,20 @@ impl Task {
     }
 
     /// A point about where the coarse bound meets the target, and the slope there.
-    fn coarse_root(&mut self, start: f64) -> Option<Bracket> {
+    fn coarse_root(&mut self, start: f64) -> Result<Option<Bracket>> {
         let typical = -2.0 * (2.0 - self.log_target);
         let mut bracket = Bracket::new(typical);
         let mut at = start;
         let mut choice: Option<Choice> = None;
         for _ in 0..COARSE_STEPS {
-            let problem = self.problem(at)?;
+            let Some(problem) = self.problem(at) else {
+                return Ok(None);
+            };
             let searched = choice.is_none();
             let value = if let Some(choice) = choice {
-                self.search.at(&problem, choice, Detail::Coarse)
+                self.search.at(&problem, choice, Detail::Coarse)?
             } else {
-                let (best, value) = self.search.best(&problem);
+                let (best, value) = self.search.best(&problem)?;
                 choice = Some(best);
                 value
             };
@@ -156,7 +160,7 @@ impl Task {
             let close = excess.abs() < COARSE_TOLERANCE;
             if close && searched {
                 bracket.last = Some((at, excess));
-                return Some(bracket);
+                return Ok(Some(bracket));
             }
             let next = bracket.next(at, excess, 0.0, informative);
             if close {
@@ -167,12 +171,14 @@ impl Task {
                 at = next;
             }
         }
-        None
+        Ok(None)
     }
 
     /// The least safe `sigma` by the full bound, from the coarse root.
-    fn fine_root(&mut self, coarse: Bracket) -> Option<f64> {
-        let (mut at, excess) = coarse.last?;
+    fn fine_root(&mut self, coarse: Bracket) -> Result<Option<f64>> {
+        let Some((mut at, excess)) = coarse.last else {
+            return Ok(None);
+        };
         at -= excess / coarse.slope;
         let mut bracket = Bracket::new(coarse.slope);
         let mut best: Option<f64> = None;
@@ -182,23 +188,23 @@ impl Task {
             let t = 1.0 / sigma;
             let kappa = self.curve.at(t);
             if !in_range(self.epsilon, t, kappa, self.classes) {
-                return best;
+                return Ok(best);
             }
             let problem = Problem::new(self.epsilon, t, kappa, self.classes, self.replace_one);
-            let value = self.search.least(&problem, self.target);
+            let value = self.search.least(&problem, self.target)?;
             let excess = self.excess(value);
             if value <= self.target {
                 best = Some(best.map_or(sigma, |b| b.min(sigma)));
                 if excess > -FINE_TOLERANCE {
-                    return best;
+                    return Ok(best);
                 }
             }
             at = bracket.next(at, excess, -0.25 * FINE_TOLERANCE, value < UNINFORMATIVE);
             if (bracket.safe_above - bracket.unsafe_below) < CLOSE && best.is_some() {
-                return best;
+                return Ok(best);
             }
         }
-        best
+        Ok(best)
     }
 }
 
@@ -214,19 +220,23 @@ impl Task {
 /// # Returns
 /// `sigma` with `delta(epsilon, 1 / sigma, kappa, ...) <= delta`, above the least such number by a
 /// relative 1e-3 as a rule; `None` where no noise was found for which the bound says enough.
+///
+/// # Errors
+/// [`crate::Error::Interrupted`].
 pub fn sigma(
     epsilon: f64,
     delta: f64,
     curve: Curve,
     classes: usize,
     replace_one: bool,
-) -> Option<f64> {
+    interrupt: &dyn Interrupt,
+) -> Result<Option<f64>> {
     let (kind, value) = match curve {
         Curve::Constant(kappa) => (0, kappa),
         Curve::PerT(slope) => (1, slope),
     };
     if !(value >= 0.0 && value.is_finite() && delta > 0.0 && delta < 1.0) {
-        return None;
+        return Ok(None);
     }
     let key = Key {
         bits: [epsilon.to_bits(), delta.to_bits(), value.to_bits()],
@@ -234,11 +244,11 @@ pub fn sigma(
         flags: (kind, replace_one),
     };
     if let Some((_, known)) = cache::find(&key) {
-        return known;
+        return Ok(known);
     }
     // No bound of this family needs less than the Gaussian mechanism of the gradient's norm.
     let norm = if replace_one { 2.0 } else { 1.0 } * std::f64::consts::SQRT_2;
-    let start = libm::log(gaussian::sigma(epsilon, delta).ok()? * norm);
+    let start = libm::log(gaussian::sigma(epsilon, delta)? * norm);
     let target = delta * (1.0 - MARGIN);
     let mut task = Task {
         epsilon,
@@ -247,10 +257,12 @@ pub fn sigma(
         curve,
         classes,
         replace_one,
-        search: Search::new(),
+        search: Search::new(interrupt),
     };
-    let coarse = task.coarse_root(start);
-    let found = coarse.and_then(|bracket| task.fine_root(bracket));
+    let found = match task.coarse_root(start)? {
+        Some(bracket) => task.fine_root(bracket)?,
+        None => None,
+    };
     cache::store(key, found);
-    found
+    Ok(found)
 }

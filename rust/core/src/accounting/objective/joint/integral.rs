@@ -2,9 +2,12 @@
 
 use realfft::RealFftPlanner;
 
-use super::payoff::Payoff;
+use super::payoff::{Nodes, Payoff};
+use super::search::Search;
 use super::spread::{CELL_ERROR, Spread};
-use super::tail::{chord_excess, log_cdf, upper_tail};
+use super::tail::{cdf, chord_excess, log_cdf, upper_tail};
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// The largest score is integrated over this range; both ends are added whole.
 const LEFT: f64 = -9.0;
@@ -143,7 +146,8 @@ pub(super) fn expected_payoff(
     competitors: usize,
     scale: f64,
     grid: Grid,
-) -> f64 {
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
     let n = competitors as f64;
     let mut spread = (scale > 0.0).then(|| Spread::new(planner, competitors - 1, scale, grid.step));
     let cap = spread.as_ref().map_or(0, Spread::cap);
@@ -158,6 +162,7 @@ pub(super) fn expected_payoff(
     let factor = 1.0 + chord_excess(grid.chord as f64 * grid.step);
     let mut total = cells.rest;
     for r in 0..cells.active.len() {
+        interrupt.check()?;
         let nodes = cell_weights(&logs[r * grid.chords..=(r + 1) * grid.chords]);
         let from = r * grid.cell();
         let law: &[f64] = match &mut spread {
@@ -175,7 +180,119 @@ pub(super) fn expected_payoff(
             total += factor * weight * dot(law, shifted);
         }
     }
-    (total * (1.0 + ROUNDING + 2.0 * n * CELL_ERROR)).min(1.0)
+    Ok((total * (1.0 + ROUNDING + 2.0 * n * CELL_ERROR)).min(1.0))
+}
+
+/// Upper bounds on the probabilities of `w + X` on a grid, good for every payoff between two.
+pub(super) struct SumLaw {
+    start: f64,
+    step: f64,
+    mass: Vec<f64>,
+    /// Places that the rest does not exceed, and how much of it.
+    outside: Vec<(f64, f64)>,
+    beyond: f64,
+    factor: f64,
+}
+
+/// Cells for which one slope of the payoff serves.
+const SLOPES: usize = 4;
+
+impl SumLaw {
+    /// `payoffs` are the ends of the range; otherwise as [`expected_payoff`].
+    pub(super) fn new(
+        search: &mut Search<'_>,
+        payoffs: [&Payoff; 2],
+        competitors: usize,
+        scale: f64,
+        grid: Grid,
+    ) -> Result<Self> {
+        let n = competitors as f64;
+        let step = grid.step;
+        let planner = &mut search.planner;
+        let mut spread = (scale > 0.0).then(|| Spread::new(planner, competitors - 1, scale, step));
+        let cap = spread.as_ref().map_or(0, Spread::cap);
+        let width = grid.cell() as f64 * step;
+        let ends = payoffs.map(|payoff| Cells::new(payoff, n, cap as f64 * step, width).active);
+        let active = ends[0].start.min(ends[1].start)..ends[0].end.max(ends[1].end);
+        let count = ((RIGHT - LEFT) / width).ceil() as usize;
+        let end = |r: usize| LEFT + r as f64 * width;
+        let cdf = |r: usize| n * log_cdf(end(r));
+        let outside = (0..count).filter(|r| !active.contains(r));
+        let top = |r: usize| end(r) + cap as f64 * step;
+        let mut outside: Vec<(f64, f64)> = outside
+            .map(|r| (top(r + 1), mass(cdf(r), cdf(r + 1))))
+            .collect();
+        outside.push((top(0), libm::exp(cdf(0))));
+        let start = end(active.start);
+        let mut law = Self {
+            start,
+            step,
+            mass: vec![0.0; active.len() * grid.cell() + cap + 1],
+            outside,
+            beyond: n * upper_tail(end(count)),
+            factor: 1.0 + ROUNDING + 2.0 * n * CELL_ERROR,
+        };
+        let logs: Vec<f64> = (0..=active.len() * grid.chords)
+            .map(|k| n * log_cdf(start + (k * grid.chord) as f64 * step))
+            .collect();
+        let chord = 1.0 + chord_excess(grid.chord as f64 * step);
+        let mut rate = 0.0;
+        for r in 0..active.len() {
+            search.interrupt.check()?;
+            let nodes = cell_weights(&logs[r * grid.chords..=(r + 1) * grid.chords]);
+            let from = r * grid.cell();
+            let one: &[f64] = match &mut spread {
+                None => &[1.0],
+                Some(spread) => {
+                    let w = start + from as f64 * step;
+                    if r % SLOPES == 0 {
+                        let middle = w + (grid.cell() / 2) as f64 * step;
+                        rate = payoffs[1].log_slope(middle, (cap / 2) as f64 * step);
+                    }
+                    spread.at(w, rate)
+                }
+            };
+            for (k, weight) in nodes.iter().enumerate() {
+                let places = &mut law.mass[from + k * grid.chord..];
+                for (place, p) in places.iter_mut().zip(one) {
+                    *place += chord * weight * p;
+                }
+            }
+        }
+        Ok(law)
+    }
+
+    /// Mean of the payoff with these values on the grid.
+    pub(super) fn mean(&self, values: &[f64]) -> f64 {
+        dot(&self.mass, values)
+    }
+
+    /// The straight part of a payoff on the grid, which starts `more` steps earlier.
+    pub(super) fn table(&self, payoff: &Payoff, more: usize) -> Vec<f64> {
+        let start = self.start - payoff.end();
+        (0..self.mass.len() + more)
+            .map(|i| payoff.straight(start + (i as f64 - more as f64) * self.step))
+            .collect()
+    }
+
+    /// Means of the straight part of a payoff that has a curved one, and of the functions that its
+    /// nodes stand for.
+    pub(super) fn means(&self, payoff: &Payoff, nodes: &Nodes) -> Vec<f64> {
+        let start = self.start - payoff.end();
+        let length = self.mass.len() + (nodes.heights.len() - 1) * nodes.stride;
+        let normal: Vec<f64> = (0..length)
+            .map(|i| cdf(start + i as f64 * self.step))
+            .collect();
+        let mut means = vec![self.mean(&self.table(payoff, 0))];
+        means.extend((0..nodes.heights.len()).map(|k| self.mean(&normal[k * nodes.stride..])));
+        means
+    }
+
+    /// Upper bound on the expected payoff whose mean on the grid is known.
+    pub(super) fn bound(&self, payoff: &Payoff, mean: f64) -> f64 {
+        let outside = self.outside.iter().map(|&(x, p)| p * payoff.crude(x));
+        ((mean + outside.sum::<f64>() + self.beyond) * self.factor).min(1.0)
+    }
 }
 
 /// Slope of the logarithm of the payoff over the values that `X` takes, in the middle of a cell.

@@ -12,13 +12,18 @@ mod convolve;
 mod integral;
 mod model;
 mod payoff;
+mod profile;
 mod search;
 mod spread;
 mod tail;
 
 pub use calibrate::{Curve, sigma};
+pub use profile::profile;
 
 use search::{Problem, Search};
+
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// Fewest classes for which the bound is proved here; two classes have one score.
 const LEAST_CLASSES: usize = 3;
@@ -54,11 +59,16 @@ fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
 /// outside the ranges above, for `epsilon` above 1e6, `t` outside `[1e-9, 1e6]` and `kappa` above
 /// 1e9. The same on every call and for every number of threads.
 ///
+/// # Errors
+/// [`crate::Error::Interrupted`].
+///
 /// # Example
 /// ```
 /// use dpsvm_core::accounting::objective::joint;
-/// let delta = joint::delta(1.0, 1.0 / 7.66, 0.5, 10, false, f64::INFINITY);
+/// use dpsvm_core::parallel::Never;
+/// let delta = joint::delta(1.0, 1.0 / 7.66, 0.5, 10, false, f64::INFINITY, &Never)?;
 /// assert!(delta < 1e-5);
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn delta(
     epsilon: f64,
@@ -67,10 +77,11 @@ pub fn delta(
     classes: usize,
     replace_one: bool,
     target: f64,
-) -> f64 {
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
     if !in_range(epsilon, t, kappa, classes) {
-        return 1.0;
+        return Ok(1.0);
     }
     let problem = Problem::new(epsilon, t, kappa, classes, replace_one);
-    Search::new().least(&problem, target)
+    Search::new(interrupt).least(&problem, target)
 }

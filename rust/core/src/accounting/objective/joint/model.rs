@@ -77,6 +77,15 @@ impl Model {
         }
     }
 
+    /// The bound for the record that comes in the place of this one: it has no curvature.
+    pub(super) fn of_second_record(&self) -> Self {
+        let plain = Setting {
+            kappa: 0.0,
+            ..self.setting
+        };
+        Self::new(plain, 1.0, Variant::Logarithmic)
+    }
+
     /// `psi(V) = V` from here on.
     pub(super) fn identity_from(&self) -> f64 {
         match self.variant {

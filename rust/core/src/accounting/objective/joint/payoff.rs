@@ -36,6 +36,29 @@ pub(super) struct Payoff {
     step: f64,
 }
 
+/// Places where the curved part of `psi` is cut, and `psi` there, from its end downwards.
+pub(super) struct Nodes {
+    /// Grid steps between two of them.
+    pub(super) stride: usize,
+    pub(super) heights: Vec<f64>,
+}
+
+impl Nodes {
+    /// About `number` of them over a range of `x`.
+    pub(super) fn new(model: &Model, range: f64, number: f64, step: f64) -> Self {
+        let spacing = (range / number).min(LARGEST_SPACING);
+        let stride = (spacing / step).ceil().max(1.0) as usize;
+        let spacing = stride as f64 * step;
+        let count = (range / spacing).ceil().max(1.0) as usize;
+        let end = model.identity_from();
+        let height = |k: usize| model.psi(end - k as f64 * spacing * model.setting.t);
+        Self {
+            stride,
+            heights: (0..=count).map(height).collect(),
+        }
+    }
+}
+
 /// `E (1 - exp(-shift Y))_+` for `Y ~ N(a, 1)`, rounded up.
 fn linear_payoff(a: f64, shift: f64) -> f64 {
     if a <= -LEAST {
@@ -76,6 +99,49 @@ impl Payoff {
         Some(payoff)
     }
 
+    /// As [`Self::new`] where `level` is below the end of the curved part, on given nodes.
+    pub(super) fn on_nodes(model: &Model, level: f64, beta: f64, step: f64, nodes: &Nodes) -> Self {
+        let (t, end) = (model.setting.t, model.identity_from());
+        let mut payoff = Self {
+            shift: t / beta,
+            end: (end - 2.0 * model.setting.quadratic) / t,
+            factor: libm::exp((level - end) / beta),
+            weights: Vec::new(),
+            stride: nodes.stride,
+            step,
+        };
+        let reached = nodes.heights.iter().position(|&height| height <= level);
+        let count = reached.unwrap_or(nodes.heights.len() - 1).max(1);
+        payoff.weigh(|k| nodes.heights[k], count, level, end, beta);
+        payoff
+    }
+
+    /// Mean of the payoff from the means of its parts: the straight one, then the nodes.
+    pub(super) fn over_nodes(&self, means: &[f64]) -> f64 {
+        let curved = self.weights.iter().zip(&means[1..]);
+        self.factor * means[0] + curved.map(|(weight, mean)| weight * mean).sum::<f64>()
+    }
+
+    /// The same payoff for a level that is larger by that many steps of `x`, where `psi` is the
+    /// identity.
+    pub(super) fn moved(&self, steps: usize) -> Self {
+        Self {
+            end: self.end + steps as f64 * self.step,
+            weights: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// `x` from which on `psi` is the identity.
+    pub(super) fn end(&self) -> f64 {
+        self.end
+    }
+
+    /// The part from there on, at a distance `a`, without its weight.
+    pub(super) fn straight(&self, a: f64) -> f64 {
+        linear_payoff(a, self.shift)
+    }
+
     /// Fills the nodes. Between two of them `psi` is at most its chord, for which the mean of the
     /// payoff is known; the normal distribution function is replaced by its chord as well.
     fn curve(&mut self, model: &Model, level: f64, beta: f64, range: f64) {
@@ -85,17 +151,29 @@ impl Payoff {
         self.stride = (spacing / self.step).ceil().max(1.0) as usize;
         let spacing = self.stride as f64 * self.step;
         let count = (range / spacing).ceil() as usize;
-        let excess = 1.0 + chord_excess(spacing);
+        let height = |k: usize| model.psi(end - k as f64 * spacing * t);
+        self.weigh(height, count, level, end, beta);
+    }
+
+    /// Weights of the nodes, node `k` lying `k` spacings below the end, where `psi` is `height(k)`; at
+    /// the last one it is at most `level`.
+    fn weigh(
+        &mut self,
+        height: impl Fn(usize) -> f64,
+        count: usize,
+        level: f64,
+        end: f64,
+        beta: f64,
+    ) {
+        let excess = 1.0 + chord_excess(self.stride as f64 * self.step);
         self.weights = vec![0.0; count + 1];
-        // From the end downwards: node k lies k spacings below it.
         let mut right = end;
         let mut mean_right = 1.0 - self.factor;
         for k in 1..=count {
-            let value = end - k as f64 * spacing * t;
             let left = if k == count {
                 level
             } else {
-                model.psi(value).clamp(level, right)
+                height(k).clamp(level, right)
             };
             let mean = mean_payoff(left - level, right - level, beta);
             self.weights[k - 1] = (mean_right - mean).max(0.0) * excess;
@@ -121,6 +199,16 @@ impl Payoff {
             .map(|(k, weight)| weight * cdf(x - self.end + k as f64 * spacing))
             .sum();
         self.factor * linear_payoff(x - self.end, self.shift) + curved
+    }
+
+    /// Slope of its logarithm from `x` on over a distance; 0 where it has none.
+    pub(super) fn log_slope(&self, x: f64, distance: f64) -> f64 {
+        let (low, high) = (self.value(x), self.value(x + distance));
+        if low > 0.0 && high > low {
+            libm::log(high / low) / distance
+        } else {
+            0.0
+        }
     }
 
     /// The payoff at `start + i step` for `i < count`.

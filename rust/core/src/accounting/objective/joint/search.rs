@@ -8,9 +8,11 @@ use realfft::RealFftPlanner;
 use super::integral::{Grid, expected_payoff};
 use super::model::{Model, Setting, Variant};
 use super::payoff::Payoff;
+use crate::Result;
+use crate::parallel::Interrupt;
 
 /// Beyond this `theta / t` a bound is costly and useless.
-const LARGEST_SCALE: f64 = 12.0;
+pub(super) const LARGEST_SCALE: f64 = 12.0;
 
 /// Where `theta1` is tried, as a share of its range.
 const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
@@ -56,6 +58,15 @@ pub(super) enum Detail {
     Fine,
 }
 
+impl Detail {
+    pub(super) fn grid(self, scale: f64) -> Grid {
+        match self {
+            Self::Coarse => Grid::new(250.0, 1000.0, 0.1, scale),
+            Self::Fine => Grid::new(1000.0, 4000.0, 0.05, scale),
+        }
+    }
+}
+
 /// A choice of the free parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
@@ -64,36 +75,36 @@ pub(super) struct Choice {
 }
 
 /// Evaluates and minimises the bounds.
-pub(super) struct Search {
-    planner: RealFftPlanner<f64>,
+pub(super) struct Search<'a> {
+    pub(super) planner: RealFftPlanner<f64>,
+    pub(super) interrupt: &'a dyn Interrupt,
 }
 
-impl Search {
-    pub(super) fn new() -> Self {
+impl<'a> Search<'a> {
+    pub(super) fn new(interrupt: &'a dyn Interrupt) -> Self {
         Self {
             planner: RealFftPlanner::new(),
+            interrupt,
         }
     }
 
     /// `E (1 - exp((level - psi(V)) / beta))_+`, an upper bound.
-    fn payoff(&mut self, model: &Model, level: f64, beta: f64, detail: Detail) -> f64 {
+    fn payoff(&mut self, model: &Model, level: f64, beta: f64, detail: Detail) -> Result<f64> {
         let scale = model.theta / model.setting.t;
         if !(level > 0.0 && scale <= LARGEST_SCALE) {
-            return 1.0;
+            return Ok(1.0);
         }
-        let grid = match detail {
-            Detail::Coarse => Grid::new(250.0, 1000.0, 0.1, scale),
-            Detail::Fine => Grid::new(1000.0, 4000.0, 0.05, scale),
-        };
+        let grid = detail.grid(scale);
         let Some(payoff) = Payoff::new(model, level, beta, grid.step) else {
-            return 1.0;
+            return Ok(1.0);
         };
         let competitors = model.setting.competitors;
-        expected_payoff(&mut self.planner, &payoff, competitors, scale, grid)
+        let planner = &mut self.planner;
+        expected_payoff(planner, &payoff, competitors, scale, grid, self.interrupt)
     }
 
     /// The bound for one choice.
-    pub(super) fn at(&mut self, problem: &Problem, choice: Choice, detail: Detail) -> f64 {
+    pub(super) fn at(&mut self, problem: &Problem, choice: Choice, detail: Detail) -> Result<f64> {
         let model = Model::new(problem.setting, choice.share, choice.variant);
         let level = (problem.epsilon - model.offset).next_down();
         if problem.replace_one {
@@ -106,31 +117,36 @@ impl Search {
     /// The bound for a replacement. For every split `level = l1 + l2` and every coupling,
     /// `(1 - exp(l1 + l2 - V1 - V2))_+` is at most the sum of `(1 - exp(2 (l_i - V_i)))_+`: one of the
     /// excesses `V_i - l_i` is at least half of their sum.
-    fn with_second_record(&mut self, model: &Model, level: f64, detail: Detail) -> f64 {
-        let plain = Setting {
-            kappa: 0.0,
-            ..model.setting
-        };
-        let second = Model::new(plain, 1.0, Variant::Logarithmic);
+    fn with_second_record(&mut self, model: &Model, level: f64, detail: Detail) -> Result<f64> {
+        let second = model.of_second_record();
         let half = 0.5 * level;
-        let a = self.payoff(model, half, 0.5, Detail::Coarse);
-        let b = self.payoff(&second, half, 0.5, Detail::Coarse);
+        let a = self.payoff(model, half, 0.5, Detail::Coarse)?;
+        let b = self.payoff(&second, half, 0.5, Detail::Coarse)?;
         if a >= 1.0 || b >= 1.0 || !(a > 0.0 && b > 0.0) {
-            return 1.0;
+            return Ok(1.0);
         }
-        // Both fall about as exp(-rate level); the sum is least where they are equal.
-        let rate = (-2.0 * libm::log(a)).sqrt() / model.setting.t;
         if detail == Detail::Coarse && libm::log(a / b).abs() < NEARLY_EQUAL {
-            return (a + b).min(1.0);
+            return Ok((a + b).min(1.0));
         }
-        let shift = (0.5 * libm::log(a / b) / rate).clamp(-0.5 * half, 0.5 * half);
-        let sum = self.payoff(model, half + shift, 0.5, detail)
-            + self.payoff(&second, half - shift, 0.5, detail);
-        sum.min(1.0)
+        let shift = balance(a, b, half, model.setting.t);
+        let sum = self.payoff(model, half + shift, 0.5, detail)?
+            + self.payoff(&second, half - shift, 0.5, detail)?;
+        Ok(sum.min(1.0))
+    }
+
+    /// Where `level` is split between the two records of a replacement, from the middle; nothing
+    /// where both bounds say nothing.
+    pub(super) fn shift(&mut self, model: &Model, level: f64) -> Result<Option<f64>> {
+        let half = 0.5 * level;
+        let second = model.of_second_record();
+        let a = self.payoff(model, half, 0.5, Detail::Coarse)?;
+        let b = self.payoff(&second, half, 0.5, Detail::Coarse)?;
+        let known = 0.0 < a && a < 1.0 && 0.0 < b && b < 1.0;
+        Ok(known.then(|| balance(a, b, half, model.setting.t)))
     }
 
     /// The best choice on the coarse grid and its bound.
-    pub(super) fn best(&mut self, problem: &Problem) -> (Choice, f64) {
+    pub(super) fn best(&mut self, problem: &Problem) -> Result<(Choice, f64)> {
         let mut tried: Vec<(f64, f64)> = Vec::new();
         let Setting {
             kappa, quadratic, ..
@@ -144,7 +160,7 @@ impl Search {
                 share,
                 variant: Variant::Logarithmic,
             };
-            let value = self.at(problem, choice, Detail::Coarse);
+            let value = self.at(problem, choice, Detail::Coarse)?;
             let worse = tried
                 .last()
                 .is_some_and(|&(_, last)| last < 1.0 && value >= last);
@@ -153,7 +169,7 @@ impl Search {
                 break;
             }
         }
-        let (share, value) = self.refined(problem, tried, Variant::Logarithmic);
+        let (share, value) = self.refined(problem, tried, Variant::Logarithmic)?;
         let choice = Choice {
             share,
             variant: Variant::Logarithmic,
@@ -161,24 +177,29 @@ impl Search {
         if problem.epsilon < 2.0 * problem.setting.kappa {
             self.with_linear(problem, choice, value)
         } else {
-            (choice, value)
+            Ok((choice, value))
         }
     }
 
     /// The better of a choice and what the linear variant has next to it and at its safe end,
     /// where only the largest determinant must be below `epsilon`.
-    fn with_linear(&mut self, problem: &Problem, choice: Choice, value: f64) -> (Choice, f64) {
+    fn with_linear(
+        &mut self,
+        problem: &Problem,
+        choice: Choice,
+        value: f64,
+    ) -> Result<(Choice, f64)> {
         let variant = Variant::Linear;
         let mut tried = Vec::new();
         for share in [choice.share, 0.0] {
             let candidate = Choice { share, variant };
-            tried.push((share, self.at(problem, candidate, Detail::Coarse)));
+            tried.push((share, self.at(problem, candidate, Detail::Coarse)?));
         }
         if least(&tried).1 >= value {
-            return (choice, value);
+            return Ok((choice, value));
         }
-        let (share, value) = self.refined(problem, tried, variant);
-        (Choice { share, variant }, value)
+        let (share, value) = self.refined(problem, tried, variant)?;
+        Ok((Choice { share, variant }, value))
     }
 
     /// Two steps of a parabola through the best point and its neighbours.
@@ -187,7 +208,7 @@ impl Search {
         problem: &Problem,
         mut tried: Vec<(f64, f64)>,
         variant: Variant,
-    ) -> (f64, f64) {
+    ) -> Result<(f64, f64)> {
         for _ in 0..2 {
             tried.sort_by(|a, b| a.0.total_cmp(&b.0));
             let Some(next) = vertex(&tried) else { break };
@@ -195,20 +216,27 @@ impl Search {
                 share: next,
                 variant,
             };
-            tried.push((next, self.at(problem, choice, Detail::Coarse)));
+            tried.push((next, self.at(problem, choice, Detail::Coarse)?));
         }
-        least(&tried)
+        Ok(least(&tried))
     }
 
     /// The least bound: the winner of the coarse grid on the fine one. A bound above `target` by
     /// more than the coarse grid can lose is returned as it is.
-    pub(super) fn least(&mut self, problem: &Problem, target: f64) -> f64 {
-        let (choice, coarse) = self.best(problem);
+    pub(super) fn least(&mut self, problem: &Problem, target: f64) -> Result<f64> {
+        let (choice, coarse) = self.best(problem)?;
         if coarse >= 1.0 || coarse > COARSE_FACTOR * target {
-            return coarse;
+            return Ok(coarse);
         }
-        self.at(problem, choice, Detail::Fine).min(coarse)
+        Ok(self.at(problem, choice, Detail::Fine)?.min(coarse))
     }
+}
+
+/// By how much the levels of two bounds are moved apart. Both fall about as `exp(-rate level)`; the
+/// sum is least where they are equal.
+fn balance(a: f64, b: f64, half: f64, t: f64) -> f64 {
+    let rate = (-2.0 * libm::log(a)).sqrt() / t;
+    (0.5 * libm::log(a / b) / rate).clamp(-0.5 * half, 0.5 * half)
 }
 
 /// The pair with the least value, the first of them.

@@ -1,0 +1,211 @@
+//! The bound at many values of epsilon at once.
+//!
+//! For one choice of the free parameter the law of `w + X` does not depend on epsilon, and it is
+//! most of the work. A range of epsilons is cut into blocks; each block has the choice that is best
+//! in its middle, one law, and points at which the payoffs are shifted copies of each other.
+
+use super::in_range;
+use super::integral::SumLaw;
+use super::model::Model;
+use super::payoff::Payoff;
+use super::search::{Detail, LARGEST_SCALE, Problem, Search};
+use crate::Result;
+use crate::parallel::Interrupt;
+
+/// Longest block, in units of `t`, and most blocks.
+const BLOCK: f64 = 1.5;
+const MOST_BLOCKS: f64 = 12.0;
+
+/// Distances of points are multiples of this, in units of `t`: of the step of every grid.
+const UNIT: f64 = 0.004;
+
+/// Nodes that the curved part of `psi` is cut into, at the first point of a block.
+const NODES: f64 = 384.0;
+
+/// Levels of the points of a block: the first one, their distance over [`UNIT`] `t`, their number.
+#[derive(Clone, Copy)]
+struct Levels {
+    first: f64,
+    stride: usize,
+    count: usize,
+}
+
+/// Expected payoffs of one record at these levels; `None` where nothing is known.
+fn payoffs(
+    search: &mut Search<'_>,
+    model: &Model,
+    levels: Levels,
+    beta: f64,
+) -> Result<Option<Vec<f64>>> {
+    let t = model.setting.t;
+    let scale = model.theta / t;
+    if !(levels.first > 0.0 && scale <= LARGEST_SCALE) {
+        return Ok(None);
+    }
+    let grid = Detail::Fine.grid(scale);
+    let stride = levels.stride * (UNIT / grid.step).round() as usize;
+    let level = |k: usize| levels.first + (k * stride) as f64 * (grid.step * t);
+    let payoff = |k: usize| Payoff::new(model, level(k), beta, grid.step);
+    let (Some(near), Some(far)) = (payoff(0), payoff(levels.count - 1)) else {
+        return Ok(None);
+    };
+    let law = SumLaw::new(
+        search,
+        [&near, &far],
+        model.setting.competitors,
+        scale,
+        grid,
+    )?;
+    let end = model.identity_from();
+    let curved = (0..levels.count).take_while(|&k| level(k) < end).count();
+    let mut found = Vec::with_capacity(levels.count);
+    if curved > 0 {
+        let range = (end - model.inverse(levels.first)) / t;
+        let nodes = super::payoff::Nodes::new(model, range, NODES, grid.step);
+        let means = law.means(&near, &nodes);
+        for k in 0..curved {
+            search.interrupt.check()?;
+            let payoff = Payoff::on_nodes(model, level(k), beta, grid.step, &nodes);
+            found.push(law.bound(&payoff, payoff.over_nodes(&means)));
+        }
+    }
+    if curved < levels.count {
+        search.interrupt.check()?;
+        let Some(first) = payoff(curved) else {
+            return Ok(None);
+        };
+        let most = (levels.count - 1 - curved) * stride;
+        let table = law.table(&first, most);
+        for k in curved..levels.count {
+            let moved = (k - curved) * stride;
+            let mean = law.mean(&table[most - moved..]);
+            found.push(law.bound(&first.moved(moved), mean));
+        }
+    }
+    Ok(Some(found))
+}
+
+/// The bounds of a block whose choice is best for `middle`; `first` is the first epsilon.
+fn block(
+    search: &mut Search<'_>,
+    problem: &Problem,
+    first: f64,
+    stride: usize,
+    count: usize,
+) -> Result<Vec<f64>> {
+    let nothing = Ok(vec![1.0; count]);
+    let (choice, value) = search.best(problem)?;
+    if value >= 1.0 {
+        return nothing;
+    }
+    let model = Model::new(problem.setting, choice.share, choice.variant);
+    let level = (first - model.offset).next_down();
+    let levels = |first| Levels {
+        first,
+        stride,
+        count,
+    };
+    if !problem.replace_one {
+        return Ok(payoffs(search, &model, levels(level), 1.0)?.unwrap_or(vec![1.0; count]));
+    }
+    let middle = problem.epsilon - model.offset;
+    let Some(shift) = search.shift(&model, middle)? else {
+        return nothing;
+    };
+    let second = model.of_second_record();
+    let one = payoffs(search, &model, levels(0.5 * level + shift), 0.5)?;
+    let other = payoffs(search, &second, levels(0.5 * level - shift), 0.5)?;
+    let (Some(one), Some(other)) = (one, other) else {
+        return nothing;
+    };
+    let sums = one.iter().zip(&other).map(|(a, b)| (a + b).min(1.0));
+    Ok(sums.collect())
+}
+
+/// Upper bounds as by [`super::delta`] at about `count` epsilons from `low` to `high`, both ends
+/// covered: pairs of increasing epsilons and bounds.
+///
+/// # Arguments
+/// * `low`, `high`, `count` - positive, increasing; at least 2.
+/// * the others - as for [`super::delta`].
+///
+/// # Errors
+/// [`crate::Error::Interrupted`].
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a range in the place of one epsilon"
+)]
+pub fn profile(
+    low: f64,
+    high: f64,
+    count: usize,
+    t: f64,
+    kappa: f64,
+    classes: usize,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<(f64, f64)>> {
+    if !(in_range(low, t, kappa, classes) && in_range(high, t, kappa, classes)) {
+        return Ok(vec![(low, 1.0), (high, 1.0)]);
+    }
+    let records = if replace_one { 2.0 } else { 1.0 };
+    let unit = UNIT * t * records;
+    let stride = ((high - low) / (count as f64 * unit)).round().max(1.0) as usize;
+    let step = stride as f64 * unit;
+    let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
+    let blocks = ((high - low) / (BLOCK * t)).ceil().clamp(1.0, MOST_BLOCKS);
+    let length = (total as f64 / blocks).ceil() as usize;
+    let mut search = Search::new(interrupt);
+    let mut found = Vec::with_capacity(total);
+    for start in (0..total).step_by(length) {
+        let size = length.min(total - start);
+        let first = low + start as f64 * step;
+        let middle = first + 0.5 * (size - 1) as f64 * step;
+        let problem = Problem::new(middle, t, kappa, classes, replace_one);
+        let bounds = block(&mut search, &problem, first, stride, size)?;
+        for (k, bound) in bounds.into_iter().enumerate() {
+            let at = first + k as f64 * step;
+            // A little beyond its place, so that no rounding puts it in front of it.
+            found.push((at * (1.0 + 16.0 * f64::EPSILON), bound));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::delta;
+    use super::*;
+    use crate::parallel::Never;
+
+    /// Never below a search for the same epsilon but for what the searches miss, and hardly above.
+    #[test]
+    fn the_points_are_those_of_single_questions() -> Result<()> {
+        for (classes, t, kappa, low, high, replace_one) in [
+            (3, 0.164, 0.164, 0.3, 2.0, false),
+            (3, 0.06, 0.5, 0.5, 1.0, false),
+            (10, 0.5, 2.0, 2.0, 6.0, false),
+            (5, 0.4, 0.05, 0.5, 3.0, false),
+            (4, 0.2, 0.5, 1.0, 3.0, true),
+        ] {
+            let points = profile(low, high, 60, t, kappa, classes, replace_one, &Never)?;
+            assert!(points[0].0 <= low * (1.0 + 1e-12) && points[points.len() - 1].0 >= high);
+            assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            for &(epsilon, bound) in points.iter().step_by(7) {
+                let alone = delta(
+                    epsilon,
+                    t,
+                    kappa,
+                    classes,
+                    replace_one,
+                    f64::INFINITY,
+                    &Never,
+                )?;
+                let what = format!("{classes} {t} {kappa} {epsilon}: {bound} {alone}");
+                assert!(bound <= alone * 1.03 || bound < 1e-14, "{what}");
+                assert!(bound >= alone * 0.97, "{what}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+"""Every accounting call ends, whatever the sizes of events, and what it says is an upper bound.
+
+Sizes go over twenty orders of magnitude, ledgers are long and mixed. Limits are of CPU time and
+generous: most calls take milliseconds, the slowest known ten seconds, and what hung took minutes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpsvm_fast.accounting import (
+    ApproximateEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PrivacyLedger,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+    composed_delta,
+    composed_epsilon,
+    gaussian_delta,
+    gaussian_sigma,
+    subsampled_gaussian_delta,
+    subsampled_gaussian_epsilon,
+    subsampled_gaussian_noise_multiplier,
+)
+from dpsvm_fast.exceptions import BudgetExceededError
+
+ALLOWED = 15.0
+ADD = "add_remove"
+
+sizes = st.floats(-10.0, 10.0).map(lambda x: 10.0**x)
+deltas = st.floats(-20.0, -0.31).map(lambda x: 10.0**x)
+epsilons = st.floats(-16.0, 4.0).map(lambda x: 10.0**x)
+rates = st.floats(-20.0, 0.0).map(lambda x: 10.0**x)
+counts = st.floats(0.0, 9.0).map(lambda x: int(10.0**x))
+relations = st.sampled_from([ADD, "replace_one"])
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """What is done in here ends within the CPU time that is allowed."""
+    start = time.process_time()
+    yield
+    spent = time.process_time() - start
+    assert spent < ALLOWED, f"{spent:.1f} s of CPU"
+
+
+@pytest.mark.parametrize("relation", [ADD, "replace_one"])
+def test_a_tiny_spend_does_not_block_the_next(relation: str) -> None:
+    ledger = PrivacyLedger(1.0, 1e-5, relation)
+    moved = 2.0 if relation == "replace_one" else 1.0
+    sigma = gaussian_sigma(1e-8, 1e-12, moved)
+    ledger.spend(GaussianEvent(sigma, moved, relation))
+    noise = subsampled_gaussian_noise_multiplier(0.5, 1e-6, 0.05, 50, relation)
+    with ending():
+        ledger.spend(SubsampledGaussianEvent(noise, 0.05, 50, relation))
+    alone = subsampled_gaussian_epsilon(noise, 0.05, 50, 1e-5, relation)
+    assert alone * (1.0 - 1e-6) <= ledger.total()[0] <= alone * 1.001
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rate", "n_steps"),
+    [
+        (1e-3, 1e-5, 1e-5, 100),
+        (1e-6, 1e-9, 1e-7, 10**6),
+        (1e3, 1e-15, 0.5, 2),
+        (5.0, 0.4, 1e-15, 3),
+    ],
+)
+def test_calibrations_end_and_hold(epsilon: float, delta: float, rate: float, n_steps: int) -> None:
+    with ending():
+        noise = subsampled_gaussian_noise_multiplier(epsilon, delta, rate, n_steps)
+    assert subsampled_gaussian_delta(noise, rate, n_steps, epsilon) <= delta
+
+
+@settings(max_examples=4, deadline=None)
+@given(epsilon=epsilons, delta=deltas, rate=rates, n_steps=counts, relation=relations)
+def test_every_calibration_ends(
+    epsilon: float, delta: float, rate: float, n_steps: int, relation: str
+) -> None:
+    with ending():
+        noise = subsampled_gaussian_noise_multiplier(epsilon, delta, rate, n_steps, relation)
+    with ending():
+        assert subsampled_gaussian_delta(noise, rate, n_steps, epsilon, relation) <= delta
+
+
+@settings(max_examples=20, deadline=None)
+@given(noise=sizes, rate=rates, n_steps=counts, epsilon=epsilons, relation=relations)
+def test_every_question_about_sampled_steps_ends_and_is_bounded(
+    noise: float, rate: float, n_steps: int, epsilon: float, relation: str
+) -> None:
+    with ending():
+        delta = subsampled_gaussian_delta(noise, rate, n_steps, epsilon, relation)
+    assert 0.0 <= delta <= 1.0
+    # A step without its sampling is Gaussian, and a record that is never drawn is safe.
+    moved = 2.0 if relation == "replace_one" else 1.0
+    sigma = noise / (moved * math.sqrt(n_steps))
+    assert delta <= min(gaussian_delta(epsilon, sigma) * 1.01 + 1e-300, 1.01 * rate * n_steps, 1.0)
+    if 1e-300 < delta < 0.5:
+        with ending():
+            found = subsampled_gaussian_epsilon(noise, rate, n_steps, delta, relation)
+        assert found <= epsilon * 1.01 + 1e-9
+
+
+def random_event(draw: random.Random) -> PrivacyEvent:
+    """An event of a size from 1e-9 to 1e3."""
+
+    def size(low: float, high: float) -> float:
+        return 10.0 ** draw.uniform(low, high)
+
+    kind = draw.randrange(6)
+    if kind == 0:
+        return GaussianEvent(1.0, size(-9, 3), ADD)
+    if kind == 1:
+        return PureEvent(size(-9, 3), ADD)
+    if kind == 2:
+        return ApproximateEvent(size(-9, 3), size(-15, -3), ADD)
+    if kind == 3:
+        return ZCDPEvent(size(-9, 3), ADD)
+    if kind == 4:
+        steps = max(1, int(size(0, 6)))
+        return SubsampledGaussianEvent(size(-1.5, 9), min(1.0, size(-9, 0)), steps, ADD)
+    law, scores = draw.choice([("softmax", 3), ("softmax", 2), ("logistic", 1), ("huber", 1)])
+    sigma = size(-1, 9)
+    return ObjectiveEvent(law, scores, sigma, size(-3, 1) / sigma, None, ADD)
+
+
+def simple_bounds(events: list[PrivacyEvent], epsilon: float) -> tuple[float, float]:
+    """A lower and an upper bound of delta by less than the accountant does.
+
+    Below, one event alone. Above, basic composition, epsilon shared out by what each event needs at
+    an equal share of a delta.
+    """
+    below = max(composed_delta([event], epsilon) for event in events)
+    above = 1.0
+    for delta in (1e-12, 1e-6, 1e-3):
+        each = delta / len(events)
+        needed = sum(composed_epsilon([event], each) for event in events)
+        if needed <= epsilon:
+            above = min(above, delta)
+    return below, above
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 12))
+def test_mixed_ledgers_end_and_are_bounded(seed: int, length: int) -> None:
+    draw = random.Random(seed)
+    events = [random_event(draw) for _ in range(length)]
+    with ending():
+        epsilon = composed_epsilon(events, 1e-6)
+    assert epsilon >= 0.0
+    for at in (1e-3, 1.0, 30.0, 2e3):
+        with ending():
+            delta = composed_delta(events, at)
+        below, above = simple_bounds(events, at)
+        # A grid, chords and the rounding of an inverse leave a little.
+        assert below * (1.0 - 1e-3) - 1e-15 <= delta <= above * 1.1 + 1e-300
+    found = [composed_delta(events, at) for at in (0.1, 1.0, 10.0)]
+    assert all(first >= second * (1.0 - 1e-3) for first, second in pairwise(found))
+
+
+def measured(work: Callable[[], object]) -> float:
+    """CPU time of ``work``; a refusal is an end as well."""
+    start = time.process_time()
+    with suppress(BudgetExceededError):
+        work()
+    return time.process_time() - start
+
+
+def longest_calls(ledgers: int, seed: int) -> tuple[float, float]:
+    """Longest spend and longest total over random ledgers of up to 50 events."""
+    draw = random.Random(seed)
+    spend = total = 0.0
+    for _ in range(ledgers):
+        epsilon, delta = 10.0 ** draw.uniform(-2, 4), 10.0 ** draw.uniform(-12, -3)
+        ledger = PrivacyLedger(epsilon, delta)
+        for _ in range(draw.randint(1, 50)):
+            event = random_event(draw)
+            spend = max(spend, measured(lambda: ledger.spend(event)))  # noqa: B023
+            if draw.random() < 0.1:
+                total = max(total, measured(ledger.total))
+        total = max(total, measured(ledger.total))
+    return spend, total
+
+
+@pytest.mark.nightly
+def test_random_ledgers_end() -> None:
+    ledgers = int(os.environ.get("DPSVM_LEDGERS", "200"))
+    seed = int(os.environ.get("DPSVM_SEED", "0")) or random.SystemRandom().getrandbits(32)
+    spend, total = longest_calls(ledgers, seed)
+    print(f"seed {seed}: longest spend {spend:.2f} s, longest total {total:.2f} s")  # noqa: T201
+    assert max(spend, total) < ALLOWED
