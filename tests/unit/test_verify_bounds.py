@@ -12,7 +12,9 @@ from dpsvm_fast.accounting import (
     ObjectiveEvent,
     PrivacyEvent,
     PureEvent,
+    SubsampledGaussianEvent,
     ZCDPEvent,
+    composed_delta,
     composed_epsilon,
 )
 from dpsvm_fast.accounting._event_verify import recomputed_events
@@ -118,3 +120,14 @@ def test_two_curves_are_not_less_than_one() -> None:
     assert holds
     assert two > one
     assert recomputed_events((steep, ZCDPEvent(0.1, A)), epsilon, 0.9 * two)[2] is not True
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_steps_without_noise_tell_that_a_record_joined(relation: str) -> None:
+    loud = SubsampledGaussianEvent(5e-5, 1e-3, 5, relation)
+    plain = SubsampledGaussianEvent(12.0, 0.1, 50, relation)
+    claim = composed_delta((loud, plain), 1.0)
+    _, delta, holds = recomputed_events((loud, plain), 1.0, claim)
+    assert holds
+    assert delta >= 1.0 - (1.0 - 1e-3) ** 5
+    assert recomputed_events((loud, plain), 1.0, 0.9 * delta)[2] is False

@@ -214,7 +214,7 @@ def _made_curve(event: CurvedEvent) -> Curve:
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
 
     # Sums of many scores take longer.
-    dear = event.n_scores > 2 or event.law == "weston_watkins"
+    dear = event.n_scores > (2 if event.law == "softmax" else 1)
     kind = (DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)
     return Curve.of(lambda epsilon: _of_objective(event, epsilon, quickly=True), *kind)
 

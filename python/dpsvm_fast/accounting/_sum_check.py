@@ -37,7 +37,7 @@ POINTS, FEW_POINTS = 2**17, 2**14
 # By how much fewer there are for one of many bounds.
 COARSER = 16
 # Knots of a table of thresholds, and cells of an integral.
-KNOTS, CELLS = 4096, 2**16
+KNOTS, CELLS = 4096, 2**18
 # A sum is cut off that many of its standard deviations above the point of interest.
 REACH = 9.0
 # What the tables of one term take.
@@ -62,7 +62,7 @@ def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = F
     # Farther out the integrand is less than e^-64 of what it was; with much noise it falls steeply
     # near the logarithm of the largest curvature.
     high = min(start, epsilon + FARTHEST)
-    v = _dense(epsilon, high, t, kappa, CELLS // (4 if quickly else 1))
+    v = _dense(epsilon, high, t, kappa, CELLS // (COARSER if quickly else 1))
     z = one_score_threshold(v, t, kappa)
     means = cell_means(z, np.diff(v))
     weights = np.exp(epsilon - v[:-1]) * -np.expm1(-np.diff(v))

@@ -36,6 +36,8 @@ Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**15, 2**20, 1e-4
+# A noise multiplier that is not worth a grid.
+LEAST_NOISE = 1e-3
 # Points where an epsilon is sought.
 SEARCH_POINTS = 2**18
 # Most cells of one law on a grid.
@@ -329,10 +331,16 @@ class _Sum:
     """The summed loss in one direction, its largest value, and what it leaves out."""
 
     def __init__(self, losses: Losses, direction: str, cut: float) -> None:
-        whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0]
+        whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0 and z >= LEAST_NOISE]
         moved = 2.0 if direction == "replace" else 1.0
         self._mu = math.hypot(losses.mu, *(moved * math.sqrt(n) / z for z, n in whole))
-        laws = [(_Law(z, q, direction, cut), count) for z, q, count in losses.sampled if q < 1.0]
+        # Steps with hardly any noise tell outright that a record joined.
+        self._lost = math.fsum(q * n for z, q, n in losses.sampled if z < LEAST_NOISE)
+        laws = [
+            (_Law(z, q, direction, cut), count)
+            for z, q, count in losses.sampled
+            if q < 1.0 and z >= LEAST_NOISE
+        ]
         # For choices: losses and logarithms of masses at a few nodes. For bounds: grids.
         self._parts: list[tuple[Callable[[float, int], tuple[Array, Array]], int]] = []
         self._dots: list[tuple[Callable[[float], _Dots], int]] = []
@@ -344,9 +352,7 @@ class _Sum:
         reaches += [-math.log1p(-law.rate) for law, _ in laws]
         reaches.append(self._mu * (0.5 * self._mu + math.sqrt(2.0 * cut) + 1.0))
         reaches += [curve.limit + 1.0 for curve in losses.curves]
-        self._widest = 2.0 * max(*reaches, *(size for size, _ in losses.pure))
-        # Infinite losses of what is known by a curve.
-        self._lost = 0.0
+        self._widest = 2.0 * max([*reaches, *(size for size, _ in losses.pure)])
         for size, count in losses.pure:
             outcomes = _response(size)
             self._parts.append((_constant(outcomes), count))
@@ -356,13 +362,14 @@ class _Sum:
             values, masses, infinite = curve.atoms()
             self._parts.append((_constant((values, np.log(masses + 1e-300))), 1))
             self._dots.append((partial(_placed, values, masses), 1))
+            # What is known by a curve has infinite losses, too.
             self._lost += infinite
         if self._mu:
             self._dots.append((partial(_gaussian_dots, self._mu, cut), 1))
         # Powers make it larger, so that there is less of it to lose.
         self._rounding = ROUNDING + POWER_ROUNDING * math.fsum(count for _, count in self._parts)
         self.largest = math.inf
-        if direction == "add" and not self._mu and not losses.curves:
+        if direction == "add" and not (self._mu or self._lost or losses.curves):
             # No loss is beyond that of a record that was in no sample.
             self.largest = math.fsum(
                 [-count * math.log1p(-law.rate) for law, count in laws]
@@ -371,6 +378,8 @@ class _Sum:
 
     def delta(self, epsilon: float, most: int) -> tuple[float, float]:
         """Delta at ``epsilon``, without what is cut off, and that."""
+        if self._lost >= 1.0:
+            return 1.0, 0.0
         tilt = self._tilt(epsilon)
         low, high = self._span(tilt)
         points, known, last = FIRST_POINTS, (math.inf, 1.0), math.inf
