@@ -221,7 +221,7 @@ CORE_MAY_USE = {
         }
     ),
     "private_descent": frozenset({"error", "memory", "noise", "parallel", "solver"}),
-    "accounting": frozenset({"error", "float"}),
+    "accounting": frozenset({"error", "float", "parallel"}),
 }
 
 

@@ -27,7 +27,7 @@ FILES = (
         (
             Edit(
                 PACKAGE + "accounting/_tilted_check.py",
-                "            return min(1.0, delta + found.rest)\n",
+                "            return min(1.0, delta + rest)\n",
                 "            return 0.0 if delta < 1e-12 else delta\n",
             ),
         ),

@@ -252,7 +252,7 @@ def test_of_parallel_branches_the_farthest_counts() -> None:
         for epsilon in (0.5, 1.0):
             assert composed_delta([whole], epsilon) == composed_delta(far, epsilon)
             recomputed = recomputed_events((whole,), epsilon, 1e-3)[1]
-            assert recomputed == pytest.approx(composed_delta(far, epsilon), rel=1e-8)
+            assert recomputed == pytest.approx(composed_delta(far, epsilon), rel=1e-4)
         twice = composed_delta([whole, whole], 1.0)
         assert twice == pytest.approx(composed_delta([*far, *far], 1.0), rel=1e-12)
 

@@ -21,6 +21,8 @@ GOOD = (
     "dpsvm_fast/io/schemas/model.v1.json",
     *(f"{INFO}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")),
     *(f"{INFO}/licenses/LICENSE{kind}" for kind in ("", "-APACHE", "-MIT")),
+    f"{INFO}/licenses/THIRD_PARTY_NOTICES",
+    f"{INFO}/sboms/crates.json",
 )
 
 

@@ -82,6 +82,23 @@ class Choice:
         return replace(self, curved=within[: MOST_CURVES - others])
 
 
+def _gaussian_square(event: ObjectiveEvent) -> float | None:
+    """Squared parameter of the Gaussian mechanism that noise in an objective is, if it is one.
+
+    One score, or a softmax of two, whose Jacobian costs nothing at any epsilon >= 0: kappa is at
+    most 1/(2 sigma^2). docs/proofs/objective_perturbation.md, "One score and one-vs-rest".
+    """
+    scores = 2.0 if event.law == "softmax" and event.n_scores == 2 else 1.0
+    if event.adjacency != "add_remove" or event.n_scores > scores:
+        return None
+    if event.kappa is None:
+        free = event.jacobian == 0.0
+    else:
+        smooth = event.law in ("logistic", "softmax")
+        free = smooth and 2.0 * event.kappa * event.sigma**2 <= 1.0 - 1e-12
+    return scores / event.sigma**2 if free else None
+
+
 def _is_within_reach(event: CurvedEvent) -> bool:
     """Whether the events inside can be composed, so that the whole has a curve."""
     if isinstance(event, ObjectiveEvent):
@@ -135,7 +152,11 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
         elif isinstance(event, AlternativesEvent):
             _add_alternatives(choice, event)
         elif isinstance(event, ObjectiveEvent):
-            choice.curved.append(event)
+            square = _gaussian_square(event)
+            if square is None:
+                choice.curved.append(event)
+            else:
+                choice.squares.append(square)
         elif isinstance(event, DistanceEvent):
             choice.distances.append(event.distance)
         else:

@@ -88,7 +88,7 @@ def recomputed_events(
         return math.inf, 1.0, False
     least = max(least_delta_of(choice, epsilon) for choice in whole)
     if least > delta:
-        return math.inf, least, False
+        return _refuted(whole, delta, epsilon), least, False
     # Fewer events tell less: what these exceed, all of them do.
     choices = [choice.composable() for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
@@ -98,6 +98,20 @@ def recomputed_events(
     # Where delta is met, so is epsilon.
     met = 0.98 * delta <= found <= delta and best == epsilon
     return epsilon if met else _epsilon(choices, delta, best), found, holds
+
+
+def _refuted(choices: list[Choice], delta: float, low: float) -> float:
+    """Lower bound of epsilon at ``delta``, to three digits; it is above ``low``."""
+
+    def excess(epsilon: float) -> float:
+        return max(least_delta_of(choice, epsilon) for choice in choices) - delta
+
+    high = max(2.0 * low, 1e-3)
+    while excess(high) > 0.0:
+        low, high = high, 2.0 * high
+        if high > 1e5:
+            return math.inf
+    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-12))
 
 
 def _epsilon(choices: list[Choice], delta: float, near: float) -> float:

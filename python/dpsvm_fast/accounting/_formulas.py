@@ -72,6 +72,10 @@ NO_LOSS: Atoms = (np.zeros(1), np.ones(1))
 # No epsilon beyond this is searched for: it would say nothing.
 LARGEST_SEARCHED = 1e5
 
+# What is promised of noise in an objective beside others leaves this much of delta to those who
+# check it with tables of their own.
+HEADROOM = 1.0005
+
 # Steps to where a curve crosses delta; about ten are usual.
 MOST_CROSSINGS = 60
 
@@ -201,7 +205,8 @@ def _objective_curve(totals: Totals, low: float, high: float) -> Callable[[float
         atoms, cut = thinned(sum_of_losses(atoms, power[0], cap), NEGLIGIBLE)
         infinite = add_up(infinite, power[1], cut)
     atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_GAUSSIAN)
-    return mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high)
+    curve = mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high)
+    return lambda epsilon: min(1.0, mul_up(curve(epsilon), HEADROOM))
 
 
 def _searched_epsilon(totals: Totals, delta: float) -> float:

@@ -6,8 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.exceptions import ModelFormatError, SchemaError, TableError
-from dpsvm_fast.io.schema import TableSchema
-from dpsvm_fast.io.tables import Table, open_table
 
 if TYPE_CHECKING:
     from dpsvm_fast.io.models import (
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
         save_model,
     )
     from dpsvm_fast.io.onnx import to_onnx
+    from dpsvm_fast.io.schema import TableSchema
+    from dpsvm_fast.io.tables import Table, open_table
 
 __all__ = [
     "ModelFormatError",
@@ -36,18 +36,21 @@ __all__ = [
     "to_onnx",
 ]
 
-# Imported at their first use: whoever reads a table does not wait for the estimators.
+# Imported at their first use: whoever reads a table does not wait for the estimators, and whoever
+# reads a certificate for neither.
 _HOMES = {
     "models": (
         *("SavedModel", "load_model", "model_schema", "read_model", "save_certificate"),
         "save_model",
     ),
     "onnx": ("to_onnx",),
+    "schema": ("TableSchema",),
+    "tables": ("Table", "open_table"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what belongs to saved models at its first use."""
+    """Import a public name at its first use."""
     for home, names in _HOMES.items():
         if name in names:
             value = getattr(importlib.import_module(f"dpsvm_fast.io.{home}"), name)

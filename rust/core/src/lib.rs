@@ -3,7 +3,7 @@
 //! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
 //! layers point one way: `error`, `float` <- `memory`, `clip` <- `rows` <- `solver`, `noise` <-
 //! `private_descent`; `column_moments` reads `rows`; `fourier` draws random features with `noise` and serves `solver`;
-//! `accounting` uses `error` and `float`; `linear_algebra`, `parallel` and `simd` serve all that compute. A
+//! `accounting` uses `error`, `float` and the interrupt of `parallel`; `linear_algebra`, `parallel` and `simd` serve all that compute. A
 //! solver receives plain numbers and
 //! returns plain numbers: budgets and noise scales are decided by the caller.
 
