@@ -235,7 +235,8 @@ pub fn sigma(
         Curve::Constant(kappa) => (0, kappa),
         Curve::PerT(slope) => (1, slope),
     };
-    if !(value >= 0.0 && value.is_finite() && delta > 0.0 && delta < 1.0) {
+    let wanted = epsilon >= 0.0 && delta > 0.0 && delta < 1.0;
+    if !(wanted && value >= 0.0 && value.is_finite()) {
         return Ok(None);
     }
     let key = Key {
