@@ -23,6 +23,7 @@ __all__ = [
     "gaussian_log_delta",
     "gaussian_sigma",
     "objective_delta",
+    "objective_profile",
     "objective_log_delta",
     "objective_sigma",
     "projected_sgd_csr",
