@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,8 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting._profile import gaussian_mu
+from dpsvm_fast.accounting._formulas import HEADROOM
+from dpsvm_fast.accounting._profile import OtherLosses, gaussian_mu, mixed_curve
 from dpsvm_fast.exceptions import InvalidParameterError
 
 SECTIONS = {
@@ -243,10 +245,18 @@ def test_an_objective_event_beside_a_gaussian_one(
     got = composed_delta(
         [objective("huber", 1, sigma, jacobian=DISGUISE), *gaussian(other)], epsilon
     )
-    assert exact * (1 - 1e-12) <= got <= exact * (1 + CHORDS)
+    assert exact * (1 - 1e-12) <= got <= exact * (1 + CHORDS) * HEADROOM
     # Negative control: one percent more noise is far outside.
     more = [objective("huber", 1, 1.01 * sigma, jacobian=DISGUISE), *gaussian(1.01 * other)]
     assert composed_delta(more, epsilon) < exact * (1 - 3 * CHORDS)
+
+
+@given(st.floats(0.0, 6.0), st.floats(0.5, 4.0))
+def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, end: float) -> None:
+    event = objective("huber", 1, 4.0, jacobian=DISGUISE)
+    atoms = (np.zeros(1), np.ones(1))
+    curve = mixed_curve(event, OtherLosses(atoms, 0.0, 0.25), 0.9 * end, end)
+    assert curve(epsilon) >= gaussian_delta(epsilon, 1 / math.hypot(0.25, 0.25)) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(

@@ -219,12 +219,12 @@ def _searched_epsilon(totals: Totals, delta: float) -> float:
         if high > LARGEST_SEARCHED:
             return math.inf
     if _is_alone(totals):
-        return crossing(lambda e: formula_delta(totals, e), delta, high)
+        return crossing(lambda e: formula_delta(totals, e), delta, 0.0, high)
     low = 0.0
     # The nodes of a curve are spread over its whole range: a second one is drawn where it counts.
     for narrower in (0.9, 0.0):
         curve = _objective_curve(totals, low, high)
-        high = crossing(curve, delta, high)
+        high = crossing(curve, delta, low, high)
         low = narrower * high
     return high
 
@@ -267,14 +267,13 @@ def _inverse(mu: float) -> float:
     return div_down(1.0, max(mu, SMALLEST_MU))
 
 
-def crossing(curve: Callable[[float], float], delta: float, high: float) -> float:
-    """About the smallest epsilon up to ``high`` at which a falling curve is at most ``delta``.
+def crossing(curve: Callable[[float], float], delta: float, low: float, high: float) -> float:
+    """Return about the smallest epsilon in [low, high] where a falling curve is at most ``delta``.
 
-    By steps between logarithms, which are nearly straight. At what is returned the curve is low
-    enough, unless it
-    is ``high``.
+    By steps between logarithms, which are nearly straight. The curve was evaluated at what is
+    returned and is low enough there, unless that is ``high``.
     """
-    low, at_low = 0.0, math.log(max(curve(0.0), SMALLEST_DELTA))
+    at_low = math.log(max(curve(low), SMALLEST_DELTA))
     at_high = math.log(max(curve(high), SMALLEST_DELTA))
     wanted = math.log(delta)
     if at_low <= wanted:

@@ -170,7 +170,8 @@ def mixed_curve(
 ) -> Callable[[float], float]:
     """Upper bound of delta of one objective event together with other losses.
 
-    As a function of epsilon, which is meant for ``low`` to ``high``.
+    As a function of epsilon. It is close from ``low`` to ``high`` and a bound everywhere: what lies
+    outside the nodes counts with the profile's value at the nearest smaller node, or 1.
     """
     if not others.mu < LARGEST_MU:
         return lambda _: 1.0
