@@ -17,6 +17,7 @@ from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
 )
+from dpsvm_fast.accounting._curve_check import Curve
 from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.accounting._objective_check import objective_delta
 
@@ -131,3 +132,52 @@ def test_steps_without_noise_tell_that_a_record_joined(relation: str) -> None:
     assert holds
     assert delta >= 1.0 - (1.0 - 1e-3) ** 5
     assert recomputed_events((loud, plain), 1.0, 0.9 * delta)[2] is False
+
+
+# Claims exactly as low as the accountant makes them, whose tables were once too coarse to confirm.
+TIGHT: list[tuple[list[PrivacyEvent], float]] = [
+    ([ZCDPEvent(0.016035778555272183, A)], 1.4578868509664855e-05),
+    ([objective("softmax", 3, 0.9627, 1.039), GaussianEvent(2.6, 1.0, A)], 1e-5),
+    (
+        [
+            GaussianEvent(10.318749560608095, 1.0, A),
+            SubsampledGaussianEvent(1.8512640127025755, 0.006898991758050823, 341, A),
+            objective("softmax", 3, 13.810184497526963, 0.02362002622475335),
+        ],
+        7.813293134037126e-06,
+    ),
+    (
+        [
+            PureEvent(0.0761709003634067, "replace_one"),
+            objective("softmax", 3, 6.31417137920083, 0.13627035681602256, "replace_one"),
+            GaussianEvent(17.265983491195957, 1.0, "replace_one"),
+        ],
+        1.935110550393179e-08,
+    ),
+]
+
+
+@pytest.mark.parametrize(("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response"])
+def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
+    events: list[PrivacyEvent], delta: float
+) -> None:
+    epsilon = composed_epsilon(events, delta)
+    assert recomputed_events(tuple(events), epsilon, delta)[2] is True
+    assert not recomputed_events(tuple(events), 0.97 * epsilon, delta)[2]
+
+
+def test_more_points_of_a_curve_never_lower_it_below_what_it_bounds() -> None:
+    def exact(epsilon: float) -> float:
+        return normal_tail_delta(epsilon, 0.4)
+
+    def below(x: np.ndarray) -> np.ndarray:
+        return np.asarray(1.0 / (1.0 + np.exp(-40.0 * x)))
+
+    coarse = Curve.of(exact, 0.5)
+    fine = coarse.closer(exact, 1.5, below, 150.0)
+    points = np.linspace(0.0, 2.0, 500)
+    true = np.array([exact(float(x)) for x in points])
+    assert (fine.at(points) >= true * (1.0 - 1e-9)).all()
+    near = np.abs(points - 1.5) < 0.05
+    assert (coarse.at(points) / true)[near].max() > 1.005
+    assert (fine.at(points) / true)[near].max() < 1.0005

@@ -34,7 +34,7 @@ MOST_POINTS = 3000
 # Points of u and of s, lines that bound what u can become, and orders of Renyi divergences: first
 # looked at, and around the best of these.
 POINTS_U, POINTS_S, LINES = 3000, 6000, 4001
-ORDERS, NEAR_ORDERS = 500, 400
+ORDERS, NEAR_ORDERS = 500, 100
 _ALL_ORDERS = np.geomspace(1e-4, 1e7, ORDERS)
 # A bend of what u can become in one cell, relative to it, that counts as a corner.
 CORNER = 2e-4
@@ -74,6 +74,39 @@ class Curve:
             step *= min(2.0, max(0.5, fall / max(fell, 0.1 * fall)))
             step = max(step, 1e-9 * (1.0 + x[-1]))
         return cls(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
+
+    def closer(
+        self,
+        delta: Callable[[float], float],
+        epsilon: float,
+        below: Callable[[Array], Array],
+        points: float,
+    ) -> Curve:
+        """The same with more points where it counts for a sum of losses at ``epsilon``.
+
+        ``below``: distribution function of the other losses. A chord between points that differ by
+        f in log delta exceeds by f^2 / 12, and counts by how probable it makes the sum.
+        """
+        x, g = self._x, self._g
+        reached = np.abs(np.diff(below(epsilon - x))) * g[:-1]
+        reached += np.abs(np.diff(below(epsilon + x))) * g[:-1] * np.exp(-x[:-1])
+        fall = np.log(g[:-1] / g[1:])
+        share = reached / max(float(reached.sum()), 1e-300)
+        pieces = np.ceil(points * np.cbrt(share * fall * fall))
+        pieces[-1] = 1.0
+        found_x, found_g = [x], [g]
+        for place in np.flatnonzero(pieces > 1.0):
+            inner = np.linspace(x[place], x[place + 1], int(pieces[place]) + 1)[1:-1]
+            found_x.append(inner)
+            found_g.append(np.array([max(delta(float(point)), 1e-300) for point in inner]))
+        every_x, every_g = np.concatenate(found_x), np.concatenate(found_g)
+        order = np.argsort(every_x)
+        return Curve(every_x[order], np.minimum.accumulate(every_g[order]))
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return self._x.size
 
     @classmethod
     def hopeless(cls) -> Curve:
@@ -152,16 +185,20 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
         return np.asarray(found + 1e-15 * (2.0 + large))
 
     work(2 * ORDERS)
-    place = int(np.argmin(logs(_ALL_ORDERS)))
-    near = _ALL_ORDERS[[max(place - 1, 0), min(place + 1, ORDERS - 1)]]
-    least = float(np.min(logs(np.geomspace(near[0], near[1], NEAR_ORDERS))))
+    orders = _ALL_ORDERS
+    for _ in range(3):
+        found = logs(orders)
+        place = int(np.argmin(found))
+        near = orders[[max(place - 1, 0), min(place + 1, orders.size - 1)]]
+        orders = np.geomspace(near[0], near[1], NEAR_ORDERS)
+    least = float(found.min())
     return math.exp(min(0.0, least)) * (1.0 + ROUNDING)
 
 
 @lru_cache(maxsize=32)
-def zcdp_curve(rho: float) -> Curve:
+def zcdp_curve(rho: float, fall: float = FALL) -> Curve:
     """Table of the same."""
-    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon))
+    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon), fall)
 
 
 def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:

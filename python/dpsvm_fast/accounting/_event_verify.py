@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from dpsvm_fast.accounting._choice_check import (
     Choice,
@@ -40,6 +42,8 @@ from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent
 
 __all__ = ["ALLOWANCE", "recomputed_events"]
 
+Array = NDArray[np.float64]
+
 # A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
 # ten-millionth of delta. Some bounds exceed the truth by as much.
 ALLOWANCE = 1e-7
@@ -51,10 +55,17 @@ ROUNDING = 1e-11
 EPSILON_SLACK = 1e-12
 # Values of the sum of all losses but the Gaussian one.
 MOST_ATOMS = 20_000_000
+# Of those that are looked at when points of a curve are chosen.
+MOST_LOOKED_AT = 2000
 # How many of them are gone through at once.
 CHUNK = 2**18
-# Of a curve each point of which takes long: the fall of log delta between points, and its smallest.
-DEAR_FALL, DEAR_DEPTH = 0.15, -34.0
+# The fall of log delta between points of a curve that is looked at more closely where it counts;
+# points there, and where each of them takes long; of one that is used as it is.
+FIRST_FALL, CLOSER, DEAR_CLOSER, DEAR_FALL = 0.3, 150.0, 60.0, 0.05
+# The logarithm of the smallest delta of a curve each point of which takes long.
+DEAR_DEPTH = -34.0
+# Outcomes of randomised responses at each of which an objective alone beside them is looked at.
+FEW_OUTCOMES = 40
 
 
 def recomputed_events(
@@ -96,7 +107,7 @@ def recomputed_events(
     if (holds and choices != whole) or (delta < found <= delta * (1.0 + CLOSE) and not holds):
         return math.inf, 1.0, None
     # Where delta is met, so is epsilon.
-    met = 0.98 * delta <= found <= delta and best == epsilon
+    met = 0.97 * delta <= found <= delta and best == epsilon
     return epsilon if met else _epsilon(choices, delta, best), found, holds
 
 
@@ -121,9 +132,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
 
     def excess(epsilon: float) -> float:
-        return max(
-            math.log(max(_whole_delta(c, epsilon, quickly=True), 1e-320) / delta) for c in choices
-        )
+        return max(math.log(max(_whole_delta(c, epsilon, near), 1e-320) / delta) for c in choices)
 
     low, high = 0.0, near
     if 0.0 < excess(near) <= math.log1p(ALLOWANCE):
@@ -137,24 +146,30 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-3))
 
 
+def _whole_delta(choice: Choice, epsilon: float, near: float) -> float:
+    """Delta of one choice with its distances."""
+    found = _delta(choice, epsilon, near=near, quickly=True)
+    return min(1.0, found + cost(choice.distance, epsilon))
+
+
 def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
     """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    if choice.distance == 0.0:
+        return _delta(choice, epsilon, near=epsilon), epsilon
     kink = math.fsum(choice.pure)
-    return least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
+    found, best = least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
+    return min(found, _delta(choice, best, near=best) + cost(choice.distance, best)), best
 
 
-def _whole_delta(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
-    """Delta of one choice with its distances."""
-    return min(1.0, _delta(choice, epsilon, quickly=quickly) + cost(choice.distance, epsilon))
-
-
-def _delta(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
-    """Delta of one choice, distances apart."""
+def _delta(
+    choice: Choice, epsilon: float, *, near: float | None = None, quickly: bool = False
+) -> float:
+    """Delta of one choice, distances apart; with curves looked at closely for epsilons near one."""
     told = choice.told
-    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon, quickly=quickly))
+    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon, near, quickly=quickly))
 
 
-def _rest(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
+def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool = False) -> float:
     """Delta of one choice without infinite losses."""
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
@@ -163,17 +178,36 @@ def _rest(choice: Choice, epsilon: float, *, quickly: bool = False) -> float:
             bounds.append(zcdp_delta(math.fsum(choice.rho) + 0.5 * choice.mu**2, left))
         if not (choice.mu or choice.pure):
             return bounds[-1]
-    alone = not (choice.mu or choice.pure or choice.sampled or choice.rho)
-    if alone and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
-        return _of_objective(choice.curved[0], epsilon, quickly=quickly)
-    curves = _curves(choice)
+    others = choice.mu or choice.sampled or choice.rho
+    if not others and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
+        if not choice.pure:
+            return _of_objective(choice.curved[0], epsilon, quickly=quickly)
+        losses, masses = responses(choice.pure)
+        if losses.size <= FEW_OUTCOMES:
+            return _beside_responses(choice.curved[0], epsilon, losses, masses)
     if choice.sampled:
-        bounds.append(_tilted(choice, curves, epsilon, quickly))
-    elif alone and len(curves) == 1:
+        bounds.append(_tilted(choice, _curves(choice, DEAR_FALL), epsilon, quickly))
+        return min(bounds)
+    curves = _curves(choice, FIRST_FALL)
+    if near is not None:
+        curves = _looked_at(choice, curves, near)
+    if not (others or choice.pure) and len(curves) == 1:
         bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
     else:
         bounds.append(_of_curves(curves, choice.mu, choice.pure, epsilon))
     return min(bounds)
+
+
+def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
+    """Delta of one objective and of randomised responses: the sum over their outcomes."""
+    found = 0.0
+    for loss, mass in zip(losses, masses, strict=True):
+        left = (epsilon - loss) - 1e-15 * (abs(epsilon) + abs(loss))
+        value = _of_objective(event, float(abs(left)), quickly=True)
+        if left < 0.0:
+            value = -math.expm1(left) + math.exp(left) * value
+        found += mass * min(value, 1.0)
+    return float(found * (1.0 + ROUNDING))
 
 
 def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
@@ -191,25 +225,81 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
     return composed_delta(epsilon, losses)
 
 
-def _curves(choice: Choice) -> list[Curve]:
+def _curves(choice: Choice, fall: float) -> list[Curve]:
     """Curves of one choice; more than two are not composed here."""
-    curves = [zcdp_curve(math.fsum(choice.rho))] if choice.rho else []
-    return curves + [_curve(event) for event in choice.curved]
+    curves = [zcdp_curve(math.fsum(choice.rho), min(fall, FALL))] if choice.rho else []
+    return curves + [_curve(event, fall) for event in choice.curved]
 
 
-_known: dict[PrivacyEvent, Curve] = {}
+def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
+    """The same curves with more points where they count for delta at ``epsilon``."""
+    functions = [_zcdp_of(math.fsum(choice.rho))] if choice.rho else []
+    functions += [_function_of(event) for event in choice.curved]
+    losses, masses = responses(choice.pure)
+    found = []
+    for place, (curve, (function, closer)) in enumerate(zip(curves, functions, strict=True)):
+        if closer == 0.0:
+            found.append(curve)
+            continue
+        rest, weights = losses, masses
+        for other in curves[:place] + curves[place + 1 :]:
+            values, more, _ = other.atoms()
+            rest = np.add.outer(rest, values).ravel()
+            weights = np.multiply.outer(weights, more).ravel()
+        if rest.size > MOST_LOOKED_AT:
+            # For a choice of points, a sample is enough.
+            kept = slice(None, None, 1 + rest.size // MOST_LOOKED_AT)
+            rest, weights = rest[kept], weights[kept]
+
+        def below(x: Array, rest: Array = rest, weights: Array = weights) -> Array:
+            if choice.mu:
+                scaled = (np.subtract.outer(x, rest)) / choice.mu - 0.5 * choice.mu
+                return np.asarray(ndtr(scaled) @ weights)
+            order = np.argsort(rest)
+            sums = np.append(0.0, np.cumsum(weights[order]))
+            return np.asarray(sums[np.searchsorted(rest[order], x, "right")])
+
+        work(20.0 * rest.size * curve.size)
+        found.append(curve.closer(function, epsilon, below, closer))
+    return found
 
 
-def _curve(event: CurvedEvent) -> Curve:
+_known: dict[tuple[PrivacyEvent, float], Curve] = {}
+
+
+def _curve(event: CurvedEvent, fall: float) -> Curve:
     """Curve of one event; the last few are remembered."""
-    if event not in _known:
+    if (event, fall) not in _known:
         if len(_known) >= 32:
             _known.clear()
-        _known[event] = _made_curve(event)
-    return _known[event]
+        _known[event, fall] = _made_curve(event, fall)
+    return _known[event, fall]
 
 
-def _made_curve(event: CurvedEvent) -> Curve:
+def _is_dear(event: ObjectiveEvent) -> bool:
+    """Whether the sums of many scores take long."""
+    return event.n_scores > (2 if event.law == "softmax" else 1)
+
+
+def _function_of(event: CurvedEvent) -> tuple[Callable[[float], float], float]:
+    """What the curve of an event is made from, and how closely it is looked at."""
+    if not isinstance(event, ObjectiveEvent):
+        return _nothing, 0.0
+    closer = DEAR_CLOSER if _is_dear(event) else CLOSER
+    return lambda epsilon: _of_objective(event, epsilon, quickly=True), closer
+
+
+def _zcdp_of(rho: float) -> tuple[Callable[[float], float], float]:
+    """The same of zCDP."""
+    return lambda epsilon: zcdp_delta(rho, epsilon), CLOSER
+
+
+def _nothing(_: float) -> float:
+    """What is known of no curve."""
+    return 1.0
+
+
+def _made_curve(event: CurvedEvent, fall: float) -> Curve:
     """Curve of one event."""
     if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
         if isinstance(event, RandomStoppingEvent):
@@ -219,18 +309,15 @@ def _made_curve(event: CurvedEvent) -> Curve:
         if bases is None:
             return Curve.hopeless()
         dear = any(base.sampled or base.curved for base in bases)
-        base = Curve.of(_largest(bases), *((DEAR_FALL, DEAR_DEPTH) if dear else ()))
+        base = Curve.of(_largest(bases), *((DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)))
         if isinstance(event, AlternativesEvent):
             return base
         rho = None
         if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
-
-    # Sums of many scores take longer.
-    dear = event.n_scores > (2 if event.law == "softmax" else 1)
-    kind = (DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)
-    return Curve.of(lambda epsilon: _of_objective(event, epsilon, quickly=True), *kind)
+    depth = DEAR_DEPTH if _is_dear(event) else DEPTH
+    return Curve.of(_function_of(event)[0], fall, depth)
 
 
 def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:

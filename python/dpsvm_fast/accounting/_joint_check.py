@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.interpolate import CubicSpline
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from dpsvm_fast.accounting._gaussian_check import normal_density, normal_excess
@@ -34,11 +34,15 @@ Array = NDArray[np.float64]
 # First guesses of theta_1 between its two ends, and steps of the golden section after them.
 FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 GOLDEN_STEPS = 5
+# By how much a form may be above the other one and still be searched.
+NEAR = 2.0
 # Larger ratios theta / t are useless: the search leaves them out.
 LARGEST_RATIO = 12.0
 # Spacing of grids in standard deviations, and points of the law of a gap: in a search,
 # for one of many bounds, and for one alone.
 COARSE, QUICK, FINE = (0.1, 64), (0.04, 128), (0.01, 512)
+# What the first of two losses has of the level, at least and at most, and levels looked at.
+LEAST_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
 BEYOND, CERTAIN = 38.5, 60.0
@@ -73,73 +77,142 @@ def joint_delta(
         setting = _Setting(t, kappa, K - 1, t * t, 2.0)
     else:
         setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
-    near = 2.0 ** (0.5 * round(2.0 * math.log2(max(epsilon, 1e-9)))) if quickly else epsilon
-    theta1, form = _best(near, setting)
-    return _whole(epsilon, setting, theta1, logarithmic=form, grid=QUICK if quickly else FINE)
+    if not quickly:
+        theta1, form = _best(epsilon, setting)
+        return _Bound(setting, theta1, form, (epsilon, epsilon, epsilon), FINE).at(epsilon)
+    # Far below the noise delta hardly depends on epsilon.
+    place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
+    return _neighbour(place, setting).at(epsilon)
+
+
+@lru_cache(maxsize=256)
+def _neighbour(place: int, setting: _Setting) -> _Bound:
+    """The bound that all epsilons near 2 ** (place / 2) share."""
+    near = 2.0 ** (0.5 * place)
+    found = {_best(near, setting)}
+    if setting.kappa - setting.quadratic <= LARGEST_RATIO * setting.t:
+        # There the Jacobian costs nothing.
+        found.add((setting.kappa, True))
+    theta1, form = min(found, key=lambda each: _at_once(near, setting, *each))
+    return _Bound(setting, theta1, form, (near / 1.19, near, near * 1.19), QUICK)
+
+
+def _at_once(epsilon: float, setting: _Setting, theta1: float, logarithmic: bool) -> float:  # noqa: FBT001
+    """About the bound at one epsilon."""
+    price = _price(theta1, setting.kappa, setting.n if logarithmic else setting.n + 1)
+    if theta1 - setting.quadratic > LARGEST_RATIO * setting.t or epsilon <= price:
+        return 1.0
+    return _Bound(setting, theta1, logarithmic, (epsilon, epsilon, epsilon), COARSE).about(epsilon)
 
 
 @lru_cache(maxsize=256)
 def _best(epsilon: float, setting: _Setting) -> tuple[float, bool]:
     """Choose theta_1 and the form; any are valid."""
     forms = (True, False) if epsilon < 2.0 * setting.kappa else (True,)
-    _, theta1, form = min(_searched(epsilon, setting, logarithmic=form) for form in forms)
-    return theta1, form
+    low = min(setting.quadratic, setting.kappa)
+    fractions = FRACTIONS if low < setting.kappa else (1.0,)
+    found = [
+        [(_at_once(epsilon, setting, low + (setting.kappa - low) * x, form), x) for x in fractions]
+        for form in forms
+    ]
+    least = min(min(values) for values in found)[0]
+    best = (2.0, setting.kappa, True)
+    for form, values in zip(forms, found, strict=True):
+        # A form that is far behind will not catch up between two guesses.
+        if min(values)[0] <= NEAR * least:
+            best = min(best, _searched(epsilon, setting, values, logarithmic=form))
+    return best[1:]
 
 
-def _whole(
-    epsilon: float,
-    setting: _Setting,
-    theta1: float,
-    *,
-    logarithmic: bool,
-    grid: tuple[float, int] = COARSE,
-) -> float:
-    """The bound at one theta_1, for both relations."""
-    n = setting.n
-    e = epsilon - _price(theta1, setting.kappa, n if logarithmic else n + 1)
-    if e <= 0.0:
-        return 1.0
+class _Bound:
+    """The bound at one theta_1, for both relations, at many epsilons.
 
-    def first(level: float, *, grid: tuple[float, int] = COARSE) -> float:
-        return _fixed(level, setting, theta1, logarithmic=logarithmic, grid=grid)
+    Parameters
+    ----------
+    setting : _Setting
+    theta1 : float
+    logarithmic : bool
+        Which form of psi.
+    epsilons : tuple of three floats
+        Smallest, middle and largest one that it is made for; it is a bound at all others, too.
+    grid : pair of spacing and number of points
+    """
 
-    if setting.rate == 1.0:
-        return first(e, grid=grid)
-    # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
-    # split of the level is a bound; both parts fall about as fast, so the best is near the middle.
-    w, masses = largest_nodes(n)
-    t, rate = setting.t, setting.rate
+    def __init__(
+        self,
+        setting: _Setting,
+        theta1: float,
+        logarithmic: bool,  # noqa: FBT001
+        epsilons: tuple[float, float, float],
+        grid: tuple[float, int],
+    ) -> None:
+        n = setting.n
+        self._setting = setting
+        self._price = _price(theta1, setting.kappa, n if logarithmic else n + 1)
+        low, middle, high = (max(epsilon - self._price, 1e-9) for epsilon in epsilons)
+        if setting.rate == 1.0:
+            self._first = _Sum(setting, theta1, logarithmic, (low, middle, high), grid)
+            return
+        # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
+        # split of the level is a bound; both parts fall about as fast, so the best is near the
+        # middle. It is chosen by splines of logarithms.
+        levels = (LEAST_SHARE * low, 0.5 * middle, (1.0 - LEAST_SHARE) * high)
+        self._first = _Sum(setting, theta1, logarithmic, levels, grid)
+        known = np.linspace(levels[0], levels[2], LEVELS)
+        firsts = [max(self._first.at(float(level)), SMALLEST) for level in known]
+        self._logs = (
+            CubicSpline(known, np.log(firsts)),
+            CubicSpline(known, np.log(self._seconds(known) + SMALLEST)),
+        )
 
-    def second(level: float) -> float:
-        return float(masses @ normal_excess(w + 2.0 * t - level / t, rate * t))
+    def _seconds(self, levels: Array) -> Array:
+        """Delta of the second loss at each level."""
+        t, rate = self._setting.t, self._setting.rate
+        w, masses = largest_nodes(self._setting.n)
+        work(100.0 * w.size * levels.size)
+        return np.asarray(masses @ normal_excess(w[:, None] + 2.0 * t - levels / t, rate * t))
 
-    found = minimize_scalar(
-        lambda level: first(level) + second(e - level),
-        bounds=(0.3 * e, 0.7 * e),
-        method="bounded",
-        options={"maxiter": 8 if grid == FINE else 4},
-    )
-    level = float(found.x)
-    return first(level, grid=grid) + second(e - level)
+    def split(self, epsilon: float) -> tuple[float, float]:
+        """The best level of the first of two losses, and about what both come to there."""
+        e = epsilon - self._price
+        levels = e * np.linspace(LEAST_SHARE, 1.0 - LEAST_SHARE, 801)
+        sums = np.logaddexp(self._logs[0](levels), self._logs[1](e - levels))
+        place = int(np.argmin(sums))
+        return float(levels[place]), math.exp(min(float(sums[place]), 0.0))
+
+    def about(self, epsilon: float) -> float:
+        """About the bound, where it was made for, to compare it with others."""
+        if self._setting.rate == 1.0 or epsilon <= self._price:
+            return self.at(epsilon)
+        return self.split(epsilon)[1]
+
+    def at(self, epsilon: float) -> float:
+        """The bound."""
+        e = epsilon - self._price
+        if e <= 0.0:
+            return 1.0
+        if self._setting.rate == 1.0:
+            return self._first.at(e)
+        level = self.split(epsilon)[0]
+        return self._first.at(level) + float(self._seconds(np.array([e - level]))[0])
 
 
-def _searched(epsilon: float, setting: _Setting, *, logarithmic: bool) -> tuple[float, float, bool]:
-    """Smallest bound over theta_1 of one form, and where: guesses, then a golden section."""
+def _searched(
+    epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
+) -> tuple[float, float, bool]:
+    """Smallest bound over theta_1 of one form, and where: a golden section beside a best guess."""
     low_end = min(setting.quadratic, setting.kappa)
 
     def at(fraction: float) -> tuple[float, float, bool]:
         theta1 = low_end + (setting.kappa - low_end) * fraction
-        if theta1 - setting.quadratic > LARGEST_RATIO * setting.t:
-            return 1.0, theta1, logarithmic
-        found = _whole(epsilon, setting, theta1, logarithmic=logarithmic)
-        return found, theta1, logarithmic
+        return _at_once(epsilon, setting, theta1, logarithmic), theta1, logarithmic
 
-    if low_end == setting.kappa:
-        return at(1.0)
-    values = [at(fraction) for fraction in FRACTIONS]
-    place = values.index(min(values))
+    place = guesses.index(min(guesses))
+    best = (guesses[place][0], low_end + (setting.kappa - low_end) * guesses[place][1], logarithmic)
+    if len(guesses) == 1:
+        return best
     low, high = FRACTIONS[max(place - 1, 0)], FRACTIONS[min(place + 1, len(FRACTIONS) - 1)]
-    best, ratio = values[place], (math.sqrt(5.0) - 1.0) / 2.0
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = at(left), at(right)
     for _ in range(GOLDEN_STEPS):
@@ -154,6 +227,7 @@ def _searched(epsilon: float, setting: _Setting, *, logarithmic: bool) -> tuple[
     return min(best, at_left, at_right)
 
 
+@lru_cache(maxsize=32)
 def largest_nodes(n: int) -> tuple[Array, Array]:
     """Nodes and masses of the largest of n standard normal numbers: trapezoidal.
 
@@ -166,38 +240,61 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
     return w, step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
 
 
-def _fixed(
-    e: float, setting: _Setting, theta1: float, *, logarithmic: bool, grid: tuple[float, int]
-) -> float:
-    """The bound at one theta_1, in the logarithmic (A) or the quadratic form (B) of psi."""
-    n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
-    if e <= 0.0:
-        return 1.0
-    step, points = grid
-    w, masses = largest_nodes(n)
-    cap = ratio * (1.0 - 1.0 / n)
-    knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
-    work(WORK_OF_BOUND + 10.0 * knots.size)
-    heights = _payoffs(knots, e, setting, ratio, logarithmic, step)
+class _Sum:
+    """Law of w + Xi at one theta_1, put on the knots of the payoff, whatever the level.
 
-    def payoff(x: Array) -> Array:
-        return np.asarray(np.interp(x, knots, heights))
+    The payoff is taken between knots along its chords, so that a mass between two knots may as
+    well lie on both. ``levels``: rows that count at the first or the last of them are computed,
+    the others are bounded by the cap; the slope at the middle one is the tilt.
+    """
 
-    chord = 1.0 + _chord_excess(step)
-    if ratio == 0.0:
-        return chord * float(masses @ payoff(w)) + SMALLEST
-    # Where even the cap makes no difference to the result, the cap is taken.
-    most = masses * payoff(w + cap)
-    kept = most > 1e-9 * most.sum()
-    total, w, masses = float(most[~kept].sum()), w[kept], masses[kept]
-    logs = np.log(heights)
-    rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
-    lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
-    for rows, values, law in _laws_of_xi(w, lam, ratio, n, points):
-        inner = (law * payoff(w[rows, None] + np.minimum(values, cap))).sum(axis=1)
-        total += float(masses[rows] @ inner)
-    gap = ratio / points
-    return chord * (1.0 + _chord_excess(gap)) ** (n - 1) * (1.0 + ROUNDING) * total + SMALLEST
+    def __init__(
+        self,
+        setting: _Setting,
+        theta1: float,
+        logarithmic: bool,  # noqa: FBT001
+        levels: tuple[float, float, float],
+        grid: tuple[float, int],
+    ) -> None:
+        n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
+        step, points = grid
+        w, masses = largest_nodes(n)
+        cap = ratio * (1.0 - 1.0 / n)
+        knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
+        work(WORK_OF_BOUND + 10.0 * knots.size)
+        self._payoff = _Payoff(knots, setting, ratio, logarithmic, step)
+        self._chord = (1.0 + _chord_excess(step)) * (1.0 + ROUNDING)
+        self._masses = np.zeros(knots.size)
+
+        def add(x: Array, weights: Array) -> None:
+            place = (x - knots[0]) / step
+            left = np.clip(place.astype(np.intp), 0, knots.size - 2)
+            right = np.clip(place - left, 0.0, 1.0) * weights
+            for index, share in ((left, weights - right), (left + 1, right)):
+                self._masses += np.bincount(index.ravel(), share.ravel(), knots.size)
+
+        if ratio == 0.0:
+            add(w, masses)
+            return
+        # Where even the cap makes no difference to the result, the cap is taken.
+        kept = np.zeros(w.size, dtype=bool)
+        for level in {levels[0], levels[2]}:
+            most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
+            kept |= most > 1e-9 * most.sum()
+        add(w[~kept] + cap, masses[~kept])
+        w, masses = w[kept], masses[kept]
+        logs = np.log(self._payoff.heights(levels[1]))
+        rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
+        lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
+        for rows, values, law in _laws_of_xi(w, lam, ratio, n, points):
+            add(w[rows, None] + np.minimum(values, cap), masses[rows, None] * law)
+        self._chord *= (1.0 + _chord_excess(ratio / points)) ** (n - 1)
+
+    def at(self, level: float) -> float:
+        """The bound, in the logarithmic (A) or the quadratic form (B) of psi."""
+        if level <= 0.0:
+            return 1.0
+        return self._chord * float(self._masses @ self._payoff.heights(level)) + SMALLEST
 
 
 def _chord_excess(step: float) -> float:
@@ -205,51 +302,76 @@ def _chord_excess(step: float) -> float:
     return 0.03025 * step * step / float(ndtr(-step))
 
 
-def _payoffs(
-    knots: Array,
-    e: float,
-    setting: _Setting,
-    ratio: float,
-    logarithmic: bool,  # noqa: FBT001
-    step: float,
-) -> Array:
+class _Payoff:
     """Upper bounds of h at equally spaced knots of w + Xi: L4 of the proof."""
-    t, rate, theta = setting.t, setting.rate, ratio * setting.t
-    m = 2.0 * max(setting.kappa - setting.quadratic, 0.0) if logarithmic else 2.0 * theta
-    shift = 2.0 * setting.quadratic / t
-    found = np.full(knots.size, SMALLEST)
-    # Above this the payoff counts as 1: it nearly is, or no noise gets there.
-    top = min(m, e + CERTAIN / rate, t * (float(knots[-1]) + BEYOND + 1.0 + shift))
-    whole = top == m
-    if whole:
-        # From there on psi(V) = V.
-        start = max(m, e)
-        found += math.exp(rate * (e - start)) * normal_excess(shift + knots - start / t, rate * t)
-    if m <= e:
+
+    def __init__(
+        self,
+        knots: Array,
+        setting: _Setting,
+        ratio: float,
+        logarithmic: bool,  # noqa: FBT001
+        step: float,
+    ) -> None:
+        self._knots, self._setting, self._step = knots, setting, step
+        self._theta, self._logarithmic = ratio * setting.t, logarithmic
+        self._known: dict[float, tuple[float, Array]] = {}
+
+    def _curve(self, top: float) -> tuple[float, Array]:
+        """The first node, and psi at all of them from ``top`` down to where no noise gets."""
+        if top not in self._known:
+            setting, t, step = self._setting, self._setting.t, self._step
+            shift = 2.0 * setting.quadratic / t
+            first = top / t - shift
+            lowest = max((-self._end - 1.0) / t - shift, -2.0 * BEYOND - 2.0)
+            count = 2 + max(math.ceil((first - lowest) / step), 0)
+            work(100.0 * count)
+            s = first - step * np.arange(count)
+            psi = _psi(np.asarray(t * (s + shift)), setting, self._theta, self._logarithmic)
+            # It rises with V: roundings of single values must not turn that round.
+            psi = np.maximum.accumulate(psi[::-1])[::-1]
+            self._known = {top: (first, psi * (1.0 + 4.0 * UNIT))}
+        return self._known[top]
+
+    @property
+    def _end(self) -> float:
+        """From there on psi(V) = V."""
+        gap = max(self._setting.kappa - self._setting.quadratic, 0.0)
+        return 2.0 * (gap if self._logarithmic else self._theta)
+
+    def heights(self, e: float) -> Array:
+        """The bounds at one level."""
+        setting, knots, step, m = self._setting, self._knots, self._step, self._end
+        t, rate = setting.t, setting.rate
+        shift = 2.0 * setting.quadratic / t
+        found = np.full(knots.size, SMALLEST)
+        # Above this the payoff counts as 1: it nearly is, or no noise gets there.
+        top = min(m, e + CERTAIN / rate, t * (float(knots[-1]) + BEYOND + 1.0 + shift))
+        whole = top == m
+        if whole:
+            start = max(m, e)
+            rest = normal_excess(shift + knots - start / t, rate * t)
+            found += math.exp(rate * (e - start)) * rest
+        if m <= e:
+            return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+        # Nodes from the top down to where the payoff is 0, or no noise gets.
+        first, psi = self._curve(top)
+        above = rate * np.maximum(psi - e, 0.0)
+        # Below the first node without a payoff there are no increments.
+        above = above[: max(int(np.count_nonzero(above)) + 2, 2)]
+        payoff = -np.expm1(-above)
+        # Means between nodes; the lowest payoff counts as one of all that lies below.
+        mean = payoff[1:] + np.exp(-above[1:]) * _mean_rise(above[:-1] - above[1:])
+        ends = np.concatenate([[payoff[0] if whole else 1.0], mean, payoff[-1:]])
+        weights = np.maximum(ends[:-1] - ends[1:], 0.0)
+        found += payoff[-1]
+        last = int(np.flatnonzero(weights > 0.0)[-1]) + 1 if weights.any() else 1
+        # Knot i and node k meet at knots[0] - first + (i + k) step.
+        places = knots[0] - first + step * np.arange(knots.size + last - 1)
+        work(0.05 * knots.size * last)
+        normal = ndtr(places + 1e-13 * (1.0 + np.abs(places)))
+        found += (1.0 + _chord_excess(step)) * np.correlate(normal, weights[:last], "valid")
         return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
-    # Nodes from the top down to where the payoff is 0, or no noise gets.
-    first = top / t - shift
-    lowest = max((-m - 1.0) / t - shift, -2.0 * BEYOND - 2.0)
-    count = 2 + max(math.ceil((first - lowest) / step), 0)
-    work(100.0 * count)
-    s = first - step * np.arange(count)
-    psi = _psi(np.asarray(t * (s + shift)), setting, theta, logarithmic)
-    # It rises with V: roundings of single values must not turn that round.
-    psi = np.maximum.accumulate(psi[::-1])[::-1]
-    above = rate * np.maximum(psi * (1.0 + 4.0 * UNIT) - e, 0.0)
-    payoff = -np.expm1(-above)
-    # Means between nodes; the lowest payoff counts as one of all that lies below.
-    mean = payoff[1:] + np.exp(-above[1:]) * _mean_rise(above[:-1] - above[1:])
-    ends = np.concatenate([[payoff[0] if whole else 1.0], mean, payoff[-1:]])
-    weights = np.maximum(ends[:-1] - ends[1:], 0.0)
-    found += payoff[-1]
-    last = int(np.flatnonzero(weights > 0.0)[-1]) + 1 if weights.any() else 1
-    # Knot i and node k meet at knots[0] - first + (i + k) step.
-    places = knots[0] - first + step * np.arange(knots.size + last - 1)
-    work(0.05 * knots.size * last)
-    normal = ndtr(places + 1e-13 * (1.0 + np.abs(places)))
-    found += (1.0 + _chord_excess(step)) * np.correlate(normal, weights[:last], "valid")
-    return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
 
 
 def _mean_rise(d: Array) -> Array:
@@ -311,7 +433,8 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
     constant. Whichever has the smallest exponential moment at ``lam`` is taken.
     """
     work(30 * points * w.size)
-    offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, 0.04))]
+    fine = 0.04 if points > COARSE[1] else 0.12
+    offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, fine))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
     chosen = costs.argmin(axis=0)
     step = T / points

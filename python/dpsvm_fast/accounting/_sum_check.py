@@ -12,6 +12,7 @@ is added. docs/proofs/objective_perturbation.md, "Recomputed".
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,40 @@ def _masses(means: Array) -> Array:
     return np.asarray(-np.diff(np.concatenate([ends[0], falling, ends[1]], axis=-1), axis=-1))
 
 
+class _Term:
+    """One of several equal losses: the means of its tail, and its moments on a coarse grid."""
+
+    def __init__(self, t: float, kappa: float | None, replace_one: bool, quickly: bool) -> None:  # noqa: FBT001
+        work(2 * WORK_OF_TERM)
+        self._t, self._replace_one, self._knots = t, replace_one, None
+        top = (4.0 if replace_one else 1.0) * t * (t + 38.0)
+        if kappa is not None:
+            count = KNOTS // (4 if quickly else 1)
+            self._knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, count)
+            self._table = one_score_threshold(self._knots, t, kappa)
+            top = min(top + self._knots[-1], math.log1p(0.25 * kappa) + t * (t + 38.0))
+        self.grid: Array = np.linspace(0.0, top, 4001)
+        self.logs = _logs(_masses(self.means(self.grid)))
+        self.lams = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 141) / top])
+        self.moments = np.array([float(logsumexp(self.logs + x * self.grid)) for x in self.lams])
+
+    def means(self, v: Array) -> Array:
+        """Upper bounds of the means of the tail over cells of equal size."""
+        t, step = self._t, v[1] - v[0]
+        # Less by what rounding takes from a difference of large numbers.
+        plain = v / t - 0.5 * t - 8.0 * UNIT * (v / t + t)
+        if self._replace_one:
+            both = v / (2.0 * t) - t - 8.0 * UNIT * (v / t + t)
+            return np.minimum(cell_means(both, step) + 2.0 * cell_means(plain, step), 1.0)
+        if self._knots is not None:
+            inside = np.interp(v, self._knots, self._table)
+            plain = np.where(v >= self._knots[-1], plain, inside)
+        return cell_means(plain, step)
+
+
+_term = lru_cache(maxsize=16)(_Term)
+
+
 def sum_delta(
     epsilon: float,
     t: float,
@@ -151,39 +186,21 @@ def sum_delta(
     quickly: bool = False,
 ) -> float:
     """Delta of the sum of n independent one-score losses."""
-    if kappa is not None:
-        knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, KNOTS // (4 if quickly else 1))
-        table = one_score_threshold(knots, t, kappa)
-
-    def means(v: Array) -> Array:
-        step = v[1] - v[0]
-        # Less by what rounding takes from a difference of large numbers.
-        plain = v / t - 0.5 * t - 8.0 * UNIT * (v / t + t)
-        if replace_one:
-            both = v / (2.0 * t) - t - 8.0 * UNIT * (v / t + t)
-            return np.minimum(cell_means(both, step) + 2.0 * cell_means(plain, step), 1.0)
-        if kappa is not None:
-            plain = np.where(v >= knots[-1], plain, np.interp(v, knots, table))
-        return cell_means(plain, step)
-
-    work(2 * WORK_OF_TERM)
     # First on a coarse grid, to see where the tilted sum lives.
-    top = (4.0 if replace_one else 1.0) * t * (t + 38.0) + (0.0 if kappa is None else knots[-1])
-    if kappa is not None:
-        top = min(top, math.log1p(0.25 * kappa) + t * (t + 38.0))
-    coarse: Array = np.linspace(0.0, top, 4001)
-    masses = _masses(means(coarse))
-    lam, bound = _tilt(coarse, _logs(masses), n, epsilon)
+    term = _term(t, kappa, replace_one, quickly)
+    bounds = n * term.moments - term.lams * epsilon
+    place = int(np.argmin(bounds))
+    lam, bound, coarse = float(term.lams[place]), float(bounds[place]), term.grid
     if bound < -680.0:
         return math.exp(bound) * 2.0 + SMALLEST
-    tilted = lam * coarse + _logs(masses)
-    tilted = np.exp(tilted - logsumexp(tilted))
+    points = POINTS // (COARSER if quickly else 1)
+    work(30 * points)
+    tilted = np.exp(lam * coarse + term.logs - term.moments[place])
     mean = float(tilted @ coarse)
     spread = math.sqrt(n * max(float(tilted @ coarse**2) - mean * mean, 0.0))
     reach = max(epsilon, n * mean) + REACH * spread + 6.0 / max(lam, 1.0)
-    points = POINTS // (COARSER if quickly else 1)
     grid = np.arange(points) * (reach / (points - 1))
-    masses = _masses(means(np.asarray(grid)))
+    masses = _masses(term.means(np.asarray(grid)))
     logs = _logs(masses)
     scale = float(logsumexp(logs + lam * grid))
     law, error = power(np.exp(logs + lam * grid - scale), n)
@@ -223,17 +240,6 @@ def power(masses: Array, n: int) -> tuple[Array, float]:
 def _logs(masses: Array) -> Array:
     """Logarithms of masses, from above; of none, one that adds nothing."""
     return np.asarray(np.log(np.maximum(masses, 0.0) + 1e-307))
-
-
-def _tilt(grid: Array, logs: Array, n: int, point: float) -> tuple[float, float]:
-    """Exponent for which the bound of the probability of a sum of n beyond ``point`` is smallest.
-
-    Returns it and the logarithm of the bound.
-    """
-    candidates = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 141) / grid[-1]])
-    bounds = [n * float(logsumexp(logs + lam * grid)) - lam * point for lam in candidates]
-    place = int(np.argmin(bounds))
-    return float(candidates[place]), bounds[place]
 
 
 def conditional_sums(
