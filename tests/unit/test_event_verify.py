@@ -110,7 +110,10 @@ def test_an_impure_list_has_no_promise_with_delta_zero() -> None:
 
 def test_what_is_too_much_is_neither_confirmed_nor_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = (OBJECTIVE, RHO, best("geometric", 10.0, gaussian(7.0)))
+    assert recomputed_events(curves, 50.0, DELTA)[2]
+    monkeypatch.setattr(_choice_check, "MOST_CURVES", 1)
     assert recomputed_events(curves, 50.0, DELTA) == (math.inf, 1.0, None)
+    monkeypatch.undo()
     within = best("geometric", 10.0, PARTS)
     assert recomputed_events((within,), 50.0, DELTA)[2]
     monkeypatch.setattr(_choice_check, "MOST_CHOICES", 3)

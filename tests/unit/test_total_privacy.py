@@ -45,7 +45,7 @@ from dpsvm_fast import (
     total_privacy,
     verify,
 )
-from dpsvm_fast.accounting import PipelineStatement, composed_epsilon
+from dpsvm_fast.accounting import PipelineStatement, _choice_check, composed_epsilon
 from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -176,13 +176,14 @@ def test_what_stands_beside_a_noisy_objective_is_recomputed(second: str) -> None
     assert not verify(document | {"delta": 0.9 * total.delta})
 
 
-def test_three_noisy_objectives_are_composed_but_not_confirmed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The independent check convolves two curves; of more it says that it cannot tell."""
     total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
     assert total.private
     assert 3.0 < total.epsilon <= 6.0 + 1e-6
+    assert verify(total)
+    monkeypatch.setattr(_choice_check, "MOST_CURVES", 2)
     found = verify(total)
     assert (found.ok, found.undecided, found.epsilon, found.delta) == (False, True, None, None)
     assert str(found).startswith("The certificate cannot be confirmed.\n  - ")

@@ -29,7 +29,7 @@ __all__ = ["Choice", "CurvedEvent", "choice_of", "choices_of", "responses"]
 Array = NDArray[np.float64]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
-MOST_CHOICES, MOST_CURVES = 4096, 2
+MOST_CHOICES, MOST_CURVES = 4096, 8
 # Of one event among those of one record, as entries of an array.
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
@@ -77,9 +77,7 @@ class Choice:
     def composable(self) -> Choice:
         """The same, without the curves that are too many, or of too much, to be composed here."""
         within = [event for event in self.curved if _is_within_reach(event)]
-        # What is known of zCDP is a curve, and sampled sums beside one are another.
-        others = bool(self.rho) + bool(self.sampled and (self.rho or within))
-        return replace(self, curved=within[: MOST_CURVES - others])
+        return replace(self, curved=within[:MOST_CURVES])
 
 
 def _gaussian_square(event: ObjectiveEvent) -> float | None:

@@ -36,7 +36,7 @@ from dpsvm_fast.accounting._gaussian_check import two_sided_deltas
 from dpsvm_fast.accounting._least_check import least_delta_of
 from dpsvm_fast.accounting._objective_check import objective_delta
 from dpsvm_fast.accounting._tilted_check import FIRST_POINTS, Losses, composed_delta
-from dpsvm_fast.accounting._work_check import TooMuchWorkError, work
+from dpsvm_fast.accounting._work_check import work
 from dpsvm_fast.accounting.compound import AlternativesEvent, RandomStoppingEvent
 from dpsvm_fast.accounting.events import ObjectiveEvent, PrivacyEvent
 
@@ -53,8 +53,8 @@ CLOSE = 0.02
 ROUNDING = 1e-11
 # Of sums of epsilons.
 EPSILON_SLACK = 1e-12
-# Values of the sum of all losses but the Gaussian one.
-MOST_ATOMS = 20_000_000
+# Values of the sum of all losses but the Gaussian one that are gone through, and curves.
+MOST_ATOMS, MOST_TOGETHER = 5_000_000, 2
 # Of those that are looked at when points of a curve are chosen.
 MOST_LOOKED_AT = 2000
 # How many of them are gone through at once.
@@ -185,7 +185,7 @@ def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool =
         losses, masses = responses(choice.pure)
         if losses.size <= FEW_OUTCOMES:
             return _beside_responses(choice.curved[0], epsilon, losses, masses)
-    if choice.sampled:
+    if choice.sampled or bool(choice.rho) + len(choice.curved) > MOST_TOGETHER:
         bounds.append(_tilted(choice, _curves(choice, DEAR_FALL), epsilon, quickly))
         return min(bounds)
     curves = _curves(choice, FIRST_FALL)
@@ -193,8 +193,13 @@ def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool =
         curves = _looked_at(choice, curves, near)
     if not (others or choice.pure) and len(curves) == 1:
         bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
+        return min(bounds)
+    outcomes = responses(choice.pure)
+    laws = [curve.atoms() for curve in curves]
+    if outcomes[0].size * math.prod(law[0].size for law in laws) > MOST_ATOMS:
+        bounds.append(_tilted(choice, curves, epsilon, quickly))
     else:
-        bounds.append(_of_curves(curves, choice.mu, choice.pure, epsilon))
+        bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
     return min(bounds)
 
 
@@ -211,14 +216,15 @@ def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, mass
 
 
 def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
-    """Delta of sampled losses beside all others."""
+    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,
         sampled=tuple(choice.sampled),
         pure=counts,
         curves=tuple(curves),
-        replace_one=choice.replace_one,
+        # Without sampled sums both directions are one.
+        replace_one=choice.replace_one or not choice.sampled,
     )
     if quickly:
         return composed_delta(epsilon, losses, FIRST_POINTS)
@@ -226,7 +232,7 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:
-    """Curves of one choice; more than two are not composed here."""
+    """Curves of one choice."""
     curves = [zcdp_curve(math.fsum(choice.rho), min(fall, FALL))] if choice.rho else []
     return curves + [_curve(event, fall) for event in choice.curved]
 
@@ -339,20 +345,19 @@ def _largest(choices: list[Choice]) -> Callable[[float], float]:
     return lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in choices)
 
 
-def _of_curves(curves: list[Curve], mu: float, pure: list[float], epsilon: float) -> float:
+def _of_curves(
+    laws: list[tuple[Array, Array, float]],
+    outcomes: tuple[Array, Array],
+    mu: float,
+    epsilon: float,
+) -> float:
     """Delta of curves beside a Gaussian loss and randomised responses.
 
     A curve is that of a loss with finitely many values, so each sum of them leaves the Gaussian
     mechanism, which has a formula.
     """
-    losses, masses = responses(pure)
-    laws = [curve.atoms() for curve in curves]
-    size = math.prod(law[0].size for law in laws)
-    if losses.size * size > MOST_ATOMS:
-        losses, masses = np.array([math.fsum(pure)]), np.ones(1)
-    if losses.size * size > MOST_ATOMS:
-        raise TooMuchWorkError
-    work(30.0 * losses.size * size)
+    losses, masses = outcomes
+    work(30.0 * losses.size * math.prod(law[0].size for law in laws))
     for more, their_masses, _ in laws[1:]:
         losses = np.add.outer(losses, more).ravel()
         masses = np.multiply.outer(masses, their_masses).ravel()

@@ -10,8 +10,8 @@ __all__ = ["NOT_SHOWN", "NO_ARITHMETIC", "TOO_MUCH_WORK", "UNDECIDED", "Verifica
 
 UNDECIDED = (
     "epsilon and delta of all releases together are not recomputed: this check composes at most "
-    "two losses that are known as curves (noise in objectives, best of several runs), and these "
-    "are more"
+    "eight losses that are known as curves (noise in objectives, best of several runs), to a few "
+    "ten-thousandths of delta, and these are more, or the claim leaves no room for that"
 )
 TOO_MUCH_WORK = (
     "it is not recomputed: that would take far longer than for any certificate of one fit"

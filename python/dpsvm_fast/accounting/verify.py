@@ -91,7 +91,7 @@ dict or str
     -------
     Verification
         False for anything that cannot be read: another version, unknown fields, not private. Also
-        false where the check does not compose so much (``undecided``): more than two losses that
+        false where the check does not compose so much (``undecided``): more than eight losses that
         are known as curves, such as those of noise in objectives, or work of more than about half a
         minute, far beyond what fits write.
 
