@@ -23,6 +23,9 @@ from dpsvm_fast.accounting import (
     verify,
 )
 from dpsvm_fast.accounting._event_verify import recomputed_events
+from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+from dpsvm_fast.accounting._least_check import least_gaussian
+from dpsvm_fast.accounting._objective_check import objective_delta as recomputed_objective
 from dpsvm_fast.audit import Pair, audit_density
 from oracles import objective_density
 from oracles.coupled import coupled, estimator_run
@@ -205,6 +208,54 @@ def exact_pair(point: Point, *, by_verify: bool) -> Look:
     else:
         claimed = composed_delta([event], epsilon)
     return Look(true / claimed, true, claimed)
+
+
+# Scores of each law; sums over many pairs of scores take a hundred times as long.
+QUICK_LAWS = {
+    "softmax": (2, 3, 4, 10),
+    "logistic": (1, 2, 4),
+    "huber": (1, 4),
+    "weston_watkins": (2,),
+}
+LONG_LAWS = {"weston_watkins": (3, 4)}
+
+
+def law_point(rng: Rng, laws: dict[str, tuple[int, ...]]) -> Point:
+    """One noisy objective, its noise by the Gaussian parameter of the record with most to tell."""
+    law = str(rng.choice(sorted(laws)))
+    n_scores = int(rng.choice(laws[law]))
+    epsilon = between(rng, 0.03, 16.0)
+    return {
+        "_law": law,
+        "_n_scores": n_scores,
+        "_replace_one": bool(rng.random() < 0.5),
+        "epsilon": epsilon,
+        "mu": epsilon * between(rng, 0.06, 6.0),
+        "kappa": between(rng, 1e-4, 1e6),
+    }
+
+
+def recomputed_law(point: Point) -> Look:
+    """What ``verify`` computes for tables, at many epsilons, against the Gaussian law inside."""
+    law, n_scores, replaced = point["_law"], point["_n_scores"], point["_replace_one"]
+    sigma = least_gaussian(law, n_scores, 1.0, replace_one=replaced) / point["mu"]
+    looks = [Look(0.0, 0.0, 1.0)]
+    for epsilon in point["epsilon"] * np.geomspace(0.85, 1.18, 9):
+        true = gaussian_delta(float(epsilon), point["mu"])
+        if not SMALLEST < true < LARGEST:
+            continue
+        claimed = recomputed_objective(
+            law,
+            n_scores,
+            float(epsilon),
+            sigma,
+            kappa=point["kappa"],
+            jacobian=None,
+            replace_one=replaced,
+            quickly=True,
+        )
+        looks.append(Look(true / claimed, true, claimed))
+    return max(looks, key=lambda look: look.ratio)
 
 
 def noise_point(rng: Rng) -> Point:
@@ -422,6 +473,8 @@ TARGETS = (
     Target("calibrated noise", noise_point, calibrated),
     Target("verify, events", partial(events_point, most=3), confirmed),
     Target("verify, certificates", certificate_point, forged_certificate),
+    Target("verify, laws", partial(law_point, laws=QUICK_LAWS), recomputed_law, 1.0 + 1e-9),
+    Target("verify, laws in pairs", partial(law_point, laws=LONG_LAWS), recomputed_law, 1.0 + 1e-9),
     Target("objective, exact pairs", pair_point, partial(exact_pair, by_verify=False)),
     Target("objective, exact pairs by verify", pair_point, partial(exact_pair, by_verify=True)),
     Target("fits, exact densities", partial(fit_point, kinds=ALL_FITS), exact_fit, 1.0 + 1e-4),
