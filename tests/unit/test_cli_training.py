@@ -64,6 +64,12 @@ def done(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return out
 
 
+def bound_to(certificate: Path, model: Path) -> bool:
+    """Whether a certificate holds and names the file of this model by its digest."""
+    found = verify(certificate.read_text(encoding="utf-8"), model=model)
+    return found.ok and "model_sha256" in json.loads(certificate.read_text(encoding="utf-8"))
+
+
 def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the size, rows are decoded to a temporary folder."""
     monkeypatch.setattr(_rows, "_largest_size", lambda table: None)
@@ -77,7 +83,7 @@ class TestFit:
         record = json.loads(done(capsys, *words, "--test-data", "new.csv"))
         assert (record["private"], record["epsilon"], record["delta"]) == (True, 4.0, 1e-5)
         assert record["public_test_accuracy"] > 0.6
-        assert verify((folder / "c.json").read_text(encoding="utf-8")).ok
+        assert bound_to(folder / "c.json", folder / "m.json")
         saved = read_model(folder / "m.json")
         assert saved.schema is not None
         assert saved.schema.feature_names[:2] == ("colour=red", "colour=green")
@@ -456,6 +462,7 @@ class TestTune:
         assert record["budget"]["remaining_epsilon"] < 0.1
         assert isinstance(load_model(folder / "m.json"), PrivateGridSearch)
         assert verify((folder / "c.json").read_text(encoding="utf-8")).epsilon <= 4.0
+        assert bound_to(folder / "c.json", folder / "m.json")
         done(capsys, "predict", "m.json", "new.csv", "-o", "p.csv")
 
     def test_a_grid_from_a_file(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

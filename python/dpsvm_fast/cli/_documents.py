@@ -15,7 +15,7 @@ from dpsvm_fast.exceptions import ModelFormatError
 if TYPE_CHECKING:
     from dpsvm_fast.io import SavedModel
 
-__all__ = ["Document", "opened_model", "plain_model", "read_document"]
+__all__ = ["Document", "certificate_text", "opened_model", "plain_model", "read_document"]
 
 MODEL, BOUND = "dpsvm_fast.model", "dpsvm_fast.bound_certificate"
 # A certificate is smaller; more would be another kind of file.
@@ -144,6 +144,15 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     if saved.signature == NOT_CHECKED and not quiet:
         note(f"warning: {path}: is signed, and the signature is not checked; give --key FILE")
     return saved
+
+
+def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
+    """The certificate of a saved model as it is given away: with its digest, signed with a key."""
+    from dpsvm_fast.accounting.bound import bound_certificate
+    from dpsvm_fast.io._model_files import checked_key
+
+    record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
 
 
 def plain_model(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsvm_fast.cli._documents import certificate_text
 from dpsvm_fast.cli._errors import CommandError
 from dpsvm_fast.cli._models import trainer_of
 from dpsvm_fast.cli._outputs import Draft
@@ -22,7 +23,7 @@ __all__ = ["accuracy", "public_rows", "publish", "report"]
 def publish(
     model: Any, schema: TableSchema, statement: Any, drafts: list[Draft], spending: Spending
 ) -> None:
-    """Write the model and, where asked for, its certificate.
+    """Write the model and, where asked for, its certificate, bound to that file by its digest.
 
     Raises
     ------
@@ -45,7 +46,8 @@ def publish(
     spending.saved = True
     for certificate in others:
         try:
-            certificate.draft.write_text(statement.to_json() + "\n", encoding="utf-8")
+            text = certificate_text(statement, model_draft.path)
+            certificate.draft.write_text(text, encoding="utf-8")
             certificate.publish()
         except OSError as error:
             reason = error.strerror or str(error)

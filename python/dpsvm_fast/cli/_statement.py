@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dpsvm_fast.cli._documents import Document, plain_model, read_document
+from dpsvm_fast.cli._documents import Document, certificate_text, read_document
 from dpsvm_fast.cli._errors import DOES_NOT_HOLD, CommandError
 from dpsvm_fast.cli._outputs import reserved
 from dpsvm_fast.cli._screen import Screen, example, pass_screen
@@ -77,13 +76,9 @@ def command(
 
 def _to_give_away(document: Document, statement: Any, key: Path | None) -> str:
     """The certificate as it is written: of a model with its digest, signed with its key."""
-    from dpsvm_fast.accounting.bound import bound_certificate
-    from dpsvm_fast.io._model_files import checked_key
-
     if not document.is_model:
         return f"{document.text.rstrip()}\n"
-    record = bound_certificate(statement.to_dict(), plain_model(document.path), checked_key(key))
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+    return certificate_text(statement, document.path, key)
 
 
 def _standing(document: Document) -> Any:
