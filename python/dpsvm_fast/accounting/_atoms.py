@@ -16,8 +16,8 @@ from scipy.special import gammaln
 
 __all__ = ["ERROR", "Atoms", "few_sizes", "randomised_response_losses", "sum_of_losses", "thinned"]
 
-# Sizes of pure events that are told apart.
-MOST_SIZES = 64
+# Sizes of pure events that are told apart, and of how many the best ones to merge are looked for.
+MOST_SIZES, MANY_SIZES = 64, 256
 # Bound of the relative error of one function of scipy.special or numpy, generously.
 ERROR = 4e-15
 
@@ -26,12 +26,34 @@ Atoms = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
     """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as the one it is for."""
-    groups = sorted(pure)
+    groups = _rounded_up(sorted(pure)) if len(pure) > MANY_SIZES else sorted(pure)
     while len(groups) > MOST_SIZES:
         costs = [n * (groups[i + 1][0] - size) for i, (size, n) in enumerate(groups[:-1])]
         i = costs.index(min(costs))
         groups[i : i + 2] = [(groups[i + 1][0], groups[i][1] + groups[i + 1][1])]
     return groups
+
+
+def _rounded_up(groups: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Sorted pure events of at most ``MANY_SIZES`` sizes: nearly equal ones get the largest.
+
+    Ratios that count as nearly equal grow until there are few enough.
+    """
+    sizes = np.array([size for size, _ in groups])
+    counts = [n for _, n in groups]
+    logs = np.log(np.maximum(sizes, np.finfo(float).tiny))
+    width = max(1e-4, float(np.ptp(logs)) / 1e6)
+    while True:
+        bins = np.floor((logs - logs[0]) / width)
+        ends = np.flatnonzero(np.append(bins[1:] != bins[:-1], True)).tolist()
+        if len(ends) <= MANY_SIZES:
+            break
+        width *= 2.0
+    merged, start = [], 0
+    for end in ends:
+        merged.append((float(sizes[end]), sum(counts[start : end + 1])))
+        start = end + 1
+    return merged
 
 
 @lru_cache(maxsize=64)

@@ -46,8 +46,8 @@ LEAST_MU, MOST_MU = 1e-300, 1e150
 LARGE_MU = 99.0
 # Where grids of losses end.
 LEAST_DELTA = 2.3e-308
-# Kinds of sampled steps that a grid is made for.
-MOST_GROUPS = 24
+# Kinds of sampled steps that a grid is made for, and of how many the best to merge are looked for.
+MOST_GROUPS, MANY_GROUPS = 24, 128
 # Noise, rate and number of equal sampled steps.
 Group = tuple[float, float, int]
 
@@ -235,6 +235,15 @@ def _distribution(mixture: _Mixture) -> _core.LossDistribution | None:
 def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
     """Sampled steps of at most ``MOST_GROUPS`` kinds: less noise and larger rates tell more."""
     groups = sorted(sampled)
+    width = 1e-3
+    while len(groups) > MANY_GROUPS:
+        # Equal but for a little in both: ever more, until few enough are left.
+        near: dict[tuple[int, int], Group] = {}
+        for z, q, n in groups:
+            key = math.floor(math.log(z) / width), math.floor(math.log(q) / width)
+            near[key] = _both(near.get(key, (z, q, 0)), (z, q, n))
+        groups = sorted(near.values())
+        width *= 2.0
     while len(groups) > MOST_GROUPS:
         pairs = [_both(one, other) for one, other in itertools.pairwise(groups)]
         costs = [

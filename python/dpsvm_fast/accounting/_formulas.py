@@ -55,6 +55,8 @@ __all__ = ["formula_delta", "formula_epsilon", "formula_fits", "gaussian_delta",
 # one Gaussian evaluation.
 MAX_ATOMS, MANY_SIZES, ATOMS_OF_MANY = 20_000, 8, 6_000
 MAX_ATOMS_WITH_GAUSSIAN = 2_000
+# The same where each meets every node of a profile, for every epsilon.
+MAX_ATOMS_WITH_PROFILE = 500
 
 # More than all masses lost to underflow in one convolution.
 UNDERFLOW = 1e-310
@@ -143,7 +145,7 @@ def _mixture_delta(totals: Totals, epsilon: float) -> float:
     slack = (4.0 + 4.0 * len(groups)) * math.ulp(epsilon + totals.pure_epsilon)
     shifted = epsilon - losses - slack
     if mu == 0.0:
-        total = float(masses @ np.maximum(-np.expm1(shifted), 0.0))
+        total = float(masses @ -np.expm1(np.minimum(shifted, 0.0)))
     else:
         total = math.fsum(
             mass * gaussian_delta(float(e), mu)
@@ -204,7 +206,7 @@ def _objective_curve(totals: Totals, low: float, high: float) -> Callable[[float
             return lambda _: 1.0
         atoms, cut = thinned(sum_of_losses(atoms, power[0], cap), NEGLIGIBLE)
         infinite = add_up(infinite, power[1], cut)
-    atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_GAUSSIAN)
+    atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_PROFILE)
     curve = mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high)
     return lambda epsilon: min(1.0, mul_up(curve(epsilon), HEADROOM))
 

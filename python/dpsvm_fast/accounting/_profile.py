@@ -50,7 +50,7 @@ __all__ = ["OtherLosses", "gaussian_mu", "loss_atoms", "mixed_curve", "profile",
 Array = NDArray[np.float64]
 
 # Nodes between which chords are drawn; fewer where each costs a convolution, or meets many atoms.
-MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 200_000
+MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 60_000
 NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
 # Where a law of atoms ends: what is beyond counts as an infinite loss.
 NEGLIGIBLE = 1e-17

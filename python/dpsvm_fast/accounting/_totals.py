@@ -244,12 +244,16 @@ def at_most(one: Counter[float], other: Counter[float]) -> bool:
     """Whether each size of ``one`` has a partner in ``other`` that is no smaller."""
     if one <= other:
         return True
-    return all(_at_least(one, size) <= _at_least(other, size) for size in one)
-
-
-def _at_least(sizes: Counter[float], size: float) -> int:
-    """Number of sizes from ``size`` on."""
-    return sum(n for each, n in sizes.items() if each >= size)
+    # From the largest size on, there must never be more of one than of the other.
+    theirs = sorted(other.items())
+    left = 0
+    for size, n in sorted(one.items(), reverse=True):
+        while theirs and theirs[-1][0] >= size:
+            left += theirs.pop()[1]
+        left -= n
+        if left < 0:
+            return False
+    return True
 
 
 def _times(counts: Counter[Any], factor: Fraction) -> Counter[Any]:

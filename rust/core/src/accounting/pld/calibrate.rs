@@ -1,7 +1,7 @@
 //! Inverses: the least epsilon of a curve, the least noise of subsampled steps.
 
 use super::{LEAST_NOISE, Subsampled, check_delta, check_epsilon, check_rate, check_steps};
-use super::{coarse_delta, composition, delta, epsilon};
+use super::{composition, delta_on, epsilon_on, joined};
 use crate::Result;
 use crate::accounting::gaussian;
 use crate::parallel::Interrupt;
@@ -9,14 +9,29 @@ use crate::parallel::Interrupt;
 /// Relative width at which an epsilon is found.
 const WIDTH: f64 = 1e-13;
 
-/// Relative width at which a noise multiplier is found.
+/// Relative width at which a noise multiplier is found, and where the grid is as large as it may be.
 const NOISE_WIDTH: f64 = 4e-6;
+const WIDE: f64 = 3e-4;
+
+/// Most points at which the grid of an answer is asked.
+const MOST_FINE: usize = 3;
+
+/// Relative distance of the root from where a search goes on with the grid of an answer.
+const NEAR: f64 = 5e-2;
 
 /// Largest noise multiplier of the search.
 const MOST_NOISE: f64 = 1e150;
 
-/// Steps of the search; a secant takes three or four, bisection fewer than this.
-const MOST_STEPS: usize = 200;
+/// Steps of the search, and after how many it is content with an ever larger width; a secant takes
+/// three or four.
+const MOST_STEPS: usize = 30;
+const USUAL_STEPS: usize = 6;
+
+/// Where a noise that should be enough is not: least and largest first step to a larger one, and
+/// most steps.
+const LEAST_STRIDE: f64 = 1e-15;
+const MOST_STRIDE: f64 = 1e-2;
+const MOST_STRIDES: usize = 8;
 
 /// The least epsilon >= 0, to within rounding, at which the decreasing `curve` is at most
 /// `target`; infinity when there is none.
@@ -78,21 +93,62 @@ impl Wanted<'_> {
         Ok(found - libm::log(self.delta))
     }
 
-    /// Log of the proven delta over the target, on the grid of a search.
-    fn excess(&self, log_noise: f64) -> Result<f64> {
+    /// Log of the proven delta over the target, and whether a finer grid may prove a smaller one.
+    fn excess(&self, log_noise: f64, coarse: bool) -> Result<(f64, bool)> {
         let steps = self.steps(libm::exp(log_noise));
-        let found = coarse_delta(steps, self.epsilon, self.replace_one, self.interrupt)?;
-        Ok(libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(self.delta))
+        let found = delta_on(
+            coarse,
+            steps,
+            self.epsilon,
+            self.replace_one,
+            self.interrupt,
+        )?;
+        let excess = libm::log(found.value.max(f64::MIN_POSITIVE)) - libm::log(self.delta);
+        Ok((excess, found.limited))
     }
 
-    /// Whether `noise` keeps both promises as computed.
-    fn holds(&self, noise: f64) -> Result<bool> {
+    /// The largest factor by which `noise` breaks a promise as computed, less 1.
+    fn missing(&self, noise: f64) -> Result<f64> {
         let steps = self.steps(noise);
         let (replace_one, interrupt) = (self.replace_one, self.interrupt);
-        Ok(
-            delta(steps, self.epsilon, replace_one, interrupt)? <= self.delta
-                && epsilon(steps, self.delta, replace_one, interrupt)? <= self.epsilon,
-        )
+        let (mut by_delta, mut by_epsilon) = (0.0, 0.0);
+        // What the grid of a search shows, the finer one of an answer shows as well.
+        for coarse in [true, false] {
+            if coarse || by_delta > 0.0 {
+                let found = delta_on(coarse, steps, self.epsilon, replace_one, interrupt)?;
+                by_delta = found.value / self.delta - 1.0;
+            }
+            if coarse || by_epsilon > 0.0 {
+                let found = epsilon_on(coarse, steps, self.delta, replace_one, interrupt)?;
+                by_epsilon = found.value / self.epsilon - 1.0;
+            }
+        }
+        Ok(by_delta.max(by_epsilon))
+    }
+
+    /// Log of a noise that is enough as rare joins are counted; infinite where joins are not rare.
+    fn by_joins(&self) -> Result<f64> {
+        let enough = |log_noise: f64| -> Result<bool> {
+            let steps = self.steps(libm::exp(log_noise));
+            Ok(joined::delta(steps, self.epsilon, self.replace_one)? <= self.delta)
+        };
+        let (mut low, mut high) = (libm::log(LEAST_NOISE), libm::log(MOST_NOISE));
+        if !enough(high)? {
+            return Ok(f64::INFINITY);
+        }
+        if enough(low)? {
+            return Ok(low);
+        }
+        while high - low > 0.1 * NOISE_WIDTH {
+            self.interrupt.check()?;
+            let middle = 0.5 * (low + high);
+            if enough(middle)? {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Ok(high)
     }
 
     /// Root of the estimate, and its slope there.
@@ -119,21 +175,20 @@ impl Wanted<'_> {
     fn search(&self) -> Result<f64> {
         let (mut at, mut slope) = self.guess()?;
         let least = libm::log(LEAST_NOISE);
-        at = at.max(least);
-        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
+        // Next to what is known to be enough: rare joins leave a grid nothing to find.
+        at = at.max(least).min(high - 0.9 * NOISE_WIDTH);
         let mut last: Option<(f64, f64)> = None;
-        for _ in 0..MOST_STEPS {
-            let excess = self.excess(at)?;
+        let (mut coarse, mut fine) = (true, 0);
+        for number in 0..MOST_STEPS {
+            if high <= least {
+                break;
+            }
+            let (excess, limited) = self.excess(at, coarse)?;
             if excess > 0.0 {
                 low = low.max(at);
             } else {
                 high = high.min(at);
-                if at <= least {
-                    break;
-                }
-            }
-            if high - low <= NOISE_WIDTH {
-                break;
             }
             if let Some((before, value)) = last
                 && (at - before).abs() > 1e-9
@@ -144,11 +199,26 @@ impl Wanted<'_> {
                 }
             }
             last = Some((at, excess));
+            let step = (-excess / slope).clamp(-2.0, 2.0);
+            let usual = if limited { WIDE } else { NOISE_WIDTH };
+            let width = usual * libm::exp2(number.saturating_sub(USUAL_STEPS) as f64);
+            let found = high - low <= width || (limited && (-width..=0.0).contains(&step));
+            if limited && coarse && (found || step.abs() < NEAR) {
+                // The grid of an answer shows more.
+                coarse = false;
+                low = f64::NEG_INFINITY;
+                last = None;
+                at = if found { high } else { (at + step).min(high) }.max(least);
+                continue;
+            }
+            fine += usize::from(!coarse);
+            if found || (fine >= MOST_FINE && high < f64::INFINITY) {
+                break;
+            }
             // Half of the width beyond the root: the next point is likely to be safe.
             let side = if excess > 0.0 { 0.4 } else { -0.6 };
-            let step = (-excess / slope).clamp(-2.0, 2.0);
-            let close = step.abs() < 0.5 * NOISE_WIDTH;
-            let mut next = at + step + if close { side } else { 0.3 } * NOISE_WIDTH;
+            let close = step.abs() < 0.5 * width;
+            let mut next = at + step + if close { side } else { 0.3 } * width;
             if next <= low || next >= high || !next.is_finite() {
                 next = 0.5 * (low.max(at - 1.0) + high.min(at + 1.0));
             }
@@ -198,10 +268,18 @@ pub fn noise_multiplier(
     } else {
         wanted.search()?
     };
-    let mut stride = 1e-15;
-    while !wanted.holds(noise)? && noise < MOST_NOISE {
+    let mut stride = LEAST_STRIDE;
+    for number in 0.. {
+        let missing = wanted.missing(noise)?;
+        if missing <= 0.0 || noise >= MOST_NOISE {
+            break;
+        }
+        // As much more noise as epsilon or delta is too large is usually enough, and often too much.
+        stride = missing.min(MOST_STRIDE).max(8.0 * stride);
+        if number == MOST_STRIDES {
+            stride = 1.0;
+        }
         noise *= 1.0 + stride;
-        stride *= 8.0;
     }
     Ok(noise)
 }

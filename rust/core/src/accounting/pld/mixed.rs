@@ -3,13 +3,18 @@
 use super::compose::{Part, compose, infinite_mass, moment_bound};
 use super::law::{Atoms, Directions, GridLaw, discretise};
 use super::pair::{Pair, ULP};
-use super::plan::{CELLS_OF_SEARCH, Cumulants, Goal, MOST_CELLS, Plan, pair_atoms};
+use super::plan::{Cumulants, Goal, LARGEST, Limits, OF_SEARCH, Plan, pair_atoms};
 use super::profile::zcdp_atoms;
 use crate::Result;
 use crate::parallel::Interrupt;
 
 /// Share of delta that cutting off tails may cost.
 const CUT: f64 = 1e-7;
+
+/// The same where the losses are too far apart for a grid of the step that is wanted, and how often
+/// the tails are then cut anew.
+const CUT_FROM_LONG: f64 = 1e-4;
+const MOST_CUTS: usize = 3;
 
 /// Estimates of delta at a given epsilon settle within this many rounds.
 const ROUNDS: usize = 6;
@@ -18,7 +23,7 @@ const ROUNDS: usize = 6;
 const LEAST_DELTA: f64 = 1e-280;
 
 /// Most times that the step is halved, and the relative change below which it no longer is.
-const HALVINGS: usize = 5;
+const HALVINGS: u32 = 5;
 const SETTLED: f64 = 3e-4;
 
 /// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
@@ -33,8 +38,34 @@ pub(super) struct Composition {
     pub(super) atoms: Vec<(Atoms, f64)>,
     /// Sum of the zero-concentrated events.
     pub(super) rho: f64,
-    /// Whether a coarser grid will do, where losses are too far apart for a fine one.
+    /// Whether the grid of a search will do.
     pub(super) coarse: bool,
+}
+
+/// An upper bound, and whether a finer grid than was allowed may give a smaller one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) value: f64,
+    pub(super) limited: bool,
+}
+
+impl From<f64> for Answer {
+    fn from(value: f64) -> Self {
+        Self {
+            value,
+            limited: false,
+        }
+    }
+}
+
+impl Answer {
+    /// The smaller one of two bounds.
+    pub(super) fn or(self, other: f64) -> Self {
+        Self {
+            value: self.value.min(other),
+            ..self
+        }
+    }
 }
 
 /// One direction: its cumulants and how to compute it.
@@ -78,12 +109,11 @@ impl Grid {
     }
 }
 
-/// What is asked of a composition, and with what.
-struct Question<'a> {
-    atoms: &'a [(Atoms, f64)],
+/// What a composition is computed from: the deciding direction is the first.
+struct Prepared {
+    atoms: Vec<(Atoms, f64)>,
     tail: f64,
-    goal: Goal,
-    interrupt: &'a dyn Interrupt,
+    ways: Vec<Way>,
 }
 
 /// One direction of a composition on the grid.
@@ -136,12 +166,7 @@ impl Composition {
             let found = pair_atoms(pair, tail, reversed, self.pairs.len());
             parts.push((found, *times));
         }
-        let most_cells = if self.coarse {
-            CELLS_OF_SEARCH
-        } else {
-            MOST_CELLS
-        };
-        Cumulants::new(parts, most_cells)
+        Cumulants::new(parts)
     }
 
     /// About the log of delta at `epsilon`, and the mass to cut off for it.
@@ -186,41 +211,63 @@ impl Composition {
     }
 
     /// Upper bound on the larger direction's answer to `goal`.
-    pub(super) fn answer(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<f64> {
-        let (goal, tail) = match goal {
-            Goal::Epsilon(epsilon) => (goal, self.estimate(epsilon, interrupt)?.1),
+    pub(super) fn answer(&self, goal: Goal, interrupt: &dyn Interrupt) -> Result<Answer> {
+        let steps = self.steps();
+        let (whole, mut tail) = match goal {
+            Goal::Epsilon(epsilon) => (None, self.estimate(epsilon, interrupt)?.1),
             Goal::Delta(delta) => {
                 let left = delta - self.infinite();
                 if left <= 0.0 {
-                    return Ok(f64::INFINITY);
+                    return Ok(f64::INFINITY.into());
                 }
-                (goal, CUT * left / self.steps())
+                (Some(left), CUT * left / steps)
             }
         };
+        // What a search finds is where an answer begins: an answer is never larger.
+        let mut limits = OF_SEARCH;
+        let mut answer = Answer::from(f64::INFINITY);
+        let (mut halvings, mut cuts) = (0, 0);
+        let mut prepared = self.prepared(goal, tail, interrupt)?;
+        loop {
+            let decides = &prepared.ways[0];
+            let step = self.aligned(decides.plan.step) * libm::exp2(-f64::from(halvings));
+            let (found, used) = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            let change = (answer.value - found) / found;
+            let first = answer.value.is_infinite();
+            let as_planned = decides.is_as_planned(goal, found);
+            answer = answer.or(found);
+            let too_long = used > 1.01 * step;
+            // Shorter tails leave more of the grid to the rest.
+            let wanted = CUT_FROM_LONG * whole.unwrap_or(answer.value) / steps;
+            let is_other = (too_long && wanted > 2.0 * tail) || (cuts > 0 && wanted < 0.5 * tail);
+            if is_other && cuts < MOST_CUTS {
+                cuts += 1;
+                tail = wanted;
+                prepared = self.prepared(goal, tail, interrupt)?;
+                continue;
+            }
+            if too_long {
+                answer.limited = true;
+                if self.coarse || limits == LARGEST {
+                    break;
+                }
+                limits = LARGEST;
+                continue;
+            }
+            let settled = !first && (change.is_nan() || change < SETTLED);
+            if settled || halvings == HALVINGS || as_planned {
+                break;
+            }
+            halvings += 1;
+        }
+        Ok(answer)
+    }
+
+    /// Laws, directions and plans where about `tail` of the mass of one step is cut off.
+    fn prepared(&self, goal: Goal, tail: f64, interrupt: &dyn Interrupt) -> Result<Prepared> {
         let atoms = self.all_atoms(tail);
         let ways = self.ways(goal, &atoms, tail, interrupt)?;
-        let decides = &ways[0];
-        let mut step = self.aligned(decides.plan.step);
-        let question = Question {
-            atoms: &atoms,
-            tail,
-            goal,
-            interrupt,
-        };
-        let mut found = self.at_step(&ways, &question, step)?;
-        for _ in 0..HALVINGS {
-            if decides.is_as_planned(goal, found) {
-                break;
-            }
-            step *= 0.5;
-            let next = self.at_step(&ways, &question, step)?;
-            let change = (found - next) / next;
-            found = found.min(next);
-            if change.is_nan() || change < SETTLED {
-                break;
-            }
-        }
-        Ok(found)
+        Ok(Prepared { atoms, tail, ways })
     }
 
     /// The directions, the deciding one first.
@@ -251,34 +298,46 @@ impl Composition {
         Ok(ways)
     }
 
-    /// Answer of the larger direction, the deciding one on a grid of about `step`.
-    fn at_step(&self, ways: &[Way], question: &Question<'_>, step: f64) -> Result<f64> {
-        let &Question {
-            goal, interrupt, ..
-        } = question;
+    /// Answer of the larger direction, the deciding one on a grid of about `step`, and its step.
+    fn at_step(
+        &self,
+        prepared: &Prepared,
+        goal: Goal,
+        step: f64,
+        limits: Limits,
+        interrupt: &dyn Interrupt,
+    ) -> Result<(f64, f64)> {
+        let ways = &prepared.ways;
         let reduced = self.reduced(goal);
-        let plan = ways[0].cumulants.with_step(&ways[0].plan, reduced, step);
-        let grid = self.grid(question, plan.step)?;
+        let plan = ways[0]
+            .cumulants
+            .with_step(&ways[0].plan, reduced, step, limits);
+        let used = plan.step;
+        let grid = self.grid(prepared, plan.step, interrupt)?;
         let first = grid
             .one_way(ways[0].reversed, plan)
             .answer(goal, interrupt)?;
         let Some(way) = ways.get(1) else {
-            return Ok(first);
+            return Ok((first, used));
         };
-        let plan = way.cumulants.with_step(&way.plan, reduced, grid.step);
+        let plan = way
+            .cumulants
+            .with_step(&way.plan, reduced, grid.step, limits);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
             if one.is_below(goal, first) {
-                return Ok(first);
+                return Ok((first, used));
             }
             if way.plan.step >= grid.step {
-                return Ok(first.max(one.answer(goal, interrupt)?));
+                return Ok((first.max(one.answer(goal, interrupt)?), used));
             }
         }
-        let plan = way.cumulants.with_step(&way.plan, reduced, way.plan.step);
-        let grid = self.grid(question, plan.step)?;
+        let plan = way
+            .cumulants
+            .with_step(&way.plan, reduced, way.plan.step, limits);
+        let grid = self.grid(prepared, plan.step, interrupt)?;
         let second = grid.one_way(way.reversed, plan).answer(goal, interrupt)?;
-        Ok(first.max(second))
+        Ok((first.max(second), used))
     }
 
     /// A step of at most `step` with the only pure event's losses on the grid.
@@ -297,13 +356,13 @@ impl Composition {
     }
 
     /// All laws on one grid.
-    fn grid(&self, question: &Question<'_>, step: f64) -> Result<Grid> {
+    fn grid(&self, prepared: &Prepared, step: f64, interrupt: &dyn Interrupt) -> Result<Grid> {
         let mut pairs = Vec::with_capacity(self.pairs.len());
         for (pair, times) in &self.pairs {
-            let law = discretise(pair, step, question.tail, question.interrupt)?;
+            let law = discretise(pair, step, prepared.tail, interrupt)?;
             pairs.push((law, *times));
         }
-        let atoms = question.atoms.iter();
+        let atoms = prepared.atoms.iter();
         Ok(Grid {
             step,
             pairs,

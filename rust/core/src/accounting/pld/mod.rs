@@ -20,7 +20,7 @@ use crate::accounting::gaussian;
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
 use law::Atoms;
-use mixed::Composition;
+use mixed::{Answer, Composition};
 use pair::{Pair, ULP};
 use plan::Goal;
 
@@ -128,26 +128,17 @@ pub fn delta(
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    delta_on(false, steps, epsilon, replace_one, interrupt)
+    Ok(delta_on(false, steps, epsilon, replace_one, interrupt)?.value)
 }
 
-/// [`delta`] on a grid that need not be so fine: several times as fast, and seldom smaller.
-fn coarse_delta(
-    steps: Subsampled,
-    epsilon: f64,
-    replace_one: bool,
-    interrupt: &dyn Interrupt,
-) -> Result<f64> {
-    delta_on(true, steps, epsilon, replace_one, interrupt)
-}
-
+/// [`delta`], or with `coarse` on the grid of a search: several times as fast, and never less.
 fn delta_on(
     coarse: bool,
     steps: Subsampled,
     epsilon: f64,
     replace_one: bool,
     interrupt: &dyn Interrupt,
-) -> Result<f64> {
+) -> Result<Answer> {
     steps.check()?;
     check_epsilon(epsilon)?;
     let Subsampled {
@@ -156,23 +147,21 @@ fn delta_on(
         n_steps,
     } = steps;
     if rate == 1.0 {
-        return gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one));
+        return Ok(gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.into());
     }
     // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
     let most = gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.min(steps.joined());
     if noise < LEAST_NOISE {
-        return Ok(most);
+        return Ok(most.into());
     }
-    let bound = if n_steps == 1 {
-        single::delta(noise, rate, replace_one, epsilon)?
-    } else {
-        let mut composed = composition(steps, replace_one);
-        composed.coarse = coarse;
-        composed
-            .answer(Goal::Epsilon(epsilon), interrupt)?
-            .min(joined::delta(steps, epsilon, replace_one)?)
-    };
-    Ok(bound.min(most))
+    if n_steps == 1 {
+        let bound = single::delta(noise, rate, replace_one, epsilon)?;
+        return Ok(bound.min(most).into());
+    }
+    let mut composed = composition(steps, replace_one);
+    composed.coarse = coarse;
+    let found = composed.answer(Goal::Epsilon(epsilon), interrupt)?;
+    Ok(found.or(joined::delta(steps, epsilon, replace_one)?.min(most)))
 }
 
 /// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
@@ -192,25 +181,39 @@ pub fn epsilon(
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
+    Ok(epsilon_on(false, steps, target, replace_one, interrupt)?.value)
+}
+
+/// [`epsilon`], or with `coarse` on the grid of a search, as [`delta_on`].
+fn epsilon_on(
+    coarse: bool,
+    steps: Subsampled,
+    target: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<Answer> {
     steps.check()?;
     check_delta(target)?;
     if steps.sampling_rate == 1.0 {
-        return gaussian::epsilon(target, steps.whole_batch_sigma(replace_one));
+        return Ok(gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?.into());
     }
     if steps.joined() <= target {
-        return Ok(0.0);
+        return Ok(0.0.into());
     }
     let most = gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?;
     if steps.noise_multiplier < LEAST_NOISE {
-        return Ok(most);
+        return Ok(most.into());
     }
     if steps.n_steps == 1 {
         let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
-        return Ok(single::epsilon(noise, rate, replace_one, target)?.min(most));
+        let bound = single::epsilon(noise, rate, replace_one, target)?;
+        return Ok(bound.min(most).into());
     }
     let by_joins = joined::epsilon(steps, target, replace_one)?;
-    let by_grid = composition(steps, replace_one).answer(Goal::Delta(target), interrupt)?;
-    Ok(by_grid.min(by_joins).min(most))
+    let mut composed = composition(steps, replace_one);
+    composed.coarse = coarse;
+    let by_grid = composed.answer(Goal::Delta(target), interrupt)?;
+    Ok(by_grid.or(by_joins.min(most)))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -380,7 +383,9 @@ impl LossDistribution {
             Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one, interrupt),
             Kind::Concentrated(rho) => Ok(profile::zcdp_delta(*rho, epsilon).min(1.0)),
             Kind::Exact(law) => Ok(law.delta(epsilon)),
-            Kind::Mixed(composition) => composition.answer(Goal::Epsilon(epsilon), interrupt),
+            Kind::Mixed(composition) => {
+                Ok(composition.answer(Goal::Epsilon(epsilon), interrupt)?.value)
+            }
         }
     }
 
@@ -399,7 +404,9 @@ impl LossDistribution {
                 target,
             )?),
             Kind::Exact(law) => calibrate::least(|e| Ok(law.delta(e)), target),
-            Kind::Mixed(composition) => composition.answer(Goal::Delta(target), interrupt),
+            Kind::Mixed(composition) => {
+                Ok(composition.answer(Goal::Delta(target), interrupt)?.value)
+            }
         }
     }
 }

@@ -41,13 +41,25 @@ const COARSE: f64 = 0.1;
 /// Losses further apart than this have ratios that leave the range of the numbers when squared.
 const LARGEST_STEP: f64 = 100.0;
 
-/// Lengths of the transforms of all parts: what is aimed at for one, what is not exceeded.
+/// Length of a transform that is aimed at.
 const USUAL_LENGTH: f64 = 262_144.0;
-const LARGEST_LENGTH: f64 = 2_097_152.0;
 
-/// Most cells of the laws of one step, all parts together: of an answer, and in a search for one.
-pub(super) const MOST_CELLS: f64 = 1_048_576.0;
-pub(super) const CELLS_OF_SEARCH: f64 = 131_072.0;
+/// Sizes of a grid, all parts together: cells of the laws of one step, lengths of transforms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Limits {
+    cells: f64,
+    length: f64,
+}
+
+/// A grid for a search, and the largest one.
+pub(super) const OF_SEARCH: Limits = Limits {
+    cells: 65_536.0,
+    length: 262_144.0,
+};
+pub(super) const LARGEST: Limits = Limits {
+    cells: 262_144.0,
+    length: 1_048_576.0,
+};
 
 /// What the caller asks for.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +73,6 @@ pub(super) enum Goal {
 /// Losses with their log masses and how often they are composed.
 pub(super) struct Cumulants {
     parts: Vec<(Atoms, f64)>,
-    most_cells: f64,
 }
 
 /// Cumulants at one tilt.
@@ -111,8 +122,8 @@ pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool, pairs: usize) -
 }
 
 impl Cumulants {
-    pub(super) fn new(parts: Vec<(Atoms, f64)>, most_cells: f64) -> Self {
-        Self { parts, most_cells }
+    pub(super) fn new(parts: Vec<(Atoms, f64)>) -> Self {
+        Self { parts }
     }
 
     /// Number of composed steps.
@@ -250,28 +261,27 @@ impl Cumulants {
         let step = fine
             .max((window / USUAL_LENGTH).min(CHEAPER * fine))
             .min(window / 64.0)
-            .min(LARGEST_STEP)
-            .max(self.least_step(&plan));
+            .min(LARGEST_STEP);
         plan.step = short(step);
         Ok(plan)
     }
 
-    /// `plan` for another step, which may be too coarse for its tilt.
-    pub(super) fn with_step(&self, plan: &Plan, goal: Goal, step: f64) -> Plan {
+    /// `plan` for a step, which may be too coarse for its tilt, or a larger one within `limits`.
+    pub(super) fn with_step(&self, plan: &Plan, goal: Goal, step: f64, limits: Limits) -> Plan {
         // The tilt at which the grid adds COARSE to the cumulant: larger ones are no use.
         let largest = (8.0 * COARSE / self.steps()).sqrt() / step;
         let mut changed = *plan;
         if plan.tilt > largest {
             changed = self.plan_at(&self.at(largest), goal);
         }
-        changed.step = short(step.max(self.least_step(&changed)));
+        changed.step = short(step.max(self.least_step(&changed, limits)));
         changed
     }
 
     /// The least step at which neither the transforms nor the laws together are too long.
-    fn least_step(&self, plan: &Plan) -> f64 {
+    fn least_step(&self, plan: &Plan, limits: Limits) -> f64 {
         let windows = self.parts.len() as f64 * (plan.top - plan.bottom);
-        (windows / LARGEST_LENGTH).max(self.spans() / self.most_cells) * (1.0 + 1e-6)
+        (windows / limits.length).max(self.spans() / limits.cells) * (1.0 + 1e-6)
     }
 
     /// The window at a given tilt.

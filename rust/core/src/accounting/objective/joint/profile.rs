@@ -22,6 +22,12 @@ const UNIT: f64 = 0.004;
 /// Nodes that the curved part of `psi` is cut into, at the first point of a block.
 const NODES: f64 = 384.0;
 
+/// Longest distance, in steps of the grid, of points that share a table.
+const MOST_STEPS: usize = 1 << 16;
+
+/// Bounds below this are as good as it.
+const NOTHING: f64 = 1e-300;
+
 /// Levels of the points of a block: the first one, their distance over [`UNIT`] `t`, their number.
 #[derive(Clone, Copy)]
 struct Levels {
@@ -69,18 +75,26 @@ fn payoffs(
             found.push(law.bound(&payoff, payoff.over_nodes(&means)));
         }
     }
-    if curved < levels.count {
+    let mut done = curved;
+    while done < levels.count {
         search.interrupt.check()?;
-        let Some(first) = payoff(curved) else {
+        if found.last().is_some_and(|&last| last <= NOTHING) {
+            // What holds at one epsilon holds at all larger ones.
+            found.resize(levels.count, NOTHING);
+            break;
+        }
+        let Some(first) = payoff(done) else {
             return Ok(None);
         };
-        let most = (levels.count - 1 - curved) * stride;
+        let size = (1 + MOST_STEPS / stride).min(levels.count - done);
+        let most = (size - 1) * stride;
         let table = law.table(&first, most);
-        for k in curved..levels.count {
-            let moved = (k - curved) * stride;
+        for k in 0..size {
+            let moved = k * stride;
             let mean = law.mean(&table[most - moved..]);
             found.push(law.bound(&first.moved(moved), mean));
         }
+        done += size;
     }
     Ok(Some(found))
 }
