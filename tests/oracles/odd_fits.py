@@ -47,10 +47,6 @@ def fault_of(random: Random) -> str | None:
     for slow in ("n_steps", "n_epochs", "max_iter", "n_components", "n_ellipsoids", "max_samples"):
         if isinstance(odd.get(slow), (int, float)) and odd[slow] > 1000:
             del odd[slow]
-    if name.startswith("gradient"):
-        # Calibrating sampled steps to extreme budgets has limits, and tests, of its own.
-        for p in ("epsilon", "delta", "sampling_rate", "expected_batch_size", "n_steps"):
-            odd.pop(p, None)
     for p, value in odd.items():
         setattr(estimator, p, value)
     n, d = random.choice((2, 3, 20)), 3

@@ -149,6 +149,9 @@ OBJECTIVE_PERTURBATION: Table = (
     }
 )
 
+# Batches of any number of rows that fits a machine are empty below this.
+LEAST_RATE = 1e-12
+
 GRADIENT_PERTURBATION: Table = (
     {
         name: test
@@ -160,7 +163,9 @@ GRADIENT_PERTURBATION: Table = (
         "loss": partial(check.check_option, "loss", options=SMOOTH_LOSSES),
         "optimizer": partial(check.check_option, "optimizer", options=OPTIMIZERS),
         "n_steps": or_word("auto", partial(check.check_integer, "n_steps", low=1, high=MOST_STEPS)),
-        "sampling_rate": or_word("auto", partial(check.check_fraction, "sampling_rate")),
+        "sampling_rate": or_word(
+            "auto", partial(check.check_real, "sampling_rate", low=LEAST_RATE, high=1.0)
+        ),
         "expected_batch_size": or_word("auto", _within("expected_batch_size")),
         "max_grad_norm": or_word("auto", partial(check.check_positive, "max_grad_norm")),
         "learning_rate": or_word("auto", _within("learning_rate")),

@@ -91,7 +91,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         Gradient descent with full batches, with Poisson samples, or Adam with Poisson samples.
     n_steps : "auto" or int >= 1, default="auto"
         Number of steps of one call. "auto": see Notes.
-    sampling_rate : "auto" or float in (0, 1], default="auto"
+    sampling_rate : "auto" or float in [1e-12, 1], default="auto"
         Probability with which a row is in a batch; 1 for ``gd``. "auto" for the others is
         ``128 / max_samples``, or 0.1 without ``max_samples``.
     expected_batch_size : "auto" or float > 0, default="auto"
