@@ -13,6 +13,7 @@ __all__ = [
     "NoiseSource",
     "Records",
     "ShardedRun",
+    "UsualArithmetic",
     "build_info",
     "clipped_sum_distance",
     "column_moments_csr",
@@ -239,6 +240,12 @@ class FourierMap:
         n_features: int,
         n_threads: int,
     ) -> NDArray[Any]: ...
+
+@final
+class UsualArithmetic:
+    def __new__(cls) -> UsualArithmetic: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_raised: object) -> None: ...
 
 @final
 class Descent:

@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python" / "dpsvm_fast"
 # module path below the package.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"_core", "_optional", "_rounding", "_strict_json", "exceptions"}),
-    frozenset({"_validation", "losses"}),
+    frozenset({"_arithmetic", "_validation", "losses"}),
     frozenset({"accounting"}),
     frozenset({"noise", "mechanisms"}),
     frozenset({"estimators", "preprocessing"}),

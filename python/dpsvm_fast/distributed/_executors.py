@@ -367,7 +367,7 @@ def _protocol(client: Any) -> str:
             f"client: the cluster talks over {protocol} without encryption; sums without noise "
             "cross the network in clear. Start it with distributed.Security (tls://)",
             PrivacyLeakWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return protocol or "unknown protocol"
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpsvm_fast import _validation as check
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast.distributed._executors import ClusterExecutor, Executor, LocalExecutor
 from dpsvm_fast.distributed._rows import ShardedRows
 from dpsvm_fast.distributed._tasks import Recipe
@@ -42,6 +43,7 @@ WHOLE = (
 Fitted = TypeVar("Fitted")
 
 
+@in_usual_arithmetic
 def fit(
     estimator: Fitted,
     partitions: Partitions,

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast.accounting import PrivacyStatement
 from dpsvm_fast.estimators._bounds import Bounds, broadcast_bounds, check_extent, public_map
 from dpsvm_fast.estimators._linear_fit import LinearFit
@@ -69,6 +70,7 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
     ) -> LinearFit:
         """Makes the releases of one fit, whose events have been recorded."""
 
+    @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any) -> Fitted:
         """Spend the budget on private rows and publish what came out.
 

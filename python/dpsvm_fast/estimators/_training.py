@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._validation import check_arithmetic
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.words import (
@@ -128,6 +129,7 @@ class PrivatelyTrained(PrivateLinearClassifier):
     def _complete(self, settings: SimpleNamespace) -> None:
         """Replace words such as "auto" among the checked settings; reads no data."""
 
+    @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any) -> Fitted:
         """Train on private rows, spend the budget and publish noisy weights.
 
@@ -284,7 +286,7 @@ def refused_certificate(*, limited: bool) -> str:
 
 
 def warn_not_private(settings: SimpleNamespace) -> None:
-    """Named warnings, for the caller of ``fit``, of what makes this release not private.
+    """Warn the caller of ``fit``, two frames up, of what makes this release not private.
 
     Steps of a Pipeline around it that learned from the rows are noted in ``settings``.
     """
@@ -299,35 +301,35 @@ def warn_not_private(settings: SimpleNamespace) -> None:
             "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
             + charged,
             PrivacyLeakWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if getattr(settings, "classes", ()) is None:
         warnings.warn(
             "classes=None reads the label set from y and releases it without noise; pass the "
             "public label set as classes=" + charged,
             PrivacyLeakWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if getattr(settings, "delta", 0.0) > LARGEST_DELTA:
         warnings.warn(
             f"delta={settings.delta:g} promises next to nothing: with that probability anything at "
             "all may be told of a record. Take a delta below one over the number of records",
             NotPrivateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if settings.random_state is not None:
         warnings.warn(
             "random_state is a seed: whoever knows it can remove the noise; use None for "
             "a private release" + charged,
             NotPrivateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if _continued_reasons(settings) and not not_private_reasons(settings):
         warnings.warn(
             "the fit that this one continues is not private, so neither is this one; call fit for "
             "a private release" + charged,
             NotPrivateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

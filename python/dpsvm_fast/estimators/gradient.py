@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.estimators._continuation import (
     Continuation,
@@ -280,6 +281,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         self.verbose = verbose
 
     @available_if(may_continue)  # type: ignore[untyped-decorator]
+    @in_usual_arithmetic
     def partial_fit(self: Fitted, X: Any, y: Any, classes: Any = None) -> Fitted:
         """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
 

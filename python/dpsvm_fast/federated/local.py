@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast._validation import check_arithmetic, check_option
+from dpsvm_fast._arithmetic import in_usual_arithmetic
+from dpsvm_fast._validation import check_option
 from dpsvm_fast.accounting import PrivacyLedger, check_ledger
 from dpsvm_fast.federated._contributions import contributions
 from dpsvm_fast.federated.errors import PartyRefusedError
@@ -151,6 +152,7 @@ class PartyState:
             raise PartyRefusedError("state: damaged") from None
 
 
+@in_usual_arithmetic
 def local_update(
     X: Any,
     y: Any,
@@ -220,7 +222,6 @@ def local_update(
     >>> update.vector.dtype
     dtype('int64')
     """
-    check_arithmetic()
     check_option("trust", trust, TRUSTS)
     plan = spec.round(round_name)
     ledger = check_ledger(ledger, "replace_one")

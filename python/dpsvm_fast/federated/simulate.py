@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._validation import (
-    check_arithmetic,
     check_integer,
     check_n_threads,
     check_random_state,
@@ -33,6 +33,7 @@ __all__ = ["party_sources", "simulate"]
 BLOCK = 2**26
 
 
+@in_usual_arithmetic
 def simulate(
     spec: FederatedSpec,
     parties: Sequence[tuple[Any, Any]],
@@ -81,7 +82,6 @@ def simulate(
     SecureSumAborted
         Too few parties were left; nothing is released.
     """
-    check_arithmetic()
     threads = check_n_threads(n_threads)
     seed = check_random_state(random_state)
     ledger = check_ledger(ledger, "replace_one")
@@ -97,7 +97,7 @@ def simulate(
             "random_state is a seed: whoever knows it can remove the noise; use None for "
             "a private release" + ("" if ledger is None else CHARGED),
             NotPrivateWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     if ledger is not None:
         label = f"{spec.algorithm} of {spec.n_users} parties"

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import sqrt_up
 from dpsvm_fast.accounting.words import summed
 from dpsvm_fast.mechanisms._noise_grid import grid_of_sums
@@ -104,7 +104,9 @@ class NoisyAnchors:
         """All steps, for the statement and the ledger."""
         return (self.sum,) * STEPS
 
-    def release(self, rows: Array, codes: Labels, source: NoiseSource, n_threads: int) -> Array:
+    def release(
+        self, rows: Array, codes: Labels, source: _core.NoiseSource, n_threads: int
+    ) -> Array:
         """Centres of shape (n_classes * n_ellipsoids, n_features).
 
         Parameters

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up, div_down, div_up, mul_down, mul_up
 from dpsvm_fast.accounting import ObjectiveEvent, ObjectiveNoise, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -261,11 +261,11 @@ class LinearNoise:
             delta=self.delta,
         )
 
-    def draw(self, source: NoiseSource, n_threads: int) -> NDArray[np.float64]:
+    def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
         """B, of shape ``shape``. Private: whoever knows it can undo the noise."""
         return np.asarray(self.draw_many(1, source, n_threads)[0])
 
-    def draw_many(self, n: int, source: NoiseSource, n_threads: int) -> NDArray[np.float64]:
+    def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
         """``n`` independent ones, of shape (n, n_scores, n_columns). More than one for audits."""
         size = n * self.n_weights
         if self.noise == "gamma":

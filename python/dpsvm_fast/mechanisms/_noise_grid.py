@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import mul_up, sqrt_up
 from dpsvm_fast.exceptions import CertificationError
 
@@ -85,7 +85,7 @@ def nearest_on_grid(noisy: NDArray[np.float64], grid: float) -> NDArray[np.float
 
 
 def release_on_grid(
-    flat: NDArray[np.float64], sigma: float, grid: float, source: NoiseSource, n_threads: int
+    flat: NDArray[np.float64], sigma: float, grid: float, source: _core.NoiseSource, n_threads: int
 ) -> NDArray[np.float64]:
     """Round, clamp, add integer noise: no step of it rounds anything unintended.
 

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import mul_up, sqrt_down, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.accounting.words import PRODUCTS
@@ -106,7 +106,7 @@ class SecondMoments:
         return math.sqrt(2.0 * self.n_features) * self.sum.scale
 
     def noisy(
-        self, moments: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Diagonal and upper triangle with noise, mirrored.
 
@@ -126,7 +126,7 @@ class SecondMoments:
         return np.asarray(self.noisy_many(moments, 1, source, n_threads)[0])
 
     def noisy_many(
-        self, moments: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+        self, moments: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """``n`` independent noisy matrices, shape (n, n_features, n_features).
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import (
     add_up,
     div_down,
@@ -182,7 +182,7 @@ class NoisySum:
         )
 
     def release(
-        self, total: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Noisy copy of a flat sum: the only value derived from it that may leave the host."""
         if self.mu is None:
@@ -192,7 +192,7 @@ class NoisySum:
         return release_on_grid(total, self.scale, self.grid, source, n_threads)
 
     def release_many(
-        self, total: NDArray[np.float64], n: int, source: NoiseSource, n_threads: int
+        self, total: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
 

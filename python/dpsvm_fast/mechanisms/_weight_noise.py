@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_up, div_down
 from dpsvm_fast.accounting import GaussianEvent, Noise, PrivacyEvent, PureEvent, gaussian_sigma
 from dpsvm_fast.mechanisms._noise_grid import (
@@ -123,7 +123,7 @@ class WeightNoise:
         )
 
     def release(
-        self, weights: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Noisy copy of ``weights``, of their shape.
 
@@ -136,7 +136,7 @@ class WeightNoise:
         return self._noisy(flat, source, n_threads).reshape(weights.shape)
 
     def release_many(
-        self, weights: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Independent releases of each of many weights, along the first axis.
 
@@ -151,7 +151,7 @@ class WeightNoise:
         return self._noisy(flat, source, n_threads).reshape(weights.shape)
 
     def _noisy(
-        self, flat: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Numbers with noise; Gamma noise is one draw for all of them."""
         if self.noise == "gaussian" and self.exact and self.grid is not None:

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.accounting.words import summed
@@ -111,7 +111,7 @@ class NoisyMean:
         return self.sum.event
 
     def release(
-        self, total: NDArray[np.float64], n_rows: int, source: NoiseSource, n_threads: int
+        self, total: NDArray[np.float64], n_rows: int, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedMean:
         """Noisy mean of ``n_rows`` rows with the exact sum ``total``."""
         exact = self.exact(total, n_rows)

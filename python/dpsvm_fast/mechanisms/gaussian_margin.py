@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_down, div_down
 from dpsvm_fast.accounting import (
     PrivacyEvent,
@@ -293,7 +293,7 @@ class GaussianMargin:
             parts=tuple(part.part for part in self._sums),
         )
 
-    def draw_linear(self, source: NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
+    def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
         """The linear term of the objective, of shape (n_matrices, n_coordinates): noise and traces.
 
         Private: whoever knows it can undo the noise.

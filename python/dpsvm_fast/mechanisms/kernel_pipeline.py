@@ -29,7 +29,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.accounting.words import ROWS
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -98,7 +98,7 @@ class NoisyCount:
         """What a ledger records."""
         return self.sum.event
 
-    def release(self, n_rows: int, source: NoiseSource, n_threads: int) -> float:
+    def release(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float:
         """The noisy number of rows, at least 1."""
         noisy = self.sum.release(np.array([float(n_rows)]), source, n_threads)
         return max(1.0, float(noisy[0]))
@@ -200,7 +200,7 @@ class PrivateKernel(PrivateLinear):
         wide = dataclasses.replace(self, lifted=True).events
         return own if self.kernel == "auto" else wide
 
-    def known_count(self, n_rows: int, source: NoiseSource, n_threads: int) -> float | None:
+    def known_count(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float | None:
         """Number of rows where it is public, or released apart from a centre."""
         if self.adjacency == "replace_one":
             return float(n_rows)

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_down, div_down, fraction_down, sqrt_down
 from dpsvm_fast.accounting import (
     GaussianEvent,
@@ -203,7 +203,7 @@ class PrivateLinear:
         recorded = tuple(event for event in self._before if event not in earlier)
         return (*recorded, self._left_by(recorded))
 
-    def known_count(self, n_rows: int, source: NoiseSource, n_threads: int) -> float | None:
+    def known_count(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float | None:
         """Number of rows where it is public, or released apart from a centre."""
         return None
 

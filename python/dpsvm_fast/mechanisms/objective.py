@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import add_down, hypot_up
 from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, Sensitivity
 from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, PRECISION_CAVEAT, RUNNING_TIME_CAVEAT
@@ -263,7 +263,7 @@ class ObjectivePerturbation:
             total=self.output.total,
         )
 
-    def draw_linear(self, source: NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
+    def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
         """B, of shape (n_scores, n_features [+ 1]). Private: whoever knows it can undo the noise.
 
         Parameters
@@ -275,7 +275,7 @@ class ObjectivePerturbation:
         return self.inside.draw(source, n_threads)
 
     def release(
-        self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
+        self, weights: NDArray[np.float64], source: _core.NoiseSource, *, n_threads: int
     ) -> NDArray[np.float64]:
         """Noisy copy of ``weights``: the only value derived from them that may leave the host.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast._core import NoiseSource, row_products, symmetric_eigen
+from dpsvm_fast import _core
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
 from dpsvm_fast.mechanisms._row_maps import PublicMap, row_blocks
 from dpsvm_fast.mechanisms.whitening import RIDGE
@@ -64,7 +64,7 @@ class NoisyComponents(SecondMoments):
     part_name = "components"
 
     def release(
-        self, moments: Array, n_components: int, source: NoiseSource, n_threads: int
+        self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
         """The first components of the noisy matrix.
 
@@ -79,7 +79,7 @@ class NoisyComponents(SecondMoments):
             Does not change the result.
         """
         noisy = self.noisy(moments, source, n_threads)
-        values, vectors = symmetric_eigen(noisy, n_components)
+        values, vectors = _core.symmetric_eigen(noisy, n_components)
         return ReleasedComponents(values, vectors, float(np.trace(noisy)))
 
     def scales(self, values: Array) -> Array:
@@ -138,7 +138,7 @@ class Projection:
                 rows = rows.toarray()
             rows = public.apply(rows)
             rows = rows.toarray() if sparse.issparse(rows) else rows
-            projected[block] = row_products(np.ascontiguousarray(rows), matrix, n_threads)
+            projected[block] = _core.row_products(np.ascontiguousarray(rows), matrix, n_threads)
         norms = np.linalg.norm(projected, axis=1)
         projected *= (self.data_norm / np.maximum(norms / JUST_BELOW_ONE, 1.0))[:, None]
         return projected

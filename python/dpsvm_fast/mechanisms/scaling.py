@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource
+from dpsvm_fast import _core
 from dpsvm_fast._rounding import div_up, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.accounting import PrivacyEvent
 from dpsvm_fast.accounting.words import summed
@@ -150,7 +150,7 @@ class NoisyColumnMoments:
         first: NDArray[np.int64],
         second: NDArray[np.int64],
         n_rows: int,
-        source: NoiseSource,
+        source: _core.NoiseSource,
         n_threads: int,
     ) -> ReleasedColumns:
         """Means and variances from the exact sums of ``n_rows`` records.

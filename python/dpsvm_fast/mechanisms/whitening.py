@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast._core import NoiseSource, row_products, symmetric_eigen
+from dpsvm_fast import _core
 from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
 from dpsvm_fast.mechanisms._noisy_sum import share_of
 
@@ -56,7 +56,7 @@ class NoisyMoments(SecondMoments):
         return enough and self.spectral_noise <= LARGEST_NOISE * count
 
     def release(
-        self, moments: NDArray[np.float64], source: NoiseSource, n_threads: int
+        self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         r"""Whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
 
@@ -74,11 +74,11 @@ class NoisyMoments(SecondMoments):
             Symmetric and positive definite.
         """
         noisy = self.noisy(moments, source, n_threads)
-        values, vectors = symmetric_eigen(noisy, self.n_features)
+        values, vectors = _core.symmetric_eigen(noisy, self.n_features)
         roots = np.sqrt(np.maximum(values, 0.0) + self.ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.
-        whitening = row_products(scaled, vectors, n_threads)
+        whitening = _core.row_products(scaled, vectors, n_threads)
         return np.asarray(0.5 * (whitening + whitening.T))
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._validation import (
     check_adjacency,
-    check_arithmetic,
     check_delta,
     check_epsilon,
 )
@@ -107,6 +107,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
             self.parameters = {**(self.parameters or {}), **others}
         return self
 
+    @in_usual_arithmetic
     def fit(self, X: Any, y: Any) -> DeclaredTrainer:
         """Charge the ledger and call ``train``.
 
@@ -127,7 +128,6 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         BudgetExceededError
             The ledger refuses; ``train`` was not called.
         """
-        check_arithmetic()
         for name in ("model_", "events_"):
             self.__dict__.pop(name, None)
         events = self._planned_events(None)

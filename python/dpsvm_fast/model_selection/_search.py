@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.accounting.selection import SelectionStatement
 from dpsvm_fast.estimators._released import Released
@@ -219,6 +220,7 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
         self.ledger = ledger
         self.verbose = verbose
 
+    @in_usual_arithmetic
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
         """Search, spend the budget and publish the winner.
 
@@ -340,7 +342,7 @@ def _warn_of_leaks(settings: SimpleNamespace) -> None:
             "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
             + ("" if settings.ledger is None else CHARGED),
             PrivacyLeakWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._validation import check_integer, check_n_threads, check_real
 from dpsvm_fast.noise._arguments import check_shape, make_source
 from dpsvm_fast.noise._selection import few_bits_down
@@ -16,6 +17,7 @@ from dpsvm_fast.noise._selection import few_bits_down
 MAX_SIGMA = 2**40 - 1
 
 
+@in_usual_arithmetic
 def discrete_gaussian(
     shape: int | Sequence[int], sigma: int, random_state: int | None = None
 ) -> NDArray[np.int64]:
@@ -72,6 +74,7 @@ def discrete_gaussian(
     return stream.discrete_gaussian(math.prod(dims), sigma, threads).reshape(dims)
 
 
+@in_usual_arithmetic
 def discrete_laplace(
     shape: int | Sequence[int], scale: float, random_state: int | None = None
 ) -> NDArray[np.int64]:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._validation import check_integer, check_n_threads, check_positive
 from dpsvm_fast.noise._arguments import MAX_SIDE, check_shape, check_sigma, make_source
 
 
+@in_usual_arithmetic
 def gaussian(
     shape: int | Sequence[int], sigma: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
@@ -62,6 +64,7 @@ def gaussian(
     return stream.gaussian(math.prod(dims), sigma, check_n_threads(None)).reshape(dims)
 
 
+@in_usual_arithmetic
 def gaussian_on_grid(
     shape: int | Sequence[int], sigma: float, grid: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
@@ -121,6 +124,7 @@ def gaussian_on_grid(
     return (multiples * np.float64(grid)).reshape(dims)
 
 
+@in_usual_arithmetic
 def gamma_ball(
     shape: int | Sequence[int], beta: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
@@ -172,6 +176,7 @@ def gamma_ball(
     return stream.gamma_ball(math.prod(dims), beta, check_n_threads(None)).reshape(dims)
 
 
+@in_usual_arithmetic
 def symmetric_gaussian(
     d: int, sigma: float, random_state: int | None = None
 ) -> NDArray[np.float64]:

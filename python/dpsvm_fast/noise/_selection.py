@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast._rounding import fraction_down
 from dpsvm_fast._validation import check_bool, check_epsilon, check_integer
 from dpsvm_fast.noise._arguments import make_source
@@ -16,6 +17,7 @@ from dpsvm_fast.noise._arguments import make_source
 RATE_BITS = 20
 
 
+@in_usual_arithmetic
 def exponential_mechanism(
     scores: ArrayLike,
     epsilon: float,
@@ -77,6 +79,7 @@ def exponential_mechanism(
     return make_source(random_state).exponential_choice(_check_scores(scores), rate)
 
 
+@in_usual_arithmetic
 def permute_and_flip(
     scores: ArrayLike,
     epsilon: float,

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from dpsvm_fast import _core
 from dpsvm_fast import _validation as check
+from dpsvm_fast._arithmetic import in_usual_arithmetic
 from dpsvm_fast.accounting import PrivacyStatement, check_ledger
 from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.estimators._released import Released
@@ -72,6 +73,7 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
         """The rows as ``_facts`` takes them: over the bound of their norm, longer ones clipped."""
         return unlabelled(_public_map(settings.data_norm), X, settings.n_threads)
 
+    @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
         """Spend the budget on private rows and publish what came out.
 

@@ -13,7 +13,7 @@ use dpsvm_core::solver::losses::{Kind, SmoothLoss};
 use dpsvm_core::solver::noisy_descent::clipping::Clip;
 use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule};
 use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
-use dpsvm_core::solver::records::{Records, Storage};
+use dpsvm_core::solver::records::Records;
 use dpsvm_core::solver::records_map::RowMap;
 use rand::Rng;
 use std::time::Instant;
@@ -43,7 +43,7 @@ fn records(n: usize, d: usize, classes: usize, key: &Key) -> Result<Records> {
         data_norm: 1.0,
         unit: true,
     };
-    Records::new(&rows, &map, &y, classes, Storage::AsGiven, 1, &Never)
+    Records::new(&rows, &map, &y, classes, 1, &Never)
 }
 
 /// Softmax, plain descent, noise as large as the clip norm, or none.

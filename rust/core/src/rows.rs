@@ -12,6 +12,7 @@
 
 use crate::clip::{Scale, towards_zero};
 use crate::error::{Error, Result};
+use crate::parallel::{Interrupt, Never};
 
 /// Stored values of X: single or double precision.
 #[derive(Debug, Clone, Copy)]
@@ -148,6 +149,20 @@ impl<'a> Rows<'a> {
         shape: (usize, usize),
         bounds: RowBounds,
     ) -> Result<Self> {
+        Self::watched(values, layout, shape, bounds, &Never)
+    }
+
+    /// [`Rows::new`], which the interrupt can end while it looks at indices.
+    ///
+    /// # Errors
+    /// As for [`Rows::new`]; [`Error::Interrupted`].
+    pub fn watched(
+        values: Values<'a>,
+        layout: Layout<'a>,
+        shape: (usize, usize),
+        bounds: RowBounds,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
         bounds.check()?;
         let (n_rows, n_features) = shape;
         let stored = match values {
@@ -163,10 +178,10 @@ impl<'a> Rows<'a> {
             }
             Layout::Dense => {}
             Layout::Csr(CsrIndex::I32(columns, starts)) => {
-                check_csr(columns, starts, stored, shape)?;
+                check_csr(columns, starts, stored, shape, interrupt)?;
             }
             Layout::Csr(CsrIndex::I64(columns, starts)) => {
-                check_csr(columns, starts, stored, shape)?;
+                check_csr(columns, starts, stored, shape, interrupt)?;
             }
         }
         let shrink = libm::ldexp(1.0, -bounds.exponent());
@@ -228,20 +243,6 @@ impl<'a> Rows<'a> {
             Values::F64(v) => v.len(),
             Values::F32(v) => v.len(),
         }
-    }
-
-    /// Bytes of the user's matrix, indices included.
-    pub fn stored_bytes(&self) -> usize {
-        let value = match self.values {
-            Values::F64(_) => 8,
-            Values::F32(_) => 4,
-        };
-        let index = match self.layout {
-            Layout::Dense => 0,
-            Layout::Csr(CsrIndex::I32(..)) => 4,
-            Layout::Csr(CsrIndex::I64(..)) => 8,
-        };
-        self.n_stored() * (value + index)
     }
 
     /// Row `i` as the user stored it: values and their columns.
@@ -367,11 +368,15 @@ pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
     out.index.truncate(start + kept);
 }
 
+/// Rows whose indices are looked at before the interrupt is.
+const ROWS_BETWEEN_LOOKS: usize = 1 << 12;
+
 fn check_csr<I: Copy + TryInto<usize>>(
     columns: &[I],
     starts: &[I],
     stored: usize,
     (n_rows, n_features): (usize, usize),
+    interrupt: &dyn Interrupt,
 ) -> Result<()> {
     let broken = |what: &str| Error::invalid("X", format!("malformed CSR matrix: {what}"));
     let value = |i: I| i.try_into().unwrap_or(usize::MAX);
@@ -381,7 +386,10 @@ fn check_csr<I: Copy + TryInto<usize>>(
     if value(starts[0]) != 0 || value(starts[n_rows]) != stored {
         return Err(broken("indptr does not span the stored entries"));
     }
-    for pair in starts.windows(2) {
+    for (i, pair) in starts.windows(2).enumerate() {
+        if i % ROWS_BETWEEN_LOOKS == 0 {
+            interrupt.check()?;
+        }
         let (from, to) = (value(pair[0]), value(pair[1]));
         if from > to || to > stored {
             return Err(broken("indptr decreases"));

@@ -85,7 +85,7 @@ fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
         settings.regularization / (settings.loss.curvature() * kappa2 + settings.regularization);
     let mut w = vec![0.0; k * d];
     let (mut sum, mut total) = (vec![0.0; k * d], 0.0);
-    let order = orders(n as u32, settings.epochs, settings.seed);
+    let order = orders(n as u32, settings.epochs, settings.seed, &Never).unwrap();
     let mut m = 0.0;
     for batch in order.chunks(n).flat_map(|pass| pass.chunks(settings.batch)) {
         m += 1.0;
@@ -223,14 +223,14 @@ fn projections_and_averages_agree_with_a_plain_loop() {
 
 #[test]
 fn every_pass_visits_every_row_once() {
-    let order = orders(50, 3, 9);
+    let order = orders(50, 3, 9, &Never).unwrap();
     for pass in order.chunks(50) {
         let mut rows = pass.to_vec();
         rows.sort_unstable();
         assert_eq!(rows, (0..50).collect::<Vec<u32>>());
     }
     assert_ne!(order[..50], order[50..100]);
-    assert_ne!(order[..50], orders(50, 3, 10)[..50]);
+    assert_ne!(order[..50], orders(50, 3, 10, &Never).unwrap()[..50]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Records: norms at most 1 in exact arithmetic, layouts that agree, sums without rounding.
 
 use dpsvm_core::parallel::Never;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::records::{ROW_GRID, RecordRows, Records, Storage};
+use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::solver::records::{ROW_GRID, RecordRows, Records};
 use dpsvm_core::solver::records_map::RowMap;
 
 const PLAIN: RowMap<'_> = RowMap {
@@ -21,11 +21,31 @@ fn bounds() -> RowBounds {
     }
 }
 
-fn dense(x: &[f64], columns: usize, map: &RowMap<'_>, storage: Storage, threads: usize) -> Records {
-    let n = x.len() / columns;
-    let rows = Rows::new(Values::F64(x), Layout::Dense, (n, columns), bounds()).unwrap();
-    let labels: Vec<i64> = (0..n as i64).map(|i| i % 3).collect();
-    Records::new(&rows, map, &labels, 3, storage, threads, &Never).unwrap()
+fn mapped(rows: &Rows<'_>, map: &RowMap<'_>, threads: usize) -> Records {
+    let labels: Vec<i64> = (0..rows.n_rows() as i64).map(|i| i % 3).collect();
+    Records::new(rows, map, &labels, 3, threads, &Never).unwrap()
+}
+
+fn dense(x: &[f64], columns: usize, map: &RowMap<'_>, threads: usize) -> Records {
+    let shape = (x.len() / columns, columns);
+    let rows = Rows::new(Values::F64(x), Layout::Dense, shape, bounds()).unwrap();
+    mapped(&rows, map, threads)
+}
+
+/// The same rows from a CSR matrix.
+fn sparse(x: &[f64], columns: usize, map: &RowMap<'_>, threads: usize) -> Records {
+    let (mut values, mut index, mut start) = (Vec::new(), Vec::new(), vec![0_i64]);
+    for row in x.chunks(columns) {
+        for (j, v) in row.iter().enumerate().filter(|(_, v)| **v != 0.0) {
+            values.push(*v);
+            index.push(j as i64);
+        }
+        start.push(index.len() as i64);
+    }
+    let layout = Layout::Csr(CsrIndex::I64(&index, &start));
+    let shape = (x.len() / columns, columns);
+    let rows = Rows::new(Values::F64(&values), layout, shape, bounds()).unwrap();
+    mapped(&rows, map, threads)
 }
 
 /// All entries as integers, `entry / ROW_GRID`.
@@ -81,7 +101,7 @@ fn norms_are_at_most_one_exactly_for_all_sizes() {
                     data_norm: 0.7,
                     ..PLAIN
                 };
-                let records = dense(&x, columns, &map, Storage::AsGiven, 1);
+                let records = dense(&x, columns, &map, 1);
                 for (row, norm) in integers(&records).iter().zip(&records.norm) {
                     let square: i64 = row.iter().map(|v| v * v).sum();
                     assert!(square <= 1 << 40);
@@ -105,20 +125,17 @@ fn layouts_and_threads_agree() {
     let x: Vec<f64> = (0..1500 * 37)
         .map(|_| (number(&mut state) - 0.42).max(0.0))
         .collect();
-    let one = dense(&x, 37, &PLAIN, Storage::AsGiven, 1);
-    for (storage, threads) in [
-        (Storage::AsGiven, 3),
-        (Storage::Cheaper, 1),
-        (Storage::Cheaper, 2),
-    ] {
-        let other = dense(&x, 37, &PLAIN, storage, threads);
-        assert_eq!(integers(&one), integers(&other));
+    let one = dense(&x, 37, &PLAIN, 1);
+    let others = [
+        dense(&x, 37, &PLAIN, 3),
+        sparse(&x, 37, &PLAIN, 1),
+        sparse(&x, 37, &PLAIN, 2),
+    ];
+    for (other, is_sparse) in others.iter().zip([false, true, true]) {
+        assert_eq!(integers(&one), integers(other));
         assert_eq!(one.norm, other.norm);
         assert_eq!(one.label, other.label);
-        assert_eq!(
-            matches!(other.rows, RecordRows::Sparse { .. }),
-            storage == Storage::Cheaper
-        );
+        assert_eq!(matches!(other.rows, RecordRows::Sparse { .. }), is_sparse);
     }
 }
 
@@ -128,12 +145,10 @@ fn both(n: usize, columns: usize, seed: u64) -> [Records; 2] {
     let x: Vec<f64> = (0..n * columns)
         .map(|_| (number(&mut state) - 0.42).max(0.0))
         .collect();
-    [Storage::AsGiven, Storage::Cheaper].map(|storage| {
-        let records = dense(&x, columns, &PLAIN, storage, 1);
-        let sparse = matches!(records.rows, RecordRows::Sparse { .. });
-        assert_eq!(sparse, storage == Storage::Cheaper);
-        records
-    })
+    [
+        dense(&x, columns, &PLAIN, 1),
+        sparse(&x, columns, &PLAIN, 1),
+    ]
 }
 
 fn as_integers(values: &[f64], unit: f64) -> Vec<i128> {
@@ -233,7 +248,7 @@ fn centring_follows_integer_arithmetic() {
 #[test]
 fn a_row_at_the_centre_is_not_stretched() {
     let x = [0.6, 0.8, 0.0, 0.6, 0.8, 0.001];
-    let mut records = dense(&x, 3, &PLAIN, Storage::AsGiven, 1);
+    let mut records = dense(&x, 3, &PLAIN, 1);
     let RecordRows::Dense { value } = &records.rows else {
         unreachable!()
     };
@@ -260,7 +275,7 @@ fn outer_products_are_exact() {
     for (n, columns) in [(9000, 9), (700, 300)] {
         let mut state = 11;
         let x: Vec<f64> = (0..n * columns).map(|_| number(&mut state)).collect();
-        let records = dense(&x, columns, &PLAIN, Storage::AsGiven, 2);
+        let records = dense(&x, columns, &PLAIN, 2);
         let mut expected = vec![0_i128; columns * columns];
         for row in integers(&records) {
             for (i, a) in row.iter().enumerate() {
@@ -314,12 +329,12 @@ fn transformed_rows_depend_on_their_record_alone() {
     let mut state = 5;
     let matrix: Vec<f64> = (0..columns * columns).map(|_| number(&mut state)).collect();
     let x: Vec<f64> = (0..300 * columns).map(|_| number(&mut state)).collect();
-    let mut all = dense(&x, columns, &PLAIN, Storage::AsGiven, 2);
+    let mut all = dense(&x, columns, &PLAIN, 2);
     all.transform(&matrix, columns, 2, &Never).unwrap();
     let all = integers(&all);
     for (first, end) in [(1, 300), (37, 38), (64, 201), (0, 299)] {
         let part = &x[first * columns..end * columns];
-        let mut some = dense(part, columns, &PLAIN, Storage::AsGiven, 1);
+        let mut some = dense(part, columns, &PLAIN, 1);
         some.transform(&matrix, columns, 1, &Never).unwrap();
         assert_eq!(integers(&some), all[first..end]);
     }
@@ -327,7 +342,7 @@ fn transformed_rows_depend_on_their_record_alone() {
 
 #[test]
 fn rows_that_vanish_stay_zero() {
-    let mut records = dense(&[1.0, 0.0, 0.0, 0.0], 2, &PLAIN, Storage::AsGiven, 1);
+    let mut records = dense(&[1.0, 0.0, 0.0, 0.0], 2, &PLAIN, 1);
     records
         .transform(&[0.0, 0.0, 0.0, 3.0], 2, 1, &Never)
         .unwrap();

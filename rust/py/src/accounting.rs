@@ -4,7 +4,7 @@
 //! perturbation may take a second and go through the gate.
 
 use crate::errors::to_python;
-use crate::gate::run;
+use crate::gate::{brief, run};
 use dpsvm_core::Error;
 use dpsvm_core::accounting::gaussian;
 use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
@@ -14,25 +14,25 @@ use pyo3::prelude::*;
 /// Smallest noise deviation over sensitivity for (epsilon, delta), rounded up.
 #[pyfunction]
 fn gaussian_sigma(epsilon: f64, delta: f64) -> PyResult<f64> {
-    gaussian::sigma(epsilon, delta).map_err(to_python)
+    brief(|| gaussian::sigma(epsilon, delta))
 }
 
 /// Smallest delta at epsilon for noise deviation sigma over sensitivity, rounded up.
 #[pyfunction]
 fn gaussian_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
-    gaussian::delta(epsilon, sigma).map_err(to_python)
+    brief(|| gaussian::delta(epsilon, sigma))
 }
 
 /// Natural logarithm of `gaussian_delta`, rounded up.
 #[pyfunction]
 fn gaussian_log_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
-    gaussian::log_delta(epsilon, sigma).map_err(to_python)
+    brief(|| gaussian::log_delta(epsilon, sigma))
 }
 
 /// Smallest epsilon >= 0 at delta for noise deviation sigma over sensitivity, rounded up.
 #[pyfunction]
 fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
-    gaussian::epsilon(delta, sigma).map_err(to_python)
+    brief(|| gaussian::epsilon(delta, sigma))
 }
 
 /// The law called `name`, of this many scores.

@@ -1,11 +1,10 @@
 //! The only file that reaches numpy memory: arrays cross without copies, checked for dtype and order.
 
+use crate::gate;
 use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-
-use crate::errors::to_python;
 
 /// A held view of an array of values in either precision.
 pub enum ValueArray<'py, D: numpy::ndarray::Dimension> {
@@ -84,7 +83,23 @@ impl<'py> IndexArrays<'py> {
 /// Rows of a dense matrix.
 pub fn dense_rows<'a>(x: &'a ValueArray<'_, numpy::Ix2>, bounds: RowBounds) -> PyResult<Rows<'a>> {
     let shape = (x.shape()[0], x.shape()[1]);
-    Rows::new(x.values("X")?, Layout::Dense, shape, bounds).map_err(to_python)
+    let values = x.values("X")?;
+    gate::brief(|| Rows::new(values, Layout::Dense, shape, bounds))
+}
+
+/// Rows of a CSR matrix, whose indices are all looked at; as many as `indptr` says if none are told.
+pub fn csr_rows<'a>(
+    py: Python<'_>,
+    data: &'a ValueArray<'_, numpy::Ix1>,
+    index: &'a IndexArrays<'_>,
+    shape: (Option<usize>, usize),
+    bounds: RowBounds,
+) -> PyResult<Rows<'a>> {
+    let (values, index) = (data.values("data")?, index.index()?);
+    let shape = (shape.0.unwrap_or_else(|| index.n_rows()), shape.1);
+    gate::run(py, |interrupt| {
+        Rows::watched(values, Layout::Csr(index), shape, bounds, interrupt)
+    })
 }
 
 /// Labels as int64.

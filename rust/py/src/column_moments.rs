@@ -1,10 +1,9 @@
 //! Bindings of `dpsvm_core::column_moments`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows};
-use crate::errors::to_python;
+use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows};
 use crate::gate;
 use dpsvm_core::column_moments as core;
-use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::rows::{RowBounds, Rows};
 use numpy::{Ix1, Ix2, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -64,8 +63,7 @@ fn column_moments_csr<'py>(
 ) -> PyResult<Sums<'py>> {
     let x = ValueArray::<Ix1>::extract(data, "data")?;
     let index = IndexArrays::extract(indices, indptr)?;
-    let layout = Layout::Csr(index.index()?);
-    let rows = Rows::new(x.values("data")?, layout, shape, BOUNDS).map_err(to_python)?;
+    let rows = csr_rows(py, &x, &index, (Some(shape.0), shape.1), BOUNDS)?;
     sums(py, &rows, &offset, &scale, n_threads)
 }
 

@@ -218,8 +218,8 @@ impl Descent {
                 exact_sums,
             })
         };
-        let settings = check().map_err(to_python)?;
-        let empty = settings.start().map_err(to_python)?;
+        let settings = gate::brief(check)?;
+        let empty = gate::brief(|| settings.start())?;
         let state = match state {
             Some(record) => read_state(record, &empty)?,
             None => empty,
@@ -326,7 +326,8 @@ impl Descent {
     /// The average of the iterates, or the last one.
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let shape = [self.settings.loss.scores, self.settings.columns()];
-        matrix(py, self.locked()?.released(), shape)
+        let state = self.locked()?;
+        matrix(py, gate::brief(|| Ok(state.released()))?, shape)
     }
 
     /// The weights after the last step.
@@ -360,7 +361,7 @@ impl Descent {
 #[pyfunction]
 #[pyo3(signature = (clip, n_weights, grid))]
 fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> PyResult<f64> {
-    distance(clip, n_weights, grid).map_err(to_python)
+    gate::brief(|| distance(clip, n_weights, grid))
 }
 
 /// Upper bound of the distance of a sum computed in double precision to that of exact gradients.
@@ -380,18 +381,19 @@ fn descent_rounding(
     grid: Option<f64>,
     step: f64,
 ) -> PyResult<f64> {
-    let loss = SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?;
-    check_clip(clip).map_err(to_python)?;
-    Ok(rounding(&Descended {
-        loss,
-        columns: n_columns,
-        row_norm,
-        clip,
-        records: max_records,
-        radius,
-        grid,
-        step,
-    }))
+    gate::brief(|| {
+        check_clip(clip)?;
+        Ok(rounding(&Descended {
+            loss: SmoothLoss::new(loss, n_scores, smoothing, margin)?,
+            columns: n_columns,
+            row_norm,
+            clip,
+            records: max_records,
+            radius,
+            grid,
+            step,
+        }))
+    })
 }
 
 /// Adds this file's class and functions to the module.

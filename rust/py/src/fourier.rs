@@ -1,12 +1,12 @@
 //! Bindings of `dpsvm_core::fourier`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows, matrix};
+use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, Settings, Structure};
 use dpsvm_core::parallel::Interrupt;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::rows::{RowBounds, Rows};
 use dpsvm_core::{Error, Result};
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -47,12 +47,12 @@ impl FourierMap {
         let shape = [rows.n_rows(), self.map.outputs()];
         let map = &*self.map;
         if single {
-            let prepared = map.single().map_err(to_python)?;
+            let prepared = gate::run(py, |_| map.single())?;
             return filled(py, shape, |out, interrupt| {
                 transform(map, prepared, rows, out, n_threads, interrupt)
             });
         }
-        let prepared = map.double().map_err(to_python)?;
+        let prepared = gate::run(py, |_| map.double())?;
         filled(py, shape, |out, interrupt| {
             transform(map, prepared, rows, out, n_threads, interrupt)
         })
@@ -133,7 +133,7 @@ impl FourierMap {
 
     /// The frequencies, one a row.
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let weights = self.map.weights().map_err(to_python)?;
+        let weights = gate::run(py, |_| self.map.weights())?;
         matrix(py, weights, [self.n_components(), self.n_features()])
     }
 
@@ -168,12 +168,8 @@ impl FourierMap {
     ) -> PyResult<Bound<'py, PyAny>> {
         let x = ValueArray::<Ix1>::extract(data, "data")?;
         let index = IndexArrays::extract(indices, indptr)?;
-        let values = x.values("data")?;
-        let single = matches!(values, Values::F32(_));
-        let index = index.index()?;
-        let shape = (index.n_rows(), n_features);
-        let rows = Rows::new(values, Layout::Csr(index), shape, FREE).map_err(to_python)?;
-        self.features(py, &rows, single, n_threads)
+        let rows = csr_rows(py, &x, &index, (None, n_features), FREE)?;
+        self.features(py, &rows, matches!(x, ValueArray::F32(_)), n_threads)
     }
 }
 

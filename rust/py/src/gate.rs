@@ -1,12 +1,17 @@
-//! The one gate for long calls: releases the GIL, lets Ctrl-C through, converts errors.
+//! The one gate for long calls: releases the GIL, lets Ctrl-C through, converts errors, and rounds to
+//! nearest whatever the calling thread does.
 
 use crate::errors::to_python;
-use dpsvm_core::parallel::Interrupt;
+use dpsvm_core::parallel::{
+    Control, Interrupt, USUAL_ARITHMETIC, exchange_arithmetic, in_usual_arithmetic,
+};
 use dpsvm_core::{Error, Result};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// How long a signal may wait. Well below the 200 ms that a user is promised, long enough that
@@ -56,7 +61,7 @@ pub fn run<T: Send>(
             raised: RefCell::new(None),
         };
         // What `work` was changing is its caller's business: see `records.rs`.
-        let result = catch_unwind(AssertUnwindSafe(|| work(&signals)));
+        let result = catch_unwind(AssertUnwindSafe(|| in_usual_arithmetic(|| work(&signals))));
         (result, signals.raised.into_inner())
     });
     match outcome {
@@ -66,4 +71,44 @@ pub fn run<T: Send>(
             "internal error: the computation was abandoned and nothing is returned",
         )),
     }
+}
+
+/// Runs short `work`, for which the GIL is kept, in the usual arithmetic.
+pub fn brief<T>(work: impl FnOnce() -> Result<T>) -> PyResult<T> {
+    in_usual_arithmetic(work).map_err(to_python)
+}
+
+/// A context in which this thread rounds to nearest and keeps subnormal numbers, for what Python
+/// computes; afterwards it does again what it did. For one use, in one thread.
+#[pyclass(frozen, module = "dpsvm_fast._core")]
+pub struct UsualArithmetic {
+    before: Mutex<Option<Control>>,
+}
+
+#[pymethods]
+impl UsualArithmetic {
+    #[new]
+    fn new() -> Self {
+        Self {
+            before: Mutex::new(None),
+        }
+    }
+
+    fn __enter__(&self) {
+        if let Ok(mut before) = self.before.lock() {
+            *before = Some(exchange_arithmetic(USUAL_ARITHMETIC));
+        }
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, _raised: &Bound<'_, PyTuple>) {
+        if let Some(before) = self.before.lock().ok().and_then(|mut b| b.take()) {
+            exchange_arithmetic(before);
+        }
+    }
+}
+
+/// Adds this file's class to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<UsualArithmetic>()
 }

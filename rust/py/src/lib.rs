@@ -18,7 +18,7 @@ mod shards;
 mod smooth;
 mod solver;
 
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyAttributeError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -51,23 +51,46 @@ fn keep_messages_to_ourselves() {
     }));
 }
 
-/// Refuses to start without random numbers: PyO3 keeps classes in tables that are hashed with some,
-/// and the standard library panics where the system gives none.
+/// Whether there are random numbers: PyO3 keeps classes in tables that are hashed with some, and the
+/// standard library panics where the system gives none.
 #[allow(clippy::disallowed_types)]
-fn require_entropy() -> PyResult<()> {
+fn found_entropy() -> bool {
     std::panic::set_hook(Box::new(|_| {}));
     let found = std::panic::catch_unwind(std::hash::RandomState::new);
     keep_messages_to_ourselves();
-    found.map(drop).map_err(|_| {
-        PyOSError::new_err("the operating system gives no random numbers, which noise is made of")
-    })
+    found.is_ok()
+}
+
+/// Looks again for random numbers when something of a module is used that found none at its import.
+#[pyfunction(pass_module)]
+fn __getattr__<'py>(m: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    if name.starts_with("__") || !found_entropy() {
+        return Err(if name.starts_with("__") {
+            PyAttributeError::new_err(name.to_owned())
+        } else {
+            PyOSError::new_err(
+                "the operating system gives no random numbers, which noise is made of",
+            )
+        });
+    }
+    m.delattr("__getattr__")?;
+    register(m)?;
+    m.getattr(name)
 }
 
 /// Compiled core of `dpsvm_fast`. Private: use the Python package.
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    require_entropy()?;
     m.add_function(wrap_pyfunction!(build_info, m)?)?;
+    if found_entropy() {
+        return register(m);
+    }
+    m.add_function(wrap_pyfunction!(__getattr__, m)?)
+}
+
+/// Adds all that may need random numbers.
+fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    gate::register(m)?;
     accounting::register(m)?;
     column_moments::register(m)?;
     descent::register(m)?;

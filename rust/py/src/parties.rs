@@ -46,7 +46,7 @@ impl<'py> Input<'py> {
             contiguous(&self.y, "y")?,
             contiguous(&self.offsets, "offsets")?,
         );
-        let parties = Parties::new(rows, y, offsets).map_err(to_python)?;
+        let parties = gate::brief(|| Parties::new(rows, y, offsets))?;
         Ok((parties, rows.n_columns()))
     }
 }
@@ -85,7 +85,7 @@ fn solve_smooth_parties_dense<'py>(
     let input = Input::extract((X, y, offsets), (data_norm, intercept_scaling))?;
     let (parties, columns) = input.parties()?;
     let settings = SmoothSettings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         regularization: 1.0,
         gradient_tol: 1.0,
         max_steps: None,
@@ -175,7 +175,7 @@ fn projected_sgd_parties_dense<'py>(
     let input = Input::extract((X, y, offsets), (data_norm, intercept_scaling))?;
     let (parties, columns) = input.parties()?;
     let settings = projected_sgd::Settings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
         regularization: 1.0,

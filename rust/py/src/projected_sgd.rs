@@ -1,9 +1,9 @@
 //! Bindings of `dpsvm_core::solver::projected_sgd`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
+use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, labels, matrix};
 use crate::errors::to_python;
 use crate::gate;
-use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::rows::{RowBounds, Rows};
 use dpsvm_core::solver::ball::Projection;
 use dpsvm_core::solver::losses::SmoothLoss;
 use dpsvm_core::solver::passes::orders;
@@ -82,7 +82,7 @@ fn projected_sgd_dense<'py>(
     };
     let rows = dense_rows(&x, bounds)?;
     let settings = Settings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
         regularization,
@@ -127,11 +127,9 @@ fn projected_sgd_csr<'py>(
         data_norm,
         intercept: intercept_scaling,
     };
-    let layout = Layout::Csr(index.index()?);
-    let shape = (y.len(), n_features);
-    let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
+    let rows = csr_rows(py, &x, &index, (Some(y.len()), n_features), bounds)?;
     let settings = Settings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
         regularization,
@@ -169,7 +167,7 @@ fn projected_sgd_rounding(
         intercept: intercept_scaling,
     };
     let settings = Settings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
         regularization,
@@ -179,7 +177,7 @@ fn projected_sgd_rounding(
         seed: 0,
         low_memory: false,
     };
-    rounding(&settings, bounds, n_samples, n_columns).map_err(to_python)
+    gate::brief(|| rounding(&settings, bounds, n_samples, n_columns))
 }
 
 /// The rows in the order in which the passes take them: a public function of public numbers.
@@ -190,8 +188,11 @@ fn projected_sgd_orders(
     n_samples: u32,
     n_epochs: u64,
     permutation_seed: u64,
-) -> Bound<'_, PyArray1<u32>> {
-    PyArray1::from_vec(py, orders(n_samples, n_epochs, permutation_seed))
+) -> PyResult<Bound<'_, PyArray1<u32>>> {
+    let ordered = gate::run(py, |interrupt| {
+        orders(n_samples, n_epochs, permutation_seed, interrupt)
+    })?;
+    Ok(PyArray1::from_vec(py, ordered))
 }
 
 /// Adds this file's functions to the module.

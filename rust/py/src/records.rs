@@ -1,15 +1,15 @@
 //! Bindings of `dpsvm_core::solver::records`.
 
 use crate::arrays::{
-    IndexArrays, ValueArray, contiguous, dense_rows, labels, matrix, read_parts, whole_parts,
+    IndexArrays, ValueArray, contiguous, csr_rows, dense_rows, labels, matrix, read_parts,
+    whole_parts,
 };
-use crate::errors::to_python;
 use crate::fourier::FourierMap;
 use crate::gate;
 use dpsvm_core::parallel::Interrupt;
-use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::rows::{RowBounds, Rows};
 use dpsvm_core::solver::exact_parts::{join, split};
-use dpsvm_core::solver::records::{Records as Store, Storage};
+use dpsvm_core::solver::records::Records as Store;
 use dpsvm_core::solver::records_file::RecordFiles;
 use dpsvm_core::solver::records_map::RowMap;
 use dpsvm_core::solver::records_sums::gram_values;
@@ -110,10 +110,8 @@ impl Records {
         n_threads: usize,
     ) -> PyResult<Self> {
         let y = y.as_slice()?;
-        // The layout follows the format of X, a public fact: one record must not tip it.
-        let storage = Storage::AsGiven;
         let store = gate::run(py, |interrupt| {
-            Store::new(rows, map, y, n_classes, storage, n_threads, interrupt)
+            Store::new(rows, map, y, n_classes, n_threads, interrupt)
         })?;
         let stage = Stage::Mapped;
         let store = Some(store);
@@ -209,16 +207,9 @@ impl Records {
             data_norm,
             unit,
         };
-        let (layout, shape) = (Layout::Csr(index.index()?), (y.len(), n_features));
-        let rows = Rows::new(x.values("data")?, layout, shape, bounds(data_norm, unit));
-        Self::of(
-            py,
-            &rows.map_err(to_python)?,
-            &map,
-            &y,
-            n_classes,
-            n_threads,
-        )
+        let shape = (Some(y.len()), n_features);
+        let rows = csr_rows(py, &x, &index, shape, bounds(data_norm, unit))?;
+        Self::of(py, &rows, &map, &y, n_classes, n_threads)
     }
 
     /// Number of records.
@@ -297,8 +288,8 @@ impl Records {
         let d = parts.shape()[1];
         let entries = contiguous(&parts, "parts")?;
         let most = 1_i128 << MOST_GRAM_BITS;
-        let units = join(entries, most).map_err(to_python)?;
-        matrix(py, gram_values(&units), [d, d])
+        let values = gate::run(py, |_| Ok(gram_values(&join(entries, most)?)))?;
+        matrix(py, values, [d, d])
     }
 
     /// Rows become `M u / ||M u||`.

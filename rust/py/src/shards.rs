@@ -58,8 +58,10 @@ impl ShardedRun {
         // Settings that no step could use are refused before any work is given out.
         let descent = descent.get();
         let tasks = run.tasks()?;
-        descent.streams(tasks, steps).map_err(to_python)?;
-        descent.settings().check_steps().map_err(to_python)?;
+        gate::brief(|| {
+            descent.streams(tasks, steps)?;
+            descent.settings().check_steps()
+        })?;
         Ok(run)
     }
 

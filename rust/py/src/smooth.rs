@@ -1,10 +1,12 @@
 //! Bindings of `dpsvm_core::solver::smooth_erm`.
 
-use crate::arrays::{IndexArrays, ValueArray, contiguous, dense_rows, labels, matrices, matrix};
+use crate::arrays::{
+    IndexArrays, ValueArray, contiguous, csr_rows, dense_rows, labels, matrices, matrix,
+};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::Error;
-use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::rows::{RowBounds, Rows};
 use dpsvm_core::solver::losses::SmoothLoss;
 use dpsvm_core::solver::smooth_erm::{SmoothSolution, solve, solve_batch};
 use dpsvm_core::solver::smooth_problem::SmoothSettings;
@@ -83,7 +85,7 @@ fn solve_smooth_dense<'py>(
     };
     let rows = dense_rows(&x, bounds)?;
     let settings = SmoothSettings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         regularization,
         gradient_tol,
         max_steps: max_iter,
@@ -127,7 +129,7 @@ fn solve_smooth_batch_dense<'py>(
     };
     let rows = dense_rows(&x, bounds)?;
     let settings = SmoothSettings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         regularization,
         gradient_tol,
         max_steps: max_iter,
@@ -180,11 +182,9 @@ fn solve_smooth_csr<'py>(
         data_norm,
         intercept: intercept_scaling,
     };
-    let shape = (y.len(), n_features);
-    let layout = Layout::Csr(index.index()?);
-    let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
+    let rows = csr_rows(py, &x, &index, (Some(y.len()), n_features), bounds)?;
     let settings = SmoothSettings {
-        loss: SmoothLoss::new(loss, n_scores, smoothing, margin).map_err(to_python)?,
+        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         regularization,
         gradient_tol,
         max_steps: max_iter,

@@ -1,9 +1,8 @@
 //! Bindings of `dpsvm_core::solver`.
 
-use crate::arrays::{IndexArrays, ValueArray, dense_rows, labels, matrix};
-use crate::errors::to_python;
+use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, labels, matrix};
 use crate::gate;
-use dpsvm_core::rows::{Layout, RowBounds, Rows};
+use dpsvm_core::rows::{RowBounds, Rows};
 use dpsvm_core::solver::dual_coordinate::{Solution, solve};
 use dpsvm_core::solver::problem::Settings;
 use numpy::{Ix1, Ix2, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
@@ -101,9 +100,7 @@ fn solve_crammer_singer_csr<'py>(
         data_norm,
         intercept: intercept_scaling,
     };
-    let shape = (y.len(), n_features);
-    let layout = Layout::Csr(index.index()?);
-    let rows = Rows::new(x.values("data")?, layout, shape, bounds).map_err(to_python)?;
+    let rows = csr_rows(py, &x, &index, (Some(y.len()), n_features), bounds)?;
     let settings = Settings {
         classes: n_classes,
         cost: C,

@@ -248,3 +248,72 @@ fn coin<R: Rng>(k: u32, x: &mut Lazy, bits: &mut Bits<'_, R>) -> bool {
         _ => true,
     }
 }
+
+mod tests {
+    use super::GridScale;
+    use crate::noise::Key;
+
+    /// Probability of a false alarm of the law test, for each ratio; and its sample size.
+    const ALPHA: f64 = 1e-6;
+    const DRAWS: usize = 400_000;
+
+    /// Laurent and Massart (2000): a chi-square with `f` degrees of freedom exceeds
+    /// `f + 2 sqrt(f t) + 2 t` with probability at most `exp(-t)`.
+    fn critical(freedom: f64) -> f64 {
+        let t = -ALPHA.ln();
+        freedom + 2.0 * (freedom * t).sqrt() + 2.0 * t
+    }
+
+    /// Pearson's statistic of two samples of the same size having one law, and its degrees of freedom.
+    /// Values drawn less than 20 times together form classes with their neighbours.
+    fn two_samples(one: &[i64], other: &[i64]) -> (f64, f64) {
+        let reach = one.iter().chain(other).map(|m| m.abs()).max().unwrap_or(0);
+        let counts = |draws: &[i64]| {
+            let mut counts = vec![0.0; 2 * reach as usize + 1];
+            for m in draws {
+                counts[(m + reach) as usize] += 1.0;
+            }
+            counts
+        };
+        let (mut a, mut b, mut statistic, mut classes) = (0.0, 0.0, 0.0, 0.0);
+        for (x, y) in counts(one).into_iter().zip(counts(other)) {
+            a += x;
+            b += y;
+            if a + b >= 20.0 {
+                let difference: f64 = a - b;
+                statistic += difference * difference / (a + b);
+                classes += 1.0;
+                (a, b) = (0.0, 0.0);
+            }
+        }
+        (statistic, classes - 1.0)
+    }
+
+    fn draw(ratio: f64, seed: u64, size: usize) -> Vec<i64> {
+        let mut draws = vec![0; size];
+        let mut rng = Key::from_seed(seed).task(0).stream(0);
+        let scale = GridScale::new(ratio, 1.0).unwrap();
+        scale.fill(&mut rng, &mut draws);
+        draws
+    }
+
+    #[test]
+    fn both_samplers_have_one_law() {
+        for (seed, ratio) in [0.3, 1.0, 3.0, 50.0].into_iter().enumerate() {
+            let seed = seed as u64;
+            let fast = draw(ratio, 100 + seed, DRAWS);
+            let mut oracle = vec![0; DRAWS];
+            let mut rng = Key::from_seed(200 + seed).task(0).stream(0);
+            let scale = GridScale::new(ratio, 1.0).unwrap();
+            scale.fill_by_karney(&mut rng, &mut oracle);
+            let (statistic, freedom) = two_samples(&fast, &oracle);
+            assert!(
+                statistic < critical(freedom),
+                "{ratio}: {statistic} at {freedom}"
+            );
+            // Negative control: 4 % off must be seen with this many draws.
+            let (wrong, freedom) = two_samples(&draw(1.04 * ratio, 300 + seed, DRAWS), &oracle);
+            assert!(wrong > critical(freedom), "{ratio}: {wrong} at {freedom}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ pub mod gaussian;
 pub mod grid_gaussian;
 mod grid_sampler;
 pub mod half_normal;
+#[cfg(test)]
 mod karney;
 mod natural;
 pub mod poisson_batch;

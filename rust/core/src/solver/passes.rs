@@ -1,19 +1,41 @@
 //! Public random orders of the rows, pass after pass.
 
+use crate::error::{Error, Result};
+use crate::memory::with_capacity;
+use crate::parallel::Interrupt;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
+/// Most places that [`orders`] writes out.
+pub const MOST_ORDERED: u64 = 1 << 28;
+
 /// The rows in the order in which [`super::projected_sgd::solve`] takes them, pass after pass.
-pub fn orders(n_rows: u32, epochs: u64, seed: u64) -> Vec<u32> {
+///
+/// # Errors
+/// More than [`MOST_ORDERED`] places; no memory; an interrupt.
+pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) -> Result<Vec<u32>> {
+    let all = u64::from(n_rows).saturating_mul(epochs);
+    if all > MOST_ORDERED {
+        let message = format!("{all} places in all, expected at most {MOST_ORDERED}");
+        return Err(Error::invalid("n_epochs", message));
+    }
     let mut places: Vec<u32> = (0..n_rows).collect();
     // As the store orders the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     let mut passes = Orders::new(n_rows, seed);
-    (0..epochs)
-        .flat_map(|_| passes.next_pass().to_vec())
-        .map(|place| places[place as usize])
-        .collect()
+    let mut ordered = with_capacity(all as usize)?;
+    // Without rows any number of passes is empty.
+    for _ in 0..if n_rows == 0 { 0 } else { epochs } {
+        interrupt.check()?;
+        ordered.extend(
+            passes
+                .next_pass()
+                .iter()
+                .map(|place| places[*place as usize]),
+        );
+    }
+    Ok(ordered)
 }
 
 /// The order of the store's places in each pass.

@@ -8,7 +8,7 @@
 //! by default it follows the user's format, because one record could tip a choice made by density.
 
 use super::records_lift::LiftedRows;
-use super::records_map::{MapPart, Prepared, RowMap, Sample, sample_non_zero};
+use super::records_map::{MapPart, Prepared, RowMap};
 use crate::error::{Error, Result};
 use crate::memory::reserve;
 use crate::parallel::{Interrupt, check_threads, each_block, pool};
@@ -73,30 +73,6 @@ pub struct Records {
     pub n_classes: usize,
 }
 
-/// How the layout is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Storage {
-    /// As the user gave the matrix: a public choice.
-    AsGiven,
-    /// Whichever takes less work, see [`prefers_sparse`]. One record can tip this choice, so it is
-    /// sound only where results agree in both layouts or where their distance is accounted for.
-    Cheaper,
-}
-
-/// Whether sparse rows take less work than dense ones.
-///
-/// With several classes a sparse row touches every class padded to whole vectors of 16 for every
-/// non-zero, in the scores and again in the sum of the gradients; a dense one touches each class
-/// once, and reads the row once more, at about two thirds of the cost of a gathered vector. One
-/// score needs no padding: a gather costs as much as four entries of a dense row.
-pub fn prefers_sparse(non_zero: usize, entries: usize, classes: usize) -> bool {
-    if classes <= 2 {
-        return 4 * (non_zero as u128) < entries as u128;
-    }
-    let padded = classes.next_multiple_of(16) as u128;
-    6 * (non_zero as u128) * padded < 3 * (entries as u128) * (classes as u128 + 1)
-}
-
 /// Rows mapped by one thread at a time.
 const PART_ROWS: usize = 128;
 
@@ -114,7 +90,6 @@ impl Records {
         map: &RowMap<'_>,
         labels: &[i64],
         n_classes: usize,
-        storage: Storage,
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Self> {
@@ -132,11 +107,8 @@ impl Records {
             interrupt,
         };
         reserve(&mut source.norm, rows.n_rows())?;
-        let dense = match storage {
-            Storage::AsGiven => rows.is_dense(),
-            Storage::Cheaper => source.dense_is_cheaper(n_classes)?,
-        };
-        let stored = if dense {
+        // The layout follows the format of X, a public fact: one record must not tip it.
+        let stored = if rows.is_dense() {
             source.dense()?
         } else {
             source.sparse()?
@@ -250,18 +222,6 @@ impl Source<'_, '_> {
     fn wave(&self) -> usize {
         let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
         PART_ROWS * PARTS_PER_THREAD * threads
-    }
-
-    /// The choice of [`Storage::Cheaper`]; a matrix that came sparse is made dense only if that
-    /// takes at most twice its own memory.
-    fn dense_is_cheaper(&self, classes: usize) -> Result<bool> {
-        let Sample { rows, non_zero } = sample_non_zero(self.rows, self.map)?;
-        let columns = self.rows.n_columns();
-        if prefers_sparse(non_zero, rows * columns, classes) {
-            return Ok(false);
-        }
-        let dense_bytes = self.rows.n_rows().saturating_mul(columns) as u128 * 4;
-        Ok(self.rows.is_dense() || dense_bytes <= 2 * self.rows.stored_bytes() as u128)
     }
 
     /// Maps into one array, grown a wave at a time so that it is written while it is in cache.

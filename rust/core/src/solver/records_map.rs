@@ -245,31 +245,6 @@ fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
     lanes.iter().sum::<f64>() == 0.0
 }
 
-/// Rows that are looked at to choose a layout.
-const SAMPLE: usize = 1024;
-
-/// Non-zero entries of some mapped rows.
-pub(crate) struct Sample {
-    pub(crate) rows: usize,
-    pub(crate) non_zero: usize,
-}
-
-/// Counts the non-zero entries of rows spread evenly over the matrix.
-pub(crate) fn sample_non_zero(rows: &Rows<'_>, map: &Prepared) -> Result<Sample> {
-    let step = rows.n_rows().div_ceil(SAMPLE).max(1);
-    let mut scratch = Scratch::default();
-    let mut sample = Sample {
-        rows: 0,
-        non_zero: 0,
-    };
-    for i in (0..rows.n_rows()).step_by(step) {
-        map_row(rows, map, i, &mut scratch)?;
-        sample.rows += 1;
-        sample.non_zero += scratch.row.iter().filter(|v| **v != 0.0).count();
-    }
-    Ok(sample)
-}
-
 /// Where one part of the rows goes.
 enum Room<'p> {
     Dense(&'p mut [f32]),

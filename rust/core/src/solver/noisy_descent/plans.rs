@@ -319,3 +319,73 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
         for_each_exact(sum, &self.places(), |at, value| units[at] = value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Plan, SparsePlan};
+    use crate::error::Result;
+    use crate::parallel::Never;
+    use crate::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+    use crate::solver::kernels::Panels;
+    use crate::solver::losses::{Kind, SmoothLoss};
+    use crate::solver::noisy_descent::Arithmetic;
+    use crate::solver::noisy_descent::bounds::coefficient_grid;
+    use crate::solver::noisy_descent::clipping::Clip;
+    use crate::solver::noisy_descent::passes::{Rule, Scratch, View};
+    use crate::solver::records::Records;
+    use crate::solver::records_map::RowMap;
+
+    const ROWS: usize = 500;
+
+    /// What a pass over rows of norm `length` with the same clip comes to, and whether its sum had
+    /// to move to the integers.
+    fn moved(length: f64) -> Result<bool> {
+        let values = vec![length; ROWS];
+        let index: Vec<i32> = (0..ROWS as i32).map(|i| i % 40).collect();
+        let start: Vec<i32> = (0..=ROWS as i32).collect();
+        let bounds = RowBounds {
+            data_norm: 1.0,
+            intercept: 0.0,
+        };
+        let layout = Layout::Csr(CsrIndex::I32(&index, &start));
+        let rows = Rows::new(Values::F64(&values), layout, (ROWS, 40), bounds)?;
+        let map = RowMap {
+            offset: None,
+            scale: None,
+            low: f64::NEG_INFINITY,
+            high: f64::INFINITY,
+            data_norm: 1.0,
+            unit: false,
+        };
+        let labels: Vec<i64> = (0..ROWS as i64).map(|i| i % 3).collect();
+        let records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
+        let rule = Rule {
+            loss: SmoothLoss {
+                kind: Kind::Softmax,
+                smoothing: 1.0,
+                margin: 0.0,
+                scores: 3,
+            },
+            clip: Clip::new(length, 1.0, 0.0),
+            coefficient_grid: coefficient_grid(length, Arithmetic::Single),
+        };
+        let plan = SparsePlan::new(&records, rule, Panels::<4>::new(3, 40));
+        let (mut batch, mut view) = (Batch::default(), View::default());
+        batch.take_all(ROWS);
+        Plan::<f32>::view(&plan, &[0.0; 120], &mut view);
+        let mut sum = Plan::<f32>::sum(&plan);
+        let mut scratch = Scratch::default();
+        plan.pass(&batch, 0..ROWS, &view, &mut sum, &mut scratch)?;
+        Ok(sum.doubles().is_none())
+    }
+
+    /// The sum is booked by what enters it, `q x`, and not by `q`, which is longer for short rows:
+    /// every pass over all weights to make room would cost more than the records.
+    #[test]
+    fn short_rows_need_no_more_room_than_long_ones() -> Result<()> {
+        for length in [1.0, 1e-2, 1e-4] {
+            assert!(!moved(length)?, "{length}");
+        }
+        Ok(())
+    }
+}
