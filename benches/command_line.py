@@ -185,7 +185,8 @@ def accuracy(name: str, folder: Path) -> float:
     import joblib
     import pandas as pd
 
-    from dpsvm_fast.io import TableSchema, open_table, read_model
+    from dpsvm_fast.data import TableSchema, open_table
+    from dpsvm_fast.persist import read_model
 
     if name.startswith("pandas"):
         model = joblib.load(folder / f"{name.split()[-1]}.joblib")

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import GradientPerturbationSVC, NotPrivateWarning, PrivateStandardScaler, _core
-from dpsvm_fast.distributed import Partitions, fit
+from dpsvm_fast.data import Partitions, fit
 
 ROWS, FEATURES, PART = 25_000_000, 100, 125_000
 # Full-batch steps: each of them generates all rows again.

@@ -30,10 +30,10 @@ from flwr.common import serde  # noqa: E402
 
 from benches.machine import description, require_release  # noqa: E402
 from dpsvm_fast import _core  # noqa: E402
-from dpsvm_fast.federated.flower._party import make_party_app  # noqa: E402
-from dpsvm_fast.federated.flower._round import sum_of_parties  # noqa: E402
-from dpsvm_fast.federated.flower.terms import RoundTerms  # noqa: E402
-from dpsvm_fast.federated.flower.testing import LocalGrid, server_identity  # noqa: E402
+from dpsvm_fast.federated.flower.client import make_party_app  # noqa: E402
+from dpsvm_fast.federated.flower.protocol import RoundTerms  # noqa: E402
+from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity  # noqa: E402
+from dpsvm_fast.federated.flower.server import sum_of_parties  # noqa: E402
 
 PARTIES = (3, 10, 50, 100)
 LENGTHS = (1000, 7850)

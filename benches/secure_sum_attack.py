@@ -42,8 +42,9 @@ from flwr.supercore.primitives import asymmetric
 from numpy.typing import NDArray
 
 import dpsvm_fast.federated.flower  # noqa: F401  (before Flower: keeps it quiet)
-from dpsvm_fast.federated.flower import _round, harden
-from dpsvm_fast.federated.flower.testing import LocalGrid, server_identity
+from dpsvm_fast.federated.flower import protocol as harden
+from dpsvm_fast.federated.flower import server as round
+from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.uint32]
@@ -133,8 +134,8 @@ def observed(vectors: Numbers) -> Watching:
             modulus_range=MODULUS,
             timeout=60.0,
         )
-        receiver = _round._Receiver(grid.get_node_ids(), None)
-        workflow(grid, _round._legacy_context(receiver))
+        receiver = round._Receiver(grid.get_node_ids(), None)
+        workflow(grid, round._legacy_context(receiver))
     mean = receiver.means[0] if receiver.means else np.full(vectors.shape[1], np.nan)
     # The attacked round is a right one.
     np.testing.assert_allclose(mean * 3, vectors.sum(axis=0))

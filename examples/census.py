@@ -24,7 +24,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import LinearSVC
 
 from dpsvm_fast import PrivacyLedger, PrivateLinearSVC
-from dpsvm_fast.io import TableSchema, open_table
+from dpsvm_fast.data import TableSchema, open_table
 
 SCHEMA = TableSchema.load(Path(__file__).with_name("census.toml"))
 EPSILON, DELTA = 1.0, 1e-6

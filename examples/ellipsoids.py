@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpsvm_fast import PrivateGaussianMarginClassifier, PrivateLinearSVC
-from dpsvm_fast.plotting import EllipsoidDisplay
+from dpsvm_fast.plotting.displays import EllipsoidDisplay
 
 NORM = 2.0
 # Where one class ends and the next begins, across the longer axis and the shorter one.

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.base import clone
 
 from dpsvm_fast import GradientPerturbationSVC, NotPrivateWarning, PrivateLinearSVC
-from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.distributed import Partitions, fit
+from dpsvm_fast.data import Partitions, fit
+from dpsvm_fast.ledger import PrivacyLedger
 
 N_ROWS, N_FEATURES, PART = 100_000, 20, 10_000
 

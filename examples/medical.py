@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         found = recall_score(y_test, fitted.predict(X_test), pos_label=0)
         print(f"malignant ones found, {name}: {found:.3f}")
     if arguments:
-        from dpsvm_fast.plotting import PrivacyUtilityDisplay
+        from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay
 
         rows = {"X_test": X_test, "y_test": y_test, "epsilons": [0.25, 0.5, 1, 2, 4]}
         display = PrivacyUtilityDisplay.from_estimator(

@@ -44,6 +44,6 @@ def memory_of_a_fresh_program(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.module.__name__.startswith(("test_cli", "test_tutorial")):
             with contextlib.suppress(ImportError):
-                rows = importlib.import_module("dpsvm_fast.cli._rows")
+                rows = importlib.import_module("dpsvm_fast.cli.training")
                 patch.setattr(rows, "_resident_size", lambda: 200 << 20)
         yield

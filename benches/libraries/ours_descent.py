@@ -16,7 +16,7 @@ from scipy import sparse
 
 from benches.descent_problem import DescentProblem
 from dpsvm_fast import _core
-from dpsvm_fast.mechanisms._gradient_noise import sum_grid
+from dpsvm_fast.mechanisms.gradient import sum_grid
 
 KINDS = ("exact", "float", "plain")
 # Rows have norm at most 1 and slopes of the softmax norm at most sqrt 2.

@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dpsvm_fast.accounting import (
-    PrivacyEvent,
-    gaussian_epsilon,
-    gaussian_sigma,
-)
-from dpsvm_fast.mechanisms._composed_budget import epsilon_left
+from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.certificates import PrivacyEvent
+from dpsvm_fast.mechanisms.noise import epsilon_left
 
 # Own epsilons stay this much below what the exact parameters allow: roundings add up.
 ROUNDING = 1e-6

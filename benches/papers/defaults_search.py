@@ -29,7 +29,15 @@ from benches.papers.cells import grid, shown
 from benches.papers.data import load
 from benches.tables import Row, as_rows
 from dpsvm_fast import NotPrivateWarning, PrivateLinearSVC, _core
-from dpsvm_fast.mechanisms import _descent_rule, linear_pipeline, whitening
+from dpsvm_fast.mechanisms import (
+    moments as whitening,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as descent_rule,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as linear_pipeline,
+)
 
 Array = NDArray[np.float64]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -178,14 +186,14 @@ def _recipe(name: str) -> Iterator[None]:
     shares, averages = SETTINGS[name]
     before: Any = (
         whitening.whitening_shares,
-        _descent_rule.SMALLEST_WHITENED_C,
-        _descent_rule.AVERAGED_WHITENED_SHARE,
+        descent_rule.SMALLEST_WHITENED_C,
+        descent_rule.AVERAGED_WHITENED_SHARE,
     )
 
     def put(values: Any) -> None:
         setattr(linear_pipeline, "whitening_shares", values[0])  # noqa: B010
-        setattr(_descent_rule, "SMALLEST_WHITENED_C", values[1])  # noqa: B010
-        setattr(_descent_rule, "AVERAGED_WHITENED_SHARE", values[2])  # noqa: B010
+        setattr(descent_rule, "SMALLEST_WHITENED_C", values[1])  # noqa: B010
+        setattr(descent_rule, "AVERAGED_WHITENED_SHARE", values[2])  # noqa: B010
 
     put((lambda d, K: shares, *averages))
     try:

@@ -23,13 +23,7 @@ from benches.datasets import unit_rows
 from benches.papers.budget import share_of_budget
 from benches.papers.data import DataSet, load
 from benches.papers.pictures import histograms
-from dpsvm_fast import (
-    ObjectivePerturbationSVC,
-    PrivacyLedger,
-    PrivateLinearSVC,
-    PrivatePCA,
-    verify,
-)
+from dpsvm_fast import ObjectivePerturbationSVC, PrivacyLedger, PrivateLinearSVC, PrivatePCA, verify
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.federated import FederatedSpec, simulate
 

@@ -16,7 +16,7 @@ from benches.tables import Row, as_rows
 from dpsvm_fast import PrivateLinearSVC
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
+from dpsvm_fast.mechanisms.pipeline import PrivateLinear
 
 TITLE = "Objective perturbation with Gaussian noise"
 PROTOCOL: tuple[str, ...] = (

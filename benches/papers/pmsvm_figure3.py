@@ -23,7 +23,7 @@ from benches.papers.pmsvm_settings import (
 )
 from benches.tables import Row, as_rows
 from dpsvm_fast import GradientPerturbationSVC, _core
-from dpsvm_fast.estimators._descent_run import started, take_steps, training_records
+from dpsvm_fast.estimators.gradient import started, take_steps, training_records
 from dpsvm_fast.losses import Loss
 
 TITLE = "PMSVM (NeurIPS 2025), figures 3 and 6: convergence"

@@ -37,10 +37,7 @@ from dpsvm_fast import (
     total_privacy,
     verify,
 )
-from dpsvm_fast.accounting import (
-    subsampled_gaussian_epsilon,
-    subsampled_gaussian_noise_multiplier,
-)
+from dpsvm_fast.accounting import subsampled_gaussian_epsilon, subsampled_gaussian_noise_multiplier
 
 __all__ = [
     "BASELINES",

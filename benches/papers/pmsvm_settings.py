@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benches.papers.data import Array, DataSet
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms.rows import PublicMap
 
 __all__ = [
     "BATCH",

@@ -14,7 +14,7 @@ from benches.papers.data import Array, DataSet
 from benches.papers.pmsvm_settings import DELTA, NAMES
 from benches.tables import Row
 from dpsvm_fast import GradientPerturbationSVC, PrivateLinearSVC
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms.rows import PublicMap
 
 TITLE = "PMSVM (NeurIPS 2025), table 11: the size of a batch"
 PROTOCOL: tuple[str, ...] = (

@@ -13,8 +13,7 @@ from dpsvm_fast._core import build_info as _build_info
 if TYPE_CHECKING:
     import dpsvm_fast.accounting as accounting
     import dpsvm_fast.noise as noise
-    from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement
-    from dpsvm_fast.accounting.verify import verify
+    from dpsvm_fast.certificates import PrivacyStatement
     from dpsvm_fast.estimators import (
         GradientPerturbationSVC,
         ObjectivePerturbationSVC,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         NotPrivateWarning,
         PrivacyLeakWarning,
     )
+    from dpsvm_fast.ledger import PrivacyLedger
     from dpsvm_fast.pipelines import total_privacy
     from dpsvm_fast.preprocessing import (
         PrivateCenter,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         PublicScaler,
         RandomFourierFeatures,
     )
+    from dpsvm_fast.verification.verify import verify
 
 __version__: str = str(_build_info()["version"])
 
@@ -74,11 +75,9 @@ __all__ = [
 # Where the public names live. They are imported when they are first used: whoever checks a
 # certificate, or asks the command line for help, does not wait for scikit-learn.
 _HOMES = {
-    "accounting": (
-        "PrivacyLedger",
-        "PrivacyStatement",
-        "verify",
-    ),
+    "certificates": ("PrivacyStatement",),
+    "ledger": ("PrivacyLedger",),
+    "verification": ("verify",),
     "estimators": (
         "GradientPerturbationSVC",
         "ObjectivePerturbationSVC",
@@ -109,18 +108,21 @@ _MODULES = frozenset(
     {
         "accounting",
         "audit",
-        "distributed",
+        "certificates",
+        "data",
         "estimators",
         "exceptions",
         "federated",
-        "io",
+        "ledger",
         "losses",
         "model_selection",
         "noise",
+        "persist",
         "pipelines",
         "planning",
         "plotting",
         "preprocessing",
+        "verification",
     }
 )
 

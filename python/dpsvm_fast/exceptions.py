@@ -5,12 +5,17 @@ from __future__ import annotations
 __all__ = [
     "BudgetExceededError",
     "CertificationError",
+    "ClusterError",
+    "InconsistentSumError",
     "InvalidParameterError",
     "LedgerError",
     "ModelFormatError",
     "NotPrivateWarning",
+    "PartitionError",
+    "PartyRefusedError",
     "PrivacyLeakWarning",
     "SchemaError",
+    "SecureSumAborted",
     "TableError",
 ]
 
@@ -32,6 +37,11 @@ class InvalidParameterError(ValueError):
             What is accepted, as the end of a sentence.
         """
         return cls(f"{name}: got {_shown(got)}, expected {accepted}")
+
+    @property
+    def parameter(self) -> str:
+        """The argument as the user typed it, with which every such message begins."""
+        return str(self).partition(":")[0]
 
 
 class SchemaError(InvalidParameterError):
@@ -80,3 +90,78 @@ def _shown(value: object) -> str:
         return "a number of hundreds of digits"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+# Errors of fits over partitions. Their texts are constant up to numbers that are no data.
+
+
+class PartitionError(RuntimeError):
+    """A partition could not be loaded or holds something else than was declared.
+
+    Nothing is released and the budget is spent. That this happened depends on the data and is not
+    covered by (epsilon, delta).
+
+    Parameters
+    ----------
+    partition : int
+        Its number, from 0.
+    reason : str
+        A constant text; never a value.
+    """
+
+    def __init__(self, partition: int, reason: str) -> None:
+        super().__init__(f"partition {partition}: {reason}; the budget is spent")
+        self.partition = partition
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[PartitionError], tuple[int, str]]:
+        """Made again from what it was made of: errors cross processes."""
+        return type(self), (self.partition, self.reason)
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be used for this fit, or could not finish it."""
+
+
+# Errors of runs with several parties. None of their messages contains a value from the data.
+
+
+class SecureSumAborted(RuntimeError):
+    """Too few parties were left for the sum; nothing was released.
+
+    Parameters
+    ----------
+    stage : str
+        Where it ended, such as ``"collect"``.
+    survivors : int
+        Parties that were left.
+    needed : int or None
+        Parties that the guarantee asks for.
+    """
+
+    def __init__(self, stage: str, survivors: int, needed: int | None = None) -> None:
+        self.stage = stage
+        self.survivors = survivors
+        self.needed = needed
+        wanted = "" if needed is None else f" of {needed} needed"
+        super().__init__(
+            f"the sum was aborted at stage {stage!r}: {survivors}{wanted} parties left"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle with the facts: errors cross processes."""
+        return (type(self), (self.stage, self.survivors, self.needed))
+
+
+class InconsistentSumError(RuntimeError):
+    """What came out of the sum is not a sum of what parties may contribute; nothing was released.
+
+    Parties with another version of the protocol, or a sum that lost one of them, look like this.
+    """
+
+
+class PartyRefusedError(ValueError):
+    """A party does not take part: its records, or what it was asked for, are not as agreed.
+
+    The texts are constants: they may be sent to the server, and say nothing about the records.
+    """

@@ -1,4 +1,4 @@
-r"""The losses: the one table of the numbers that every guarantee takes from them.
+"""The losses: the one table of the numbers that every guarantee takes from them.
 
 With scores s = W x, one row of W a score, a loss is a convex function of s; its gradient in W is
 the gradient a in s times the row. What is tabulated here is proved in docs/notation.md, section
@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpsvm_fast._rounding import div_up, mul_up, round_up, sqrt_up
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_up, mul_up, round_up, sqrt_up
 
 __all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 

@@ -9,12 +9,13 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import add_up
-from dpsvm_fast._validation import check_delta
-from dpsvm_fast.accounting import PipelineStatement, PipelineStep, composed_epsilon
-from dpsvm_fast.accounting.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
-from dpsvm_fast.estimators._pipeline_steps import Step, leaf_steps
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import PipelineStatement, PipelineStep
+from dpsvm_fast.certificates.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
+from dpsvm_fast.estimators.fit import Step, leaf_steps
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.rounding import add_up
+from dpsvm_fast.validation import check_delta
 
 __all__ = ["total_privacy"]
 

@@ -24,13 +24,16 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 # Public by their names, and nothing of their own for users: what they hold is offered elsewhere, or
 # is how the library works inside.
 INTERNAL = {
+    "dpsvm_fast.arithmetic": "how the library works inside",
+    "dpsvm_fast.files": "how the library works inside",
+    "dpsvm_fast.rounding": "how the library works inside",
+    "dpsvm_fast.validation": "how the library works inside",
     "dpsvm_fast.estimators": "offered by dpsvm_fast",
     "dpsvm_fast.preprocessing": "offered by dpsvm_fast",
     "dpsvm_fast.exceptions": "offered by dpsvm_fast and the modules that raise them",
     "dpsvm_fast.pipelines": "offered by dpsvm_fast",
     "dpsvm_fast.cli": "a command, described in docs/command_line.md",
     "dpsvm_fast.mechanisms": "described by the proofs",
-    "dpsvm_fast.reference": "slow twins for tests",
 }
 # What is asked of functions and classes: summary, all parameters in their order, sections that
 # numpydoc knows in its order, what is returned, an example.
@@ -42,7 +45,7 @@ WHOLE = frozenset(
 # One sentence is enough for a method of one argument.
 SHORT = WHOLE - {"EX01", "PR01", "RT01"}
 # What needs a server, shown in docs/federated.md; what `open_table` returns.
-WITHOUT_EXAMPLE = ("dpsvm_fast.federated.flower.", "dpsvm_fast.io.Table")
+WITHOUT_EXAMPLE = ("dpsvm_fast.federated.flower.", "dpsvm_fast.data.Table")
 # Classes that are only raised, and records, whose fields are their parameters, need no example.
 RECORD = WHOLE - {"EX01"}
 

@@ -1,4 +1,4 @@
-"""Imports point one way: exceptions <- validation <- accounting <- mechanisms <- estimators <- cli.
+"""Imports point one way: from exceptions through certificates and accounting to the command line.
 
 The layers are written out below; a module may import its own layer and any earlier one. A module
 that belongs to no layer fails the test, so that a new one is placed on purpose.
@@ -18,39 +18,38 @@ PACKAGE = ROOT / "python" / "dpsvm_fast"
 # Position in this tuple is the floor: imports go down or stay. Names are the first part of the
 # module path below the package.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"_core", "_optional", "_rounding", "_strict_json", "exceptions"}),
-    frozenset({"_arithmetic", "_validation", "losses"}),
+    frozenset({"_core", "arithmetic", "exceptions", "files", "rounding"}),
+    frozenset({"losses", "validation"}),
+    frozenset({"certificates"}),
+    frozenset({"verification"}),
     frozenset({"accounting"}),
-    frozenset({"noise", "mechanisms"}),
+    frozenset({"ledger"}),
+    frozenset({"mechanisms", "noise"}),
     frozenset({"estimators", "preprocessing"}),
-    frozenset({"model_selection", "federated", "distributed", "audit", "pipelines", "planning"}),
-    frozenset(
-        {
-            "plotting",
-            "io",
-            "_drawing",
-            "_audit_display",
-            "_boundary_display",
-            "_display_bases",
-            "_ellipsoid_display",
-            "_plan_display",
-            "_profile_display",
-            "_utility_display",
-        }
-    ),
+    frozenset({"audit", "data", "federated", "model_selection", "pipelines", "planning"}),
+    frozenset({"persist", "plotting"}),
     frozenset({"cli"}),
     frozenset({"__main__"}),
 )
 
 # These share a floor and still must not know each other.
-APART = frozenset({"model_selection", "federated", "distributed", "audit"})
+APART = frozenset({"audit", "data", "federated", "model_selection"})
 
 # Third-party packages that a layer may not touch.
-FORBIDDEN = {
-    "accounting": frozenset({"sklearn", "matplotlib"}),
-    "mechanisms": frozenset({"sklearn", "matplotlib"}),
-    "noise": frozenset({"sklearn", "matplotlib"}),
+FORBIDDEN = dict.fromkeys(
+    ("certificates", "verification", "accounting", "ledger", "mechanisms", "noise"),
+    frozenset({"sklearn", "matplotlib"}),
+)
+
+# What certificates and their verification may be made of: no compiled module, no calibration, no
+# table of losses. Nothing on a floor above may borrow from verification but its verdict.
+INDEPENDENT = {
+    "certificates": frozenset({"certificates", "exceptions", "rounding", "validation"}),
+    "verification": frozenset(
+        {"certificates", "exceptions", "rounding", "validation", "verification"}
+    ),
 }
+VERDICT = frozenset({"Verification", "verify", "verify.Verification", "verify.verify"})
 
 OURS = "dpsvm_fast"
 
@@ -72,6 +71,8 @@ def imported_modules(source: str) -> list[tuple[int, str]]:
             elif node.module == OURS:
                 # "from dpsvm_fast import noise" names a module in its second half.
                 found += [(node.lineno, f"{OURS}.{alias.name}") for alias in node.names]
+            elif node.module == f"{OURS}.verification":
+                found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
             elif node.module is not None:
                 found.append((node.lineno, node.module))
     return found
@@ -88,10 +89,12 @@ def violation(part: str, module: str, public: frozenset[str]) -> str | None:
     if target in ("", "__version__") or (target in public and floor(target) is None):
         # The package's own face: only its outermost modules may look at it.
         return None if part in ("cli", "__main__", "plotting") else f"{part} imports the package"
-    if part == "reference":
-        return f"reference imports {module}; the slow twins stand alone"
-    if target == "reference":
-        return f"{part} imports reference; the slow twins are for tests and benchmarks"
+    if part in INDEPENDENT and target not in INDEPENDENT[part]:
+        return f"{part} imports {target}"
+    if target == "verification" and part != target:
+        inner = rest.partition(".")[2]
+        if inner and inner not in VERDICT and inner != "verify":
+            return f"{part} borrows {inner} from verification"
     here, there = floor(part), floor(target)
     if here is None or there is None:
         return f"{part if here is None else target} is on no floor of LAYERS"
@@ -135,7 +138,7 @@ def test_python_imports_point_one_way() -> None:
 
 def test_every_module_is_on_a_floor() -> None:
     parts = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")}
-    lost = sorted(p for p in parts - {"__init__", "reference"} if floor(p) is None)
+    lost = sorted(p for p in parts - {"__init__"} if floor(p) is None)
     assert not lost, f"place {lost} in LAYERS"
 
 
@@ -146,9 +149,13 @@ def test_every_module_is_on_a_floor() -> None:
         ("accounting", "import sklearn.base"),
         ("mechanisms", "def f():\n    from sklearn.utils import check_array"),
         ("mechanisms", "import dpsvm_fast.estimators.output"),
-        ("exceptions", "from dpsvm_fast import _validation"),
+        ("exceptions", "from dpsvm_fast import validation"),
+        ("verification", "from dpsvm_fast import _core"),
+        ("verification", "from dpsvm_fast.losses import LOSSES"),
+        ("certificates", "import dpsvm_fast.verification"),
+        ("accounting", "from dpsvm_fast.verification.losses import log_sum"),
+        ("accounting", "from dpsvm_fast.verification import compose"),
         ("estimators", "from dpsvm_fast import cli"),
-        ("estimators", "from dpsvm_fast.reference import gaussian"),
         ("reference", "from dpsvm_fast.accounting import gaussian"),
         ("federated", "from dpsvm_fast.audit import report"),
         ("estimators", "from . import output"),
@@ -164,10 +171,9 @@ def test_a_wrong_arrow_is_caught(part: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("part", "source"),
     [
-        ("mechanisms", "from dpsvm_fast.accounting.events import GaussianEvent"),
+        ("mechanisms", "from dpsvm_fast.certificates.events import GaussianEvent"),
         ("estimators", "from sklearn.base import BaseEstimator"),
         ("cli", "from dpsvm_fast import OutputPerturbationSVC"),
-        ("reference", "import numpy as np"),
     ],
 )
 def test_a_right_arrow_is_let_through(part: str, source: str) -> None:
@@ -253,3 +259,29 @@ def test_a_wrong_core_arrow_is_caught() -> None:
     assert core_uses("use crate::{error::Result, noise};") >= {"error", "noise"}
     assert "solver" not in CORE_MAY_USE["noise"]
     assert "noise" not in CORE_MAY_USE["solver"]
+
+
+def test_slow_twins_stand_alone() -> None:
+    for path in (ROOT / "tests" / "twins").glob("*.py"):
+        wrong = [m for _, m in imported_modules(path.read_text("utf-8")) if m.startswith(OURS)]
+        assert not wrong, f"{path.name} imports {wrong}"
+
+
+def private_imports(path: Path) -> list[str]:
+    """Return imports of private names or modules of another folder of the package."""
+    own = path.relative_to(PACKAGE).parts[:-1] if path.is_relative_to(PACKAGE) else None
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(f"{OURS}."):
+            continue
+        folder = (node.module or "").split(".")[1:]
+        names = [*folder, *(alias.name for alias in node.names)]
+        if any(n.startswith("_") and n != "_core" for n in names) and tuple(folder[:-1]) != own:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return found
+
+
+def test_private_names_stay_in_their_folder() -> None:
+    places = (PACKAGE, ROOT / "tests", ROOT / "benches")
+    wrong = [line for place in places for p in place.rglob("*.py") for line in private_imports(p)]
+    assert not wrong, wrong

@@ -12,21 +12,19 @@ import numpy as np
 import dpsvm_fast
 from attacks.climb import Look, Point, Rng, Target
 from dpsvm_fast.accounting import (
-    PrivacyEvent,
     composed_delta,
     composed_epsilon,
     gaussian_epsilon,
     gaussian_sigma,
     objective_sigma,
-    read_certificate,
     subsampled_gaussian_noise_multiplier,
-    verify,
 )
-from dpsvm_fast.accounting._event_verify import recomputed_events
-from dpsvm_fast.accounting._gaussian_check import gaussian_delta
-from dpsvm_fast.accounting._least_check import least_gaussian
-from dpsvm_fast.accounting._objective_check import objective_delta as recomputed_objective
 from dpsvm_fast.audit import Pair, audit_density
+from dpsvm_fast.certificates import PrivacyEvent, read_certificate
+from dpsvm_fast.verification import verify
+from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
+from dpsvm_fast.verification.losses import gaussian_delta
+from dpsvm_fast.verification.objective import objective_delta as recomputed_objective
 from oracles import objective_density
 from oracles.coupled import coupled, estimator_run
 from oracles.loss_grid import lower_delta

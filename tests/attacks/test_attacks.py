@@ -11,7 +11,8 @@ import pytest
 
 from attacks import targets
 from attacks.climb import Climb, moved, numbers_in
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
@@ -20,7 +21,6 @@ from dpsvm_fast.accounting import (
     PureEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    composed_delta,
 )
 from oracles.loss_grid import lower_delta
 from oracles.sampled_law import step_delta, two_steps_delta
@@ -81,10 +81,10 @@ class TestPlanted:
         assert searched("verify, laws", 40, seed=2).found
 
     def test_sensitivity(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from dpsvm_fast.mechanisms import _weight_noise
+        from dpsvm_fast.mechanisms import noise as weight_noise
 
-        right = _weight_noise.gaussian_sigma
-        monkeypatch.setattr(_weight_noise, "gaussian_sigma", lambda *a, **k: 0.7 * right(*a, **k))
+        right = weight_noise.gaussian_sigma
+        monkeypatch.setattr(weight_noise, "gaussian_sigma", lambda *a, **k: 0.7 * right(*a, **k))
         assert searched("fits, exact densities", 100).found
 
     def test_a_function_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ NOISE_SCALES = (
         "half the noise that the statement promises is drawn",
         (
             Edit(
-                PACKAGE + "mechanisms/_weight_noise.py",
+                PACKAGE + "mechanisms/noise.py",
                 "release_on_grid(flat, self.scale, self.grid, source, n_threads)",
                 "release_on_grid(flat, 0.5 * self.scale, self.grid, source, n_threads)",
             ),
@@ -36,7 +36,7 @@ NOISE_SCALES = (
         "the noise is calibrated to the square root of the variance twice, or to half of it",
         (
             Edit(
-                PACKAGE + "mechanisms/_linear_noise.py",
+                PACKAGE + "mechanisms/objective.py",
                 "source.gaussian_on_grid(size, self.scale, self.grid, n_threads)",
                 "source.gaussian_on_grid(size, self.scale * 0.5**0.5, self.grid, n_threads)",
             ),
@@ -50,7 +50,7 @@ NOISE_SCALES = (
         "dp-accounting #378: noise for a record more, a promise for a record exchanged",
         (
             Edit(
-                PACKAGE + "mechanisms/_settings.py",
+                PACKAGE + "mechanisms/noise.py",
                 'RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}',
                 'RELATION_FACTOR = {"add_remove": 1, "replace_one": 1}',
             ),
@@ -66,7 +66,7 @@ NOISE_SCALES = (
         "Gamma noise in the objective at the rate for a record more, where one is exchanged",
         (
             Edit(
-                PACKAGE + "mechanisms/_linear_noise.py",
+                PACKAGE + "mechanisms/objective.py",
                 "return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)",
                 "return largest_rate(self.loss, self.epsilon, self.curvature_ratio, 1)",
             ),
@@ -78,7 +78,7 @@ NOISE_SCALES = (
         "T noisy sums with the noise of one",
         (
             Edit(
-                PACKAGE + "mechanisms/_gradient_noise.py",
+                PACKAGE + "mechanisms/gradient.py",
                 "return mul_up(sqrt_up(float(self.n_steps)), self.factor * contribution)",
                 "return mul_up(sqrt_up(1.0), self.factor * contribution)",
             ),
@@ -129,7 +129,7 @@ DRAWS = (
         "one draw of noise for the weights of every class",
         (
             Edit(
-                PACKAGE + "mechanisms/_weight_noise.py",
+                PACKAGE + "mechanisms/noise.py",
                 "return release_on_grid(flat, self.scale, self.grid, source, n_threads)",
                 "one = np.zeros(self.shape[1])\n"
                 "            one = release_on_grid(one, self.scale, self.grid, source, n_threads)\n"
@@ -162,7 +162,7 @@ DRAWS = (
         "a generator with a fixed seed where the caller gave none",
         (
             Edit(
-                PACKAGE + "estimators/_training.py",
+                PACKAGE + "estimators/fit.py",
                 "source = _core.NoiseSource(settings.random_state)",
                 "source = _core.NoiseSource(settings.random_state or 0)",
             ),
@@ -269,7 +269,7 @@ CONTRIBUTIONS = (
         "the bound of the rows is the norm of the longest one (diffprivlib without data_norm)",
         (
             Edit(
-                PACKAGE + "estimators/_training.py",
+                PACKAGE + "estimators/fit.py",
                 "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
                 "        settings.data_norm = max(1e-9, float(abs(X).max())) * n_features ** 0.5\n"
                 "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
@@ -364,7 +364,7 @@ RELEASES = (
         "an attribute that holds the numbers of records of the classes, without noise",
         (
             Edit(
-                PACKAGE + "estimators/_training.py",
+                PACKAGE + "estimators/fit.py",
                 "            _fitted_loss=mechanism.score_loss,\n            **facts,\n",
                 "            _fitted_loss=mechanism.score_loss,\n"
                 "            class_count_=np.bincount(codes, minlength=classes.size),\n"
@@ -378,7 +378,7 @@ RELEASES = (
         "the best of a random number of runs accounted for as if there had been one",
         (
             Edit(
-                PACKAGE + "accounting/_choices.py",
+                PACKAGE + "accounting/composition.py",
                 "        simple = _without_curve(curved)\n",
                 "        simple = _without_curve(curved)\n"
                 "        if isinstance(curved, RandomStoppingEvent):\n"
@@ -392,7 +392,7 @@ RELEASES = (
         "the divergence of order alpha - 1 taken for that of order alpha",
         (
             Edit(
-                PACKAGE + "accounting/_zcdp.py",
+                PACKAGE + "accounting/formulas.py",
                 "        first, factor = (1.0 + a) * rho, log_factor(a)\n",
                 "        first, factor = a * rho, log_factor(a)\n",
             ),

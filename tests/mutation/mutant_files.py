@@ -14,7 +14,7 @@ FILES = (
         "a row's last bits depend on how many rows there are: a record more moves all of them",
         (
             Edit(
-                PACKAGE + "distributed/_stored.py",
+                PACKAGE + "data/executors.py",
                 "released.apply(mapped)",
                 "released.mapped(mapped)",
             ),
@@ -26,7 +26,7 @@ FILES = (
         "a check that leaves out large losses of few samples finds any tiny delta confirmed",
         (
             Edit(
-                PACKAGE + "accounting/_tilted_check.py",
+                PACKAGE + "verification/sampled.py",
                 "            return min(1.0, delta + rest)\n",
                 "            return 0.0 if delta < 1e-12 else delta\n",
             ),
@@ -41,7 +41,7 @@ FILES = (
         "a model is loaded with a promise about a release of another kind",
         (
             Edit(
-                PACKAGE + "io/_model_checks.py",
+                PACKAGE + "persist/classes.py",
                 "    _check_trainer(where, facts, statement)\n",
                 "",
             ),
@@ -56,7 +56,7 @@ FILES = (
         "a signed file that nobody checked passes for a checked one",
         (
             Edit(
-                PACKAGE + "io/_model_text.py",
+                PACKAGE + "persist/values.py",
                 "return NOT_CHECKED if SIGNATURE in document else UNSIGNED",
                 "return CHECKED",
             ),

@@ -14,7 +14,7 @@ PARTIES = (
         "DP-Helmet as published: each party's share of the noise as if nobody could drop out",
         (
             Edit(
-                FEDERATED + "_counts.py",
+                FEDERATED + "secsum.py",
                 "        return self.survivors_needed - self.colluders\n",
                 "        return self.n_users - self.colluders\n",
             ),
@@ -30,7 +30,7 @@ PARTIES = (
         "the rounding of one party for records that lie with several",
         (
             Edit(
-                FEDERATED + "training.py",
+                FEDERATED + "plans.py",
                 'return min(self.group_size, self.n_users) if self.unit == "group" else 1',
                 "return 1",
             ),
@@ -42,7 +42,7 @@ PARTIES = (
         "DP-Helmet, Algorithms 1 and 3: R f/|f|, which is no projection",
         (
             Edit(
-                FEDERATED + "training.py",
+                FEDERATED + "plans.py",
                 "factors = radius / np.maximum(norms, radius)",
                 "factors = radius / np.maximum(norms, 1e-300)",
             ),
@@ -55,7 +55,7 @@ PARTIES = (
         "FedDPDR, Lemma 4.1: the bound of a record that is added, for one that is exchanged",
         (
             Edit(
-                FEDERATED + "_dpdr_plan.py",
+                FEDERATED + "plans.py",
                 "distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(rows)),",
                 "distance=mul_up(clip_norm, float(rows)),",
             ),
@@ -82,7 +82,7 @@ PARTIES = (
         "what a party wrote down about its answers is not looked at: two sums differ by its vector",
         (
             Edit(
-                FEDERATED + "flower/guard.py",
+                FEDERATED + "flower/client.py",
                 "not journal.claim(terms.digest, terms.name):",
                 "journal.claim(terms.digest, terms.name) is None:",
             ),
@@ -97,7 +97,7 @@ PARTIES = (
         "flwr #7522: masks from 32 bits of the key, which can be searched in seconds",
         (
             Edit(
-                FEDERATED + "flower/prg.py",
+                FEDERATED + "flower/masks.py",
                 "salt=None, info=info).derive(key)",
                 "salt=None, info=info).derive(key[:4])",
             ),
@@ -110,7 +110,7 @@ PARTIES = (
         "every partition draws its batch from the same stream: the sampling is of whole columns",
         (
             Edit(
-                PACKAGE + "distributed/_operations.py",
+                PACKAGE + "data/executors.py",
                 "self.weights, self.key, partition, self.step, n_threads)",
                 "self.weights, self.key, 0, self.step, n_threads)",
             ),

@@ -16,10 +16,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.estimators import gaussian_margin
-from dpsvm_fast.mechanisms import _anchors
-from dpsvm_fast.mechanisms._anchors import STEPS, NoisyAnchors
-from dpsvm_fast.mechanisms._noisy_sum import NoisySum
-from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin
+from dpsvm_fast.mechanisms import gaussian_margin as anchors
+from dpsvm_fast.mechanisms.gaussian_margin import STEPS, GaussianMargin, NoisyAnchors
+from dpsvm_fast.mechanisms.noise import NoisySum
 from oracles.coupled import coupled
 
 Array = NDArray[Any]
@@ -109,11 +108,11 @@ def budget_is_kept() -> bool:
 
 def count_for_nothing(patch: Patch) -> None:
     """The sensitivity is that of the rows alone."""
-    patch.setattr(_anchors, "sqrt_up", lambda _: 1.0)
+    patch.setattr(anchors, "sqrt_up", lambda _: 1.0)
 
 
 def anchors_without_factor(patch: Patch) -> None:
-    patch.setattr(_anchors, "RELATION_FACTOR", {"add_remove": 1, "replace_one": 1})
+    patch.setattr(anchors, "RELATION_FACTOR", {"add_remove": 1, "replace_one": 1})
 
 
 def one_step_counted(patch: Patch) -> None:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import gaussian_margin
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
+from dpsvm_fast.mechanisms.objective import LinearNoise
 
 Array = NDArray[np.float64]
 Patch = pytest.MonkeyPatch

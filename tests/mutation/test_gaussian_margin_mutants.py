@@ -19,15 +19,14 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import PrivateGaussianMarginClassifier, _core
-from dpsvm_fast.accounting import GaussianEvent
+from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.estimators import gaussian_margin
 from dpsvm_fast.exceptions import NotPrivateWarning
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _linear_noise
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
-from dpsvm_fast.mechanisms._weight_noise import WeightNoise
+from dpsvm_fast.mechanisms import objective as objective_mechanism
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
-from dpsvm_fast.reference.gaussian_margin import solve_gaussian_margin
+from dpsvm_fast.mechanisms.noise import WeightNoise
+from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.coupled import coupled
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import kernel_of, pushed
@@ -38,6 +37,7 @@ from oracles.wrong_losses import (
     no_jacobian,
     one_pairs_gradient,
 )
+from twins.gaussian_margin import solve_gaussian_margin
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -233,14 +233,14 @@ def one_score_for_two_classes(patch: Patch) -> None:
 
 def forgotten_record(patch: Patch) -> None:
     """A replacement moves one gradient only."""
-    patch.setitem(_linear_noise.RELATION_FACTOR, "replace_one", 1)
+    patch.setitem(objective_mechanism.RELATION_FACTOR, "replace_one", 1)
 
 
 def forgotten_relation(patch: Patch) -> None:
     """Gaussian noise of a replacement calibrated as for an addition."""
-    original = _linear_noise.noise_multiplier
+    original = objective_mechanism.noise_multiplier
     patch.setattr(
-        _linear_noise,
+        objective_mechanism,
         "noise_multiplier",
         lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
     )
@@ -250,8 +250,8 @@ def scaled(name: str, factor: float) -> Callable[[Patch], None]:
     """Mutant: a function that calibrates the noise returns ``factor`` times its value."""
 
     def apply(patch: Patch) -> None:
-        original: Any = getattr(_linear_noise, name)
-        patch.setattr(_linear_noise, name, lambda *a: factor * original(*a))
+        original: Any = getattr(objective_mechanism, name)
+        patch.setattr(objective_mechanism, name, lambda *a: factor * original(*a))
 
     return apply
 

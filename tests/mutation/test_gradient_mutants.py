@@ -16,8 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import gaussian_sigma
-from dpsvm_fast.mechanisms import _gradient_noise as mechanism
-from dpsvm_fast.reference import noisy_descent as twin
+from dpsvm_fast.mechanisms import gradient as mechanism
 from oracles.noisy_checks import (
     DELTA,
     batches,
@@ -31,6 +30,7 @@ from oracles.noisy_checks import (
 )
 from oracles.noisy_descent import COMPILED, TWIN, Kind
 from oracles.sampled_law import step_delta, two_steps_delta
+from twins import noisy_descent as twin
 
 pytestmark = pytest.mark.statistical
 

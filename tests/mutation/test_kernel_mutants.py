@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting import GaussianEvent, PrivacyEvent
-from dpsvm_fast.estimators import _kernel_fit
-from dpsvm_fast.estimators._kernel_fit import fitted_kernel
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
+from dpsvm_fast.estimators import kernel as kernel_fit
+from dpsvm_fast.estimators.kernel import fitted_kernel
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _descent_rule
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms.kernel_pipeline import KernelChoice, NoisyCount, PrivateKernel
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
-from dpsvm_fast.reference.noisy_descent import Records
+from dpsvm_fast.mechanisms import pipeline as descent_rule
+from dpsvm_fast.mechanisms.kernel import KernelChoice, NoisyCount, PrivateKernel
+from dpsvm_fast.mechanisms.pipeline import PrivateLinear
+from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, coupled, use_slow_core
+from twins.noisy_descent import Records
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -166,17 +166,17 @@ def halved_count(patch: Patch) -> None:
 
 def rule_of_rows(patch: Patch) -> None:
     """Gamma follows the number of rows itself."""
-    fit = _kernel_fit.prepared
+    fit = kernel_fit.prepared
 
     def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
         return dataclasses.replace(fit(mechanism, public, X, *others), count=float(X.shape[0]))
 
-    patch.setattr(_kernel_fit, "prepared", prepared)
+    patch.setattr(kernel_fit, "prepared", prepared)
 
 
 def gamma_of_records(patch: Patch) -> None:
     """Gamma is one over the median squared distance of the rows."""
-    fit, choose = _kernel_fit.prepared, PrivateKernel.choice
+    fit, choose = kernel_fit.prepared, PrivateKernel.choice
     seen: list[float] = []
 
     def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
@@ -191,7 +191,7 @@ def gamma_of_records(patch: Patch) -> None:
             return found
         return dataclasses.replace(found, gamma=1.0 / seen[0])
 
-    patch.setattr(_kernel_fit, "prepared", prepared)
+    patch.setattr(kernel_fit, "prepared", prepared)
     patch.setattr(PrivateKernel, "choice", choice)
 
 
@@ -209,7 +209,7 @@ def mean_feature_subtracted(patch: Patch) -> None:
 def no_factor(patch: Patch) -> None:
     """An exchanged record counts once in the training."""
     factors = {"add_remove": 1, "replace_one": 1}
-    patch.setattr(_descent_rule, "RELATION_FACTOR", factors)
+    patch.setattr(descent_rule, "RELATION_FACTOR", factors)
 
 
 BOTH, EXCHANGE, MORE = RELATIONS, ("replace_one",), ("add_remove",)

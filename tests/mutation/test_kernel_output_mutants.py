@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting import GaussianEvent
-from dpsvm_fast.estimators import _kernel_fit
-from dpsvm_fast.estimators._kernel_fit import fitted_kernel
+from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.estimators import kernel as kernel_fit
+from dpsvm_fast.estimators.kernel import fitted_kernel
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import output
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms._weight_noise import WeightNoise
-from dpsvm_fast.mechanisms.kernel_pipeline import KernelChoice, PrivateKernel
+from dpsvm_fast.mechanisms.kernel import KernelChoice, PrivateKernel
+from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.coupled import Coupling, coupled
 
 Array = NDArray[Any]
@@ -115,30 +115,30 @@ def unnoticed_noise(patch: Patch) -> None:
 
 def longer_features(patch: Patch) -> None:
     """Pairs of cosine and sine that are not divided by the root of their number; nothing clips."""
-    rows, solve = _kernel_fit.feature_rows, _kernel_fit.solved
-    patch.setattr(_kernel_fit, "feature_rows", lambda *a: 2.0**0.5 * rows(*a))
+    rows, solve = kernel_fit.feature_rows, kernel_fit.solved
+    patch.setattr(kernel_fit, "feature_rows", lambda *a: 2.0**0.5 * rows(*a))
 
     def solved(mechanism: Any, *data: Any, n_releases: int) -> Any:
         object.__setattr__(mechanism, "data_norm", 2.0)
         return solve(mechanism, *data, n_releases=n_releases)
 
-    patch.setattr(_kernel_fit, "solved", solved)
+    patch.setattr(kernel_fit, "solved", solved)
 
 
 def mean_feature_subtracted(patch: Patch) -> None:
     """Features are centred by their own mean instead of a public one."""
-    original = _kernel_fit.feature_rows
+    original = kernel_fit.feature_rows
 
     def rows(*given: Any) -> Array:
         found = original(*given)
         return np.asarray(found - 0.5 * found.mean(axis=0))
 
-    patch.setattr(_kernel_fit, "feature_rows", rows)
+    patch.setattr(kernel_fit, "feature_rows", rows)
 
 
 def gamma_of_number(patch: Patch) -> None:
     """Gamma follows the number of rows, which nobody released."""
-    fit, choose = _kernel_fit.prepared, PrivateKernel.choice
+    fit, choose = kernel_fit.prepared, PrivateKernel.choice
     seen: list[int] = []
 
     def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
@@ -149,7 +149,7 @@ def gamma_of_number(patch: Patch) -> None:
         found = choose(self, count)
         return KernelChoice(kernel=found.kernel, gamma=1.0 / (seen or [1])[0], signal=None)
 
-    patch.setattr(_kernel_fit, "prepared", prepared)
+    patch.setattr(kernel_fit, "prepared", prepared)
     patch.setattr(PrivateKernel, "choice", choice)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.mechanisms import _linear_noise
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
+from dpsvm_fast.mechanisms import objective as linear_noise
+from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed
 from oracles.objective_pure import pure_epsilon
@@ -82,14 +82,14 @@ class World:
 
 def forgotten_record(patch: Patch) -> None:
     """beta instead of beta / 2: a replacement moves one gradient only."""
-    patch.setitem(_linear_noise.RELATION_FACTOR, "replace_one", 1)
+    patch.setitem(linear_noise.RELATION_FACTOR, "replace_one", 1)
 
 
 def forgotten_relation(patch: Patch) -> None:
     """Gaussian noise of a replacement calibrated as for an addition."""
-    original = _linear_noise.noise_multiplier
+    original = linear_noise.noise_multiplier
     patch.setattr(
-        _linear_noise,
+        linear_noise,
         "noise_multiplier",
         lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
     )
@@ -99,8 +99,8 @@ def scaled(name: str, factor: float) -> Callable[[Patch], None]:
     """Mutant: a function that the mechanism calls returns ``factor`` times its value."""
 
     def apply(patch: Patch) -> None:
-        original: Any = getattr(_linear_noise, name)
-        patch.setattr(_linear_noise, name, lambda *a: factor * original(*a))
+        original: Any = getattr(linear_noise, name)
+        patch.setattr(linear_noise, name, lambda *a: factor * original(*a))
 
     return apply
 
@@ -108,7 +108,7 @@ def scaled(name: str, factor: float) -> Callable[[Patch], None]:
 def always_free(patch: Patch) -> None:
     """The rate without a Jacobian, whatever the curvature."""
     patch.setattr(
-        _linear_noise, "largest_rate", lambda loss, e, _, factor: e / factor / loss.lipschitz
+        linear_noise, "largest_rate", lambda loss, e, _, factor: e / factor / loss.lipschitz
     )
 
 

@@ -16,14 +16,19 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import ObjectivePerturbationSVC, _core, verify
-from dpsvm_fast.estimators import _training
+from dpsvm_fast.estimators import fit as training
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _gaussian_objective, _linear_noise, _pure_objective, _settings
+from dpsvm_fast.mechanisms import (
+    noise as settings,
+)
+from dpsvm_fast.mechanisms import (
+    objective as gaussian_objective,
+)
 from dpsvm_fast.mechanisms import objective as mechanisms
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
-from dpsvm_fast.mechanisms._weight_noise import WeightNoise
-from dpsvm_fast.reference.smooth_erm import Problem
+from dpsvm_fast.mechanisms.noise import WeightNoise
+from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.audit import ALPHA
+from twins.smooth_erm import Problem
 
 Patch = pytest.MonkeyPatch
 Mutate = Callable[[Patch], None]
@@ -69,9 +74,9 @@ def replaced(target: Any, name: str, value: Any) -> Mutate:
 
 def added_for_replaced(patch: Patch) -> None:
     """The law of one record more or fewer for a replaced one."""
-    original = _gaussian_objective._calibrated
+    original = gaussian_objective._calibrated
     patch.setattr(
-        _gaussian_objective,
+        gaussian_objective,
         "_calibrated",
         lambda loss, epsilon, delta, _, **k: original(loss, epsilon, delta, "add_remove", **k),
     )
@@ -98,7 +103,7 @@ SCALES: dict[str, tuple[Mutate, dict[str, Any]]] = {
     "L of one class": (scaled(Loss, "lipschitz", 0.7), GAMMA | SOFTMAX),
     "replacement as addition": (added_for_replaced, {"adjacency": "replace_one"}),
     "replacement without 2": (
-        replaced(_settings.RELATION_FACTOR, "replace_one", 1),
+        replaced(settings.RELATION_FACTOR, "replace_one", 1),
         {"adjacency": "replace_one"} | GAMMA,
     ),
     "noise on the weights halved": (scaled(WeightNoise, "scale", 0.5), {}),
@@ -243,7 +248,7 @@ def test_a_source_with_a_fixed_key_is_rejected(monkeypatch: Patch) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(_core, name)
 
-    monkeypatch.setattr(_training, "_core", Fixed())
+    monkeypatch.setattr(training, "_core", Fixed())
     assert not fits_differ()
 
 
@@ -251,9 +256,10 @@ def test_the_pure_bound_without_its_maximum_is_rejected(monkeypatch: Patch) -> N
     """The free Jacobian of logistic losses, claimed where it is not free."""
     settings = {"noise": "gamma", "loss": Loss(name="softplus", n_classes=2, smoothing=0.5)}
     assert certificate_holds(**settings, C=0.5)
+    original = mechanisms.largest_rate
     monkeypatch.setattr(
-        _linear_noise,
+        mechanisms,
         "largest_rate",
-        lambda loss, epsilon, _, factor: _pure_objective.largest_rate(loss, epsilon, 1e-9, factor),
+        lambda loss, epsilon, _, factor: original(loss, epsilon, 1e-9, factor),
     )
     assert not certificate_holds(**settings, C=0.5)

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.estimators import _training as estimators
-from dpsvm_fast.mechanisms import _weight_noise as noises
+from dpsvm_fast.estimators import fit as estimators
+from dpsvm_fast.mechanisms import noise as noises
 from dpsvm_fast.mechanisms import output as mechanisms
 from oracles.audit import (
     ALPHA,

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast import PrivatePCA
-from dpsvm_fast.mechanisms import _noisy_moments, pca
-from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
-from dpsvm_fast.mechanisms._noisy_sum import NoisySum, gaussian_parameter
-from dpsvm_fast.mechanisms.pca import NoisyComponents, ReleasedComponents
+from dpsvm_fast import PrivatePCA, _core
+from dpsvm_fast.mechanisms import noise as noisy_moments
+from dpsvm_fast.mechanisms.moments import NoisyComponents, ReleasedComponents
+from dpsvm_fast.mechanisms.noise import NoisySum, SecondMoments, gaussian_parameter
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Draw, Source, coupled, estimator_run
 
@@ -123,7 +122,7 @@ def rounding_is_covered(adjacency: str) -> bool:
 
 def returning(name: str, value: float) -> Callable[[Patch], None]:
     """Mutant: a function that the calibration calls has a constant result."""
-    return lambda patch: patch.setattr(_noisy_moments, name, lambda *_: value)
+    return lambda patch: patch.setattr(noisy_moments, name, lambda *_: value)
 
 
 def smaller_scale(patch: Patch) -> None:
@@ -211,7 +210,7 @@ def exact_vectors(patch: Patch) -> None:
 
     def release(self: NoisyComponents, moments: Array, k: int, *others: Any) -> ReleasedComponents:
         found = original(self, moments, k, *others)
-        return dataclasses.replace(found, vectors=pca.symmetric_eigen(moments, k)[1])
+        return dataclasses.replace(found, vectors=_core.symmetric_eigen(moments, k)[1])
 
     patch.setattr(NoisyComponents, "release", release)
 

@@ -16,22 +16,33 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import div_up, sqrt_down
-from dpsvm_fast.accounting import GaussianEvent
-from dpsvm_fast.estimators._linear_fit import fitted_weights
+from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.estimators.linear import fitted_weights
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import (
-    _descent_rule,
-    _noise_grid,
-    _noisy_moments,
-    _noisy_sum,
-    centre,
-    linear_pipeline,
-    whitening,
+    moments as centre,
 )
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms._training_path import Training
-from dpsvm_fast.mechanisms.linear_pipeline import PrivateLinear
+from dpsvm_fast.mechanisms import (
+    moments as whitening,
+)
+from dpsvm_fast.mechanisms import (
+    noise as noise_grid,
+)
+from dpsvm_fast.mechanisms import (
+    noise as noisy_moments,
+)
+from dpsvm_fast.mechanisms import (
+    noise as noisy_sum,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as descent_rule,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as linear_pipeline,
+)
+from dpsvm_fast.mechanisms.pipeline import PrivateLinear, Training
+from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.rounding import div_up, sqrt_down
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Draw, Source, coupled, use_slow_core
 
@@ -204,15 +215,27 @@ def split(change: Array, grid: float | None) -> tuple[Array, Array]:
     return low + np.sign(change) * (whole + over) * grid, low
 
 
-def _rule(adjacency: str) -> _descent_rule.DescentRule:
+def _rule(adjacency: str) -> descent_rule.DescentRule:
     rule = plan(adjacency).training(1000.0).rule
     assert rule is not None
     return rule
 
 
-def returning(module: Any, name: str, value: Any) -> Callable[[Patch], None]:
-    """Mutant: a function of the module has a constant result."""
-    return lambda patch: patch.setattr(module, name, lambda *_: value)
+def returning(
+    module: Any, name: str, value: Any, at: Callable[[Any], bool] = lambda _: True
+) -> Callable[[Patch], None]:
+    """Mutant: a function of the module has a constant result, for some first arguments."""
+    original = getattr(module, name)
+    return lambda patch: patch.setattr(
+        module, name, lambda *given: value if at(given[0]) else original(*given)
+    )
+
+
+def moments_not_rounded(patch: Patch) -> None:
+    """Mutant: the sum of moments is taken for an exact one."""
+    original = noisy_moments.SecondMoments.sum.func
+    exact = property(lambda self: dataclasses.replace(original(self), rounding=0.0))
+    patch.setattr(noisy_moments.SecondMoments, "sum", exact)
 
 
 def no_factor(module: Any) -> Callable[[Patch], None]:
@@ -253,7 +276,7 @@ def share_joined_twice(patch: Patch) -> None:
     patch.setattr(
         linear_pipeline,
         "joined_parameter",
-        lambda mu, *unspent: _noisy_sum.joined_parameter(mu, *unspent, *unspent),
+        lambda mu, *unspent: noisy_sum.joined_parameter(mu, *unspent, *unspent),
     )
 
 
@@ -318,19 +341,19 @@ def unrounded(patch: Patch) -> None:
     def release(flat: Array, sigma: float, grid: float, source: Any, threads: int) -> Array:
         return np.asarray(flat + source.gaussian_on_grid(flat.size, sigma, grid, threads) * grid)
 
-    for module in (_noisy_sum, _noisy_moments):
+    for module in (noisy_sum, noisy_moments):
         patch.setattr(module, "release_on_grid", release)
 
 
 def smaller_scale(patch: Patch) -> None:
     """Half the variance: the event says less than is spent."""
-    original = _noisy_sum.NoisySum.release
+    original = noisy_sum.NoisySum.release
 
     def release(self: Any, total: Array, source: Any, n_threads: int) -> Array:
         halved = dataclasses.replace(self, mu=self.mu * 2.0**0.5)
         return original(halved, total, source, n_threads)
 
-    patch.setattr(_noisy_sum.NoisySum, "release", release)
+    patch.setattr(noisy_sum.NoisySum, "release", release)
 
 
 BOTH, EXCHANGE, MORE = RELATIONS, ("replace_one",), ("add_remove",)
@@ -340,16 +363,18 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "centre: sigma / sqrt 2": (smaller_scale, parts_are_covered, BOTH),
     "centre: count not noisy": (plain_count, all_is_noisy, MORE),
     "whitening: replacement without sqrt 2": (
-        returning(_noisy_moments, "sqrt_up", 1.0), parts_are_covered, EXCHANGE,
+        returning(noisy_moments, "sqrt_up", 1.0, lambda x: x == 2.0), parts_are_covered, EXCHANGE,
     ),
     "whitening: half the variance off the diagonal": (
-        returning(_noisy_moments, "sqrt_down", 2.0), parts_are_covered, BOTH,
+        returning(noisy_moments, "sqrt_down", 2.0, lambda x: x == 2.0), parts_are_covered, BOTH,
     ),
     "whitening: moments not noisy": (plain_moments, all_is_noisy, BOTH),
     "whitening: diagonal not noisy": (plain_diagonal, all_is_noisy, MORE),
     "whitening: noise of the centre": (recycled_noise, draws_are_fresh, BOTH),
-    "training: without sqrt(T)": (returning(_noisy_sum, "sqrt_up", 1.0), parts_are_covered, BOTH),
-    "training: replacement without 2": (no_factor(_descent_rule), parts_are_covered, EXCHANGE),
+    "training: without sqrt(T)": (
+        returning(noisy_sum, "sqrt_up", 1.0, lambda x: x != 2.0), parts_are_covered, BOTH,
+    ),
+    "training: replacement without 2": (no_factor(descent_rule), parts_are_covered, EXCHANGE),
     "shares: nothing taken away": (left_to_training(), budget_is_kept, BOTH),
     "shares: the centre for nothing": (left_to_training("whitening"), budget_is_kept, BOTH),
     "shares: the whitening for nothing": (left_to_training("centre"), budget_is_kept, BOTH),
@@ -357,13 +382,13 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "shares: unspent share twice": (share_joined_twice, budget_is_kept, BOTH),
     "rounding: sums off the grid": (unrounded, sums_are_on_their_grid, BOTH),
     "rounding: not in the centre": (
-        returning(_noise_grid, "rounding_distance", 0.0), rounding_is_covered, BOTH,
+        returning(noise_grid, "rounding_distance", 0.0), rounding_is_covered, BOTH,
     ),
     "rounding: not in the whitening": (
-        returning(_noisy_moments, "mul_up", 0.0), rounding_is_covered, BOTH,
+        moments_not_rounded, rounding_is_covered, BOTH,
     ),
     "rounding: not in the training": (
-        returning(_descent_rule, "add_up", 0.0), rounding_is_covered, BOTH,
+        returning(descent_rule, "add_up", 0.0), rounding_is_covered, BOTH,
     ),
 }  # fmt: skip
 

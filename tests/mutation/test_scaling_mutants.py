@@ -9,18 +9,16 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast import PrivateStandardScaler, verify
-from dpsvm_fast._rounding import sqrt_up
-from dpsvm_fast.mechanisms import scaling as mechanism
-from dpsvm_fast.mechanisms._noisy_sum import NoisySum
-from dpsvm_fast.preprocessing import scaling
+from dpsvm_fast import PrivateStandardScaler, _core, verify
+from dpsvm_fast.mechanisms import moments as mechanism
+from dpsvm_fast.mechanisms.noise import NoisySum
+from dpsvm_fast.rounding import sqrt_up
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, coupled, estimator_run
 
@@ -131,7 +129,7 @@ def other_sums(clip: bool, rounded: Callable[[Array], Array]) -> Callable[[Patch
         squares = rounded(k.astype(np.float64) ** 2 / 2**20).astype(np.int64)
         return k.sum(axis=0), squares.sum(axis=0)
 
-    return lambda patch: patch.setattr(scaling, "_core", SimpleNamespace(column_moments_dense=sums))
+    return lambda patch: patch.setattr(_core, "column_moments_dense", sums)
 
 
 def bounds_of_the_rows(patch: Patch) -> None:

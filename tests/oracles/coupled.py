@@ -19,10 +19,19 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.estimators import _descent_run, _private_pipeline, _training
-from dpsvm_fast.mechanisms import _descent_rule, _row_maps
-from dpsvm_fast.preprocessing import _base
-from dpsvm_fast.reference import noisy_descent as twin
+from dpsvm_fast import preprocessing as base
+from dpsvm_fast.estimators import (
+    fit as training,
+)
+from dpsvm_fast.estimators import (
+    gradient as descent_run,
+)
+from dpsvm_fast.estimators import (
+    linear as private_pipeline,
+)
+from dpsvm_fast.mechanisms import pipeline as descent_rule
+from dpsvm_fast.mechanisms import rows as row_maps
+from twins import noisy_descent as twin
 
 Array = NDArray[Any]
 
@@ -141,7 +150,7 @@ def slow_core(source: Any = None) -> Any:
     return changed
 
 
-MODULES = (_private_pipeline, _base, _training, _descent_rule, _descent_run, _row_maps)
+MODULES = (private_pipeline, base, training, descent_rule, descent_run, row_maps)
 
 
 def use_slow_core(patch: pytest.MonkeyPatch, source: Any = None) -> None:

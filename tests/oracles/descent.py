@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
-from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.reference.projected_sgd import Descent
-from dpsvm_fast.reference.smooth_erm import score_gradient
+from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD
+from twins.projected_sgd import Descent
+from twins.smooth_erm import score_gradient
 
 Array = NDArray[Any]
 

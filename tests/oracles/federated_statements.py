@@ -13,18 +13,17 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import (
     FederatedStatement,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
     SecureRound,
     Sensitivity,
-    composed_delta,
-    composed_epsilon,
 )
-from dpsvm_fast.accounting.federated_statement import caveats_of
-from dpsvm_fast.accounting.words import AGREED, summed_over_parties
+from dpsvm_fast.certificates.statement import caveats_of
+from dpsvm_fast.certificates.words import AGREED, summed_over_parties
 
 __all__ = ["FEDERATED", "federated_statement"]
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.io import ModelFormatError, load_model, save_model
+from dpsvm_fast.exceptions import ModelFormatError
+from dpsvm_fast.persist import load_model, save_model
 from oracles.saved import answers, fitted
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.audit.subjects import tight_minimisers
+from dpsvm_fast.audit.pair_audit import tight_minimisers
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.reference import noisy_descent as twin
+from twins import noisy_descent as twin
 
 Array = NDArray[Any]
 

@@ -21,7 +21,7 @@ from scipy.signal import fftconvolve
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from dpsvm_fast.reference import smooth_erm
+from twins import smooth_erm
 
 Array = NDArray[np.float64]
 

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from dpsvm_fast import verify
+from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
-from dpsvm_fast.io import TableSchema, load_model, open_table, save_model
+from dpsvm_fast.persist import load_model, save_model
 from oracles.saved import fitted, sealed
 
 TYPED = (InvalidParameterError, ModelFormatError, SchemaError, TableError)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsvm_fast.distributed import _tasks
+from dpsvm_fast.data import executors as tasks
 
 __all__ = ["Cluster", "Future"]
 
@@ -92,7 +92,7 @@ class Cluster:
         if self.before is not None:
             self.before(function)
         given, lost = _values(given)
-        if function is _tasks.share_of_bundle:
+        if function is tasks.share_of_bundle:
             self.n_sums += 1
             if self.n_sums - 1 == self.lost_at:
                 gone = list(self.threads)[-1]
@@ -108,7 +108,7 @@ class Cluster:
         if workers is not None:
             once = again = workers
         first, second = (self._on(name, lambda: _called(task)) for name in (once, again))
-        if isinstance(first, _tasks.Share):
+        if isinstance(first, tasks.Share):
             _check_same(first, second)
         self.results.append(first)
         return self._future(pickle.loads(pickle.dumps(first)))
@@ -119,11 +119,11 @@ class Cluster:
 
     def _on(self, worker: str, call: Callable[[], Any]) -> Any:
         """What a call returns in the process of a worker."""
-        ours, _tasks._KEPT = _tasks._KEPT, self.stores[worker]
+        ours, tasks._KEPT = tasks._KEPT, self.stores[worker]
         try:
             return call()
         finally:
-            _tasks._KEPT = ours
+            tasks._KEPT = ours
 
 
 def _called(task: bytes) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.io import SchemaError, TableError, TableSchema, open_table
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.exceptions import SchemaError, TableError
 
 RECORD: dict[str, Any] = {
     "target": "y",

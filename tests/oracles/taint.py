@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import PrivacyLedger, _core
-from dpsvm_fast.estimators import _descent_run
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
-from dpsvm_fast.mechanisms._weight_noise import WeightNoise
-from dpsvm_fast.model_selection import _strategies
+from dpsvm_fast.estimators import gradient as descent_run
+from dpsvm_fast.mechanisms.noise import WeightNoise
+from dpsvm_fast.mechanisms.objective import LinearNoise
+from dpsvm_fast.model_selection import strategies
 from oracles.coupled import Source, use_slow_core
 
 __all__ = ["ALIKE", "Surface", "World", "compared", "differences", "seen_of_exception"]
@@ -119,11 +119,11 @@ def noise_of(world: World) -> Iterator[None]:
         patch.setattr(WeightNoise, "_noisy", noisy)
         patch.setattr(LinearNoise, "draw", draw)
         # Of a search: who is where is never told, and the choice is a noisy one.
-        streams = _strategies.Sources(_core.NoiseSource(1), random.Random(2))
-        patch.setattr(_strategies, "_sources", lambda _: streams)
-        patch.setattr(_strategies, "chosen_index", lambda *_: 1)
-        patch.setattr(_strategies, "score_noise", lambda *_: Passing(world))
-        patch.setattr(_descent_run, "resumed", resumed)
+        streams = strategies.Sources(_core.NoiseSource(1), random.Random(2))
+        patch.setattr(strategies, "noise_sources", lambda _: streams)
+        patch.setattr(strategies, "chosen_index", lambda *_: 1)
+        patch.setattr(strategies, "score_noise", lambda *_: Passing(world))
+        patch.setattr(descent_run, "resumed", resumed)
         yield
 
 

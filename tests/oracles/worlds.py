@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.reference import gaussian as gaussian_twin
 from oracles.audit import Array
 from oracles.neighbours import Pair, tight_pair
+from twins import gaussian as gaussian_twin
 
 C = 0.1
 TOL = 1e-3

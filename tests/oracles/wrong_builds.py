@@ -8,19 +8,31 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast._rounding import div_down
 from dpsvm_fast.mechanisms import (
-    _gradient_noise,
-    _last_iterate,
-    _linear_noise,
-    _noisy_moments,
-    _noisy_sum,
-    _weight_noise,
-    scaling,
+    gradient as gradient_noise,
 )
-from dpsvm_fast.mechanisms._gaussian_objective import noise_multiplier
-from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
-from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
+from dpsvm_fast.mechanisms import (
+    gradient as last_iterate,
+)
+from dpsvm_fast.mechanisms import (
+    moments as scaling,
+)
+from dpsvm_fast.mechanisms import (
+    noise as noisy_moments,
+)
+from dpsvm_fast.mechanisms import (
+    noise as noisy_sum,
+)
+from dpsvm_fast.mechanisms import (
+    noise as weight_noise,
+)
+from dpsvm_fast.mechanisms import (
+    objective as linear_noise,
+)
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
+from dpsvm_fast.mechanisms.objective import noise_multiplier
+from dpsvm_fast.mechanisms.output import ProjectedSGD
+from dpsvm_fast.rounding import div_down
 
 Patch = pytest.MonkeyPatch
 Change = Callable[[Patch, str], None]
@@ -28,14 +40,14 @@ ROOT = math.sqrt(2.0)
 
 # Calibrations: the module, the name, and whether a larger number is less noise.
 CALIBRATIONS: tuple[tuple[Any, str, bool], ...] = (
-    (_weight_noise, "gaussian_sigma", False),
-    (_weight_noise, "div_down", True),
-    (_linear_noise, "noise_multiplier", False),
-    (_linear_noise, "largest_rate", True),
-    (_gradient_noise, "gaussian_sigma", False),
-    (_gradient_noise, "_noise_multiplier", False),
-    (_last_iterate, "gaussian_sigma", False),
-    (_noisy_sum, "scale_for", False),
+    (weight_noise, "gaussian_sigma", False),
+    (weight_noise, "div_down", True),
+    (linear_noise, "noise_multiplier", False),
+    (linear_noise, "largest_rate", True),
+    (gradient_noise, "gaussian_sigma", False),
+    (gradient_noise, "_noise_multiplier", False),
+    (last_iterate, "gaussian_sigma", False),
+    (noisy_sum, "scale_for", False),
 )
 
 
@@ -54,13 +66,13 @@ def noise_too_small_by_sqrt_2(patch: Patch, name: str) -> None:
         patch.setattr(module, function, wrong)
     if "Gamma" in name and name.startswith("Private"):
         # Of Gaussian sums it has another use.
-        patch.setattr(_noisy_sum, "div_down", _scaled(div_down, ROOT))
+        patch.setattr(noisy_sum, "div_down", _scaled(div_down, ROOT))
 
 
 def replacement_counted_once(patch: Patch, name: str) -> None:
     """An exchange is taken to move a sum as one record more does."""
     patch.setitem(RELATION_FACTOR, "replace_one", 1)
-    sampled = _gradient_noise._noise_multiplier
+    sampled = gradient_noise._noise_multiplier
 
     def of_one_more(loss: Any, epsilon: float, delta: float, adjacency: str, kappa: float) -> Any:
         return noise_multiplier(loss, epsilon, delta, "add_remove", kappa)
@@ -68,9 +80,9 @@ def replacement_counted_once(patch: Patch, name: str) -> None:
     def sampled_of_one_more(*arguments: Any) -> Any:
         return sampled(*arguments[:-1], "add_remove")
 
-    patch.setattr(_linear_noise, "noise_multiplier", of_one_more)
-    patch.setattr(_gradient_noise, "_noise_multiplier", sampled_of_one_more)
+    patch.setattr(linear_noise, "noise_multiplier", of_one_more)
+    patch.setattr(gradient_noise, "_noise_multiplier", sampled_of_one_more)
     # The exchange of orthogonal rows moves second moments by sqrt(2).
-    patch.setattr(_noisy_moments, "sqrt_up", lambda x: 1.0 if x == 2.0 else math.sqrt(x))
+    patch.setattr(noisy_moments, "sqrt_up", lambda x: 1.0 if x == 2.0 else math.sqrt(x))
     patch.setattr(scaling, "div_up", lambda *_: 1.0)
     patch.setattr(ProjectedSGD, "sensitivity", _scaled(ProjectedSGD.sensitivity, 0.5))

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _gaussian_objective
+from dpsvm_fast.mechanisms import objective as gaussian_objective
 
 Patch = pytest.MonkeyPatch
 
@@ -17,9 +17,9 @@ def no_jacobian(patch: Patch) -> None:
 
 
 def no_gaussian_jacobian(patch: Patch) -> None:
-    original = _gaussian_objective._calibrated
+    original = gaussian_objective._calibrated
     patch.setattr(
-        _gaussian_objective,
+        gaussian_objective,
         "_calibrated",
         lambda *target, kappa: original(*target, jacobian=0.0),
     )

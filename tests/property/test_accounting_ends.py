@@ -21,14 +21,6 @@ from hypothesis import strategies as st
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import (
-    ApproximateEvent,
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    SubsampledGaussianEvent,
-    ZCDPEvent,
     composed_delta,
     composed_epsilon,
     gaussian_delta,
@@ -37,7 +29,17 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
+from dpsvm_fast.certificates import (
+    ApproximateEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
 
 ALLOWED = 6.0
 ADD = "add_remove"

@@ -16,7 +16,7 @@ pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
 from dpsvm_fast.cli import main
-from dpsvm_fast.io import save_model
+from dpsvm_fast.persist import save_model
 
 
 def words_of(text: str) -> list[str]:

@@ -9,22 +9,21 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     DistanceEvent,
     GaussianEvent,
     ParallelEvent,
     PrivacyEvent,
-    PrivacyLedger,
     PureEvent,
     RandomStoppingEvent,
     ZCDPEvent,
-    composed_delta,
-    composed_epsilon,
 )
-from dpsvm_fast.accounting._event_verify import recomputed_events
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.compose import recomputed_events
 
 A = "add_remove"
 # Relative, of sums and grids that are rounded at different places.

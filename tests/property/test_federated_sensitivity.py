@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.federated import FederatedSpec
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.parties import Records, checked_records
+from dpsvm_fast.federated.local import Records, checked_records, contributions
 
 Party = tuple[NDArray[np.float64], NDArray[np.int64]]
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
-from dpsvm_fast.reference.gaussian_margin import lifted_rows
 from oracles.objective_density import Pair, sampled_deltas
+from twins.gaussian_margin import lifted_rows
 
 # Student's t with 7 degrees of freedom at 1e-6, one-sided: 8 repetitions of each integral.
 LOWER = 14.25

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpsvm_fast.estimators._ellipsoids import (
+from dpsvm_fast.estimators.gaussian_margin import (
     centres_of,
     quadratic_forms,
     released_ellipsoids,
@@ -21,7 +21,7 @@ from dpsvm_fast.estimators._ellipsoids import (
 )
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT
-from dpsvm_fast.reference.gaussian_margin import lifted_rows, margin_gradient, svec
+from twins.gaussian_margin import lifted_rows, margin_gradient, svec
 
 Array = NDArray[np.float64]
 SETTINGS = list(itertools.product(["softmax_margin", "huber_ww"], [2, 4], [1, 3]))

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpsvm_fast import LedgerError, PrivacyLedger, verify
-from dpsvm_fast.accounting import GaussianEvent, PureEvent
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from oracles.odd_inputs import X, Y
 from oracles.subjects import made
 

@@ -19,8 +19,7 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms.fourier import FourierFeatures, structure_of
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, structure_of
 
 Array = NDArray[Any]
 CLIP, GRID, SIGMA = 0.25, 2.0**-33, 2.0**-12

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from dpsvm_fast import BudgetExceededError, LedgerError, PrivacyLedger
-from dpsvm_fast.accounting import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
+from dpsvm_fast.certificates import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 
 DATA = Path(__file__).parents[1] / "data"
 MUTANTS = 300

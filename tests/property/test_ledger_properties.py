@@ -10,15 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    composed_delta,
-    composed_epsilon,
-)
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
 
 # The slack that the ledger's text promises for rounding.
 SLACK = 1e-9

@@ -10,11 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
     composed_delta,
     composed_epsilon,
     gaussian_epsilon,
@@ -22,9 +17,11 @@ from dpsvm_fast.accounting import (
     objective_delta,
     objective_sigma,
 )
-from dpsvm_fast.accounting._objective_check import objective_delta as recomputed_delta
-from dpsvm_fast.accounting._profile import loss_atoms, profile
+from dpsvm_fast.accounting.formulas import loss_atoms, profile
+from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.objective import objective_delta as recomputed_delta
 
 ADJACENCIES = st.sampled_from(["add_remove", "replace_one"])
 # Laws that have a formula or one integral: thousands of values are affordable.

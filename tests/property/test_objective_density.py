@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpsvm_fast import _core
-from dpsvm_fast.mechanisms._pure_objective import largest_rate
-from dpsvm_fast.mechanisms._pure_objective import pure_epsilon as claimed_epsilon
+from dpsvm_fast.mechanisms.objective import largest_rate
+from dpsvm_fast.mechanisms.objective import pure_epsilon as claimed_epsilon
 from oracles.objective_density import Pair, gaussian_deltas, sampled_deltas, sum_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed, random_setting, score_pairs
 from oracles.objective_pure import pure_epsilon, pure_loss

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpsvm_fast import PrivatePCA
-from dpsvm_fast.mechanisms import _noisy_moments
-from dpsvm_fast.mechanisms._noisy_sum import gaussian_parameter
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms import noise as noisy_moments
+from dpsvm_fast.mechanisms.noise import gaussian_parameter
+from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.coupled import coupled, estimator_run
 
 Array = NDArray[Any]
@@ -94,7 +94,7 @@ def test_noise_for_one_record_more_does_not_pay_for_an_exchange(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Negative control: without its sqrt 2 an exchange spends sqrt 2 times the budget."""
-    monkeypatch.setattr(_noisy_moments, "sqrt_up", lambda _: 1.0)
+    monkeypatch.setattr(noisy_moments, "sqrt_up", lambda _: 1.0)
     run = estimator_run(lambda: PrivatePCA(3, 1.5, 1e-5, adjacency="replace_one", n_threads=1))
     spent = np.linalg.norm(coupled(run, *neighbours("replace_one")).sizes)
     assert spent == pytest.approx(math.sqrt(2.0) * gaussian_parameter(1.5, 1e-5), rel=1e-4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.mechanisms.scaling import NoisyColumnMoments
+from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 
 Array = NDArray[Any]
 RELATIONS = ("add_remove", "replace_one")

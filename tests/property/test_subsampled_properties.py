@@ -6,19 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    SubsampledGaussianEvent,
     composed_epsilon,
     gaussian_epsilon,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
-from dpsvm_fast.accounting._tilted_check import Losses, composed_delta
-from dpsvm_fast.accounting._tilted_check import composed_epsilon as checked_epsilon
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent, SubsampledGaussianEvent
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.sampled import Losses, composed_delta
+from dpsvm_fast.verification.sampled import composed_epsilon as checked_epsilon
 from oracles.renyi import renyi_epsilon
 
 # What an upper bound may lie above the value that it bounds: two of them may be out of order by it.

@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.federated import FederatedSpec
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.parties import Records, checked_records
+from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.federated.simulate import party_sources
 from oracles.audit import epsilon_of_separation, plausible_deviation, separation_bound
 

@@ -15,8 +15,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.federated import FederatedSpec, local_update, simulate
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.parties import Records, checked_records
+from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.federated.simulate import party_sources
 
 FALSE_ALARM = 1e-6

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import PrivatePCA
-from dpsvm_fast.mechanisms import _noisy_moments
-from dpsvm_fast.mechanisms._row_maps import PublicMap
+from dpsvm_fast.mechanisms import noise as noisy_moments
+from dpsvm_fast.mechanisms.rows import PublicMap
 
 pytestmark = pytest.mark.statistical
 
@@ -67,7 +67,7 @@ def test_the_diagonal_has_variance_sigma_squared_and_the_rest_half_of_it(
 
 def test_noise_with_the_same_variance_everywhere_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control through the estimator."""
-    monkeypatch.setattr(_noisy_moments, "sqrt_down", lambda _: 1.0)
+    monkeypatch.setattr(noisy_moments, "sqrt_down", lambda _: 1.0)
     on, above = noise_of("add_remove", "exact")
     assert follows(on, 1.0)
     assert not follows(above, 0.5)

@@ -19,9 +19,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from dpsvm_fast.accounting import PureEvent, RandomStoppingEvent
-from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch, _settings
-from dpsvm_fast.model_selection._plan import Plan, stopping_plan
+from dpsvm_fast.certificates import PureEvent, RandomStoppingEvent
+from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.model_selection import search as settings
+from dpsvm_fast.model_selection.plan import Plan, stopping_plan
 from oracles.selection_laws import Stopping
 
 pytestmark = pytest.mark.statistical
@@ -81,7 +82,7 @@ def planned_once() -> Iterator[None]:
         return plans[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_settings, "stopping_plan", planned)
+        patch.setattr(settings, "stopping_plan", planned)
         yield
     assert plans
 

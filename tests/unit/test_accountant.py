@@ -17,19 +17,15 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PureEvent,
-    _formulas,
     composed_delta,
     composed_epsilon,
+    formulas,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting._formulas import HEADROOM
-from dpsvm_fast.accounting._profile import OtherLosses, gaussian_mu, mixed_curve
+from dpsvm_fast.accounting.formulas import HEADROOM, OtherLosses, gaussian_mu, mixed_curve
+from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
 SECTIONS = {
@@ -161,8 +157,8 @@ def test_many_distinct_sizes_stay_an_upper_bound_and_close(
     """Moving atoms to a grid may only enlarge delta, and by little."""
     sizes = [0.05 + 0.013 * i for i in range(12)]
     exact = brute_force_delta(sizes, 0.6)
-    monkeypatch.setattr(_formulas, "MAX_ATOMS", 300)
-    assert 2 ** len(sizes) > _formulas.MAX_ATOMS
+    monkeypatch.setattr(formulas, "MAX_ATOMS", 300)
+    assert 2 ** len(sizes) > formulas.MAX_ATOMS
     got = composed_delta(pure(*sizes), 0.6)
     assert exact <= got <= exact * 1.01
     # Rounding losses up to the same grid instead would cost far more than this.

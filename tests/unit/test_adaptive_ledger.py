@@ -12,23 +12,22 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
+from dpsvm_fast.accounting.adaptive import boundary, pure_mu, pure_of_mu
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
     ParallelEvent,
     PrivacyEvent,
-    PrivacyLedger,
     PureEvent,
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    gaussian_delta,
-    gaussian_sigma,
 )
-from dpsvm_fast.accounting._adaptive import boundary, pure_mu, pure_of_mu
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger
 
 A = "add_remove"
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dpsvm_fast.accounting import ApproximateEvent, GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.accounting._adaptive import AdaptiveComposition, boundary, pure_of_mu
-from dpsvm_fast.accounting._adaptive import pure_mu as library_pure_mu
+from dpsvm_fast.accounting.adaptive import AdaptiveComposition, boundary, pure_of_mu
+from dpsvm_fast.accounting.adaptive import pure_mu as library_pure_mu
+from dpsvm_fast.certificates import ApproximateEvent, GaussianEvent, PrivacyEvent, PureEvent
 
 Array = NDArray[np.float64]
 

@@ -10,17 +10,7 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import InvalidParameterError
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    composed_delta,
-    composed_epsilon,
-    gaussian_epsilon,
-    gaussian_sigma,
-)
+from dpsvm_fast.accounting import composed_delta, composed_epsilon, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.audit.bounds import (
     Claim,
     Counts,
@@ -33,6 +23,13 @@ from dpsvm_fast.audit.bounds import (
     separation_bound,
 )
 from dpsvm_fast.audit.pair_audit import Event, chosen_event, learned_statistics
+from dpsvm_fast.certificates import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+)
 
 ALPHA = 1e-6
 DELTA = 1e-5

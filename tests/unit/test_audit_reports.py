@@ -300,19 +300,19 @@ class TestOneRun:
         assert sum(report.counts) <= 2000
 
     def test_a_model_without_noise_is_refuted(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from dpsvm_fast.mechanisms import _weight_noise
+        from dpsvm_fast.mechanisms import noise as weight_noise
 
-        monkeypatch.setattr(_weight_noise, "gaussian_sigma", lambda *_: 1e-3)
+        monkeypatch.setattr(weight_noise, "gaussian_sigma", lambda *_: 1e-3)
         report = audit_one_run(output(epsilon=1.0), 1000, confidence=0.99, n_guesses=500)
         assert report.counts == (500, 0)
         assert report.exceeds_claim
 
     def test_too_little_noise_is_refuted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A third of it; the seed of coins and noise is fixed."""
-        from dpsvm_fast.mechanisms import _weight_noise
+        from dpsvm_fast.mechanisms import noise as weight_noise
 
-        right = _weight_noise.gaussian_sigma
-        monkeypatch.setattr(_weight_noise, "gaussian_sigma", lambda *a: right(*a) / 3.0)
+        right = weight_noise.gaussian_sigma
+        monkeypatch.setattr(weight_noise, "gaussian_sigma", lambda *a: right(*a) / 3.0)
         report = audit_one_run(output(epsilon=1.0), 5000, random_state=2)
         assert report.exceeds_claim
 
@@ -349,9 +349,9 @@ class TestCommand:
     def test_a_wrong_build_is_told_by_the_exit_code(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        from dpsvm_fast.mechanisms import _noisy_sum
+        from dpsvm_fast.mechanisms import noise as noisy_sum
 
-        monkeypatch.setattr(_noisy_sum, "scale_for", lambda moved, mu: 0.5 * moved / mu)
+        monkeypatch.setattr(noisy_sum, "scale_for", lambda moved, mu: 0.5 * moved / mu)
         arguments = [
             "audit",
             "--trials",
@@ -385,7 +385,7 @@ class TestDisplay:
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
-        from dpsvm_fast.plotting import AuditDisplay
+        from dpsvm_fast.plotting.displays import AuditDisplay
 
         report = small(output())
         display = AuditDisplay.from_report(report)
@@ -405,7 +405,7 @@ class TestDisplay:
 
     def test_reports_without_histograms_are_refused(self) -> None:
         pytest.importorskip("matplotlib")
-        from dpsvm_fast.plotting import AuditDisplay
+        from dpsvm_fast.plotting.displays import AuditDisplay
 
         with pytest.raises(InvalidParameterError, match="report"):
             AuditDisplay.from_report(audit_density(PrivateCenter(1.0)))

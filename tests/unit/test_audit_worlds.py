@@ -21,12 +21,10 @@ from dpsvm_fast import (
     PrivateWhitener,
     _core,
 )
-from dpsvm_fast.audit.subjects import prepared
-from dpsvm_fast.audit.worlds import TransformerWorld, released_vector, world_of
-from dpsvm_fast.estimators._ellipsoids import released_ellipsoids
-from dpsvm_fast.mechanisms.pca import NoisyComponents
-from dpsvm_fast.mechanisms.whitening import NoisyMoments
-from dpsvm_fast.preprocessing.scaling import _middle_and_half
+from dpsvm_fast.audit.pair_audit import TransformerWorld, prepared, released_vector, world_of
+from dpsvm_fast.estimators.gaussian_margin import released_ellipsoids
+from dpsvm_fast.mechanisms.moments import NoisyComponents, NoisyMoments
+from dpsvm_fast.preprocessing import middle_and_half
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
@@ -112,7 +110,7 @@ def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
             assert np.array_equal(fitted.mean_, released.point)
             assert fitted.n_samples_ == released.count
             continue
-        middle, half = _middle_and_half(*fitted.bounds_)
+        middle, half = middle_and_half(*fitted.bounds_)
         assert np.array_equal(fitted.mean_, np.clip(middle + half * released.mean, -3, 3))
         assert np.array_equal(fitted.scale_, half * np.sqrt(released.variance))
         assert fitted.n_samples_seen_ == released.count

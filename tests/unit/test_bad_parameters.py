@@ -48,6 +48,7 @@ def test_bad_parameters_are_refused_before_data_are_read(subject: str, group: st
         with pytest.raises((TypeError, ValueError), match=f"^{name}: ") as caught:
             fitting.fit(Unread(), Unread())
         assert time.process_time() - start < SECONDS_TO_REFUSE
+        assert getattr(caught.value, "parameter", name) == name
         assert isinstance(caught.value, (TypeError, InvalidParameterError)) or name in (
             "classes",
             "bounds",

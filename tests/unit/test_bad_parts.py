@@ -8,8 +8,8 @@ import pytest
 from test_parts import full_batches, last_of_steps, made, made_part, made_statement, samples
 from test_statement import statement as weights_statement
 
-from dpsvm_fast.accounting import PrivacyStatement, ReleasePart
-from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT
+from dpsvm_fast.certificates import PrivacyStatement, ReleasePart
+from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 
 

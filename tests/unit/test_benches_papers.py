@@ -24,7 +24,8 @@ from benches.papers import (  # noqa: E402
 from benches.papers.data import DataSet, bounds, load  # noqa: E402
 
 from dpsvm_fast import PrivateCenter  # noqa: E402
-from dpsvm_fast.accounting import GaussianEvent, composed_epsilon, gaussian_sigma  # noqa: E402
+from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma  # noqa: E402
+from dpsvm_fast.certificates import GaussianEvent  # noqa: E402
 
 
 def test_bounds_of_the_named_columns() -> None:

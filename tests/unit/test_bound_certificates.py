@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import read_certificate, verify
-from dpsvm_fast.accounting.bound import bound_certificate
+from dpsvm_fast.certificates import read_certificate
+from dpsvm_fast.certificates.statement import bound_certificate
 from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.io import load_model, save_certificate, save_model
+from dpsvm_fast.persist import load_model, save_certificate, save_model
+from dpsvm_fast.verification import verify
 from oracles.forging import ODD, at, changed, coefficients, places
 from oracles.saved import sealed
 

@@ -20,9 +20,9 @@ from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
 import dpsvm_fast as dp
-from dpsvm_fast._drawing import NAME_LENGTH, class_names, class_style
 from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.plotting import BoundaryDisplay
+from dpsvm_fast.plotting.displays import BoundaryDisplay
+from dpsvm_fast.plotting.drawing import NAME_LENGTH, class_names, class_style
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

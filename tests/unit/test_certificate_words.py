@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from dpsvm_fast.accounting import certificate_schema, read_certificate, verify
+from dpsvm_fast.certificates import certificate_schema, read_certificate
+from dpsvm_fast.verification import verify
 from oracles.statements import MAKERS, statement_of
 
 Kind = tuple[str, str]

@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 
 import dpsvm_fast as dp
 from dpsvm_fast import NotPrivateWarning, PrivacyLedger
-from dpsvm_fast.distributed import Partitions
-from dpsvm_fast.distributed import fit as distributed_fit
+from dpsvm_fast.data import Partitions
+from dpsvm_fast.data import fit as distributed_fit
 from dpsvm_fast.exceptions import PrivacyLeakWarning
 from dpsvm_fast.federated import FederatedSpec, simulate
 from dpsvm_fast.model_selection import PrivateGridSearch

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import BudgetExceededError, InvalidParameterError, __version__
-from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.cli import main
+from dpsvm_fast.ledger import PrivacyLedger
 from oracles.statements import statement_of
 
 pytest.importorskip("click")
@@ -27,10 +27,9 @@ pytest.importorskip("rich")
 
 import click
 
-from dpsvm_fast.cli._app import COMMANDS, app
-from dpsvm_fast.cli._errors import CommandError, guarded
-from dpsvm_fast.cli._reflow import reflowed
-from dpsvm_fast.cli._screen import Screen
+from dpsvm_fast.cli.app import COMMANDS, app
+from dpsvm_fast.cli.files import reflowed
+from dpsvm_fast.cli.screen import CommandError, Screen, guarded
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
 NAMES = [entry.name for entry in COMMANDS]

@@ -19,9 +19,10 @@ pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC, PublicScaler
-from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.certificates import PureEvent
 from dpsvm_fast.cli import main
-from dpsvm_fast.io import TableSchema, save_model
+from dpsvm_fast.data import TableSchema
+from dpsvm_fast.persist import save_model
 
 SCHEMA = """target = "income"
 classes = ["<=50K", ">50K"]
@@ -206,9 +207,9 @@ def test_files(
 
 def _through_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the size, rows are decoded to a temporary folder."""
-    from dpsvm_fast.cli import _rows
+    from dpsvm_fast.cli import training as rows
 
-    monkeypatch.setattr(_rows, "_largest_size", lambda table: None)
+    monkeypatch.setattr(rows, "_largest_size", lambda table: None)
 
 
 def test_the_ten_rows_of_one_column_more(place: Place) -> None:
@@ -312,7 +313,7 @@ def test_a_temporary_folder_that_cannot_be_made(
 
 
 def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsvm_fast.io import Table
+    from dpsvm_fast.data import Table
 
     def full(self: Any, folder: Path, **how: Any) -> Any:
         raise OSError(28, "No space left on device")
@@ -325,7 +326,7 @@ def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.M
 def test_rows_that_do_not_fit_are_told_of_sums(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpsvm_fast.cli._rows import Room
+    from dpsvm_fast.cli.training import Room
 
     _through_files(monkeypatch)
     monkeypatch.setattr(Room, "holds", lambda self, n_bytes, copies: False)

@@ -17,7 +17,7 @@ pytest.importorskip("click")
 
 import click
 
-from dpsvm_fast.cli._app import COMMANDS, app
+from dpsvm_fast.cli.app import COMMANDS, app
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command_line.md"
 TEXT = PAGE.read_text(encoding="utf-8")

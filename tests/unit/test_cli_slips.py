@@ -15,9 +15,9 @@ pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
-from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.certificates import PureEvent
 from dpsvm_fast.cli import main
-from dpsvm_fast.cli._spending import Spending
+from dpsvm_fast.cli.training import Spending
 from dpsvm_fast.exceptions import InvalidParameterError
 
 SCHEMA = """target = "income"
@@ -171,7 +171,7 @@ class TestBudgetFiles:
         def access(path: object, mode: int) -> bool:
             return mode not in denied[Path(str(path)).absolute()]
 
-        monkeypatch.setattr("dpsvm_fast.cli._budget.os.access", access)
+        monkeypatch.setattr("dpsvm_fast.cli.budget.os.access", access)
         words = (*FIT, "--budget", "people.budget")
         assert "people.budget: no permission to read" in told(capsys, *words)
         denied[folder / "people.budget"] = {2}
@@ -225,7 +225,7 @@ class TestTextsOfOthers:
         def failing(*_: object) -> None:
             raise kind(f"could not convert {SECRET}")
 
-        monkeypatch.setattr("dpsvm_fast.cli._fit.train", failing)
+        monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
         assert main(list(FIT)) == 2
         sentence = capsys.readouterr().err
         assert SECRET not in sentence
@@ -239,7 +239,7 @@ class TestTextsOfOthers:
         def failing(*_: object) -> None:
             raise InvalidParameterError("C: got 0, expected more")
 
-        monkeypatch.setattr("dpsvm_fast.cli._fit.train", failing)
+        monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
         assert "C: got 0, expected more" in told(capsys, *FIT)
 
     def test_before_there_are_rows_types_are_explained(
@@ -262,7 +262,7 @@ def test_a_full_disk_without_a_name(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dpsvm_fast.cli._verify.read_document", full)
+    monkeypatch.setattr("dpsvm_fast.cli.statement.read_document", full)
     assert told(capsys, "verify", "c.json") == (
         "dpsvm-fast: the disk is full; free some space and run the command again\n"
     )
@@ -307,7 +307,7 @@ sys.exit(main(["plan", "--epsilon", "1", "--delta", "1e-5", "--features", "4", "
 """
 
 
-@pytest.mark.parametrize("module", ["dpsvm_fast.cli._app", "click", "sklearn.utils"])
+@pytest.mark.parametrize("module", ["dpsvm_fast.cli.app", "click", "sklearn.utils"])
 def test_an_interrupt_while_modules_are_imported(module: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", INTERRUPTED.format(module=module)],

@@ -13,14 +13,9 @@ import pytest
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 
-from dpsvm_fast import (
-    OutputPerturbationSVC,
-    PrivateCenter,
-    PrivateLinearSVC,
-    PublicScaler,
-)
+from dpsvm_fast import OutputPerturbationSVC, PrivateCenter, PrivateLinearSVC, PublicScaler
 from dpsvm_fast.cli import main
-from dpsvm_fast.io import load_model, save_model
+from dpsvm_fast.persist import load_model, save_model
 from oracles.statements import statement_of
 
 pytest.importorskip("click")

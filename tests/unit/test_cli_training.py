@@ -20,9 +20,11 @@ pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import PrivacyLedger, verify
-from dpsvm_fast.cli import _rows, _training, main
-from dpsvm_fast.io import TableSchema, load_model, open_table, read_model
+from dpsvm_fast.cli import main
+from dpsvm_fast.cli import training as rows
+from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.persist import load_model, read_model
 
 SCHEMA = """target = "kind"
 classes = ["a", "b", "c"]
@@ -72,7 +74,7 @@ def bound_to(certificate: Path, model: Path) -> bool:
 
 def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the size, rows are decoded to a temporary folder."""
-    monkeypatch.setattr(_rows, "_largest_size", lambda table: None)
+    monkeypatch.setattr(rows, "_largest_size", lambda table: None)
 
 
 class TestFit:
@@ -103,10 +105,10 @@ class TestFit:
         done(capsys, *words, "-o", "memory.json")
         through_files(monkeypatch)
         done(capsys, *words, "-o", "mapped.json")
-        monkeypatch.setattr(_rows.Room, "part", lambda self, n_features: 77)
-        monkeypatch.setattr(_rows.Room, "kept_parts", lambda self, n_bytes, n_parts: 2)
+        monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 77)
+        monkeypatch.setattr(rows.Room, "kept_parts", lambda self, n_bytes, n_parts: 2)
         done(capsys, *words, "-o", "parts.json", "--threads", "1")
-        monkeypatch.setattr(_training, "ROOM_FOR_FEATURES", 1 << 60)
+        monkeypatch.setattr(rows, "ROOM_FOR_FEATURES", 1 << 60)
         done(capsys, *words, "-o", "small.json")
         names = ("memory", "mapped", "parts", "small")
         # Neither weights nor parameters tell which way it was: it follows from the number of rows.
@@ -131,7 +133,7 @@ class TestFit:
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "--seed", "3")
         done(capsys, *asked, "--model", *model, "-o", "memory.json")
         through_files(monkeypatch)
-        monkeypatch.setattr(_rows.Room, "part", lambda self, n_features: 17)
+        monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 17)
         done(capsys, *asked, "--model", *model, "-o", "parts.json", "--temp", "temp")
         first, second = ((folder / f"{name}.json").read_bytes() for name in ("memory", "parts"))
         assert first == second
@@ -195,7 +197,7 @@ class TestFit:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
-        from dpsvm_fast.cli._outputs import Draft
+        from dpsvm_fast.cli.files import Draft
 
         def full(self: Draft) -> None:
             raise OSError(28, "No space left on device")
@@ -228,7 +230,7 @@ class TestFit:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         through_files(monkeypatch)
-        monkeypatch.setattr(_rows.shutil, "rmtree", lambda *given, **named: None)
+        monkeypatch.setattr(rows.shutil, "rmtree", lambda *given, **named: None)
         assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp"]) == 0
         (left,) = (folder / "temp").iterdir()
         assert f"{left.relative_to(folder)}: could not be removed" in capsys.readouterr().err
@@ -250,14 +252,14 @@ class TestFit:
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
-        whole = _training.distributed.fit
+        whole = rows.partitioned.fit
 
         def meanwhile(*given: Any, **named: Any) -> Any:
             for name in ("m.json", "c.json"):
                 (folder / name).write_text("mine", encoding="utf-8")
             return whole(*given, **named)
 
-        monkeypatch.setattr(_training.distributed, "fit", meanwhile)
+        monkeypatch.setattr(rows.partitioned, "fit", meanwhile)
         assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
         told = capsys.readouterr().err
         (saved,) = (folder / "temp").glob("*/model.json")
@@ -285,7 +287,7 @@ class TestInterrupts:
         PrivacyLedger(9.0, 1e-4, path=folder / "budget")
         words = ["fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "budget", "--temp", "temp"]
         through_files(monkeypatch)
-        whole = _training.distributed.fit
+        whole = rows.partitioned.fit
 
         def reading(*given: Any, **named: Any) -> Any:
             raise KeyboardInterrupt
@@ -297,7 +299,7 @@ class TestInterrupts:
             (reading, "nothing was spent", False),
             (training, "the budget of budget is spent (epsilon = 4, delta = 1e-05)", True),
         ):
-            monkeypatch.setattr(_training.distributed, "fit", fault)
+            monkeypatch.setattr(rows.partitioned, "fit", fault)
             assert main(words) == 130
             assert end in capsys.readouterr().err
             assert bool(PrivacyLedger.open(folder / "budget").history) is spent
@@ -340,7 +342,7 @@ class TestInterrupts:
 # What fits import is imported once: three fresh interpreters take minutes on a busy machine.
 AT_ONCE = """
 import os, sys
-from dpsvm_fast.cli import _fit, main
+from dpsvm_fast.cli import main
 children = []
 for k in range(3):
     children.append(os.fork())

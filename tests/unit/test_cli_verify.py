@@ -118,7 +118,7 @@ def test_numbers_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_file_that_would_fill_the_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsvm_fast._strict_json.MAX_VALUES", 1000)
+    monkeypatch.setattr("dpsvm_fast.certificates.record.MAX_VALUES", 1000)
     code, _, err = said(tmp_path, capsys, json.dumps([[]] * 600))
     assert code == 2
     assert "cannot be read" in err

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators._frames import table_rows
-from dpsvm_fast.estimators._training_data import checked_training_rows, checked_training_set
+from dpsvm_fast.estimators.frames import table_rows
+from dpsvm_fast.estimators.inputs import checked_training_rows, checked_training_set
 from oracles.odd_inputs import X, Y
 from oracles.subjects import (
     MAIN,
@@ -325,7 +325,7 @@ def test_an_empty_table_is_refused() -> None:
 @seeded
 @every_library
 def test_partitions_of_tables(library: str) -> None:
-    from dpsvm_fast.distributed import Partitions, fit
+    from dpsvm_fast.data import Partitions, fit
 
     words = table(library, {"y": WORDS[Y].tolist()})["y"]
     svc = dp.PrivateLinearSVC(50.0, classes=WORDS.tolist(), bounds=(-3, 3), random_state=1)

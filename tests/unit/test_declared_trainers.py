@@ -10,7 +10,7 @@ from sklearn.base import clone
 from test_private_search import STRATEGIES, data, search
 
 from dpsvm_fast import BudgetExceededError, InvalidParameterError, PrivacyLedger
-from dpsvm_fast.accounting import GaussianEvent, PureEvent
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer
 
 

@@ -6,7 +6,15 @@ import pytest
 from benches.papers import defaults_search as search
 from benches.tables import Row
 
-from dpsvm_fast.mechanisms import _descent_rule, linear_pipeline, whitening
+from dpsvm_fast.mechanisms import (
+    moments as whitening,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as descent_rule,
+)
+from dpsvm_fast.mechanisms import (
+    pipeline as linear_pipeline,
+)
 
 
 def test_tables_of_the_page_are_those_of_the_stored_results() -> None:
@@ -37,7 +45,7 @@ def test_a_family_has_no_say_in_what_is_chosen_for_it() -> None:
 def test_settings_are_those_of_the_library_and_are_put_back() -> None:
     assert search.SETTINGS["thrice"] == (
         (*whitening.EARLIER_SHARES, whitening.LAST_SHARE),
-        (_descent_rule.SMALLEST_WHITENED_C, _descent_rule.AVERAGED_WHITENED_SHARE),
+        (descent_rule.SMALLEST_WHITENED_C, descent_rule.AVERAGED_WHITENED_SHARE),
     )
     before = vars(linear_pipeline)["whitening_shares"]
     with search._recipe("twice"):

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.reference.smooth_erm import score_gradient
 from oracles.noisy_descent import kernel, records_of, run
+from twins.smooth_erm import score_gradient
 
 Array = NDArray[Any]
 

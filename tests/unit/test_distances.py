@@ -12,16 +12,6 @@ import numpy as np
 import pytest
 
 from dpsvm_fast.accounting import (
-    AlternativesEvent,
-    ApproximateEvent,
-    DistanceEvent,
-    GaussianEvent,
-    ParallelEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    RandomStoppingEvent,
-    SubsampledGaussianEvent,
     composed_delta,
     composed_epsilon,
     delta_without_distance,
@@ -29,9 +19,21 @@ from dpsvm_fast.accounting import (
     gaussian_delta,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting._distances import distance_delta, told_by_gaussian
-from dpsvm_fast.accounting._event_verify import recomputed_events
+from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian
+from dpsvm_fast.certificates import (
+    AlternativesEvent,
+    ApproximateEvent,
+    DistanceEvent,
+    GaussianEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    PureEvent,
+    RandomStoppingEvent,
+    SubsampledGaussianEvent,
+)
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.compose import recomputed_events
 
 ADJACENCY = "replace_one"
 GAUSSIAN = GaussianEvent(4.0, 1.0, ADJACENCY)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import GradientPerturbationSVC
-from dpsvm_fast.distributed import Partitions, _operations, fit
+from dpsvm_fast.data import Partitions, fit
+from dpsvm_fast.data import executors as operations
 
 FALSE_ALARM = 1e-6
 N_ROWS, N_STEPS, RATE = 600, 4, 0.5
@@ -45,7 +46,7 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sums: dict[tuple[int, int], NDArray[np.int64]] = {}
-        real = _operations.DescentStep.parts
+        real = operations.DescentStep.parts
         spy = self
 
         def parts(self: Any, rows: Any, partition: int, n_threads: int) -> Any:
@@ -54,7 +55,7 @@ class Spy:
             assert np.array_equal(real(self, rows, partition, n_threads)[0], found[0])
             return found
 
-        monkeypatch.setattr(_operations.DescentStep, "parts", parts)
+        monkeypatch.setattr(operations.DescentStep, "parts", parts)
 
     def batches(self) -> Batches:
         return {key: (total != 0).any(axis=(0, 1)) for key, total in self.sums.items()}
@@ -92,13 +93,13 @@ def test_batches_of_partitions_steps_and_fits_are_independent(
 def test_the_noise_is_not_a_function_of_the_batches_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers know the key of the batches: what is released must not follow from it."""
     keys: list[bytes] = []
-    real = _operations.DescentStep.parts
+    real = operations.DescentStep.parts
 
     def parts(self: Any, rows: Any, partition: int, n_threads: int) -> Any:
         keys.append(self.key)
         return real(self, rows, partition, n_threads)
 
-    monkeypatch.setattr(_operations.DescentStep, "parts", parts)
+    monkeypatch.setattr(operations.DescentStep, "parts", parts)
     partitions = Partitions.from_loaders([loader], n_features=N_ROWS, n_rows=N_ROWS)
     released = [fit(estimator(), partitions).coef_ for _ in range(2)]
     assert len(set(keys)) == 2

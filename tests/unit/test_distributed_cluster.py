@@ -24,7 +24,9 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     PrivatePCA,
 )
-from dpsvm_fast.distributed import PartitionError, Partitions, _tasks, fit
+from dpsvm_fast.data import Partitions, fit
+from dpsvm_fast.data import executors as tasks
+from dpsvm_fast.exceptions import PartitionError
 from dpsvm_fast.model_selection import PrivateGridSearch
 
 distributed = pytest.importorskip("distributed")
@@ -75,7 +77,7 @@ def test_dask_and_this_process_agree(threads: Any, estimator: Any, resident: boo
     there = fit(clone(estimator), parts, client=threads, resident=resident)
     name = "components_" if estimator is PCA else "coef_"
     assert np.array_equal(getattr(here, name), getattr(there, name))
-    assert not _tasks._KEPT
+    assert not tasks._KEPT
 
 
 def test_dask_collections_are_computed_by_the_tasks(threads: Any) -> None:
@@ -170,7 +172,7 @@ import numpy as np
 sys.path.insert(0, {str(Path(__file__).resolve().parents[1])!r})
 from distributed import Client
 from dpsvm_fast import PrivacyLedger, PrivateLinearSVC
-from dpsvm_fast.distributed import Partitions, _tasks, fit
+from dpsvm_fast.data import Partitions, _tasks, fit
 from unit.test_distributed_cluster import Noted, X, Y, cluster
 path = Path({str(tmp_path)!r})
 if __name__ == "__main__":
@@ -238,7 +240,7 @@ PEAK = """
 import sys, threading, time
 import numpy as np
 from dpsvm_fast import PrivatePCA
-from dpsvm_fast.distributed import Partitions, fit
+from dpsvm_fast.data import Partitions, fit
 
 def peak():
     with open("/proc/self/status") as file:
@@ -294,4 +296,4 @@ def test_a_worker_that_holds_records_has_them_packed(processes: Any) -> None:
 
 
 def _n_kept() -> int:
-    return len(_tasks._KEPT)
+    return len(tasks._KEPT)

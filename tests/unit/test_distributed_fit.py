@@ -24,16 +24,13 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast.distributed import (
-    ClusterError,
-    Partitions,
-    _operations,
-    _tasks,
-    fit,
-)
-from dpsvm_fast.estimators import _descent_run
-from dpsvm_fast.mechanisms._descent_rule import DescentRule
+from dpsvm_fast.data import Partitions, fit
+from dpsvm_fast.data import executors as operations
+from dpsvm_fast.data import executors as tasks
+from dpsvm_fast.estimators import gradient as descent_run
+from dpsvm_fast.exceptions import ClusterError
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
+from dpsvm_fast.mechanisms.pipeline import DescentRule
 from oracles.synchronous_cluster import Cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -139,7 +136,7 @@ def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
     check_same(local, found)
     # Nothing is kept once the fit is over.
     assert not any(client.stores.values())
-    assert not _tasks._KEPT
+    assert not tasks._KEPT
 
 
 def test_sparse_descents_need_no_other_sums() -> None:
@@ -231,7 +228,7 @@ def test_an_interrupt_cancels_and_drops_everything(resident: bool) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fit(clone(LINEAR), loaded_by([*partitions().loaders, stopped]), resident=resident)
-    assert not _tasks._KEPT
+    assert not tasks._KEPT
 
 
 @pytest.mark.parametrize("lost_at", [0, 1, 5, 20])
@@ -287,25 +284,25 @@ def test_sums_are_added_in_a_tree() -> None:
 
 
 def test_a_process_keeps_records_of_few_fits() -> None:
-    recipe = _tasks.Recipe(6, False, None, public=_public())
+    recipe = tasks.Recipe(6, False, None, public=_public())
     bundle = list(enumerate(partitions().loaders))
     for name in map(str, range(10)):
-        _tasks.share_of_bundle(bundle, recipe, _operations.Sums(), name, 1, resident=True)
-    assert list(_tasks._KEPT) == ["6", "7", "8", "9"]
+        tasks.share_of_bundle(bundle, recipe, operations.Sums(), name, 1, resident=True)
+    assert list(tasks._KEPT) == ["6", "7", "8", "9"]
     for name in map(str, range(10)):
-        _tasks.forget(name)
-    assert not _tasks._KEPT
+        tasks.forget(name)
+    assert not tasks._KEPT
     # A task that comes too late keeps nothing and does not go on.
-    late = _tasks.share_of_bundle(bundle, recipe, _operations.Sums(), "9", 1, resident=True)
-    assert late.failure == (0, _tasks.STOPPED)
-    assert not _tasks._KEPT
-    for name in range(2 * _tasks.MOST_ENDED):
-        _tasks.forget(f"old {name}")
-    assert len(_tasks._ENDED) == _tasks.MOST_ENDED
+    late = tasks.share_of_bundle(bundle, recipe, operations.Sums(), "9", 1, resident=True)
+    assert late.failure == (0, tasks.STOPPED)
+    assert not tasks._KEPT
+    for name in range(2 * tasks.MOST_ENDED):
+        tasks.forget(f"old {name}")
+    assert len(tasks._ENDED) == tasks.MOST_ENDED
 
 
 def _public() -> Any:
-    from dpsvm_fast.mechanisms._row_maps import PublicMap
+    from dpsvm_fast.mechanisms.rows import PublicMap
 
     return PublicMap()
 
@@ -329,7 +326,7 @@ def test_names_of_columns_are_published() -> None:
 
 def test_steps_of_partial_runs_are_cut_like_local_ones(monkeypatch: Patch) -> None:
     """A run of so many steps that one call cannot draw their noise is made in several."""
-    monkeypatch.setattr(_descent_run, "MOST_NUMBERS", 5 * 21)
+    monkeypatch.setattr(descent_run, "MOST_NUMBERS", 5 * 21)
     local = seeded(DESCENT).fit(SPARSE, Y)
     check_same(local, fit(seeded(DESCENT), partitions(SPARSE), resident=True))
 

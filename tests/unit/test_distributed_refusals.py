@@ -33,13 +33,9 @@ from dpsvm_fast import (
     PrivateCenter,
     PrivateLinearSVC,
 )
-from dpsvm_fast.distributed import (
-    ClusterError,
-    PartitionError,
-    _tasks,
-    fit,
-)
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.data import executors as tasks
+from dpsvm_fast.data import fit
+from dpsvm_fast.exceptions import ClusterError, InvalidParameterError, PartitionError
 from oracles.synchronous_cluster import Cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -200,8 +196,8 @@ def test_other_arguments_are_checked() -> None:
 
 def test_a_worker_of_another_kind_may_not_join(monkeypatch: Patch) -> None:
     def joined(function: Any) -> None:
-        if function is _tasks.share_of_bundle:
-            monkeypatch.setattr(_tasks, "build", lambda: "dpsvm-fast 0.0 for another processor")
+        if function is tasks.share_of_bundle:
+            monkeypatch.setattr(tasks, "build", lambda: "dpsvm-fast 0.0 for another processor")
 
     with pytest.raises(ClusterError, match=r"another processor, .*; the budget is spent"):
         fit(clone(LINEAR), partitions(), client=Cluster(before=joined))

@@ -16,7 +16,7 @@ from dpsvm_fast import (
     ObjectivePerturbationSVC,
     PrivateGaussianMarginClassifier,
 )
-from dpsvm_fast.plotting import EllipsoidDisplay
+from dpsvm_fast.plotting.displays import EllipsoidDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import PrivacyLedger, _core, noise
-from dpsvm_fast._validation import check_arithmetic
-from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.certificates import PureEvent
+from dpsvm_fast.validation import check_arithmetic
 from oracles.elsewhere import SECCOMP, run
 from oracles.odd_inputs import X, Y
 from oracles.subjects import MAIN, PRIVATE, every_private, made, released, spent

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
@@ -18,11 +19,10 @@ from dpsvm_fast.accounting import (
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    _choice_check,
-    composed_epsilon,
 )
-from dpsvm_fast.accounting._curve_check import Curve
-from dpsvm_fast.accounting._event_verify import recomputed_events
+from dpsvm_fast.verification import compose as choice_check
+from dpsvm_fast.verification.compose import recomputed_events
+from dpsvm_fast.verification.losses import Curve
 
 A = "add_remove"
 DELTA = 1e-5
@@ -111,15 +111,15 @@ def test_an_impure_list_has_no_promise_with_delta_zero() -> None:
 def test_what_is_too_much_is_neither_confirmed_nor_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = (OBJECTIVE, RHO, best("geometric", 10.0, gaussian(7.0)))
     assert recomputed_events(curves, 50.0, DELTA)[2]
-    monkeypatch.setattr(_choice_check, "MOST_CURVES", 1)
+    monkeypatch.setattr(choice_check, "MOST_CURVES", 1)
     assert recomputed_events(curves, 50.0, DELTA) == (math.inf, 1.0, None)
     monkeypatch.undo()
     within = best("geometric", 10.0, PARTS)
     assert recomputed_events((within,), 50.0, DELTA)[2]
-    monkeypatch.setattr(_choice_check, "MOST_CHOICES", 3)
+    monkeypatch.setattr(choice_check, "MOST_CHOICES", 3)
     assert recomputed_events((PARTS,), 50.0, DELTA)[2]
     assert recomputed_events((PARTS, PARTS), 50.0, DELTA)[2] is None
-    monkeypatch.setattr(_choice_check, "MOST_CHOICES", 1)
+    monkeypatch.setattr(choice_check, "MOST_CHOICES", 1)
     assert recomputed_events((within,), 50.0, DELTA)[2] is None
 
 
@@ -137,7 +137,7 @@ def test_what_a_part_of_too_much_refutes_is_refuted() -> None:
 
 
 def test_a_curve_becomes_atoms_of_the_same_profile() -> None:
-    from dpsvm_fast.accounting._gaussian_check import gaussian_delta
+    from dpsvm_fast.verification.losses import gaussian_delta
 
     curve = Curve.of(lambda e: gaussian_delta(e, 0.5), fall=0.1)
     losses, masses, infinite = curve.atoms()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,

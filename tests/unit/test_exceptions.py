@@ -15,21 +15,29 @@ from dpsvm_fast.exceptions import InvalidParameterError
     [
         ("BudgetExceededError", RuntimeError),
         ("CertificationError", RuntimeError),
+        ("ClusterError", RuntimeError),
+        ("InconsistentSumError", RuntimeError),
         ("InvalidParameterError", ValueError),
         ("LedgerError", RuntimeError),
         ("ModelFormatError", ValueError),
         ("NotPrivateWarning", UserWarning),
+        ("PartitionError", RuntimeError),
+        ("PartyRefusedError", ValueError),
         ("PrivacyLeakWarning", UserWarning),
         ("SchemaError", InvalidParameterError),
+        ("SecureSumAborted", RuntimeError),
         ("TableError", ValueError),
     ],
 )
 def test_parents_and_pickling(name: str, parent: type[Exception]) -> None:
     kind = getattr(exceptions, name)
     assert issubclass(kind, parent)
-    copy = pickle.loads(pickle.dumps(kind("C: some text")))
+    made = {"PartitionError": (3, "gone"), "SecureSumAborted": ("collect", 2)}
+    error = kind(*made.get(name, ("C: some text",)))
+    copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
-    assert str(copy) == "C: some text"
+    assert str(copy) == str(error)
+    assert name in made or str(error) == "C: some text"
 
 
 def test_every_error_is_listed_here() -> None:
@@ -40,4 +48,5 @@ def test_every_error_is_listed_here() -> None:
 def test_a_parameter_error_says_name_value_and_range() -> None:
     error = InvalidParameterError.of("C", got=-1.0, accepted="a finite number > 0")
     assert str(error) == "C: got -1.0, expected a finite number > 0"
+    assert error.parameter == "C"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

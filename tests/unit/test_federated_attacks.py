@@ -12,12 +12,11 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from dpsvm_fast.federated.errors import SecureSumAborted
-from dpsvm_fast.federated.flower._journal import FileJournal
-from dpsvm_fast.federated.flower._party import make_party_app
-from dpsvm_fast.federated.flower._round import sum_of_parties
-from dpsvm_fast.federated.flower.terms import RoundTerms
-from dpsvm_fast.federated.flower.testing import LocalGrid, server_identity
+from dpsvm_fast.exceptions import SecureSumAborted
+from dpsvm_fast.federated.flower.client import FileJournal, make_party_app
+from dpsvm_fast.federated.flower.protocol import RoundTerms
+from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity
+from dpsvm_fast.federated.flower.server import sum_of_parties
 from dpsvm_fast.federated.secsum import SumResult
 
 TERMS = RoundTerms(

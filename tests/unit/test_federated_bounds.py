@@ -17,8 +17,8 @@ import pytest
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec
-from dpsvm_fast.federated._counts import PartyCounts
-from dpsvm_fast.federated.noise import SMOOTHING, SumNoise, plan_noise
+from dpsvm_fast.federated.plans import SMOOTHING, SumNoise, plan_noise
+from dpsvm_fast.federated.secsum import PartyCounts
 from oracles.federated_laws import merge_exponent, smoothing_exponent
 
 SIZES = (1, 3, 7850)

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import total_privacy
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import (
     DistanceEvent,
     FederatedStatement,
     GaussianEvent,
@@ -26,22 +27,20 @@ from dpsvm_fast.accounting import (
     PipelineStep,
     SecureRound,
     ZCDPEvent,
-    composed_delta,
-    composed_epsilon,
-    verify,
 )
-from dpsvm_fast.accounting._federated_verify import _zcdp_log_delta
-from dpsvm_fast.accounting.federated_statement import (
+from dpsvm_fast.certificates.statement import (
     COMPUTATIONAL_CAVEAT,
     PASSIVE_CAVEAT,
     SIZES_CAVEAT,
     TRUSTED_CAVEAT,
     caveats_of,
 )
-from dpsvm_fast.accounting.words import SAME_ROWS, STEPS_PUBLIC
+from dpsvm_fast.certificates.words import SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec, simulate
-from dpsvm_fast.federated._statement import statement_of
+from dpsvm_fast.federated.classifier import statement_of
+from dpsvm_fast.verification import verify
+from dpsvm_fast.verification.releases import zcdp_log_delta
 from oracles.federated_statements import FEDERATED, federated_statement
 from oracles.tampering import replaced
 
@@ -426,8 +425,8 @@ def test_shares_of_parties_are_the_decimal_numbers_that_were_written(
 def test_the_check_of_concentrated_noise(rho: float, delta: float) -> None:
     """Against the accountant, and against Gaussian noise, of which more is known."""
     epsilon = composed_epsilon([ZCDPEvent(rho, "replace_one")], delta)
-    assert _zcdp_log_delta(rho, epsilon) == pytest.approx(math.log(delta), abs=1e-6)
-    assert _zcdp_log_delta(rho, 0.999 * epsilon) > math.log(delta)
+    assert zcdp_log_delta(rho, epsilon) == pytest.approx(math.log(delta), abs=1e-6)
+    assert zcdp_log_delta(rho, 0.999 * epsilon) > math.log(delta)
 
 
 def test_one_discrete_gaussian_is_as_private_as_stated() -> None:
@@ -443,7 +442,7 @@ def test_one_discrete_gaussian_is_as_private_as_stated() -> None:
         exact = mpmath.fsum(
             max(masses[k] - mpmath.exp(epsilon) * masses[k + shift], 0) for k in range(-400, 400)
         )
-        stated = math.exp(_zcdp_log_delta(statement_rho, epsilon))
+        stated = math.exp(zcdp_log_delta(statement_rho, epsilon))
         assert float(exact / whole) <= stated <= 40.0 * float(exact / whole)
 
 

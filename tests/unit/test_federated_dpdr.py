@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import PrivacyLedger, verify
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import (
     FederatedLinearSVC,
@@ -23,6 +22,8 @@ from dpsvm_fast.federated import (
     public_state,
     simulate,
 )
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, Party, digits_of, reduction
 
 SIZES = (20, 40, 100, 200)

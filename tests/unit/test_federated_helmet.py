@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import OutputPerturbationSVC, _core
-from dpsvm_fast.accounting import verify
 from dpsvm_fast.federated import FederatedSpec, SumResult, finalize, local_update, simulate
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.local import PartyState
-from dpsvm_fast.federated.parties import Records, checked_records
-from dpsvm_fast.federated.training import LocalTraining
+from dpsvm_fast.federated.local import PartyState, Records, checked_records, contributions
+from dpsvm_fast.federated.plans import LocalTraining
+from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, Party, digits_of, helmet
 
 SIZES = (30, 5, 60, 20)
@@ -187,7 +185,7 @@ def test_a_smaller_radius_needs_less_noise_once_it_binds() -> None:
 
 
 def test_a_restarted_round_gets_the_same_vector_and_is_paid_once() -> None:
-    from dpsvm_fast.accounting import PrivacyLedger
+    from dpsvm_fast.ledger import PrivacyLedger
 
     spec = helmet(**DIGITS)
     ((X, y),) = digits_of((30,))

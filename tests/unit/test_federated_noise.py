@@ -11,15 +11,14 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma, verify
+from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated._counts import PartyCounts
-from dpsvm_fast.federated._statement import statement_of
-from dpsvm_fast.federated.noise import SumNoise, delta_overhead, plan_noise
-from dpsvm_fast.federated.parties import Records, checked_records
-from dpsvm_fast.federated.training import LocalTraining
+from dpsvm_fast.federated.classifier import statement_of
+from dpsvm_fast.federated.local import Records, checked_records, contributions
+from dpsvm_fast.federated.plans import LocalTraining, SumNoise, delta_overhead, plan_noise
+from dpsvm_fast.federated.secsum import PartyCounts
+from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, digits_of, helmet, reduction
 
 # False-alarm rate of the statistical tests here.

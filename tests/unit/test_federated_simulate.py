@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dpsvm_fast import NotPrivateWarning
-from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.federated import (
     FederatedLinearSVC,
@@ -30,6 +29,7 @@ from dpsvm_fast.federated import (
     local_update,
     simulate,
 )
+from dpsvm_fast.ledger import PrivacyLedger
 from oracles.parties import Party, helmet, reduction
 
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -199,9 +199,9 @@ def test_another_number_of_parties_is_refused(n: int) -> None:
 
 
 def test_a_model_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpsvm_fast.federated import _contributions
+    from dpsvm_fast.federated import local as contributions
 
-    monkeypatch.setattr(_contributions, "fit_parties", lambda *_: np.full((1, 1, 4), np.nan))
+    monkeypatch.setattr(contributions, "fit_parties", lambda *_: np.full((1, 1, 4), np.nan))
     with pytest.raises(PartyRefusedError, match="not finite"):
         local_update(*GOOD, helmet(), "model")
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import PrivacyLedger, composed_delta
+from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec
-from dpsvm_fast.federated._counts import PartyCounts
+from dpsvm_fast.federated.secsum import PartyCounts
+from dpsvm_fast.ledger import PrivacyLedger
 from oracles.parties import helmet, reduction
 
 VARIANTS: dict[str, FederatedSpec] = {

@@ -16,13 +16,17 @@ from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.federated import (
     FederatedSpec,
     PartyState,
-    _contributions,
-    _solvers,
     local_update,
     simulate,
 )
-from dpsvm_fast.federated.encoding import FixedPointCodec
-from dpsvm_fast.mechanisms.pca import NoisyComponents
+from dpsvm_fast.federated import (
+    local as contributions,
+)
+from dpsvm_fast.federated import (
+    local as solvers,
+)
+from dpsvm_fast.federated.secsum import FixedPointCodec
+from dpsvm_fast.mechanisms.moments import NoisyComponents
 from oracles.taint import compared
 
 SIZES = (4, 9, 6)
@@ -73,10 +77,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Every passage through noise."""
     told = Answers()
     noisy, release = FixedPointCodec.add_noise, NoisyComponents.release
-    objective = _solvers.fit_objective
+    objective = solvers.fit_objective
     monkeypatch.setattr(FixedPointCodec, "add_noise", lambda *a: told(noisy(*a)))
     monkeypatch.setattr(NoisyComponents, "release", lambda *a: told(release(*a)))
-    monkeypatch.setattr(_contributions, "fit_objective", lambda *a: told(objective(*a)))
+    monkeypatch.setattr(contributions, "fit_objective", lambda *a: told(objective(*a)))
     return told
 
 

@@ -32,8 +32,8 @@ from benches.secure_sum_attack import (
     text_folds,
 )
 
-from dpsvm_fast.federated.flower.harden import check_hardened
-from dpsvm_fast.federated.flower.prg import expand_mask
+from dpsvm_fast.federated.flower.masks import expand_mask
+from dpsvm_fast.federated.flower.protocol import check_hardened
 
 VECTORS = np.random.default_rng(0).integers(-1000, 1000, (3, 12))
 SLICE = 2**14

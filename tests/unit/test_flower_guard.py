@@ -17,17 +17,19 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common import bytes_to_ndarray
 
 from dpsvm_fast import PrivacyLeakWarning
-from dpsvm_fast.accounting import PrivacyLedger
 from dpsvm_fast.federated import FederatedSpec, PartyRefusedError, SecureSumAborted
-from dpsvm_fast.federated.flower import _refusals as said
 from dpsvm_fast.federated.flower import make_client_app, make_server_app
-from dpsvm_fast.federated.flower._journal import FileJournal
-from dpsvm_fast.federated.flower._party import checked_vector, make_party_app
-from dpsvm_fast.federated.flower._round import sum_of_parties
-from dpsvm_fast.federated.flower.guard import current_terms
-from dpsvm_fast.federated.flower.server import run_training
-from dpsvm_fast.federated.flower.terms import RoundTerms
-from dpsvm_fast.federated.flower.testing import LocalGrid, server_identity
+from dpsvm_fast.federated.flower import protocol as said
+from dpsvm_fast.federated.flower.client import (
+    FileJournal,
+    checked_vector,
+    current_terms,
+    make_party_app,
+)
+from dpsvm_fast.federated.flower.protocol import RoundTerms
+from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity
+from dpsvm_fast.federated.flower.server import run_training, sum_of_parties
+from dpsvm_fast.ledger import PrivacyLedger
 
 N, NEEDED, THRESHOLD, LENGTH = 5, 4, 3, 6
 TERMS = RoundTerms(

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr")
 
-from dpsvm_fast.federated.flower import FlowerSum, _require
-from dpsvm_fast.federated.flower.harden import (
+from dpsvm_fast.federated.flower import FlowerSum, require
+from dpsvm_fast.federated.flower.protocol import (
     CALLERS,
     CLIENT,
     REPLACEMENTS,
@@ -66,7 +66,7 @@ def test_all_code_that_masks_shares_or_encrypts_was_reviewed() -> None:
     for name in (CLIENT, SERVER):
         used = {getattr(value, "__module__", "") for value in vars(sys.modules[name]).values()}
         handled = {module for module in used if any(part in module for part in secret)}
-        ours = {"dpsvm_fast.federated.flower.harden", "dpsvm_fast.federated.flower.shamir"}
+        ours = {"dpsvm_fast.federated.flower.protocol", "dpsvm_fast.federated.flower.masks"}
         assert handled - ours <= set(REVIEWED)
 
 
@@ -150,9 +150,10 @@ def test_no_sum_comes_out_of_an_unhardened_protocol(
     protocol: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a weak sum nor a plain one."""
-    from dpsvm_fast.federated.flower import _party, _round
+    from dpsvm_fast.federated.flower import client as party
+    from dpsvm_fast.federated.flower import server as round
 
-    for module in (_party, _round):
+    for module in (party, round):
         monkeypatch.setattr(module, "harden", lambda: None)
     protocol[SERVER].combine_shares = lambda shares: b""  # type: ignore[attr-defined]
     with pytest.raises(HardeningError):
@@ -200,4 +201,4 @@ def test_flower_is_told_to_keep_quiet_before_it_is_imported() -> None:
 
 def test_a_missing_flower_says_what_to_install() -> None:
     with pytest.raises(ImportError, match=r"no_such_engine .*pip install .dpsvm-fast\[federated\]"):
-        _require("numpy", "no_such_engine")
+        require("numpy", "no_such_engine")

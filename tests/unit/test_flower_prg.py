@@ -16,8 +16,8 @@ pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr
 from scipy.stats import chi2
 
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.flower.harden import mask_arrays
-from dpsvm_fast.federated.flower.prg import expand_mask
+from dpsvm_fast.federated.flower.masks import expand_mask
+from dpsvm_fast.federated.flower.protocol import mask_arrays
 
 KEY = bytes(range(32))
 M = 2**48

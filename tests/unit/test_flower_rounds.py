@@ -17,13 +17,12 @@ pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr
 from flwr.app import Message
 from flwr.common import bytes_to_ndarray, ndarray_to_bytes
 
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.errors import InconsistentSumError, SecureSumAborted
+from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.flower import FlowerSum
-from dpsvm_fast.federated.flower._party import make_party_app
-from dpsvm_fast.federated.flower._round import _whole_sum, sum_of_parties
-from dpsvm_fast.federated.flower.terms import RoundTerms
-from dpsvm_fast.federated.flower.testing import Fault, LocalGrid, server_identity
+from dpsvm_fast.federated.flower.client import make_party_app
+from dpsvm_fast.federated.flower.protocol import RoundTerms
+from dpsvm_fast.federated.flower.secsum import Fault, LocalGrid, server_identity
+from dpsvm_fast.federated.flower.server import sum_of_parties, whole_sum
 from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum
 
 STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")
@@ -312,18 +311,18 @@ def test_integers_survive_the_division_by_the_number_of_parties(
     mean += -(survivors - 1) * 2.0**29
     mean *= 2**30 / ratio
     agreed = terms(len(total), n_users=2**18 - 1, min_survivors=2**17, threshold=2**17)
-    assert np.array_equal(_whole_sum([mean], survivors, agreed), exact)
+    assert np.array_equal(whole_sum([mean], survivors, agreed), exact)
 
 
 @pytest.mark.parametrize("means", [None, [], [np.ones(3)], [np.ones(4), np.ones(4)]])
 def test_a_sum_of_another_shape_is_none(means: Any) -> None:
     with pytest.raises(InconsistentSumError):
-        _whole_sum(means, 5, terms(4))
+        whole_sum(means, 5, terms(4))
 
 
 def test_too_large_a_sum_is_none() -> None:
     with pytest.raises(InconsistentSumError, match="larger"):
-        _whole_sum([np.array([2.0**29 + 1, 0.0, 0.0, 1.0])], 5, terms(4))
+        whole_sum([np.array([2.0**29 + 1, 0.0, 0.0, 1.0])], 5, terms(4))
 
 
 @pytest.mark.usefixtures("identity")

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 pytest.importorskip("dpsvm_fast.federated.flower", reason="secure sums need flwr")
 
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.flower.shamir import (
-    MAX_SECRET_BYTES,
-    combine_shares,
-    create_shares,
-)
+from dpsvm_fast.federated.flower.masks import MAX_SECRET_BYTES, combine_shares, create_shares
 
 
 @given(

@@ -17,9 +17,9 @@ from sklearn.pipeline import make_pipeline
 
 from dpsvm_fast import PrivateLinearSVC, RandomFourierFeatures, _core
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.fourier import MOST_ROTATED, FourierFeatures, structure_of
-from dpsvm_fast.reference.fourier import FourierMap as Twin
-from dpsvm_fast.reference.fourier import features_of
+from dpsvm_fast.mechanisms.rows import MOST_ROTATED, FourierFeatures, structure_of
+from twins.fourier import FourierMap as Twin
+from twins.fourier import features_of
 
 ALPHA = 1e-6
 Array = NDArray[np.float64]

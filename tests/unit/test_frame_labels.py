@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators._frames import label_values
+from dpsvm_fast.estimators.frames import label_values
 from oracles.odd_inputs import X, Y
 from oracles.subjects import CLASSIFIERS, assert_refused, made
 from oracles.tables import WORDS, every_library, table

@@ -104,7 +104,7 @@ def test_partial_fits_keep_the_names() -> None:
 @every_library
 def test_parties_with_tables(library: str) -> None:
     from dpsvm_fast.federated import FederatedSpec
-    from dpsvm_fast.federated.parties import checked_records
+    from dpsvm_fast.federated.local import checked_records
 
     spec = FederatedSpec.dp_helmet(
         n_users=30,

@@ -48,13 +48,13 @@ def model(**changes: Any) -> PrivateGaussianMarginClassifier:
 
 
 def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) -> None:
-    from dpsvm_fast.estimators import _training
+    from dpsvm_fast.estimators import fit as training
 
     seen: list[str] = []
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (_training, "checked_training_set"),
+        (training, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (GaussianMargin, "draw_linear"),
         (_core, "solve_gaussian_margin"),

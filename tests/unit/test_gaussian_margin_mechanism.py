@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core, verify
 from dpsvm_fast.accounting import composed_delta, gaussian_sigma, objective_sigma
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._anchors import STEPS, NoisyAnchors, nearest_ellipsoids
-from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, n_coordinates
+from dpsvm_fast.mechanisms.gaussian_margin import (
+    STEPS,
+    GaussianMargin,
+    NoisyAnchors,
+    n_coordinates,
+    nearest_ellipsoids,
+)
 
 LABELS = {"random_source": "operating_system", "library_version": "test"}
 

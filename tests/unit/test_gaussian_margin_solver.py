@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpsvm_fast import _core
-from dpsvm_fast.reference import gaussian_margin as twin
+from twins import gaussian_margin as twin
 
 Array = NDArray[np.float64]
 LOSSES = ["softmax_margin", "huber_ww"]

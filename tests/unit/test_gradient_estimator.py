@@ -21,12 +21,13 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast.accounting import GaussianEvent
-from dpsvm_fast.estimators import _training, gradient
+from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.estimators import fit as training
+from dpsvm_fast.estimators import gradient
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES
-from dpsvm_fast.reference import noisy_descent as twin
 from oracles.watching import fitted_names, watched
+from twins import noisy_descent as twin
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
@@ -49,7 +50,7 @@ def test_the_budget_is_spent_between_validation_and_the_first_step(
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (_training, "checked_training_set"),
+        (training, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (gradient, "descend"),
         (GradientPerturbationSVC, "_publish"),

@@ -9,20 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyStatement,
-    composed_epsilon,
-    gaussian_delta,
-    verify,
-)
-from dpsvm_fast.accounting.events import SubsampledGaussianEvent
-from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, fit_assumptions
+from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
+from dpsvm_fast.certificates import GaussianEvent, PrivacyStatement
+from dpsvm_fast.certificates.events import SubsampledGaussianEvent
+from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, fit_assumptions
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
-from dpsvm_fast.mechanisms.gradient import GradientPerturbation
-from dpsvm_fast.reference import gaussian as gaussian_twin
+from dpsvm_fast.mechanisms.gradient import GradientPerturbation, LastIterateSums
+from dpsvm_fast.verification import verify
+from twins import gaussian as gaussian_twin
 
 BASE: dict[str, Any] = {
     "epsilon": 1.0,

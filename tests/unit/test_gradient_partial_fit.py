@@ -20,7 +20,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
-from dpsvm_fast.accounting.events import SubsampledGaussianEvent
+from dpsvm_fast.certificates.events import SubsampledGaussianEvent
 from dpsvm_fast.estimators import gradient
 from dpsvm_fast.exceptions import InvalidParameterError
 

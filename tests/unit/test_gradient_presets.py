@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import GradientPerturbationSVC, verify
-from dpsvm_fast.accounting.events import SubsampledGaussianEvent
+from dpsvm_fast.certificates.events import SubsampledGaussianEvent
 from unit.test_readme import python_blocks, run_blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "presets.md"

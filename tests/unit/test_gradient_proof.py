@@ -16,7 +16,7 @@ from scipy import optimize
 from scipy.special import ndtr
 
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
+from dpsvm_fast.mechanisms.gradient import LastIterateSums
 
 Array = NDArray[np.float64]
 

@@ -24,17 +24,13 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import PrivacyLedger, PrivateStandardScaler
-from dpsvm_fast.accounting._model_verify import model_document
 from dpsvm_fast.cli import main
-from dpsvm_fast.exceptions import (
-    InvalidParameterError,
-    ModelFormatError,
-    SchemaError,
-    TableError,
-)
-from dpsvm_fast.io import TableSchema, load_model, open_table, save_model
-from dpsvm_fast.io._csv import Records
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data.readers import Records
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
+from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.preprocessing import RandomFourierFeatures
+from dpsvm_fast.verification.verify import model_document
 from oracles.reader_attacks import forget_peak, resident
 from oracles.saved import sealed
 
@@ -102,7 +98,7 @@ def test_a_limit_on_the_address_space_ends_in_a_typed_error(tmp_path: Path) -> N
     path.write_bytes(b'x,z,y\n0.5,"0.25,a\n' + ROW * 4_000_000)
     code = (
         "import resource, sys\n"
-        "from dpsvm_fast.io import TableError, TableSchema, open_table\n"
+        "from dpsvm_fast.persist import TableError, TableSchema, open_table\n"
         "import pyarrow.csv\n"
         f"schema = TableSchema.from_dict({TWO.to_dict()!r})\n"
         f"read = lambda: list(open_table({str(path)!r}, schema, max_memory=2**25).batches())\n"
@@ -286,16 +282,16 @@ def same_key(n: int) -> Callable[[], Any]:
     text = ",".join(f'"c{i}": 1' for i in [*range(n), n - 1])
 
     def load() -> None:
-        from dpsvm_fast import _strict_json
+        from dpsvm_fast.certificates import record as strict_json
 
         with pytest.raises(ValueError, match="repeats"):
-            _strict_json.loads(f"{{{text}}}")
+            strict_json.loads(f"{{{text}}}")
 
     return load
 
 
 def same_name(n: int) -> Callable[[], Any]:
-    from dpsvm_fast.io._columns import repeated
+    from dpsvm_fast.data.schema import repeated
 
     twice = [f"c{i // 2}" for i in range(n)]
     return lambda: repeated(twice)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import ObjectiveEvent, PrivacyLedger
+from dpsvm_fast.certificates import ObjectiveEvent
 from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.ledger import PrivacyLedger
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the system has no such timer"

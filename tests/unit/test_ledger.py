@@ -16,15 +16,10 @@ import pytest
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyLedger,
-    PureEvent,
-    check_ledger,
-    composed_epsilon,
-    gaussian_sigma,
-)
+from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 
 # Newer Pythons warn of any fork beside threads; forking beside threads is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -275,7 +270,7 @@ def test_a_child_refuses_when_the_move_to_a_file_failed(
     def full() -> Path:
         raise OSError("disk full")
 
-    monkeypatch.setattr("dpsvm_fast.accounting.ledger.private_directory", full)
+    monkeypatch.setattr("dpsvm_fast.ledger.ledger.private_directory", full)
 
     def work() -> int:
         try:
@@ -292,8 +287,9 @@ def test_a_child_refuses_when_the_move_to_a_file_failed(
 def test_a_child_does_not_remove_the_parents_store() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     pickle.dumps(ledger)
-    code = "import os, pickle\nfrom dpsvm_fast.accounting import PrivacyLedger, PureEvent\n"
-    code += (
+    code = (
+        "import os, pickle\nfrom dpsvm_fast.certificates import PureEvent\n"
+        "from dpsvm_fast.ledger import PrivacyLedger\n"
         "ledger = PrivacyLedger(1.0, 0.0)\n"
         "if os.fork() == 0:\n"
         "    raise SystemExit(0)\n"

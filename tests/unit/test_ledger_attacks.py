@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import GaussianEvent, PrivacyLedger, PureEvent, _store
-from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger, store
 
 HALF, TENTH = PureEvent(0.5, "add_remove"), PureEvent(0.1, "add_remove")
 posix = pytest.mark.skipif(os.name == "nt", reason="no such files or signals here")
@@ -127,13 +128,13 @@ def test_a_file_that_is_replaced_while_it_is_written(
     path, copy = tmp_path / "a.budget", tmp_path / "copy"
     ledger = PrivacyLedger(1.0, 0.0, path=path)
     shutil.copy(path, copy)
-    append = _store.Session.append
+    append = store.Session.append
 
     def late(session: Any, *arguments: Any) -> None:
         append(session, *arguments)
         moved_onto(copy, path)
 
-    monkeypatch.setattr(_store.Session, "append", late)
+    monkeypatch.setattr(store.Session, "append", late)
     with pytest.raises(LedgerError):
         ledger.spend(TENTH)
 
@@ -244,7 +245,7 @@ def test_what_is_written_is_read_back_before_it_counts(
     path = tmp_path / "a.budget"
     ledger = PrivacyLedger(1.0, 0.0, path=path)
     executed(path, TAMPERED["trigger"])
-    monkeypatch.setattr(_store, "_check_tables", lambda *_: None)
+    monkeypatch.setattr(store, "_check_tables", lambda *_: None)
     with pytest.raises(LedgerError):
         ledger.spend(TENTH)
 
@@ -267,7 +268,7 @@ def test_a_header_that_is_nothing(tmp_path: Path) -> None:
     """Against the definition of its column, which a changed byte goes round."""
     path = tmp_path / "a.budget"
     PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
-    sql = _store._TABLES["ledger"]
+    sql = store._TABLES["ledger"]
     executed(
         path,
         "PRAGMA writable_schema = ON",
@@ -325,7 +326,7 @@ def test_a_new_file_is_on_the_disk_before_it_is_used(
 
 KILLED = """
 import os, signal, sys
-from dpsvm_fast.accounting import PrivacyLedger
+from dpsvm_fast.ledger import PrivacyLedger
 link = os.link
 def killed(*names, **options):
     if sys.argv[2] == "after":
@@ -478,7 +479,7 @@ def test_others_that_read_are_waited_for(tmp_path: Path) -> None:
 def test_a_lock_that_stays_ends_in_a_ledger_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_store, "PATIENCE", 0.1)
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
     path = tmp_path / "a.budget"
     ledger = PrivacyLedger(1.0, 0.0, path=path)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
@@ -677,7 +678,8 @@ def test_processes_share_an_anchored_ledger(tmp_path: Path) -> None:
     path, anchor = tmp_path / "a.budget", tmp_path / "anchor"
     code = (
         "import sys\n"
-        "from dpsvm_fast.accounting import PrivacyLedger, PureEvent\n"
+        "from dpsvm_fast.certificates import PureEvent\n"
+        "from dpsvm_fast.ledger import PrivacyLedger\n"
         "ledger = PrivacyLedger(1.0, 0.0, path=sys.argv[1], anchor=sys.argv[2])\n"
         "for _ in range(12):\n"
         "    ledger.spend(PureEvent(2.0 ** -20, 'add_remove'))\n"

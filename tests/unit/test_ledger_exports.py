@@ -11,23 +11,21 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_epsilon, dp_accounting_event, dp_accounting_tree
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
     ParallelEvent,
     PrivacyEvent,
-    PrivacyLedger,
     PureEvent,
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    composed_epsilon,
-    dp_accounting_event,
-    dp_accounting_tree,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
 
 A, R = "add_remove", "replace_one"
 DELTA = 1e-5

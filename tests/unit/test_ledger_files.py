@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dpsvm_fast.accounting import GaussianEvent, PrivacyLedger, PureEvent
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger
 
 TENTH = PureEvent(0.1, "add_remove")
 
@@ -24,7 +25,7 @@ TENTH = PureEvent(0.1, "add_remove")
 def test_unpickling_after_the_store_is_gone_is_an_error() -> None:
     code = (
         "import pickle, sys\n"
-        "from dpsvm_fast.accounting import PrivacyLedger\n"
+        "from dpsvm_fast.ledger import PrivacyLedger\n"
         "sys.stdout.buffer.write(pickle.dumps(PrivacyLedger(1.0, 0.0)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)

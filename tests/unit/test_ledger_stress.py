@@ -15,14 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    composed_epsilon,
-)
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger
 
 DATA = Path(__file__).parents[1] / "data"
 # A power of two: sums are exact, and the budget is filled to the last spend.
@@ -124,7 +120,8 @@ def test_a_few_processes_share_one_file(tmp_path: Path) -> None:
 
 SPENDER = """
 import sys
-from dpsvm_fast.accounting import PrivacyLedger, PureEvent
+from dpsvm_fast.certificates import PureEvent
+from dpsvm_fast.ledger import PrivacyLedger
 ledger = PrivacyLedger(1.0, 0.0, path=sys.argv[1])
 while True:
     ledger.spend(PureEvent(2.0 ** -20, "add_remove"))

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.distributed._stored import PreparedRows
-from dpsvm_fast.distributed._tasks import Centred, Recipe, Transformed
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap
+from dpsvm_fast.data.executors import Centred, PreparedRows, Recipe, Transformed
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 
 N = 301
 # Of one row, of few, and of enough for another path through a matrix product.

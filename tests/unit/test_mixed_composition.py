@@ -11,23 +11,25 @@ import pytest
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PrivacyLedger,
-    PureEvent,
-    SubsampledGaussianEvent,
-    ZCDPEvent,
     composed_delta,
     composed_epsilon,
     gaussian_epsilon,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
-from dpsvm_fast.accounting._tilted_check import Losses
-from dpsvm_fast.accounting._tilted_check import composed_delta as checked_delta
-from dpsvm_fast.accounting._tilted_check import composed_epsilon as checked_epsilon
+from dpsvm_fast.certificates import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.sampled import Losses
+from dpsvm_fast.verification.sampled import composed_delta as checked_delta
+from dpsvm_fast.verification.sampled import composed_epsilon as checked_epsilon
 
 RELATIONS = ("add_remove", "replace_one")
 # The check rounds to nearest, the accountant up; how far it may be above.

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma, objective_delta, objective_sigma
-from dpsvm_fast.accounting._objective_check import objective_delta as recomputed_delta
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.reference.objective_constants import (
+from dpsvm_fast.verification.objective import objective_delta as recomputed_delta
+from twins.objective_constants import (
     PureConstants,
     single_factor_constants,
     threshold_constants,

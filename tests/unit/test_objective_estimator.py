@@ -22,8 +22,8 @@ from dpsvm_fast import (
 )
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.reference.smooth_erm import Problem
 from oracles.watching import fitted_names, watched
+from twins.smooth_erm import Problem
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -37,13 +37,13 @@ def model(**changes: Any) -> ObjectivePerturbationSVC:
 def test_the_budget_is_spent_between_validation_and_noise(
     clusters: TrainingSet, monkeypatch: Patch
 ) -> None:
-    from dpsvm_fast.estimators import _training
+    from dpsvm_fast.estimators import fit as training
 
     seen: list[str] = []
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (_training, "checked_training_set"),
+        (training, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (ObjectivePerturbation, "draw_linear"),
         (_core, "solve_smooth_dense"),

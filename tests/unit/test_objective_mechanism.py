@@ -16,13 +16,14 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import GaussianEvent, ObjectiveEvent, PureEvent, verify
-from dpsvm_fast.accounting._objective_check import objective_delta
-from dpsvm_fast.accounting.words import PRECISION_CAVEAT
+from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PureEvent
+from dpsvm_fast.certificates.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
-from dpsvm_fast.reference import gaussian as gaussian_twin
+from dpsvm_fast.verification import verify
+from dpsvm_fast.verification.objective import objective_delta
+from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
 

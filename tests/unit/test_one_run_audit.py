@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from dpsvm_fast import InvalidParameterError
-from dpsvm_fast.accounting import GaussianEvent, composed_epsilon, gaussian_delta, gaussian_sigma
+from dpsvm_fast.accounting import composed_epsilon, gaussian_delta, gaussian_sigma
 from dpsvm_fast.audit import audit_scores
 from dpsvm_fast.audit.bounds import Claim
 from dpsvm_fast.audit.one_run import (
@@ -31,6 +31,7 @@ from dpsvm_fast.audit.one_run import (
     profile_inverse,
     tail_refuted,
 )
+from dpsvm_fast.certificates import GaussianEvent
 from oracles.one_run import far_chance, independent_tails, shared_tails
 
 Array = NDArray[np.float64]

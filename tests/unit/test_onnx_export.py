@@ -18,8 +18,8 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, verify
-from dpsvm_fast.io import to_onnx
-from dpsvm_fast.model_selection._default import ConstantClassifier
+from dpsvm_fast.model_selection.search import ConstantClassifier
+from dpsvm_fast.persist import to_onnx
 from oracles.saved import COMPOSED, LABELS, ROWS, fitted
 from oracles.subjects import SUBJECTS
 
@@ -231,7 +231,7 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         to_onnx(dp.OutputPerturbationSVC())
     with pytest.raises(InvalidParameterError, match="dtype: got 'float16'"):
         to_onnx(fitted("output"), dtype="float16")
-    monkeypatch.setattr("dpsvm_fast.io._onnx_graph.MOST_BYTES", 100)
+    monkeypatch.setattr("dpsvm_fast.persist.onnx.MOST_BYTES", 100)
     with pytest.raises(InvalidParameterError, match="more than 100 bytes of weights"):
         to_onnx(fitted("kernel"))
 

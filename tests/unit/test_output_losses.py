@@ -20,13 +20,13 @@ from scipy import sparse
 
 from conftest import TrainingSet, three_clusters
 from dpsvm_fast import OutputPerturbationSVC, _core
-from dpsvm_fast.accounting import verify
-from dpsvm_fast.estimators.output import _solver
+from dpsvm_fast.estimators.output import solvers_of
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import WEIGHT_LOSSES
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
-from dpsvm_fast.reference.smooth_erm import Problem, minimise
+from dpsvm_fast.verification import verify
 from oracles.neighbours import tight_pair
+from twins.smooth_erm import Problem, minimise
 
 Array = NDArray[Any]
 LOSSES = tuple(loss for loss in WEIGHT_LOSSES if loss != "crammer_singer")
@@ -78,7 +78,7 @@ class Options:
 
 def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:
     """Certified weights, by the options that the estimator hands to the solver."""
-    (dense, csr), options = _solver(plan, Options())  # type: ignore[arg-type]
+    (dense, csr), options = solvers_of(plan, Options())  # type: ignore[arg-type]
     options |= {
         "data_norm": plan.data_norm,
         "intercept_scaling": plan.intercept_scaling,

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import GaussianEvent, PureEvent, verify
-from dpsvm_fast.accounting.words import PRECISION_CAVEAT
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
+from dpsvm_fast.certificates.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
-from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
-from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
-from dpsvm_fast.reference import gaussian as gaussian_twin
+from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD, automatic_C
+from dpsvm_fast.verification import verify
+from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.accounting import composition as choices
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
@@ -19,9 +21,6 @@ from dpsvm_fast.accounting import (
     PureEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    _choices,
-    composed_delta,
-    composed_epsilon,
 )
 
 Array = NDArray[np.float64]
@@ -133,7 +132,7 @@ def test_covered_branches_are_left_out() -> None:
         (SubsampledGaussianEvent(1.0, 0.01, 5, A),),
         (SubsampledGaussianEvent(1.0, 0.01, 9, A),),
     )
-    kept = _choices.choices(_choices.of_events([ParallelEvent(branches, A)]))
+    kept = choices.choices(choices.of_events([ParallelEvent(branches, A)]))
     assert len(kept) == 2
 
 
@@ -147,7 +146,7 @@ def test_too_many_combinations_only_loosen_the_bound(
         )
     ]
     exact = composed_delta(events, 1.5)
-    monkeypatch.setattr(_choices, "MOST_CHOICES", limit)
+    monkeypatch.setattr(choices, "MOST_CHOICES", limit)
     loose = composed_delta(events, 1.5)
     everything = [e for event in events for branch in event.branches for e in branch]
     assert exact * (1.0 - 1e-6) <= loose <= composed_delta(everything, 1.5) * (1.0 + 1e-6)
@@ -160,8 +159,8 @@ def test_the_join_covers_every_branch() -> None:
         (ApproximateEvent(0.2, 0.05, A), ZCDPEvent(0.1, A)),
         (ObjectiveEvent("huber", 1, 9.0, None, 0.1, A), SubsampledGaussianEvent(2.0, 0.1, 3, A)),
     )
-    totals = [_choices.of_events(branch) for branch in branches]
-    join = _choices._join(tuple(totals))
+    totals = [choices.of_events(branch) for branch in branches]
+    join = choices._join(tuple(totals))
     assert all(part.within(join) and part.told <= join.told for part in totals)
     assert dict(join.pure) == {0.9: 1, 0.4: 2}
 

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from dpsvm_fast import PrivatePCA
-from dpsvm_fast.distributed import Partitions
-from dpsvm_fast.distributed import partitions as module
-from dpsvm_fast.distributed._loaders import FileRows
+from dpsvm_fast.data import Partitions
+from dpsvm_fast.data import partitions as module
+from dpsvm_fast.data.partitions import FileRows
 from dpsvm_fast.exceptions import InvalidParameterError
 
 Array = NDArray[np.float64]
@@ -276,7 +276,7 @@ def test_no_optional_package_is_imported() -> None:
         # scikit-learn imports pandas where it is installed, and that pyarrow; before 1.8 both.
         "import sys; sys.modules['pandas'] = None\n"
         "import sklearn.utils.fixes; theirs = {'pyarrow'} & set(sys.modules)\n"
-        "import dpsvm_fast, dpsvm_fast.distributed as d, numpy as np\n"
+        "import dpsvm_fast, dpsvm_fast.data as d, numpy as np\n"
         "d.Partitions.from_arrays(np.ones((2, 2)))\n"
         "found = {'dask', 'distributed', 'pyarrow', 'flwr'} & set(sys.modules) - theirs\n"
         "assert not found, found\n"

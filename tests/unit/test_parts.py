@@ -15,8 +15,12 @@ from test_statement import objective_statement
 from test_statement import statement as weights_statement
 from test_verify import changed, numbers
 
-from dpsvm_fast._rounding import add_up, div_down, div_up, mul_up, sqrt_up
 from dpsvm_fast.accounting import (
+    composed_epsilon,
+    gaussian_sigma,
+    subsampled_gaussian_noise_multiplier,
+)
+from dpsvm_fast.certificates import (
     GaussianEvent,
     LastIterate,
     PrivacyEvent,
@@ -24,18 +28,16 @@ from dpsvm_fast.accounting import (
     PureEvent,
     ReleasePart,
     SubsampledGaussianEvent,
-    composed_epsilon,
-    gaussian_sigma,
-    subsampled_gaussian_noise_multiplier,
-    verify,
 )
-from dpsvm_fast.accounting.words import (
+from dpsvm_fast.certificates.words import (
     MAX_SAMPLES_CAVEAT,
     RUNNING_TIME_CAVEAT,
     fit_assumptions,
     summed,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import add_up, div_down, div_up, mul_up, sqrt_up
+from dpsvm_fast.verification import verify
 
 EPSILON, DELTA = 1.3, 1e-6
 GRID = 2.0**-30

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms.pca import NoisyComponents
+from dpsvm_fast.mechanisms.moments import NoisyComponents
+from dpsvm_fast.mechanisms.rows import PublicMap
 
 Array = NDArray[np.float64]
 

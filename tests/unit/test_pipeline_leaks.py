@@ -44,8 +44,8 @@ from dpsvm_fast import (
     total_privacy,
     verify,
 )
-from dpsvm_fast.estimators import _enclosing_pipeline
-from dpsvm_fast.estimators._enclosing_pipeline import steps_learned_before
+from dpsvm_fast.estimators import fit as enclosing_pipeline
+from dpsvm_fast.estimators.fit import steps_learned_before
 
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.normal(size=(200, 4))
@@ -257,7 +257,7 @@ def test_the_search_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError
 
-    monkeypatch.setattr(_enclosing_pipeline, "learned_steps", broken)
+    monkeypatch.setattr(enclosing_pipeline, "learned_steps", broken)
     assert make_pipeline(StandardScaler(), svc()).fit(X, Y)[-1].privacy_.private
 
     class Strange(Pipeline):
@@ -280,10 +280,10 @@ def test_a_deep_stack_is_not_walked_to_its_end() -> None:
 
     class Deep(Pipeline):
         def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
-            return down(_enclosing_pipeline.DEEPEST)
+            return down(enclosing_pipeline.DEEPEST)
 
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 2 * _enclosing_pipeline.DEEPEST)
+    sys.setrecursionlimit(limit + 2 * enclosing_pipeline.DEEPEST)
     try:
         assert Deep([("a", StandardScaler()), ("b", svc())]).fit(X) == ()
     finally:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import pytest
 
 import dpsvm_fast as dp
 from dpsvm_fast.planning import NoisePlan, plan_noise
-from dpsvm_fast.plotting import NoisePlanDisplay
+from dpsvm_fast.plotting.displays import NoisePlanDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

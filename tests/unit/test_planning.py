@@ -17,7 +17,7 @@ from dpsvm_fast import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
-from dpsvm_fast.mechanisms._noisy_moments import MOST_FEATURES
+from dpsvm_fast.mechanisms.noise import MOST_FEATURES
 from dpsvm_fast.planning import NoisePlan, plan_noise
 
 CLASSES = range(3)

@@ -26,7 +26,11 @@ from dpsvm_fast import (
     total_privacy,
 )
 from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.plotting import PrivacyProfileDisplay, PrivacyUtilityDisplay, private_scores
+from dpsvm_fast.plotting.displays import (
+    PrivacyProfileDisplay,
+    PrivacyUtilityDisplay,
+    private_scores,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

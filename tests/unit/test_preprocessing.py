@@ -23,8 +23,8 @@ from dpsvm_fast import (
     PrivateWhitener,
     verify,
 )
+from dpsvm_fast import preprocessing as base
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.preprocessing import _base
 
 ALPHA = 1e-6
 KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
@@ -118,7 +118,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(
     ledger = PrivacyLedger(1.0, 1e-6)
     KINDS[kind](ledger=ledger).fit(X)
     assert len(ledger.history) == 1
-    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(BudgetExceededError):
         KINDS[kind](ledger=ledger).fit(X)
     monkeypatch.undo()

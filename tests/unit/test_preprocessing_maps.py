@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast.estimators._bounds import public_map
+from dpsvm_fast.estimators.inputs import public_map
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_rows, mapped_scores
-from dpsvm_fast.reference.noisy_descent import Records
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows, mapped_scores
+from twins.noisy_descent import Records
 
 D = 7
 RNG = np.random.default_rng(3)

@@ -19,11 +19,10 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.estimators import _kernel_fit
-from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
+from dpsvm_fast.estimators import kernel as kernel_fit
+from dpsvm_fast.estimators.linear import PrivatePipeline
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._feature_rows import feature_rows
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, feature_rows
 from unit.test_private_linear import RELEASED as RELEASED_LINEAR
 from unit.test_private_linear import clusters, two_classes
 
@@ -214,7 +213,7 @@ def test_streamed_features_give_the_stored_model_bit_by_bit(kind: str, form: Any
 
 def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    prepared = _kernel_fit.prepared
+    prepared = kernel_fit.prepared
 
     class Watched:
         def __init__(self, records: Any) -> None:
@@ -229,7 +228,7 @@ def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.Monke
         object.__setattr__(ready, "records", Watched(ready.records))
         return ready
 
-    monkeypatch.setattr(_kernel_fit, "prepared", watched)
+    monkeypatch.setattr(kernel_fit, "prepared", watched)
     X, y = clusters(300)
     for low_memory, D in (("auto", 30), ("auto", 120_000), (True, 30), (False, 120_000)):
         settings = {"kernel": "rbf", "gamma": 1.0, "orthogonal": False}

@@ -22,10 +22,13 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast.accounting import GaussianEvent, composed_delta
-from dpsvm_fast.estimators import _linear_fit, _private_pipeline, linear
+from dpsvm_fast.accounting import composed_delta
+from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.estimators import linear
+from dpsvm_fast.estimators import linear as linear_fit
+from dpsvm_fast.estimators import linear as private_pipeline
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 from oracles.coupled import use_slow_core
 
 ALPHA = 1e-6
@@ -103,7 +106,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> N
 
         monkeypatch.setattr(target, name, call)
 
-    watch(_private_pipeline, "checked_training_set", "read")
+    watch(private_pipeline, "checked_training_set", "read")
     watch(PrivacyLedger, "check", "ask")
     watch(PrivacyLedger, "spend", "spend")
     watch(linear, "fitted_weights", "draw")
@@ -135,14 +138,14 @@ def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, s
                 raise KeyboardInterrupt
             return getattr(self.real, name)
 
-    records, descent = _linear_fit.PublicMap.records, _linear_fit.DescentRule.descent
+    records, descent = linear_fit.PublicMap.records, linear_fit.DescentRule.descent
     if stage == "run":
         monkeypatch.setattr(
-            _linear_fit.DescentRule, "descent", lambda rule: Interrupted(descent(rule))
+            linear_fit.DescentRule, "descent", lambda rule: Interrupted(descent(rule))
         )
     else:
         monkeypatch.setattr(
-            _linear_fit.PublicMap, "records", lambda *given: Interrupted(records(*given))
+            linear_fit.PublicMap, "records", lambda *given: Interrupted(records(*given))
         )
     ledger = PrivacyLedger(2.0, 1e-5)
     estimator = model(ledger=ledger, whiten=True)
@@ -195,7 +198,7 @@ def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) 
     assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
     source = _core.NoiseSource(3)
     use_slow_core(monkeypatch)
-    ready = _linear_fit.prepared(mechanism, PublicMap(), X, y, source, 1)
+    ready = linear_fit.prepared(mechanism, PublicMap(), X, y, source, 1)
     assert ready.centre is not None
     seen = ReleasedMap(ready.centre, ready.matrix).mapped(PublicMap().apply(X))
     assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]

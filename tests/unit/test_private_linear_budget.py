@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import _core, noise
-from dpsvm_fast.accounting import GaussianEvent, composed_delta, composed_epsilon
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import _composed_budget as budget
-from dpsvm_fast.mechanisms._descent_rule import DescentRule
-from dpsvm_fast.mechanisms._noisy_sum import (
+from dpsvm_fast.mechanisms import noise as budget
+from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments
+from dpsvm_fast.mechanisms.noise import (
     NoisySum,
     gaussian_parameter,
     joined_parameter,
     scale_for,
     share_of,
 )
-from dpsvm_fast.mechanisms.centre import NoisyMean
-from dpsvm_fast.mechanisms.linear_pipeline import WEIGHT_RELEASES, PrivateLinear
-from dpsvm_fast.mechanisms.whitening import NoisyMoments
-from dpsvm_fast.reference import noisy_descent as twin
+from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, DescentRule, PrivateLinear
+from twins import noisy_descent as twin
 
 ALPHA = 1e-6
 RELATIONS = ("add_remove", "replace_one")

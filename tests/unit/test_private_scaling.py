@@ -21,8 +21,8 @@ from dpsvm_fast import (
     PublicScaler,
     verify,
 )
+from dpsvm_fast import preprocessing as base
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.preprocessing import _base
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -184,7 +184,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.Monk
     ledger = PrivacyLedger(1.0, 1e-6)
     scaler(ledger=ledger).fit(X)
     assert len(ledger.history) == 1
-    monkeypatch.setattr(_base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(BudgetExceededError):
         scaler(ledger=ledger).fit(X)
     monkeypatch.undo()

@@ -33,12 +33,8 @@ from dpsvm_fast import (
     PrivatePCA,
     RandomFourierFeatures,
 )
-from dpsvm_fast.accounting import (
-    ParallelEvent,
-    PureEvent,
-    RandomStoppingEvent,
-    composed_epsilon,
-)
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import ParallelEvent, PureEvent, RandomStoppingEvent
 from dpsvm_fast.model_selection import PrivateGridSearch
 
 Array = NDArray[np.float64]

@@ -21,28 +21,22 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import OutputPerturbationSVC, noise
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ParallelEvent,
-    PureEvent,
-    RandomStoppingEvent,
-    composed_epsilon,
-)
-from dpsvm_fast.estimators._planned_events import Planned
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import GaussianEvent, ParallelEvent, PureEvent, RandomStoppingEvent
+from dpsvm_fast.estimators.fit import Planned
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
-from dpsvm_fast.model_selection._budgets import Budget
-from dpsvm_fast.model_selection._plan import Plan, Shape, partition_plan
-from dpsvm_fast.model_selection._scores import Scoring
-from dpsvm_fast.model_selection._stopping import number_of_runs
-from dpsvm_fast.model_selection._strategies import (
+from dpsvm_fast.model_selection.plan import Budget, Plan, Shape, partition_plan
+from dpsvm_fast.model_selection.strategies import (
     Rows,
-    _sources,
+    Scoring,
     assigned_parts,
+    noise_sources,
+    number_of_runs,
     part_sizes,
     part_weights,
 )
-from dpsvm_fast.noise._selection import few_bits_down
+from dpsvm_fast.noise import few_bits_down
 
 ALPHA = 1e-6
 Counts = NDArray[np.int64]
@@ -66,7 +60,7 @@ def plan_of(adjacency: str = "add_remove", n_candidates: int = 3) -> Plan:
 def parts_of(y: Any, adjacency: str, n_candidates: int = 3) -> list[NDArray[np.intp]]:
     """Row numbers of the parts of a search."""
     rows = Rows(np.zeros((len(y), 1)), np.asarray(y), None, None)
-    return assigned_parts(rows, plan_of(adjacency, n_candidates), 0.25, _sources(None))
+    return assigned_parts(rows, plan_of(adjacency, n_candidates), 0.25, noise_sources(None))
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

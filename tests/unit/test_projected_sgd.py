@@ -19,12 +19,12 @@ from scipy import sparse
 
 from conftest import three_clusters
 from dpsvm_fast import OutputPerturbationSVC
-from dpsvm_fast.accounting import verify
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._projected_sgd import loss_at_zero, mean_visits
-from dpsvm_fast.reference.smooth_erm import score_loss
+from dpsvm_fast.mechanisms.output import loss_at_zero, mean_visits
+from dpsvm_fast.verification import verify
 from oracles.descent import compiled, mechanism, twin
+from twins.smooth_erm import score_loss
 
 LOSSES = [
     ("huber", 2),

@@ -26,15 +26,9 @@ from dpsvm_fast import (
     PublicScaler,
     _core,
 )
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    composed_delta,
-    composed_epsilon,
-)
-from dpsvm_fast.accounting.words import RUNNING_TIME_CAVEAT
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent, SubsampledGaussianEvent
+from dpsvm_fast.certificates.words import RUNNING_TIME_CAVEAT
 from dpsvm_fast.mechanisms.output import OutputPerturbation
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.mechanisms._pure_objective import (
+from dpsvm_fast.mechanisms.objective import (
+    ObjectivePerturbation,
     best_regularization,
     largest_rate,
     pure_epsilon,
     smallest_regularization,
 )
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.accounting.composition import (
+    BaseCurve,
+    StoppingKernel,
+    StoppingLaw,
+    pure_stopping_epsilon,
+)
+from dpsvm_fast.certificates import (
     ApproximateEvent,
     GaussianEvent,
     ParallelEvent,
@@ -20,14 +27,6 @@ from dpsvm_fast.accounting import (
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    composed_delta,
-    composed_epsilon,
-)
-from dpsvm_fast.accounting._random_stopping import (
-    BaseCurve,
-    StoppingKernel,
-    StoppingLaw,
-    pure_stopping_epsilon,
 )
 
 Array = NDArray[np.float64]

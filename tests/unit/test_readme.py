@@ -116,7 +116,7 @@ def test_extras_are_those_of_the_package() -> None:
 
 def test_every_command_is_named_and_no_other() -> None:
     click = pytest.importorskip("click")
-    app = importlib.import_module("dpsvm_fast.cli._app").app
+    app = importlib.import_module("dpsvm_fast.cli.app").app
     section = README.read_text("utf-8").partition("\n## Command line\n")[2].partition("\n## ")[0]
     table = section.partition("| `dpsvm-fast` | What it does |\n|---|---|\n")[2].partition("\n\n")[
         0

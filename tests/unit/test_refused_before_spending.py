@@ -92,7 +92,7 @@ def test_a_refit_that_is_refused_leaves_no_mixture_of_two_fits(
     def lacking(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("dpsvm_fast.mechanisms.fourier.FourierFeatures.map", lacking)
+    monkeypatch.setattr("dpsvm_fast.mechanisms.rows.FourierFeatures.map", lacking)
     with pytest.raises(MemoryError):
         fitted.fit(X[:, :2])
     monkeypatch.undo()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsvm_fast import _rounding as rounding
+from dpsvm_fast import rounding
 
 floats = st.floats(-1e150, 1e150, allow_subnormal=True)
 positive = st.floats(1e-150, 1e150)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
-from dpsvm_fast import _rounding
+from dpsvm_fast import rounding
 
 BITS, LOWEST, HIGHEST = 3, -3, 1
 # Zero, subnormal numbers, five binades. All are doubles, so that doubles stand for them.
@@ -74,7 +74,7 @@ def small_module(**changes: Any) -> SimpleNamespace:
         "float": nearest,
         "__builtins__": vars(builtins) | {"__import__": load},
     }
-    exec(compile(inspect.getsource(_rounding), "_rounding over three bits", "exec"), space)
+    exec(compile(inspect.getsource(rounding), "_rounding over three bits", "exec"), space)
     return SimpleNamespace(**space)
 
 

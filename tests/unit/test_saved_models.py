@@ -22,15 +22,10 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivacyLedger
-from dpsvm_fast.io import (
-    TableSchema,
-    load_model,
-    model_schema,
-    read_model,
-    save_model,
-)
-from dpsvm_fast.io._model_classes import saved_classes
+from dpsvm_fast.data import TableSchema
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.persist import load_model, model_schema, read_model, save_model
+from dpsvm_fast.persist.classes import saved_classes
 from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted
 from oracles.subjects import SUBJECTS, every_recipe
 
@@ -361,8 +356,7 @@ def test_skops_works_with_the_types_that_the_page_lists(kind: str) -> None:
 def test_importing_the_package_does_not_import_this(tmp_path: Path) -> None:
     import subprocess
 
-    code = (
-        "import sys, dpsvm_fast; print([m for m in sys.modules if m.startswith('dpsvm_fast.io')])"
-    )
+    found = "[m for m in sys.modules if m.startswith('dpsvm_fast.persist')]"
+    code = f"import sys, dpsvm_fast; print({found})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

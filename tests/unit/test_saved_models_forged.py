@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from dpsvm_fast import PrivateLinearSVC
-from dpsvm_fast.accounting.words import SEED_REASON
-from dpsvm_fast.io import ModelFormatError, TableSchema, load_model, read_model, save_model
+from dpsvm_fast.certificates.words import SEED_REASON
+from dpsvm_fast.data import TableSchema
+from dpsvm_fast.exceptions import ModelFormatError
+from dpsvm_fast.persist import load_model, read_model, save_model
 from oracles.forging import (
     ODD,
     assert_refused,

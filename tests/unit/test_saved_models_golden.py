@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "models"
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from dpsvm_fast.io import load_model, read_model, save_model  # noqa: E402
+from dpsvm_fast.persist import load_model, read_model, save_model  # noqa: E402
 from oracles.saved import COMPOSED, ROWS, answers, fitted  # noqa: E402
 from oracles.subjects import SUBJECTS  # noqa: E402
 

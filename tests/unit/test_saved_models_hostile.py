@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpsvm_fast import InvalidParameterError
-from dpsvm_fast.io import ModelFormatError, load_model, read_model, save_model
-from dpsvm_fast.io import _model_text as text_module
+from dpsvm_fast.exceptions import ModelFormatError
+from dpsvm_fast.persist import load_model, read_model, save_model
+from dpsvm_fast.persist import values as text_module
 from oracles.forging import (
     assert_refused,
     assert_same_answers,
@@ -132,7 +133,7 @@ def test_layout_and_order_do_not_matter(tmp_path: Path) -> None:
 
 def test_too_large_a_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document_of("output", tmp_path)
-    monkeypatch.setattr("dpsvm_fast.io._model_files.LARGEST_FILE", 1000)
+    monkeypatch.setattr("dpsvm_fast.files.LARGEST_FILE", 1000)
     assert_refused(tmp_path / "output.json", "larger than 1000 bytes")
     with pytest.raises(InvalidParameterError, match="at most 1000"):
         save_model(fitted("output"), tmp_path / "other.json")

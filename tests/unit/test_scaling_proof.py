@@ -10,9 +10,9 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from dpsvm_fast import PrivateLinearSVC, total_privacy
-from dpsvm_fast.accounting import verify
-from dpsvm_fast.mechanisms import scaling
-from dpsvm_fast.mechanisms.scaling import NoisyColumnMoments
+from dpsvm_fast.mechanisms import moments as scaling
+from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
+from dpsvm_fast.verification import verify
 
 B, T = Fraction(11, 8), Fraction(49, 64)
 ETA = Fraction(1, 2**20)

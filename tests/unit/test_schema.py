@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-import dpsvm_fast.accounting as accounting
-from dpsvm_fast.accounting import (
+import dpsvm_fast.certificates as certificates
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     DistanceEvent,
@@ -30,12 +30,16 @@ from dpsvm_fast.accounting import (
     ZCDPEvent,
     certificate_schema,
 )
-from dpsvm_fast.accounting import events as event_kinds
-from dpsvm_fast.accounting.schema import FORMATS
-from dpsvm_fast.accounting.selection import SelectionNoise, SelectionStatement, Stopping
-from dpsvm_fast.accounting.statement import OPTIONAL
-from dpsvm_fast.accounting.verify import MECHANISMS
+from dpsvm_fast.certificates import events as event_kinds
+from dpsvm_fast.certificates.statement import (
+    FORMATS,
+    OPTIONAL,
+    SelectionNoise,
+    SelectionStatement,
+    Stopping,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.verification.verify import MECHANISMS
 from oracles.statements import MAKERS, statement_of
 
 # Validators are for many documents, schemas for people.
@@ -59,20 +63,20 @@ EVENT = CERTIFICATE["$defs"]["event.v1"]
 HEAD = {"format", "version", "private"}
 DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
     "certificate": (CERTIFICATE, PrivacyStatement, {*HEAD, "theorem", "unit"}),
-    "sensitivity": (CERTIFICATE["$defs"]["sensitivity"], accounting.Sensitivity, set()),
-    "noise": (CERTIFICATE["$defs"]["noise"], accounting.Noise, {"n_weights"}),
-    "objective": (CERTIFICATE["$defs"]["objective_noise"], accounting.ObjectiveNoise, set()),
-    "descent": (CERTIFICATE["$defs"]["descent"], accounting.Descent, set()),
-    "last_iterate": (CERTIFICATE["$defs"]["last_iterate"], accounting.LastIterate, set()),
-    "part": (CERTIFICATE["$defs"]["release_part"], accounting.ReleasePart, {"n_numbers"}),
+    "sensitivity": (CERTIFICATE["$defs"]["sensitivity"], certificates.Sensitivity, set()),
+    "noise": (CERTIFICATE["$defs"]["noise"], certificates.Noise, {"n_weights"}),
+    "objective": (CERTIFICATE["$defs"]["objective_noise"], certificates.ObjectiveNoise, set()),
+    "descent": (CERTIFICATE["$defs"]["descent"], certificates.Descent, set()),
+    "last_iterate": (CERTIFICATE["$defs"]["last_iterate"], certificates.LastIterate, set()),
+    "part": (CERTIFICATE["$defs"]["release_part"], certificates.ReleasePart, {"n_numbers"}),
     "pipeline": (PIPELINE, PipelineStatement, HEAD),
     "selection": (SELECTION, SelectionStatement, {*HEAD, "unit"}),
     "choice": (SELECTION["$defs"]["selection_noise"], SelectionNoise, set()),
     "stopping": (SELECTION["$defs"]["stopping"], Stopping, set()),
-    "step": (PIPELINE["$defs"]["step"], accounting.PipelineStep, set()),
+    "step": (PIPELINE["$defs"]["step"], certificates.PipelineStep, set()),
     "federated": (FEDERATED, FederatedStatement, {*HEAD, "theorem"}),
-    "federated sensitivity": (FEDERATED["$defs"]["sensitivity"], accounting.Sensitivity, set()),
-    "round": (FEDERATED["$defs"]["round"], accounting.SecureRound, set()),
+    "federated sensitivity": (FEDERATED["$defs"]["sensitivity"], certificates.Sensitivity, set()),
+    "round": (FEDERATED["$defs"]["round"], certificates.SecureRound, set()),
 }
 for kind in event_kinds.EVENT_KINDS.values():
     DESCRIBED[f"event {kind.tag}"] = (EVENT["$defs"].get(kind.tag, {}), kind, {"type"})

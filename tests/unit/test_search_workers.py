@@ -13,7 +13,7 @@ import pytest
 
 SEARCH = """
 import os, pathlib, sys, time
-from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.certificates import PureEvent
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 
 def train(X, y, shift, **_):

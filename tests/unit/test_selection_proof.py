@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta
+from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
     GaussianEvent,
     ParallelEvent,
     PureEvent,
     RandomStoppingEvent,
-    composed_delta,
 )
 from oracles.selection_laws import (
     Array,

@@ -13,14 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from dpsvm_fast import OutputPerturbationSVC, PrivateCenter, total_privacy, verify
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import (
     GaussianEvent,
     PipelineStatement,
     PureEvent,
     SelectionNoise,
     SelectionStatement,
     Stopping,
-    composed_epsilon,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection import PrivateGridSearch

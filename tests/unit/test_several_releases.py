@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from conftest import three_clusters
 from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast._core import NoiseSource
-from dpsvm_fast.accounting import verify
-from dpsvm_fast.estimators._linear_fit import fitted_weights, solved
+from dpsvm_fast.estimators.linear import fitted_weights, solved
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import linear_pipeline
-from dpsvm_fast.mechanisms._row_maps import PublicMap
-from dpsvm_fast.mechanisms.linear_pipeline import WEIGHT_RELEASES, PrivateLinear
+from dpsvm_fast.mechanisms import pipeline as linear_pipeline
 from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.reference.smooth_erm import Problem
+from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, PrivateLinear
+from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.verification import verify
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import coupled, use_slow_core
+from twins.smooth_erm import Problem
 
 Array = NDArray[Any]
 EPSILON, DELTA = 2.0, 1e-5

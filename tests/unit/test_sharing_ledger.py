@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 
 from dpsvm_fast import BudgetExceededError, OutputPerturbationSVC, PrivacyLedger
-from dpsvm_fast.accounting import PureEvent
+from dpsvm_fast.certificates import PureEvent
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 

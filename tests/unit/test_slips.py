@@ -14,10 +14,11 @@ from sklearn.ensemble import VotingClassifier
 
 from dpsvm_fast import InvalidParameterError, PrivacyLedger, PrivateLinearSVC
 from dpsvm_fast.audit import audit
+from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import TableError
-from dpsvm_fast.io import TableSchema, open_table, save_model
+from dpsvm_fast.persist import save_model
 from dpsvm_fast.planning import plan_noise
-from dpsvm_fast.plotting import NoisePlanDisplay, PrivacyProfileDisplay
+from dpsvm_fast.plotting.displays import NoisePlanDisplay, PrivacyProfileDisplay
 
 SCHEMA = TableSchema.from_dict(
     {"target": "y", "classes": ["a", "b"], "columns": {"x": {"bounds": [0, 1]}}}

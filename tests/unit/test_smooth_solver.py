@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.reference import smooth_erm as twin
+from twins import smooth_erm as twin
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import gaussian_sigma, objective_sigma
+from dpsvm_fast.certificates import (
     GaussianEvent,
     Noise,
     ObjectiveEvent,
@@ -19,10 +20,8 @@ from dpsvm_fast.accounting import (
     PrivacyStatement,
     PureEvent,
     Sensitivity,
-    gaussian_sigma,
-    objective_sigma,
 )
-from dpsvm_fast.accounting.words import (
+from dpsvm_fast.certificates.words import (
     FLOATING_POINT_CAVEAT,
     MAX_ITER_CAVEAT,
     PRECISION_CAVEAT,

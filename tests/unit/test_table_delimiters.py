@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from dpsvm_fast.io import TableError, TableSchema, open_table
-from dpsvm_fast.io._text_format import TextFormat
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data.schema import TextFormat
+from dpsvm_fast.exceptions import TableError
 
 
 @pytest.mark.parametrize(("mark", "written"), [(";", '";"'), ("\t", '"\\t"'), ("|", '"|"')])

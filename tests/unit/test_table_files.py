@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.io import TableError, TableSchema, open_table
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.exceptions import InvalidParameterError, TableError
 from oracles.table_files import RECORD, ROWS, TEXT, WIDE, columns, error_of, schema, written
 
 pytest.importorskip("pyarrow")
@@ -182,7 +182,7 @@ def test_a_label_is_no_feature(write: Any) -> None:
 
 
 def test_a_pass_that_is_broken_off_can_be_repeated(write: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("dpsvm_fast.io._csv.BLOCK", 64)
+    monkeypatch.setattr("dpsvm_fast.data.readers.BLOCK", 64)
     table = open_table(write("y,age,work\n" + "no,1,p\n" * 500), schema())
     for X, _ in table.batches():
         assert len(X) < 100
@@ -358,13 +358,13 @@ def test_blocks_of_any_size(write: Any, monkeypatch: pytest.MonkeyPatch) -> None
     text = "".join(f"no,{age},p,{note}\n" for age, note in zip(ages, notes, strict=True))
     path = write("y,age,work,note\n" + text)
     of = columns(note={"ignore": True})
-    monkeypatch.setattr("dpsvm_fast.io._decode.TILE_BYTES", 1)
+    monkeypatch.setattr("dpsvm_fast.data.readers.TILE_BYTES", 1)
     for block in (64, 500, 10**6):
-        monkeypatch.setattr("dpsvm_fast.io._csv.BLOCK", block)
-        monkeypatch.setattr("dpsvm_fast.io._csv.BYTES_PER_CELL", 1)
+        monkeypatch.setattr("dpsvm_fast.data.readers.BLOCK", block)
+        monkeypatch.setattr("dpsvm_fast.data.readers.BYTES_PER_CELL", 1)
         assert open_table(path, of).read()[0][:, 0].tolist() == ages.tolist()
     path.write_text(path.read_text().replace("no,", "s3cr3t,").replace("s3cr3t,", "no,", 321))
-    monkeypatch.setattr("dpsvm_fast.io._csv.BLOCK", 64)
+    monkeypatch.setattr("dpsvm_fast.data.readers.BLOCK", 64)
     assert "row 322, column 'y'" in error_of(path, of)
 
 

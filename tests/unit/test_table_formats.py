@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dpsvm_fast.io import SchemaError, TableError, TableSchema, open_table
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.exceptions import SchemaError, TableError
 from oracles.table_files import TEXT, WIDE, error_of, schema, written
 
 pa = pytest.importorskip("pyarrow")
@@ -285,7 +286,7 @@ def test_sparse_blocks(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     path = write("\n".join(lines), "t.svm")
     for block in (10, 1000, 2**22):
-        monkeypatch.setattr("dpsvm_fast.io._libsvm.BLOCK", block)
+        monkeypatch.setattr("dpsvm_fast.data.readers.LIBSVM_BLOCK", block)
         table = open_table(path, TableSchema.from_dict({**WIDE, "n_features": 30}))
         found, y = table.read()
         assert abs(found - X).max() == 0
@@ -316,7 +317,7 @@ def test_partitions(write: Any, tmp_path: Path) -> None:
 
 
 def test_sparse_partitions(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpsvm_fast.io._libsvm.BLOCK", 5)
+    monkeypatch.setattr("dpsvm_fast.data.readers.LIBSVM_BLOCK", 5)
     of = TableSchema.from_dict({**WIDE, "n_features": 4})
     table = open_table(write("1 1:2\n0\n1 4:3 2:1\n", "t.svm"), of)
     partitions = table.to_partitions(tmp_path / "parts", rows_per_partition=2)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dpsvm_fast.io import TableSchema
-from dpsvm_fast.io._columns import KEYS as COLUMN_KEYS
-from dpsvm_fast.io._schema_record import KEYS
-from dpsvm_fast.io._text_format import KEYS as TEXT_KEYS
-from dpsvm_fast.io._text_format import MISSING
-from dpsvm_fast.io.tables import SUFFIXES
+from dpsvm_fast.data import TableSchema
+from dpsvm_fast.data.schema import COLUMN_KEYS, KEYS, MISSING_TEXTS
+from dpsvm_fast.data.schema import FORMAT_KEYS as TEXT_KEYS
+from dpsvm_fast.data.tables import SUFFIXES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
 BLOCK = re.compile(
@@ -71,5 +69,5 @@ def test_every_key_is_listed() -> None:
     assert sorted(first_cells("Key of `[csv]`")) == sorted(TEXT_KEYS)
     suffixes = first_cells("End of the name")
     assert set(suffixes) - {".csv.gz", ".tsv.gz", ".gz"} == set(SUFFIXES)
-    for text in filter(None, MISSING):
+    for text in filter(None, MISSING_TEXTS):
         assert f"`{text}`" in PAGE

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.io import SchemaError, TableSchema
+from dpsvm_fast.data import TableSchema
+from dpsvm_fast.exceptions import InvalidParameterError, SchemaError
 
 FULL = """
 target = "income"

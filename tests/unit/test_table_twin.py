@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpsvm_fast.io import TableError, TableSchema, open_table
+from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.exceptions import TableError
 from oracles.slow_tables import Refused, csv_text, slow_rows, tables
 
 pa = pytest.importorskip("pyarrow")

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import FederatedStatement, composed_epsilon, verify
-from dpsvm_fast.accounting.selection import SelectionStatement
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import FederatedStatement
+from dpsvm_fast.certificates.statement import SelectionStatement
+from dpsvm_fast.verification import verify
 from oracles.statements import MAKERS, statement_of
 from oracles.tampering import Change, changes_of, replaced
 

@@ -45,9 +45,11 @@ from dpsvm_fast import (
     total_privacy,
     verify,
 )
-from dpsvm_fast.accounting import PipelineStatement, _choice_check, composed_epsilon
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.certificates import PipelineStatement
 from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.verification import compose as choice_check
 
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.normal(size=(300, 4))
@@ -183,7 +185,7 @@ def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_told(
     assert total.private
     assert 3.0 < total.epsilon <= 6.0 + 1e-6
     assert verify(total)
-    monkeypatch.setattr(_choice_check, "MOST_CURVES", 2)
+    monkeypatch.setattr(choice_check, "MOST_CURVES", 2)
     found = verify(total)
     assert (found.ok, found.undecided, found.epsilon, found.delta) == (False, True, None, None)
     assert str(found).startswith("The certificate cannot be confirmed.\n  - ")

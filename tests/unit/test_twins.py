@@ -12,8 +12,8 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_sigma
-from dpsvm_fast.reference import crammer_singer as twin
-from dpsvm_fast.reference import gaussian as gaussian_twin
+from twins import crammer_singer as twin
+from twins import gaussian as gaussian_twin
 
 TWIN_TOL = 1e-6
 

@@ -10,7 +10,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpsvm_fast._validation import (
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.validation import (
     ADJACENCIES,
     check_adjacency,
     check_bool,
@@ -24,7 +25,6 @@ from dpsvm_fast._validation import (
     check_positive,
     check_random_state,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
 
 REAL_CHECKS: list[Callable[[object], float]] = [
     check_epsilon,

@@ -12,8 +12,10 @@ import pytest
 from mpmath import mp
 from test_statement import KINDS, OBJECTIVE_KINDS, made_of, objective_statement, statement
 
-from dpsvm_fast.accounting import PrivacyStatement, gaussian_delta, verify
-from dpsvm_fast.accounting.words import SEED_REASON
+from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.certificates import PrivacyStatement
+from dpsvm_fast.certificates.words import SEED_REASON
+from dpsvm_fast.verification import verify
 
 delta_of = verify.__globals__["gaussian_delta"]
 

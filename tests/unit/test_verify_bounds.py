@@ -7,19 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import (
+from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.certificates import (
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
     PureEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
-    composed_delta,
-    composed_epsilon,
 )
-from dpsvm_fast.accounting._curve_check import Curve
-from dpsvm_fast.accounting._event_verify import recomputed_events
-from dpsvm_fast.accounting._objective_check import objective_delta
+from dpsvm_fast.verification.compose import recomputed_events
+from dpsvm_fast.verification.losses import Curve
+from dpsvm_fast.verification.objective import objective_delta
 
 A = "add_remove"
 

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.accounting import SubsampledGaussianEvent, _work_check, composed_delta, verify
-from dpsvm_fast.accounting._tilted_check import Losses
-from dpsvm_fast.accounting._tilted_check import composed_delta as recomputed_delta
-from dpsvm_fast.accounting.words import REPEATED
+from dpsvm_fast.accounting import composed_delta
+from dpsvm_fast.certificates import SubsampledGaussianEvent
+from dpsvm_fast.certificates.words import REPEATED
+from dpsvm_fast.verification import losses as work_check
+from dpsvm_fast.verification import verify
+from dpsvm_fast.verification.sampled import Losses
+from dpsvm_fast.verification.sampled import composed_delta as recomputed_delta
 
 MODELS = Path(__file__).resolve().parents[1] / "data" / "models" / "v1"
 # Numbers that overflow, that vanish, and that take long.
@@ -39,8 +42,9 @@ def test_rare_samples_are_not_passed_over(
     promised = composed_delta([event], epsilon)
     found = recomputed_delta(epsilon, Losses(sampled=((noise, rate, n_steps),)))
     assert found == pytest.approx(promised, rel=1e-2, abs=0.0)
-    # A bound too, on another grid: hardly above.
-    assert found <= promised * (1.0 + 3e-3)
+    # Both are bounds, on grids of their own: verify's first, coarse one is up to half a percent
+    # above. What it cannot tell by that it asks again on a finer one.
+    assert found <= promised * (1.0 + 6e-3)
 
 
 def test_delta_falls_with_epsilon_where_samples_are_rare() -> None:
@@ -74,7 +78,7 @@ def numbers_in(record: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, .
 @pytest.mark.parametrize("kind", ["gradient_sgd", "objective", "ellipsoids", "centre", "search"])
 def test_no_number_makes_it_fail(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divisions by what underflowed, and tables without entries, left ``verify`` as errors."""
-    monkeypatch.setattr(_work_check, "MOST_WORK", 1e6)
+    monkeypatch.setattr(work_check, "MOST_WORK", 1e6)
     text = json.dumps(certificate(kind))
     for path in numbers_in(json.loads(text)):
         for value in ODD:
@@ -90,7 +94,7 @@ def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Many kinds of steps, each of which is a transform."""
-    monkeypatch.setattr(_work_check, "MOST_WORK", 1e7)
+    monkeypatch.setattr(work_check, "MOST_WORK", 1e7)
     record = certificate("gradient_sgd")
     event, part = record["events"][0], record["parts"][0]
     rates = [0.1 * (1.0 - 1e-6 * k) for k in range(200)]
@@ -104,7 +108,7 @@ def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(
 
 def test_the_limit_is_above_what_a_fit_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ("gradient_sgd", "objective", "ellipsoids", "search")
-    monkeypatch.setattr(_work_check, "MOST_WORK", _work_check.MOST_WORK / 5.0)
+    monkeypatch.setattr(work_check, "MOST_WORK", work_check.MOST_WORK / 5.0)
     assert all(verify(certificate(kind)).ok for kind in kinds)
-    monkeypatch.setattr(_work_check, "MOST_WORK", 1e4)
+    monkeypatch.setattr(work_check, "MOST_WORK", 1e4)
     assert verify(certificate("gradient_sgd") | {"epsilon": 1.5}).undecided

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 INFO = "dpsvm_fast-1.0.dist-info"
 GOOD = (
     "dpsvm_fast/__init__.py",
-    "dpsvm_fast/cli/_fit.py",
+    "dpsvm_fast/cli/training.py",
     "dpsvm_fast/_core.pyi",
     "dpsvm_fast/_core.abi3.so",
     "dpsvm_fast/py.typed",
-    "dpsvm_fast/accounting/schemas/event.v1.json",
-    "dpsvm_fast/io/schemas/model.v1.json",
+    "dpsvm_fast/certificates/schemas/event.v1.json",
+    "dpsvm_fast/persist/schemas/model.v1.json",
     *(f"{INFO}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")),
     *(f"{INFO}/licenses/LICENSE{kind}" for kind in ("", "-APACHE", "-MIT")),
     f"{INFO}/licenses/THIRD_PARTY_NOTICES",

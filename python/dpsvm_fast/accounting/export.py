@@ -1,4 +1,4 @@
-r"""Events in the vocabulary of the ``dp-accounting`` library, for checking with its accountants.
+"""Events in the vocabulary of the ``dp-accounting`` library, for checking with its accountants.
 
 What is exported is right in each of that library's accountants when they are made for its relation
 ``ADD_OR_REMOVE_ONE``, also for events of ``replace_one``: a Gaussian event is exported with its
@@ -16,22 +16,24 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpsvm_fast._rounding import div_down, mul_up
-from dpsvm_fast.accounting._choices import choices, covers, of_events
-from dpsvm_fast.accounting._profile import gaussian_mu
-from dpsvm_fast.accounting.compound import ParallelEvent, RandomStoppingEvent
-from dpsvm_fast.accounting.events import (
+from dpsvm_fast.accounting.composition import choices, covers, of_events
+from dpsvm_fast.accounting.formulas import gaussian_mu
+from dpsvm_fast.certificates.events import (
     GaussianEvent,
     ObjectiveEvent,
+    ParallelEvent,
     PrivacyEvent,
     PureEvent,
+    RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from dpsvm_fast.rounding import div_down, mul_up
 
 __all__ = ["dp_accounting_event", "dp_accounting_tree"]
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
+
 UNSUPPORTED = {"type": "UnsupportedDpEvent"}
 
 
@@ -59,7 +61,8 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from dpsvm_fast.accounting import GaussianEvent, dp_accounting_tree
+    >>> from dpsvm_fast.accounting import dp_accounting_tree
+    >>> from dpsvm_fast.certificates import GaussianEvent
     >>> dp_accounting_tree([GaussianEvent(8.0, 2.0, "replace_one")])
     {'type': 'GaussianDpEvent', 'noise_multiplier': 4.0}
     """
@@ -93,7 +96,8 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
 
     Examples
     --------
-    >>> from dpsvm_fast.accounting import GaussianEvent, dp_accounting_event
+    >>> from dpsvm_fast.accounting import dp_accounting_event
+    >>> from dpsvm_fast.certificates import GaussianEvent
     >>> event = GaussianEvent(8.0, 2.0, "replace_one")
     >>> dp_accounting_event([event])  # doctest: +SKIP
     GaussianDpEvent(noise_multiplier=4.0)

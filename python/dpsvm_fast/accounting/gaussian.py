@@ -7,9 +7,9 @@ Proved in docs/proofs/analytic_gaussian.md.
 from __future__ import annotations
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import div_down, mul_up
-from dpsvm_fast._validation import MAX_EPSILON, check_epsilon, check_positive, check_real
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_down, mul_up
+from dpsvm_fast.validation import MAX_EPSILON, check_epsilon, check_positive, check_real
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_sigma"]
 

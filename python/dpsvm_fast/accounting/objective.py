@@ -12,7 +12,9 @@ Proved in docs/proofs/objective_perturbation.md and docs/proofs/joint_bound.md.
 from __future__ import annotations
 
 from dpsvm_fast import _core
-from dpsvm_fast._validation import (
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
     check_epsilon,
@@ -22,8 +24,6 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 
 __all__ = ["objective_delta", "objective_sigma"]
 

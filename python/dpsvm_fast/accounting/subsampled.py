@@ -1,4 +1,4 @@
-r"""Gaussian noise on Poisson-sampled sums: its scale, epsilon and delta, each from the others.
+"""Gaussian noise on Poisson-sampled sums: its scale, epsilon and delta, each from the others.
 
 A step takes every record with probability q, independently of all else, adds up what the records
 of this sample contribute, and adds Gaussian noise to the sum, also where the sample is empty.
@@ -18,8 +18,10 @@ from __future__ import annotations
 import math
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import div_down, mul_up, sqrt_up
-from dpsvm_fast._validation import (
+from dpsvm_fast.certificates.events import MAX_STEPS
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_down, mul_up, sqrt_up
+from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
     check_epsilon,
@@ -28,8 +30,6 @@ from dpsvm_fast._validation import (
     check_positive,
     check_real,
 )
-from dpsvm_fast.accounting.events import MAX_STEPS
-from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [
     "HOPELESS",

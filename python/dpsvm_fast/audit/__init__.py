@@ -2,8 +2,6 @@
 
 from dpsvm_fast.audit.density import audit_density
 from dpsvm_fast.audit.one_run import audit_one_run, audit_scores
-from dpsvm_fast.audit.pair_audit import audit
-from dpsvm_fast.audit.report import AuditReport
-from dpsvm_fast.audit.subjects import Pair
+from dpsvm_fast.audit.pair_audit import AuditReport, Pair, audit
 
 __all__ = ["AuditReport", "Pair", "audit", "audit_density", "audit_one_run", "audit_scores"]

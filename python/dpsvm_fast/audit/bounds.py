@@ -1,4 +1,4 @@
-r"""From counts of two worlds to certified lower bounds of epsilon.
+"""From counts of two worlds to certified lower bounds of epsilon.
 
 Everything rests on one event S that was fixed before the counted runs: k of n runs of a world fall
 into S, so k is binomial, and Clopper and Pearson's interval holds for its probability whatever the
@@ -17,15 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    composed_epsilon,
-    gaussian_epsilon,
-)
-from dpsvm_fast.accounting._profile import gaussian_mu
-from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon
+from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.accounting.formulas import gaussian_mu
+from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
 __all__ = [

@@ -21,12 +21,17 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_epsilon
-from dpsvm_fast.audit.report import AuditReport
-from dpsvm_fast.audit.subjects import Pair, subject_of
-from dpsvm_fast.audit.worlds import OutputWorld, TrainedWorld, TransformerWorld
+from dpsvm_fast.audit.pair_audit import (
+    AuditReport,
+    OutputWorld,
+    Pair,
+    TrainedWorld,
+    TransformerWorld,
+    subject_of,
+)
 from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._noisy_moments import SecondMoments
+from dpsvm_fast.mechanisms.noise import SecondMoments
 
 __all__ = ["audit_density", "hockey_stick_epsilon", "selection_epsilon", "selection_probabilities"]
 
@@ -34,9 +39,11 @@ Array = NDArray[np.float64]
 
 # The noise is looked at over so many deviations: 1e-15 of its mass lies outside.
 DEVIATIONS = 8.0
+
 NODES = {1: 40_001, 2: 301}
 # What the first world's density may integrate to, but for 1.
 MASS_TOL = {1: 1e-6, 2: 2e-3}
+
 LARGEST_EPSILON = 1e4
 
 

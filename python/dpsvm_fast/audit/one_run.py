@@ -1,4 +1,4 @@
-r"""One fit, many canaries: each is in the data or not by a coin of its own, and the model is asked.
+"""One fit, many canaries: each is in the data or not by a coin of its own, and the model is asked.
 
 Of m canaries r are guessed, each to be in or out, and C guesses are right. A program with trade-off
 function f cannot make C large: docs/proofs/one_run_audit.md bounds P[C >= c] from f alone, however
@@ -20,19 +20,20 @@ from scipy import sparse, stats
 from scipy.special import ndtr, ndtri
 
 from dpsvm_fast import _core
-from dpsvm_fast import _validation as check
-from dpsvm_fast.accounting import (
-    GaussianEvent,
-    PrivacyEvent,
-    composed_epsilon,
-    gaussian_epsilon,
-    gaussian_sigma,
-)
-from dpsvm_fast.accounting.accountant import Composition
+from dpsvm_fast import validation as check
+from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.audit.bounds import Claim, resolved_method, smallest_consistent
-from dpsvm_fast.audit.report import AuditReport, alpha_of
-from dpsvm_fast.audit.subjects import Pair, prepared, subject_of
-from dpsvm_fast.audit.worlds import OutputWorld, TrainedWorld
+from dpsvm_fast.audit.pair_audit import (
+    AuditReport,
+    OutputWorld,
+    Pair,
+    TrainedWorld,
+    alpha_of,
+    prepared,
+    subject_of,
+)
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -57,7 +58,9 @@ ONE_RUN = {
 
 # Shares of the canaries that may be guessed, and the largest parameter of a curve that is tried.
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
+
 LARGEST_EPSILON = 100.0
+
 HALVINGS = 50
 # Every step of the recursion is rounded down by this; SciPy's normal law errs by less.
 SHAVED = 1e-12
@@ -65,6 +68,7 @@ SHAVED = 1e-12
 N_NODES, LARGEST_NODE = 64, 20.0
 
 Array = NDArray[np.float64]
+
 Inverse = Callable[[float], float]
 
 

@@ -7,35 +7,930 @@ learned there, the bound holds, and a bad choice only makes it smaller.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import json
 import math
 import time
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
+from sklearn.base import clone
 
 from dpsvm_fast import _core
-from dpsvm_fast import _validation as check
-from dpsvm_fast.audit.bounds import Counts, certified_epsilon, event_score, resolved_method
-from dpsvm_fast.audit.report import AuditReport, alpha_of, histogram_of
-from dpsvm_fast.audit.subjects import Pair, Subject, subject_of
+from dpsvm_fast import validation as check
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.audit.bounds import Claim, Counts, certified_epsilon, event_score, resolved_method
+from dpsvm_fast.estimators import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateGaussianMarginClassifier,
+)
+from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.gaussian_margin import unit_rows
+from dpsvm_fast.estimators.gradient import training_records
+from dpsvm_fast.estimators.inputs import (
+    broadcast_bounds,
+    checked_training_rows,
+    checked_training_set,
+    encoded_labels,
+)
+from dpsvm_fast.estimators.linear import Prepared, PrivatePipeline, trained
+from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT
+from dpsvm_fast.mechanisms.noise import SecondMoments
+from dpsvm_fast.pipelines import total_privacy
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateTransformer,
+    PrivateWhitener,
+)
+from dpsvm_fast.validation import check_fraction
 
 __all__ = [
     "MOST_TRIALS",
+    "RELEASED",
+    "Array",
+    "AuditReport",
+    "CalledWorld",
+    "DescentWorld",
+    "EllipsoidWorld",
     "Event",
+    "FittedWorld",
+    "ObjectiveWorld",
+    "OutputWorld",
+    "Pair",
+    "PartWorld",
+    "PipelineWorld",
     "Runner",
     "Score",
     "Statistic",
+    "Subject",
+    "TrainedWorld",
+    "TransformerWorld",
+    "World",
+    "alpha_of",
     "audit",
+    "centre_pair",
     "chosen_event",
+    "columns_pair",
+    "histogram_of",
     "learned_statistics",
+    "margin_pair",
+    "moments_pair",
+    "released_vector",
+    "subject_of",
+    "tight_minimisers",
+    "world_of",
 ]
 
+
+# What an audit found, for people and for files.
+
+
+FORMAT, VERSION = "dpsvm_fast.audit_report", 1
+
+METHOD_NAMES = {
+    "clopper_pearson": "counts alone (Clopper and Pearson)",
+    "gaussian": "Gaussian trade-off curve (Clopper and Pearson, Nasr et al. 2023)",
+    "profile": "the claimed law with its noise unknown (Clopper and Pearson)",
+    "one_run": "one run with many canaries (Steinke et al. 2023, Mahloujifar et al. 2025)",
+    "one_run_gaussian": "one run, Gaussian trade-off curve (Mahloujifar et al. 2025)",
+    "one_run_profile": "one run, the claimed law with its noise unknown (Mahloujifar et al. 2025)",
+    "density": "exact densities, no sampling",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditReport:
+    """A certified lower bound of epsilon beside the claim.
+
+    Parameters
+    ----------
+    mechanism : str
+        What was audited.
+    adjacency : {"add_remove", "replace_one"}
+        Neighbouring relation of the two data sets and of the claim.
+    epsilon, delta : float
+        The claim.
+    certified : float
+        Lower bound of the epsilon that the program really has, at the claim's delta.
+    method : {"gaussian", "profile", "clopper_pearson", "density", or one of these with
+        "one_run" before it; "one_run" alone takes nothing to be known}
+        How counts became a bound; what each assumes is in docs/auditing.md.
+    confidence : float
+        Probability, over the program's own noise, with which the bound is right.
+    n_trials : int
+        Counted runs of each world (canaries, for one run; 0 for densities).
+    n_pilot : int
+        Runs of each world on which statistic and event were chosen, not counted.
+    seconds : float
+        Wall-clock time.
+    statistic : str
+        The number of a release that was looked at.
+    threshold : float
+        Where it was cut.
+    counts : tuple of two ints
+        Runs beyond the cut in the world in which it was expected more often, and in the other.
+    histogram : dict
+        ``edges`` (n_bins + 1 floats), ``first`` and ``second`` (n_bins ints): the statistic in the
+        counted runs of both worlds.
+    """
+
+    mechanism: str
+    adjacency: str
+    epsilon: float
+    delta: float
+    certified: float
+    method: str
+    confidence: float
+    n_trials: int
+    n_pilot: int = 0
+    seconds: float = 0.0
+    statistic: str = ""
+    threshold: float = 0.0
+    counts: tuple[int, int] = (0, 0)
+    histogram: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def exceeds_claim(self) -> bool:
+        """Whether the program was caught: what is certified is more than what is claimed."""
+        return self.certified > self.epsilon * (1.0 + 1e-9)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields with the format's name and version; numbers of JSON only."""
+        fields = dataclasses.asdict(self) | {"counts": list(self.counts)}
+        return {"format": FORMAT, "version": VERSION, **fields, "exceeds_claim": self.exceeds_claim}
+
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """``to_dict`` as text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def __str__(self) -> str:
+        """A verdict in prose."""
+        verdict = (
+            "REFUTED: the program is not as private as it claims"
+            if self.exceeds_claim
+            else "consistent with the claim"
+        )
+        runs = "" if self.method == "density" else f", {self._runs()}"
+        bound = f"epsilon >= {self.certified:.4g} at confidence {_shown(self.confidence)}"
+        return (
+            f"{self.mechanism} ({self.adjacency})\n"
+            f"  claimed    epsilon {self.epsilon:.4g}, delta {self.delta:.3g}\n"
+            f"  certified  {bound}\n"
+            f"  by         {METHOD_NAMES[self.method]}{runs}\n"
+            f"  {verdict}"
+        )
+
+    def _runs(self) -> str:
+        if self.method.startswith("one_run"):
+            return f"{self.n_trials} canaries in {self.seconds:.1f} s"
+        return f"{self.n_trials} runs of each world in {self.seconds:.1f} s"
+
+
+def _shown(confidence: float) -> str:
+    """A confidence without nines lost to rounding."""
+    return "1" if confidence == 1.0 else f"1 - {1.0 - confidence:.2g}"
+
+
+def alpha_of(confidence: float) -> float:
+    """What is left of 1: the probability that a bound is wrong.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A confidence outside (0, 1).
+    """
+    alpha = 1.0 - check_fraction("confidence", confidence)
+    if alpha <= 0.0:
+        raise InvalidParameterError.of("confidence", got=confidence, accepted="a number below 1")
+    return alpha
+
+
+def histogram_of(
+    first: NDArray[np.float64], second: NDArray[np.float64], n_bins: int = 80
+) -> dict[str, list[float]]:
+    """Counts in bins that both worlds share; two in a thousand runs lie beyond them."""
+    low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    edges = np.linspace(low, high, n_bins + 1)
+    counts = [np.histogram(v, edges)[0].tolist() for v in (first, second)]
+    return {"edges": edges.tolist(), "first": counts[0], "second": counts[1]}
+
+
+# What is audited: neighbouring data sets, the worlds of one mechanism on them, and its claim.
+
+
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring data sets.
+
+    Parameters
+    ----------
+    first, second : tuple of (X, y)
+        X of shape (n_samples, n_features), y of shape (n_samples,).
+    adjacency : {"add_remove", "replace_one"}
+        The relation in which they are neighbours.
+    """
+
+    first: tuple[Any, Any]
+    second: tuple[Any, Any]
+    adjacency: str
+
+
+def tight_minimisers(
+    adjacency: str, n_classes: int, intercept_scaling: float
+) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
+    r"""Rows of norm 1 and a record that moves the minimiser by the whole sensitivity, for small C.
+
+    While every row stays at a vertex of the hinge, record (x, y) contributes C (e_y - e_k) x^T with
+    k its best rival. Two classes: one record, added, or with its label changed. More classes need
+    the rival to be strict before and after: rows of every class but 0 and 1, which lie against x,
+    make class 1 the best rival of class 0 (and 0 of 1) along x; rows of class 1 in a direction
+    orthogonal to x, intercept included, make 1 their best rival.
+    """
+    s = intercept_scaling
+    x = np.array([1.0, 0.0, 0.0])
+    rows: list[Rows] = []
+    labels: list[int] = []
+    if n_classes > 2:
+        # <x, u> + s^2 = 0.
+        u = np.array([-s * s, math.sqrt(1.0 - s**4), 0.0])
+        z = -0.8 * x + 0.6 * u
+        z /= np.linalg.norm(z)
+        rows += [u] * 12 * (n_classes - 2)
+        labels += [1] * 12 * (n_classes - 2)
+        for k in range(2, n_classes):
+            rows += [z] * 4
+            labels += [k] * 4
+    X, y = np.array(rows).reshape(-1, 3), np.array(labels, dtype=np.int64)
+    longer = np.vstack([X, x]), np.append(y, 0)
+    return longer, ((X, y) if adjacency == "add_remove" else (longer[0], np.append(y, 1)))
+
+
+def margin_pair(
+    adjacency: str, labels: Rows, *, data_norm: float, intercept_scaling: float
+) -> Pair:
+    """One record of the largest norm, added to a row of zeros or with its label changed.
+
+    A row of zeros has no gradient but that of the constant feature, and keeps the training set from
+    being empty. While the record is far from its margin, its gradient is the longest there is.
+    """
+    if labels.size == 2:
+        rows = np.array([[0.0], [data_norm]])
+        first = rows, labels[[0, 1]]
+        second = (rows[:1], labels[:1]) if adjacency == "add_remove" else (rows, labels[[0, 0]])
+        return Pair(first, second, adjacency)
+    sets = tight_minimisers(adjacency, labels.size, intercept_scaling / data_norm)
+    first, second = (
+        (np.vstack([np.zeros((1, 3)), X]) * data_norm, labels[np.append(0, y)]) for X, y in sets
+    )
+    return Pair(first, second, adjacency)
+
+
+def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
+    """The canary and, instead of it, nothing or the other record; all labels are alike."""
+    first = np.vstack([base, record])
+    second = base if adjacency == "add_remove" else np.vstack([base, other])
+    sets = [(X, np.zeros(len(X), dtype=np.int64)) for X in (first, second)]
+    return Pair(sets[0], sets[1], adjacency)
+
+
+def centre_pair(adjacency: str, data_norm: float = 1.0, n: int = 20) -> Pair:
+    """Opposite rows in one dimension, a mean of a half."""
+    base = np.repeat([[data_norm], [0.0]], n, axis=0)
+    return _with_canary(base, adjacency, [data_norm], [-data_norm])
+
+
+def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
+    """One more row on an axis, or a row turned by a right angle: both move the sum most."""
+    base = data_norm * np.repeat(np.vstack([np.eye(2), -np.eye(2)]), 5, axis=0)
+    if adjacency == "add_remove":
+        return _with_canary(base, adjacency, [data_norm, 0.0], None)
+    half = data_norm / math.sqrt(2.0)
+    return _with_canary(base, adjacency, [half, half], [half, -half])
+
+
+def columns_pair(adjacency: str, low: float, high: float, n: int = 5) -> Pair:
+    """Entries in three quarters of their range; a record in the middle, or at either end.
+
+    In the middle a record's squared length is all of its square's, and largest; an exchange is
+    widest between the ends.
+    """
+    base = np.repeat([[low], [high], [0.25 * low + 0.75 * high]], [n, n, 2 * n], axis=0)
+    if adjacency == "add_remove":
+        return _with_canary(base, adjacency, [0.5 * (low + high)], None)
+    return _with_canary(base, adjacency, [high], [low])
+
+
+# Releases of a pipeline that may be audited alone.
+PARTS = ("centre", "whitening", "training")
+# Arguments that have nothing to do with the guarantee, and what they are for a run.
+RUNNING: dict[str, Any] = {"ledger": None, "random_state": None, "n_threads": 1, "verbose": 0}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is audited.
+
+    Parameters
+    ----------
+    name : str
+    worlds : tuple of two World
+    claim : Claim
+    """
+
+    name: str
+    worlds: tuple[World, World]
+    claim: Claim
+
+
+def subject_of(
+    estimator: Any,
+    *,
+    adjacency: str | None = None,
+    pair: Pair | None = None,
+    claim: tuple[float, float] | None = None,
+    part: str | None = None,
+) -> Subject:
+    """Both worlds of ``estimator`` and its claim; parameters as of ``audit``."""
+    if part is not None and part not in PARTS:
+        raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
+    if not hasattr(estimator, "fit"):
+        return _called(estimator, adjacency, pair, claim)
+    estimator = prepared(estimator)
+    adjacency = _adjacency(estimator, adjacency, pair)
+    pair = default_pair(estimator, adjacency, part) if pair is None else pair
+    if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
+        labels = np.unique(np.concatenate([np.asarray(y) for _, y in (pair.first, pair.second)]))
+        estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
+    found = claim_of(estimator, adjacency, pair, claim, part)
+    name = type(estimator).__name__
+    worlds: list[World] = []
+    for data in (pair.first, pair.second):
+        whole = part is None
+        world = world_of(estimator, *data) if whole else PartWorld(estimator, *data, str(part))
+        worlds.append(world)
+    return Subject(name if part is None else f"{name}, {part}", (worlds[0], worlds[1]), found)
+
+
+def _called(
+    function: Any, adjacency: str | None, pair: Pair | None, claim: tuple[float, float] | None
+) -> Subject:
+    """A function of (X, y): everything about it has to be said."""
+    if not callable(function):
+        raise TypeError(
+            f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
+        )
+    if pair is None or claim is None:
+        raise InvalidParameterError.of(
+            "pair" if pair is None else "claim",
+            got=None,
+            accepted="neighbouring data sets and (epsilon, delta) for a callable",
+        )
+    relation = pair.adjacency if adjacency is None else adjacency
+    worlds = CalledWorld(function, *pair.first), CalledWorld(function, *pair.second)
+    return Subject(getattr(function, "__name__", "callable"), worlds, Claim(*claim, relation))
+
+
+def prepared(estimator: Any) -> Any:
+    """A copy whose runs cost no budget, repeat no noise and share the cores among themselves."""
+    estimator = clone(estimator)
+    changes = {}
+    for name in estimator.get_params(deep=True):
+        last = name.rsplit("__", 1)[-1]
+        # What others have by these names stays: public random choices among it.
+        if last in RUNNING and _is_private(estimator, name):
+            changes[name] = RUNNING[last]
+    return estimator.set_params(**changes)
+
+
+def _is_private(estimator: Any, parameter: str) -> bool:
+    """Whether the object with this parameter spends a budget."""
+    path = parameter.rsplit("__", 1)
+    owner = estimator if len(path) == 1 else estimator.get_params(deep=True).get(path[0])
+    return hasattr(owner, "epsilon")
+
+
+def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
+    """The relation of the claim."""
+    if adjacency is None:
+        own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
+        adjacency = "add_remove" if own is None else str(own)
+    if adjacency not in ("add_remove", "replace_one"):
+        raise InvalidParameterError.of(
+            "adjacency", got=adjacency, accepted="'add_remove' or 'replace_one'"
+        )
+    return adjacency
+
+
+def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
+    """The pair on which this mechanism is known to spend most.
+
+    Raises
+    ------
+    InvalidParameterError
+        Nothing is known about it.
+    """
+    norm = float(getattr(estimator, "data_norm", 1.0))
+    if isinstance(estimator, PrivatePipeline):
+        if part == "training":
+            return _of_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
+        pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
+        return _of_width(_relabelled(pair, estimator), estimator.bounds)
+    if isinstance(estimator, PrivatelyTrained):
+        return _trained_pair(estimator, adjacency, norm)
+    if isinstance(estimator, PrivateCenter):
+        return centre_pair(adjacency, norm)
+    if isinstance(estimator, (PrivatePCA, PrivateWhitener)):
+        return moments_pair(adjacency, norm)
+    if isinstance(estimator, PrivateStandardScaler):
+        low, high = (float(np.ravel(bound)[0]) for bound in estimator.bounds)
+        return columns_pair(adjacency, low, high)
+    raise InvalidParameterError.of(
+        "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
+    )
+
+
+def _of_width(pair: Pair, bounds: Any) -> Pair:
+    """The pair, unless bounds are those of another number of features."""
+    n_features = pair.first[0].shape[1]
+    if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
+        raise InvalidParameterError(
+            "bounds: got some for each feature, expected bounds=(low, high) of numbers, or pair= "
+            f"with such rows: those that an audit makes by itself have {n_features} feature"
+            f"{'s' if n_features > 1 else ''}"
+        )
+    return pair
+
+
+def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
+    """One record far from its margin."""
+    given = getattr(estimator, "classes", None)
+    labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
+    scaling = 0.0
+    if getattr(estimator, "fit_intercept", False):
+        settings = copy.copy(estimator).set_params(classes=labels)._checked_parameters()
+        scaling = float(getattr(settings, "intercept_scaling", 0.0))
+    return margin_pair(adjacency, labels, data_norm=norm, intercept_scaling=scaling)
+
+
+def _relabelled(pair: Pair, estimator: Any) -> Pair:
+    """The pair with labels that the estimator takes."""
+    if estimator.classes is None:
+        return pair
+    first = np.sort(np.asarray(list(estimator.classes)))[0]
+    sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
+    return Pair(sets[0], sets[1], pair.adjacency)
+
+
+def claim_of(
+    estimator: Any,
+    adjacency: str,
+    pair: Pair,
+    given: tuple[float, float] | None,
+    part: str | None,
+) -> Claim:
+    """What the statement of one fit promises, or what the caller says."""
+    if given is not None:
+        return Claim(float(given[0]), float(given[1]), adjacency)
+    fitted = clone(estimator).fit(*pair.first)
+    statement = getattr(fitted, "privacy_", None)
+    if statement is None and hasattr(fitted, "steps"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            statement = total_privacy(fitted)
+    if statement is None:
+        raise InvalidParameterError.of(
+            "claim", got=None, accepted="(epsilon, delta) for an estimator without privacy_"
+        )
+    events = tuple(getattr(statement, "events", ()))
+    if part is not None:
+        return _claim_of_part(statement, adjacency, part)
+    return Claim(float(statement.epsilon), float(statement.delta), adjacency, events)
+
+
+def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
+    """The share of the budget that one release has; the training has all that is not a sum's."""
+    sums = {p.name: e for p, e in zip(statement.parts, statement.events, strict=False)}
+    events = (sums[part],) if part in sums else ()
+    if part == "training" and not events:
+        events = tuple(statement.events[len(sums) :])
+    if not events:
+        raise InvalidParameterError.of(
+            "part", got=part, accepted=f"one of {sorted({*sums} & {*PARTS} | {'training'})}"
+        )
+    delta = float(statement.delta)
+    return Claim(composed_epsilon(events, delta), delta, adjacency, events)
+
+
+# Many releases of one estimator on one data set, by the estimator's own mechanism.
+#
+# What does not differ between fits is done once: parameters, validation, the plan of the noise,
+# exact
+# sums, and minimisers that the noise does not reach. Everything random comes from the source that
+# is
+# passed, in the order in which ``fit`` takes it, so that one release from a seeded source is what
+# ``fit`` with that seed publishes, to the last bit.
+
+
 Array = NDArray[np.float64]
+
+# Fitted attributes that hold noisy numbers, in the order in which they are read.
+RELEASED = (
+    *("n_samples_", "n_samples_seen_", "mean_", "var_", "centre_", "whitening_"),
+    *("eigenvalues_", "components_", "coef_", "intercept_", "ellipsoids_", "best_index_"),
+)
+
+
+class World(ABC):
+    """One data set and a mechanism; ``draw`` makes independent releases."""
+
+    # Releases of one call that keep the cost of a call small and memory bounded.
+    chunk = 2000
+
+    @abstractmethod
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Independent releases, shape (n, number of released numbers)."""
+
+
+def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
+    """All noisy numbers of a fitted object as one row; of a pipeline, of all its steps."""
+    if hasattr(fitted, "steps"):
+        return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
+    if hasattr(fitted, "best_estimator_"):
+        return np.append(released_vector(fitted.best_estimator_, names), float(fitted.best_index_))
+    values = {name: getattr(fitted, name, None) for name in names}
+    centre = values.get("centre_")
+    if centre is not None and "whitening_" in values and values["whitening_"] is None:
+        # A released number decides whether there is one: vectors must not differ in length.
+        values["whitening_"] = np.eye(np.size(centre))
+    return _joined([value for value in values.values() if value is not None])
+
+
+def _joined(parts: list[Any]) -> Array:
+    if not parts:
+        return np.zeros(0)
+    return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
+
+
+class FittedWorld(World):
+    """Whole fits of anything that can be cloned; noise from the operating system."""
+
+    chunk = 8
+
+    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
+        self._estimator, self._data, self._names = estimator, (X, y), names
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Whole fits; the source is not used."""
+        return np.array([self._vector(clone(self._estimator)) for _ in range(n)])
+
+    def _vector(self, estimator: Any) -> Array:
+        return released_vector(estimator.fit(*self._data), self._names)
+
+
+def _numbers(result: Any) -> Array:
+    """Of what a function returned: numbers, or a fitted object."""
+    if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
+        return _joined([result])
+    return released_vector(result)
+
+
+class CalledWorld(World):
+    """Calls of a function of (X, y) that returns numbers or a fitted object."""
+
+    chunk = 64
+
+    def __init__(self, function: Callable[[Any, Any], Any], X: Any, y: Any) -> None:
+        self._function, self._data = function, (X, y)
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Whole calls; the source is not used."""
+        return np.array([_numbers(self._function(*self._data)) for _ in range(n)])
+
+
+class TrainedWorld(World):
+    """An estimator whose release are weights: everything up to ``_released`` is done once."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
+        settings = estimator._checked_parameters()
+        X, y = checked_training_set(copy.copy(estimator), X, y)
+        if settings.adjacency == "replace_one":
+            settings.n_samples = X.shape[0]
+        self.estimator, self.settings, self.X = estimator, settings, X
+        self.codes = encoded_labels(y, settings.classes)
+        self.mechanism = estimator._mechanism(settings, settings.classes.size, X.shape[1])
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        return self.published(np.array([self.weights(source) for _ in range(n)]))
+
+    def weights(self, source: _core.NoiseSource) -> Array:
+        """Noisy weights of one fit."""
+        # A descent remembers its steps: every fit begins its own, and threads share nothing.
+        settings = SimpleNamespace(**vars(self.settings))
+        settings.kept = {}
+        self.estimator._prepare(self.X, self.mechanism, settings)
+        released: Array = self.estimator._released(
+            self.X, self.codes, self.mechanism, settings, source
+        )
+        return released
+
+    def published(self, weights: Array) -> Array:
+        """Coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
+        scaling = self.mechanism.intercept_scaling
+        coef, intercept = weights, np.zeros((*weights.shape[:2], 1))
+        if scaling > 0.0:
+            coef, intercept = weights[..., :-1], weights[..., -1:] * scaling
+        if weights.shape[1] == 2:
+            coef, intercept = coef[:, 1:] - coef[:, :1], intercept[:, 1:] - intercept[:, :1]
+        parts = [coef.reshape(len(weights), -1), intercept.reshape(len(weights), -1)]
+        return np.hstack(parts)
+
+
+class OutputWorld(TrainedWorld):
+    """Output perturbation: one solution, many draws of the noise on it."""
+
+    chunk = 50_000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        return self.published(self.noisy(n, source))
+
+    def noisy(self, n: int, source: _core.NoiseSource) -> Array:
+        """Noisy weights, shape (n, n_scores, n_columns)."""
+        solution = self.estimator._solution(
+            self.X, self.codes, self.mechanism, self.settings, source
+        )
+        many = np.broadcast_to(solution, (n, *solution.shape))
+        noisy: Array = self.mechanism.weight_noise.release_many(
+            many, source, self.settings.n_threads
+        )
+        return noisy
+
+
+class ObjectiveWorld(TrainedWorld):
+    """Objective perturbation: many linear terms, solved in one call."""
+
+    chunk = 20_000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        if sparse.issparse(self.X):
+            return super().draw(n, source)
+        mechanism, n_threads = self.mechanism, self.settings.n_threads
+        kernel, smoothing, margin = mechanism.loss.kernel
+        weights, solved = _core.solve_smooth_batch_dense(
+            self.X,
+            self.codes,
+            loss=kernel,
+            n_scores=mechanism.loss.n_scores,
+            smoothing=smoothing,
+            margin=margin,
+            regularization=mechanism.regularization,
+            linear=mechanism.inside.draw_many(n, source, n_threads),
+            data_norm=mechanism.data_norm,
+            intercept_scaling=mechanism.intercept_scaling,
+            gradient_tol=mechanism.gradient_tol,
+            max_iter=self.settings.max_iter,
+            shuffle_seed=source.public_seed(),
+            n_threads=n_threads,
+        )
+        _all_solved(solved)
+        return self.published(mechanism.output.release_many(weights, source, n_threads))
+
+
+def _all_solved(solved: NDArray[np.bool_]) -> None:
+    if not np.all(solved):
+        raise CertificationError("a minimiser could not be certified; the audit is void")
+
+
+class DescentWorld(TrainedWorld):
+    """Private descent: many runs over the same rows in one call."""
+
+    chunk = 20_000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published coefficients and intercepts."""
+        mechanism, settings = self.mechanism, SimpleNamespace(**vars(self.settings))
+        self.estimator._prepare(self.X, mechanism, settings)
+        records = training_records(self.X, self.codes, mechanism, settings.n_threads)
+        weights = settings.descent.run_batch(
+            records, source, n, mechanism.steps, settings.n_threads
+        )
+        return self.published(weights / mechanism.data_norm)
+
+
+class EllipsoidWorld(TrainedWorld):
+    """The Gaussian margin classifier, before matrices are projected: nothing is lost by that."""
+
+    chunk = 2000
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Noisy matrices, flat."""
+        if self.mechanism.anchors is not None:
+            # Noisy centres decide which rows are whose: every fit is a problem of its own.
+            return np.array([self.matrices(source).ravel() for _ in range(n)])
+        mechanism, settings = self.mechanism, self.settings
+        n_threads = settings.n_threads
+        rows = unit_rows(self.X, mechanism.data_norm)
+        rows /= rows.dtype.type(CONSTANT)
+        linear = [mechanism.draw_linear(source, n_threads=n_threads) for _ in range(n)]
+        matrices, gradients = _core.solve_gaussian_margin_batch(
+            rows,
+            self.codes,
+            loss=mechanism.loss,
+            n_classes=mechanism.n_classes,
+            n_ellipsoids=mechanism.n_ellipsoids,
+            smoothing=mechanism.smoothing,
+            margin=mechanism.margin,
+            regularization=mechanism.regularization,
+            linear=np.array(linear),
+            data_norm=1.0 / CONSTANT,
+            psd=settings.psd == "constraint",
+            gradient_tol=mechanism.solver.gradient_tol,
+            max_iter=settings.max_iter,
+            n_threads=n_threads,
+        )
+        _all_solved(gradients <= mechanism.solver.gradient_tol)
+        release = mechanism.solver.output.release_many
+        return np.asarray(release(matrices, source, n_threads).reshape(n, -1))
+
+    def matrices(self, source: _core.NoiseSource) -> Array:
+        """Noisy matrices of one fit."""
+        noisy: Array = self.estimator._noisy_matrices(
+            self.X, self.codes, self.mechanism, self.settings, source
+        )
+        return noisy
+
+
+def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) -> World:
+    """The fastest way to many releases of ``estimator`` on (X, y).
+
+    Parameters
+    ----------
+    estimator : object with ``fit``
+        Without a ledger and a seed of its own.
+    X, y : array-like
+        A training set.
+    names : tuple of str
+        The fitted attributes that are looked at.
+    """
+    kinds: tuple[tuple[type, Callable[..., World]], ...] = (
+        (PrivatePipeline, PipelineWorld),
+        (PrivateGaussianMarginClassifier, EllipsoidWorld),
+        (OutputPerturbationSVC, OutputWorld),
+        (ObjectivePerturbationSVC, ObjectiveWorld),
+        (GradientPerturbationSVC, DescentWorld),
+        (PrivatelyTrained, TrainedWorld),
+        (PrivateTransformer, TransformerWorld),
+    )
+    for kind, world in kinds:
+        # A subclass of a user's may do anything: it is fitted as a whole.
+        if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
+            return world(estimator, X, y, names)
+    return FittedWorld(estimator, X, y, names)
+
+
+class PipelineWorld(World):
+    """The automatic pipelines: everything before the first look at the rows is done once."""
+
+    chunk = 50
+
+    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
+        settings = estimator._checked_parameters()
+        X, y = checked_training_set(copy.copy(estimator), X, y)
+        bounds = broadcast_bounds(settings.bounds, X.shape[1])
+        settings.sparse = sparse.issparse(X)
+        self.estimator, self.settings, self.X, self.names = estimator, settings, X, names
+        self.codes = encoded_labels(y, settings.classes)
+        self.mechanism = estimator._mechanism(settings, settings.classes.size, X.shape[1])
+        self.public = estimator._public_map(bounds, settings)
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published numbers."""
+        return np.array([self._vector(source) for _ in range(n)])
+
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        fit = self.estimator._fit_released(
+            self.mechanism, self.public, self.X, self.codes, source, self.settings
+        )
+        fitted = copy.copy(self.estimator)
+        fitted._publish(
+            fit.weights, fit.scaling, **self.estimator._released_facts(fit, self.mechanism)
+        )
+        return released_vector(fitted, self.names)
+
+
+class PartWorld(PipelineWorld):
+    """One release of a pipeline alone, as if the ones before it had come out without effect.
+
+    Composition lets the later releases depend on the earlier ones in any way, so any outcome of
+    those may be fixed: the centre is 0, the number of rows is right, nothing is whitened.
+    """
+
+    chunk = 50_000
+
+    def __init__(self, estimator: Any, X: Any, y: Any, part: str) -> None:
+        super().__init__(estimator, X, y, ())
+        self.part, self.n_threads = part, self.settings.n_threads
+        if part == "training":
+            self.chunk = 500
+        self.records = self._new_records()
+
+    def _new_records(self) -> _core.Records:
+        n_classes = self.mechanism.loss.n_classes
+        records: _core.Records = self.public.records(self.X, self.codes, n_classes, self.n_threads)
+        return records
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Noisy sums, or noisy weights of the training."""
+        if self.part == "training":
+            return self._trained(n, source)
+        if self.part == "whitening":
+            moments = self.records.gram(self.n_threads)
+            return _triangles(self.mechanism.whitening, moments, n, source, self.n_threads)
+        centre = self.mechanism.centre
+        exact = centre.exact(self.records.sums(self.n_threads), self.X.shape[0])
+        many: Array = centre.sum.release_many(exact, n, source, self.n_threads)
+        return many
+
+    def _trained(self, n: int, source: _core.NoiseSource) -> Array:
+        """Weights by the path that the pipeline takes for so many rows."""
+        training = self.mechanism.training(float(self.X.shape[0]))
+        if training.rule is not None:
+            descent = training.rule.descent()
+            runs = descent.run_batch(self.records, source, n, training.rule.n_steps, self.n_threads)
+            return np.asarray(runs.reshape(n, -1))
+        ready = Prepared(float(self.X.shape[0]), None, None, training, None)
+        fits = [
+            trained(ready, self.public, self.X, self.codes, source, self.n_threads)
+            for _ in range(n)
+        ]
+        return np.array([fit.weights.ravel() for fit in fits])
+
+
+def _triangles(
+    mechanism: Any, moments: Array, n: int, source: _core.NoiseSource, n_threads: int
+) -> Array:
+    """Noisy matrices, each as the numbers that have noise of their own, all with the same."""
+    noisy = mechanism.noisy_many(moments, n, source, n_threads)
+    rows, columns = np.triu_indices(mechanism.n_features)
+    weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return np.asarray(noisy[:, rows, columns] * weights)
+
+
+class TransformerWorld(World):
+    """A transformer: exact sums are taken once, and what is looked at are the noisy sums.
+
+    Everything that a transformer publishes is computed from them and from public numbers.
+    """
+
+    chunk = 50_000
+
+    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
+        settings = estimator._checked_parameters()
+        X = checked_training_rows(copy.copy(estimator), X)
+        estimator._check_shape(settings, X.shape[1])
+        self.n_rows, self.n_threads = X.shape[0], settings.n_threads
+        self.mechanism = estimator._mechanism(settings, X.shape[1])
+        self.records = estimator._records(X, settings)
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Noisy sums; of a matrix the triangle that has noise of its own."""
+        mechanism = self.mechanism
+        if isinstance(mechanism, SecondMoments):
+            moments = self.records.gram(self.n_threads)
+            return _triangles(mechanism, moments, n, source, self.n_threads)
+        total: Array = mechanism.sum.release_many(self._exact(), n, source, self.n_threads)
+        return total
+
+    def _exact(self) -> Array:
+        """What the noise is added to."""
+        if isinstance(self.records, tuple):
+            exact: Array = self.mechanism.exact(*self.records, self.n_rows)
+        else:
+            exact = self.mechanism.exact(self.records.sums(self.n_threads), self.n_rows)
+        return exact
+
+
 Score = Callable[[Array, Array], Array]
 
 # Candidate thresholds are these many quantiles of the pilot's statistic.

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dpsvm_fast.audit.pair_audit import audit
-from dpsvm_fast.audit.report import AuditReport
+from dpsvm_fast.audit.pair_audit import AuditReport, audit
 from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
@@ -31,8 +30,11 @@ from dpsvm_fast.preprocessing import (
 __all__ = ["ROWS", "Row", "audited", "selected"]
 
 DELTA = 1e-5
+
 RELATIONS = ("add_remove", "replace_one")
+
 TWO: dict[str, Any] = {"classes": [0, 1], "fit_intercept": False}
+
 SGD: dict[str, Any] = {"max_grad_norm": 0.1, "learning_rate": 1e-3}
 
 
@@ -72,6 +74,7 @@ OUTPUT: dict[str, dict[str, Any]] = {
     "output, softmax": {"C": 0.01, "loss": "softmax_margin", "margin": 2.0},
     "output, M3": {"C": 0.05, "loss": "m3"},
 }
+
 OBJECTIVE: dict[str, dict[str, Any]] = {
     "objective, Gaussian": {"C": 0.005, "margin": 5.0},
     "objective, Gaussian, Huber": {"C": 0.01, "loss": "huber"},
@@ -79,6 +82,7 @@ OBJECTIVE: dict[str, dict[str, Any]] = {
     "objective, Gamma": {"C": 0.01, "loss": "huber", "noise": "gamma"},
     "objective, Gamma, curved": {"noise": "gamma"},
 }
+
 GRADIENT: dict[str, dict[str, Any]] = {
     "descent": {"n_steps": 3},
     "descent, one sampled step": {"optimizer": "sgd", "n_steps": 1, "sampling_rate": 0.5},
@@ -92,6 +96,7 @@ GRADIENT: dict[str, dict[str, Any]] = {
         "betas": (0.0, 0.999),
     },
 }
+
 LAST: dict[str, Any] = {
     "accountant": "last_iterate",
     "loss": "huber",
@@ -99,7 +104,9 @@ LAST: dict[str, Any] = {
     "C": 0.1,
     "max_grad_norm": 1.0,
 }
+
 MAPPED: dict[str, Any] = {"bounds": (-1.0, 1.0), "classes": [0, 1]}
+
 ROWS: dict[str, Row] = {
     **{
         name: Row(_estimator(OutputPerturbationSVC, **TWO, **more)) for name, more in OUTPUT.items()

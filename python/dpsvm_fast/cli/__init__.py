@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
-        from dpsvm_fast.cli._app import run
+        from dpsvm_fast.cli.app import run
 
         return run(words)
     except KeyboardInterrupt:

@@ -2,43 +2,266 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
-from dpsvm_fast import _validation as check
-from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.estimators._ellipsoid_classifier import (
-    EllipsoidClassifier,
-    refuse_sparse,
-    unit_rows,
-)
-from dpsvm_fast.estimators._ellipsoids import released_ellipsoids
-from dpsvm_fast.estimators._parameters import OBJECTIVE_PERTURBATION
-from dpsvm_fast.estimators._training import refused_certificate
+from dpsvm_fast import validation as check
+from dpsvm_fast.estimators.fit import PrivatelyTrained, refused_certificate
+from dpsvm_fast.estimators.inputs import checked_rows
+from dpsvm_fast.estimators.parameters import OBJECTIVE_PERTURBATION
 from dpsvm_fast.exceptions import CertificationError
-from dpsvm_fast.mechanisms._anchors import nearest_ellipsoids
-from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.mechanisms.gaussian_margin import (
+    CONSTANT,
+    GaussianMargin,
+    n_coordinates,
+    nearest_ellipsoids,
+)
+from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 
-__all__ = ["PrivateGaussianMarginClassifier"]
+__all__ = [
+    "EllipsoidClassifier",
+    "PrivateGaussianMarginClassifier",
+    "centres_of",
+    "quadratic_forms",
+    "refuse_sparse",
+    "released_ellipsoids",
+    "symmetric_matrices",
+    "unit_rows",
+]
+
+
+# Ellipsoids from released coordinates: arithmetic on released and public numbers only.
+
+
+# Eigenvalues below this share of the largest count as zero where a matrix is inverted.
+SINGULAR = 1e-10
+
+Array = NDArray[np.float64]
+
+
+def symmetric_matrices(coordinates: Array) -> Array:
+    """Matrices of shape (..., m, m) from coordinates of shape (..., m (m + 1) / 2).
+
+    The coordinates are the upper triangle row by row, entries off the diagonal times sqrt(2).
+    """
+    side = (math.isqrt(8 * coordinates.shape[-1] + 1) - 1) // 2
+    rows, columns = np.triu_indices(side)
+    entries = coordinates / np.where(rows == columns, 1.0, math.sqrt(2.0))
+    matrices = np.empty((*coordinates.shape[:-1], side, side))
+    matrices[..., rows, columns] = entries
+    matrices[..., columns, rows] = entries
+    return matrices
+
+
+def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Array:
+    """Positive semidefinite matrices of (x, 1), one for each row of noisy coordinates.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_matrices, n_coordinates)
+        Of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
+    data_norm : float > 0
+    psd : {"constraint", "project"}
+        "constraint": each the nearest one in the Frobenius norm; they hardly differ. "project": the
+        same multiple of the identity is added to all, which changes no difference of scores.
+    """
+    matrices = symmetric_matrices(coordinates)
+    if psd == "project":
+        matrices = matrices + _common_shift(matrices)
+    # After a shift this removes nothing, and rounding errors at most.
+    matrices = _clipped(matrices)
+    side = matrices.shape[-1]
+    units = np.append(np.full(side - 1, 1.0 / data_norm), CONSTANT) / math.hypot(1.0, CONSTANT)
+    return np.asarray(matrices * units[:, None] * units)
+
+
+def _common_shift(matrices: Array) -> Array:
+    """A multiple of the identity that makes all of them positive definite when it is added.
+
+    Twice what positive semidefinite ones need: then no ellipsoid is degenerate.
+    """
+    least = float(np.linalg.eigvalsh(matrices).min())
+    return 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
+
+
+def _clipped(matrices: Array) -> Array:
+    """Nearest positive semidefinite matrices, exactly symmetric."""
+    values, vectors = np.linalg.eigh(matrices)
+    nearest = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return np.asarray(0.5 * (nearest + np.swapaxes(nearest, -1, -2)))
+
+
+def centres_of(ellipsoids: Array) -> tuple[Array, Array]:
+    """Centres, shape (..., d), and least values, shape (...), of the quadratic forms.
+
+    Where the block of x is singular, of all centres the one nearest to the origin.
+    """
+    precisions, sides = ellipsoids[..., :-1, :-1], ellipsoids[..., :-1, -1]
+    inverses = np.linalg.pinv(precisions, rcond=SINGULAR, hermitian=True)
+    centres = -(inverses @ sides[..., None])[..., 0]
+    least = ellipsoids[..., -1, -1] + (sides * centres).sum(axis=-1)
+    return centres, np.maximum(least, 0.0)
+
+
+def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
+    """Values (x, 1) Phi (x, 1), shape (n_samples, ...), at least 0.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, d)
+    ellipsoids : ndarray of shape (..., d + 1, d + 1)
+    """
+    flat = ellipsoids.reshape(-1, *ellipsoids.shape[-2:])
+    lifted = np.column_stack([rows, np.ones(len(rows))])
+    values = np.empty((len(rows), len(flat)))
+    for j, matrix in enumerate(flat):
+        values[:, j] = ((lifted @ matrix) * lifted).sum(axis=1)
+    return np.maximum(values, 0.0).reshape(len(rows), *ellipsoids.shape[:-2])
+
+
+# What follows from released ellipsoids: scores, predictions, distances.
+
+
+class EllipsoidClassifier(PrivatelyTrained):
+    """Base of classifiers whose classes are ellipsoids; everything here is post-processing."""
+
+    ellipsoids_: Array
+    precisions_: Array
+    means_: Array
+    offsets_: Array
+    lambda_: float
+    data_norm_: float
+
+    def _publish(self, weights: Array, scaling: float, **facts: Any) -> None:
+        """Sets all fitted attributes at once from the noisy matrices; pure post-processing."""
+        del scaling
+        centres, least = centres_of(weights)
+        self.__dict__.update(
+            ellipsoids_=weights,
+            precisions_=np.ascontiguousarray(weights[..., :-1, :-1]),
+            means_=centres,
+            offsets_=least,
+            **facts,
+        )
+
+    def decision_function(self, X: Any) -> Array:
+        """Score of every class, or of the second of two classes less that of the first.
+
+        The score of a class is minus its smallest form, ``-(distance + offset)``. Rows longer than
+        the bound of the fit are scaled down to it first, as in training.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        scores = -self._forms(X)[0]
+        return np.asarray(scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Label of the class with the smallest distance plus offset.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        forms, _ = self._forms(X)
+        return np.asarray(self.classes_[forms.argmin(axis=1)])
+
+    def mahalanobis(self, X: Any) -> Array:
+        """Squared Mahalanobis distances to the classes, without offsets.
+
+        Of several ellipsoids of a class, to the one that decides. Long rows as in
+        ``decision_function``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        forms, which = self._forms(X)
+        offsets = np.take_along_axis(self.offsets_[None], which[..., None], axis=2)[..., 0]
+        return np.maximum(forms - offsets, 0.0)
+
+    def _forms(self, X: Any) -> tuple[Array, NDArray[np.int64]]:
+        """The smallest form of each class, and which of its ellipsoids has it."""
+        check_is_fitted(self)
+        X = checked_rows(self, X)
+        refuse_sparse(X)
+        n_classes, n_ellipsoids, side = self.ellipsoids_.shape[:3]
+        forms = np.empty((X.shape[0], n_classes))
+        which = np.zeros((X.shape[0], n_classes), dtype=np.int64)
+        public = _public_map(self.data_norm_)
+        for block in row_blocks(X, side + n_classes * n_ellipsoids):
+            rows = public.apply(X[block]) * self.data_norm_
+            values = quadratic_forms(rows, self.ellipsoids_)
+            which[block] = values.argmin(axis=2)
+            forms[block] = values.min(axis=2)
+        return forms, which
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are refused: what is trained is dense in the products of features."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        return tags
+
+
+def _public_map(data_norm: float) -> PublicMap:
+    """Rows over the bound of their norm."""
+    return PublicMap(unit=False, data_norm=data_norm)
+
+
+def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
+    """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
+    rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
+    public = _public_map(data_norm)
+    for block in row_blocks(X):
+        rows[block] = public.apply(X[block])
+    return rows
+
+
+def refuse_sparse(X: Any) -> None:
+    """The model has a number for every pair of features."""
+    if sparse.issparse(X):
+        raise TypeError(
+            "X: got a sparse matrix, expected a dense array: this model has a weight for every "
+            "pair of features; reduce sparse rows to a few dense features first"
+        )
+
 
 LOSSES = ("softmax_margin", "huber_ww")
+
 PSD = ("constraint", "project")
+
 MOST_ELLIPSOIDS = 1000
 # Numbers in all matrices together that the solver takes.
 MOST_ENTRIES = 1 << 24
 # smoothing="auto", and margin="auto" in units of it. The scores of lifted rows differ less than
 # those of a linear model: a smaller margin than there.
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
+
 MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
 # What a linear model has and this one has not.
 LINEAR = ("fit_intercept", "intercept_scaling", "low_memory")
-
-Array = NDArray[np.float64]
 
 
 class PrivateGaussianMarginClassifier(EllipsoidClassifier):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -10,29 +11,172 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
-from dpsvm_fast._arithmetic import in_usual_arithmetic
-from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.estimators._continuation import (
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.estimators.base import (
     Continuation,
+    Probabilities,
     continuation,
     declared_classes,
     may_continue,
     next_seed,
+    resumed,
+    shares_with_progress,
 )
-from dpsvm_fast.estimators._descent_run import descend, started
-from dpsvm_fast.estimators._gradient_options import (
-    FREE,
-    OF_THE_MECHANISM,
-    gradient_loss,
-    settle_options,
-)
-from dpsvm_fast.estimators._parameters import GRADIENT_PERTURBATION
-from dpsvm_fast.estimators._probabilities import Probabilities
-from dpsvm_fast.estimators._training import PrivatelyTrained, warn_not_private
+from dpsvm_fast.estimators.fit import PrivatelyTrained, warn_not_private
+from dpsvm_fast.estimators.parameters import GRADIENT_PERTURBATION, chosen_loss
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, automatic_intercept_scaling
+from dpsvm_fast.mechanisms.rows import PublicMap
 
-__all__ = ["GradientPerturbationSVC"]
+__all__ = [
+    "FREE",
+    "OF_THE_MECHANISM",
+    "GradientPerturbationSVC",
+    "descend",
+    "gradient_loss",
+    "settle_options",
+    "started",
+    "take_steps",
+    "training_records",
+]
+
+
+# Which options of gradient perturbation are used with which others.
+
+
+# Parameters of some optimizers alone, with their defaults: any other value with another optimizer
+# would be ignored silently.
+MOMENTUM_ONLY = {"momentum": 0.0, "nesterov": False}
+
+ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": None, "noise_correction": False}
+# May change between calls of partial_fit: they change no result.
+FREE = ("n_threads", "verbose")
+# The widths for which the automatic steps were chosen: scores of the size of the noise in them.
+AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
+
+AUTOMATIC_MARGIN = 1.0
+# Parameters whose "auto" is for the mechanism to choose.
+AUTOMATIC = (
+    *("C", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
+    *("average", "stabilizer"),
+)
+# Parameters that the mechanism takes as they are.
+OF_THE_MECHANISM = (
+    *("epsilon", "delta", "adjacency", "noise_grid", "data_norm", "intercept_scaling", "C"),
+    *("optimizer", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm"),
+    *("learning_rate", "schedule", "momentum", "nesterov", "betas", "stabilizer"),
+    *("noise_correction", "average", "accountant"),
+)
+
+
+def settle_options(settings: SimpleNamespace) -> None:
+    """Leave "auto" to the mechanism, and refuse values that would be ignored."""
+    for name in AUTOMATIC:
+        if getattr(settings, name) == "auto":
+            setattr(settings, name, None)
+    unused = MOMENTUM_ONLY if settings.optimizer == "adam" else ADAM_ONLY
+    accepted: dict[str, tuple[object, str]] = {
+        name: (default, f"with optimizer={settings.optimizer!r}, which does not use it")
+        for name, default in unused.items()
+    }
+    if settings.optimizer == "gd" and settings.sampling_rate != 1.0:
+        accepted["sampling_rate"] = (None, "or 1.0 with optimizer='gd', which takes all rows")
+    if settings.momentum == 0.0:
+        accepted["nesterov"] = (False, "with momentum=0")
+    if settings.adjacency == "replace_one":
+        reason = "with adjacency='replace_one', where the number of rows is public itself"
+        accepted["max_samples"] = (None, reason)
+    for name, (default, reason) in accepted.items():
+        value = getattr(settings, name)
+        if value != default:
+            shown = "'auto'" if name in AUTOMATIC else repr(default)
+            raise InvalidParameterError.of(name, got=value, accepted=f"{shown} {reason}")
+
+
+def gradient_loss(settings: SimpleNamespace, n_classes: int) -> Loss:
+    """The loss with this estimator's automatic width and margin."""
+    name, smoothing, margin = settings.loss, settings.smoothing, settings.margin
+    if name in AUTOMATIC_SMOOTHING:
+        smoothing = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else smoothing
+        margin = AUTOMATIC_MARGIN if margin == "auto" else margin
+    return chosen_loss(name, n_classes, smoothing, margin)
+
+
+# A run of the compiled descent: rows, steps, progress.
+
+
+# Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
+MOST_NUMBERS = 2**32
+
+
+def started(mechanism: GradientPerturbation, before: Continuation | None) -> _core.Descent:
+    """The descent before its first step, or where the calls before have left it."""
+    if before is None:
+        return _core.Descent(**_options(mechanism, None))
+    return _core.Descent(**_options(mechanism, before), state=resumed(before.state))
+
+
+def _options(mechanism: GradientPerturbation, before: Continuation | None) -> dict[str, Any]:
+    """Settings of the compiled descent."""
+    return mechanism.descent_options(0 if before is None else before.n_steps)
+
+
+def descend(
+    descent: _core.Descent,
+    X: Any,
+    codes: NDArray[np.int64],
+    mechanism: GradientPerturbation,
+    settings: SimpleNamespace,
+    source: _core.NoiseSource,
+) -> None:
+    """Take all steps of one call. What the descent knows then are noisy sums alone."""
+    records = training_records(X, codes, mechanism, settings.n_threads)
+    options = _options(mechanism, settings.before)
+    most = max(1, MOST_NUMBERS // math.prod(mechanism.shape))
+    shown = settings.verbose > 0
+    for share in shares_with_progress(mechanism.steps, most=most, shown=shown):
+        take_steps(descent, options, records, source, share, settings.n_threads)
+
+
+def take_steps(
+    descent: _core.Descent,
+    options: dict[str, Any],
+    records: Any,
+    source: _core.NoiseSource,
+    n_steps: int,
+    n_threads: int,
+) -> None:
+    """Steps on records here, or on those of several partitions, of which only sums come here.
+
+    Parameters
+    ----------
+    descent : Descent
+        Its state is moved on.
+    options : dict
+        The settings that it was made with.
+    records : Records, or what stands for those of all partitions
+    source : NoiseSource
+        Every noise is drawn from it, here.
+    n_steps : int
+    n_threads : int
+        Does not change the result.
+    """
+    elsewhere = getattr(records, "descend", None)
+    if elsewhere is None:
+        descent.run(records, source, n_steps, n_threads)
+    else:
+        elsewhere(descent, options, source, n_steps)
+
+
+def training_records(
+    X: Any, codes: NDArray[np.int64], mechanism: GradientPerturbation, n_threads: int
+) -> _core.Records:
+    """The rows divided by the bound of their norm, in the form of the compiled descent."""
+    public = PublicMap(unit=False, data_norm=mechanism.data_norm)
+    return public.records(X, codes, mechanism.loss.n_classes, n_threads)
+
 
 Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 

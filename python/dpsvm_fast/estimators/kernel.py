@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,23 +12,124 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
-from dpsvm_fast import _validation as check
-from dpsvm_fast.accounting import PrivacyLedger, PrivacyStatement
-from dpsvm_fast.accounting.words import RANDOM_FEATURES
-from dpsvm_fast.estimators._bounds import Bounds, public_map
-from dpsvm_fast.estimators._kernel_fit import KernelFit, fitted_kernel
-from dpsvm_fast.estimators._parameters import PRIVATE_KERNEL
-from dpsvm_fast.estimators._private_pipeline import PrivatePipeline
-from dpsvm_fast.estimators._training import promise_facts
-from dpsvm_fast.estimators._training_data import checked_rows
+from dpsvm_fast import validation as check
+from dpsvm_fast.certificates import PrivacyStatement
+from dpsvm_fast.certificates.words import RANDOM_FEATURES
+from dpsvm_fast.estimators.fit import promise_facts
+from dpsvm_fast.estimators.inputs import Bounds, checked_rows, public_map
+from dpsvm_fast.estimators.linear import (
+    LinearFit,
+    PrivatePipeline,
+    descended,
+    prepared,
+    solved,
+    trained,
+)
+from dpsvm_fast.estimators.parameters import PRIVATE_KERNEL
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._feature_rows import feature_scores
-from dpsvm_fast.mechanisms._row_maps import PublicMap, ReleasedMap, mapped_scores
-from dpsvm_fast.mechanisms._settings import check_range
-from dpsvm_fast.mechanisms.fourier import FourierFeatures
-from dpsvm_fast.mechanisms.kernel_pipeline import PrivateKernel
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.mechanisms.kernel import KernelChoice, PrivateKernel
+from dpsvm_fast.mechanisms.noise import check_range
+from dpsvm_fast.mechanisms.rows import (
+    FourierFeatures,
+    PublicMap,
+    ReleasedMap,
+    feature_rows,
+    feature_scores,
+    mapped_scores,
+)
 
-__all__ = ["PrivateKernelSVC"]
+__all__ = ["KernelFit", "PrivateKernelSVC", "fitted_kernel"]
+
+
+# One private fit of the kernel pipeline: the linear one, with features where the rule says so.
+
+
+# low_memory="auto": features are kept where all of them take at most so many bytes, and are
+# computed anew in every pass beyond.
+LARGEST_STORE = 1 << 28
+
+BYTES_A_NUMBER = 4
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFit(LinearFit):
+    """Everything that was released, and the public map that was drawn.
+
+    Parameters
+    ----------
+    choice : KernelChoice
+    features : FourierFeatures or None
+        None for the linear model; otherwise ``weights`` are those of the features.
+    """
+
+    choice: KernelChoice
+    features: FourierFeatures | None
+
+
+def fitted_kernel(
+    mechanism: PrivateKernel,
+    public: PublicMap,
+    X: Any,
+    codes: NDArray[np.int64],
+    source: _core.NoiseSource,
+    n_threads: int,
+    *,
+    low_memory: bool | str,
+) -> KernelFit:
+    """Makes the releases of one fit; everything else that was known is dropped.
+
+    Parameters
+    ----------
+    mechanism : PrivateKernel
+        Its events have been recorded (owed by the caller).
+    public : PublicMap
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+        Checked raw rows.
+    codes : ndarray of shape (n_samples,)
+        Class indices.
+    source : NoiseSource
+    n_threads : int
+        Does not change the result.
+    low_memory : bool or "auto"
+        Does not change the result.
+    """
+    ready = prepared(mechanism, public, X, codes, source, n_threads)
+    choice = mechanism.choice(ready.count)
+    # Drawn only where it is used: a linear model is then that of the linear pipeline.
+    features = (
+        None if choice.kernel == "linear" else mechanism.features(choice, source.public_seed())
+    )
+    if features is None:
+        linear = trained(ready, public, X, codes, source, n_threads)
+        return KernelFit(**vars(linear), choice=choice, features=None)
+    rule, solver = ready.training.rule, ready.training.solver
+    if rule is not None:
+        assert ready.records is not None
+        size = BYTES_A_NUMBER * 2 * features.n_components * X.shape[0]
+        stored = size <= LARGEST_STORE if low_memory == "auto" else not low_memory
+        _lift(ready.records, features, stored=stored, n_threads=n_threads)
+        weights, scaling = descended(rule, ready.records, source, n_threads)
+    else:
+        assert solver is not None
+        released = ReleasedMap(ready.centre, ready.matrix)
+        rows = feature_rows(features, public, released, X, n_threads)
+        weights, scaling = solved(
+            solver, rows, codes, source, n_threads, n_releases=ready.training.n_releases
+        )
+    return KernelFit(
+        weights, scaling, ready.count, ready.centre, ready.matrix, ready.training, choice, features
+    )
+
+
+def _lift(records: Any, features: FourierFeatures, *, stored: bool, n_threads: int) -> None:
+    """Features of the records; who holds them elsewhere draws the public map there."""
+    elsewhere = getattr(records, "lift_by", None)
+    if elsewhere is None:
+        records.lift(features.map(), stored, n_threads)
+    else:
+        elsewhere(features, stored)
+
 
 # n_components="auto". With Gaussian noise features cost time only; Gamma noise grows with them.
 N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100

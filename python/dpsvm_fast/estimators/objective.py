@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.estimators._parameters import OBJECTIVE_PERTURBATION, chosen_loss
-from dpsvm_fast.estimators._probabilities import Probabilities
-from dpsvm_fast.estimators._training import PrivatelyTrained, certified
+from dpsvm_fast.estimators.base import Probabilities
+from dpsvm_fast.estimators.fit import PrivatelyTrained, certified
+from dpsvm_fast.estimators.parameters import OBJECTIVE_PERTURBATION, chosen_loss
+from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 
 __all__ = ["ObjectivePerturbationSVC"]

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import PrivacyLedger
-from dpsvm_fast.estimators._parameters import OUTPUT_PERTURBATION, chosen_loss
-from dpsvm_fast.estimators._probabilities import Probabilities
-from dpsvm_fast.estimators._training import PrivatelyTrained, certified
+from dpsvm_fast.estimators.base import Probabilities
+from dpsvm_fast.estimators.fit import PrivatelyTrained, certified
+from dpsvm_fast.estimators.parameters import OUTPUT_PERTURBATION, chosen_loss
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._projected_sgd import ProjectedSGD
+from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.output import (
     OutputPerturbation,
+    ProjectedSGD,
     automatic_C,
     automatic_intercept_scaling,
 )
@@ -34,6 +34,7 @@ PSGD_ONLY = {
     "projection": "joint",
     "average": "last",
 }
+
 EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 
@@ -319,7 +320,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         source: _core.NoiseSource,
     ) -> NDArray[np.float64]:
         """The weights before the noise: private, never to be kept. The source gives the order."""
-        solvers, own = _solver(mechanism, settings)
+        solvers, own = solvers_of(mechanism, settings)
         seed = "permutation_seed" if mechanism.sgd is not None else "shuffle_seed"
         options = own | {
             "data_norm": mechanism.data_norm,
@@ -342,7 +343,7 @@ def _run(settings: SimpleNamespace) -> ProjectedSGD:
     )
 
 
-def _solver(
+def solvers_of(
     mechanism: OutputPerturbation, settings: SimpleNamespace
 ) -> tuple[tuple[Callable[..., Any], Callable[..., Any]], dict[str, Any]]:
     """The compiled solver for dense and for sparse rows, and the options that it alone has."""

@@ -1,12 +1,16 @@
 """Private classifiers of several parties who keep their records."""
 
-from dpsvm_fast.federated.aggregate import finalize, public_state
-from dpsvm_fast.federated.classifier import FederatedLinearSVC
-from dpsvm_fast.federated.encoding import FixedPointCodec
-from dpsvm_fast.federated.errors import InconsistentSumError, PartyRefusedError, SecureSumAborted
+from dpsvm_fast.exceptions import InconsistentSumError, PartyRefusedError, SecureSumAborted
+from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state
 from dpsvm_fast.federated.local import LocalUpdate, PartyState, local_update
 from dpsvm_fast.federated.plans import RoundPlan
-from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum, choose_graph
+from dpsvm_fast.federated.secsum import (
+    FixedPointCodec,
+    SecureSum,
+    SumResult,
+    TrustedSum,
+    choose_graph,
+)
 from dpsvm_fast.federated.simulate import simulate
 from dpsvm_fast.federated.spec import FederatedSpec
 

@@ -5,24 +5,465 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast._arithmetic import in_usual_arithmetic
-from dpsvm_fast._validation import check_option
-from dpsvm_fast.accounting import PrivacyLedger, check_ledger
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.errors import PartyRefusedError
-from dpsvm_fast.federated.parties import checked_records
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.estimators.frames import label_values
+from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels
+from dpsvm_fast.exceptions import PartyRefusedError
+from dpsvm_fast.federated.plans import DpdrPlan, LocalTraining, ObjectiveTraining, RoundPlan
 from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.mechanisms.moments import Projection
+from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.validation import check_option
 
-__all__ = ["LocalUpdate", "PartyState", "checked_public", "local_update"]
+__all__ = [
+    "LocalUpdate",
+    "PartyState",
+    "Records",
+    "checked_public",
+    "checked_records",
+    "contributions",
+    "fit_objective",
+    "fit_parties",
+    "local_update",
+    "matrix_of",
+    "packed",
+]
+
+
+# Local models of many parties in one call: rows of all of them, one after the other.
+
+
+Array = NDArray[np.float64]
+
+Integers = NDArray[np.int64]
+
+UNCERTIFIED = "training: the minimum could not be certified in double precision"
+
+
+def fit_parties(
+    training: LocalTraining,
+    X: NDArray[Any],
+    codes: Integers,
+    offsets: Integers,
+    seed: int,
+    n_threads: int,
+) -> Array:
+    """Weights of every party's model, shape (n_parties, n_scores, n_columns). Private.
+
+    Parameters
+    ----------
+    training : LocalTraining
+    X : ndarray of shape (n_rows, n_features)
+        Rows of all parties; those of party i are ``offsets[i]:offsets[i + 1]``.
+    codes : ndarray of shape (n_rows,)
+    offsets : ndarray of shape (n_parties + 1,)
+    seed : int
+        Of the orders of rows; public.
+    n_threads : int
+        Does not change the result.
+
+    Raises
+    ------
+    PartyRefusedError
+        A party's minimum was not certified.
+    """
+    if training.solver == "psgd":
+        return _sgd(training, X, codes, offsets, seed, n_threads)
+    if training.loss.name == "crammer_singer":
+        return _crammer_singer(training, X, codes, offsets, seed, n_threads)
+    return _smooth(training, X, codes, offsets, seed, n_threads)
+
+
+def _loss_options(training: LocalTraining) -> dict[str, Any]:
+    """What the solvers of smooth losses want to know about the loss and the rows."""
+    kernel, smoothing, margin = training.loss.kernel
+    return {
+        "loss": kernel,
+        "n_scores": training.loss.n_scores,
+        "smoothing": smoothing,
+        "margin": margin,
+        "data_norm": training.data_norm,
+        "intercept_scaling": training.intercept_scaling,
+    }
+
+
+def _sizes(offsets: Integers) -> list[int]:
+    """Records of each party."""
+    return [int(n) for n in np.diff(offsets)]
+
+
+def _certified(weights: Array, certified: NDArray[np.bool_]) -> Array:
+    """Weights, if the solver certified those of all parties."""
+    if not certified.all():
+        raise PartyRefusedError(UNCERTIFIED)
+    return np.asarray(weights)
+
+
+def _smooth(
+    training: LocalTraining,
+    X: NDArray[Any],
+    codes: Integers,
+    offsets: Integers,
+    seed: int,
+    n_threads: int,
+) -> Array:
+    """Certified minimisers of a smooth loss."""
+    sizes = _sizes(offsets)
+    found = _core.solve_smooth_parties_dense(
+        X,
+        codes,
+        offsets,
+        regularizations=np.array([training.sum_regularization(n) for n in sizes]),
+        gradient_tols=np.array([training.gradient_tol(n) for n in sizes]),
+        shuffle_seed=seed,
+        n_threads=n_threads,
+        **_loss_options(training),
+    )
+    return _certified(*found)
+
+
+def _crammer_singer(
+    training: LocalTraining,
+    X: NDArray[Any],
+    codes: Integers,
+    offsets: Integers,
+    seed: int,
+    n_threads: int,
+) -> Array:
+    """Certified minimisers of the multi-class hinge."""
+    sizes = _sizes(offsets)
+    found = _core.solve_crammer_singer_parties_dense(
+        X,
+        codes,
+        offsets,
+        n_classes=training.loss.n_classes,
+        C=np.array([training.own_C(n) for n in sizes]),
+        radius=np.array([training.own_radius(n) for n in sizes]),
+        data_norm=training.data_norm,
+        intercept_scaling=training.intercept_scaling,
+        shuffle_seed=seed,
+        n_threads=n_threads,
+    )
+    return _certified(*found)
+
+
+def _sgd(
+    training: LocalTraining,
+    X: NDArray[Any],
+    codes: Integers,
+    offsets: Integers,
+    seed: int,
+    n_threads: int,
+) -> Array:
+    """Last iterates of projected SGD."""
+    return np.asarray(
+        _core.projected_sgd_parties_dense(
+            X,
+            codes,
+            offsets,
+            regularizations=np.full(offsets.size - 1, training.regularization),
+            n_epochs=training.n_epochs,
+            batch_size=training.batch_size,
+            radius=training.radius,
+            projection=training.projection,
+            average="last",
+            permutation_seed=seed,
+            n_threads=n_threads,
+            **_loss_options(training),
+        )
+    )
+
+
+def fit_objective(
+    training: ObjectiveTraining,
+    X: NDArray[Any],
+    codes: Integers,
+    source: _core.NoiseSource,
+    seed: int,
+    n_threads: int,
+) -> Array:
+    """One party's weights with noise of their own; what was known before the noise is dropped."""
+    mechanism = training.mechanism
+    kernel, smoothing, margin = mechanism.loss.kernel
+    weights, _ = _core.solve_smooth_dense(
+        X,
+        codes,
+        loss=kernel,
+        n_scores=mechanism.loss.n_scores,
+        smoothing=smoothing,
+        margin=margin,
+        regularization=training.sum_regularization(X.shape[0]),
+        linear=mechanism.draw_linear(source, n_threads=n_threads),
+        data_norm=mechanism.data_norm,
+        intercept_scaling=mechanism.intercept_scaling,
+        gradient_tol=mechanism.gradient_tol,
+        max_iter=None,
+        shuffle_seed=seed,
+        n_threads=n_threads,
+        low_memory=False,
+    )
+    if weights is None:
+        raise PartyRefusedError(UNCERTIFIED)
+    return mechanism.release(weights, source, n_threads=n_threads)
+
+
+# Records of parties, checked: one array of the rows of all, and where each party's begin.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """Rows of one or more parties. Private.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features), float64 or float32
+    codes : ndarray of shape (n_rows,)
+        Indices of the labels.
+    offsets : ndarray of shape (n_parties + 1,)
+        Rows of party i are ``offsets[i]:offsets[i + 1]``.
+    """
+
+    X: NDArray[Any]
+    codes: Integers
+    offsets: Integers
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Records of each party."""
+        return [int(n) for n in np.diff(self.offsets)]
+
+    def rows(self, i: int) -> slice:
+        """Where party i's are."""
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+    def of_each(self) -> Iterator[NDArray[Any]]:
+        """Rows of one party after the other."""
+        for i in range(len(self.sizes)):
+            yield self.X[self.rows(i)]
+
+    def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
+        """With each row mapped: ``f`` must be a function of the row alone, to the last bit."""
+        return Records(np.ascontiguousarray(f(self.X, n_threads)), self.codes, self.offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Records]) -> Records:
+        """All parties of several."""
+        sizes = [n for part in parts for n in part.sizes]
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.X for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        )
+
+
+def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
+    """One party's rows and labels, as agreed on.
+
+    Raises
+    ------
+    PartyRefusedError
+        They are not. The texts are constants.
+    """
+    numbers = _numbers(X)
+    if numbers.shape[1] != spec.n_features:
+        raise PartyRefusedError("records: another number of features was agreed on")
+    codes = _codes(y, spec)
+    if codes.size != numbers.shape[0]:
+        raise PartyRefusedError("records: expected one label for each row")
+    n = numbers.shape[0]
+    if not spec.params["min_records"] <= n <= spec.params["max_records"]:
+        raise PartyRefusedError("records: fewer than min_records, or more than max_records")
+    if (
+        spec.training is not None
+        and spec.training.solver == "psgd"
+        and not spec.training.accurate(n)
+    ):
+        raise PartyRefusedError("records: rounding errors of SGD on so many are too large")
+    return Records(numbers, codes, np.array([0, n], dtype=np.int64))
+
+
+def _numbers(X: Any) -> NDArray[Any]:
+    """Finite dense rows, C-ordered; float32 stays."""
+    if hasattr(X, "toarray"):
+        X = X.toarray()
+    plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float64, np.float32)
+    try:
+        rows = X if plain and type(X) is np.ndarray else checked_numbers(X)
+    except (TypeError, ValueError):
+        raise PartyRefusedError("records: expected a table of finite numbers") from None
+    if not np.isfinite(rows).all():
+        raise PartyRefusedError("records: expected a table of finite numbers")
+    return np.require(rows, requirements=["C_CONTIGUOUS", "ALIGNED"])
+
+
+def _codes(y: Any, spec: FederatedSpec) -> Integers:
+    """Indices of labels."""
+    try:
+        labels = np.asarray(label_values(y))
+        if labels.ndim != 1 or not labels.size:
+            raise ValueError
+        return encoded_labels(labels, np.asarray(spec.classes))
+    except (TypeError, ValueError):
+        raise PartyRefusedError("labels: expected one of the classes for each row") from None
+
+
+# What parties put into each sum: from checked rows to vectors of integers with noise.
+#
+# One function for one party and for thousands, so that a simulation does what parties do.
+
+
+ROOT_TWO = float(np.sqrt(2.0))
+
+
+def contributions(
+    spec: FederatedSpec,
+    round_name: str,
+    records: Records,
+    public: Array | None,
+    sources: Sequence[_core.NoiseSource],
+    n_threads: int,
+) -> Iterator[Integers]:
+    """The vectors of several parties, in their order.
+
+    Parameters
+    ----------
+    spec : FederatedSpec
+    round_name : str
+    records : Records
+        Checked rows of all these parties.
+    public : ndarray or None
+        What the round takes from the one before.
+    sources : sequence of NoiseSource
+        One of each party.
+    n_threads : int
+        Does not change the result.
+    """
+    plan = spec.round(round_name)
+    values = _values(spec, plan, records, public, sources, n_threads)
+    by_records = spec.params["weighting"] == "records"
+    for own, n, source in zip(values, records.sizes, sources, strict=True):
+        steps = plan.codec.encode(np.ascontiguousarray(own).ravel())
+        if plan.sigma_steps:
+            drawn = source.discrete_gaussian(steps.size, plan.sigma_steps, n_threads)
+            steps = plan.codec.add_noise(steps, drawn)
+        vector = np.empty(plan.length, dtype=np.int64)
+        vector[:-2], vector[-2], vector[-1] = steps, n if by_records else 0, 1
+        yield vector
+
+
+def _values(
+    spec: FederatedSpec,
+    plan: RoundPlan,
+    records: Records,
+    public: Array | None,
+    sources: Sequence[_core.NoiseSource],
+    n_threads: int,
+) -> Iterator[Array]:
+    """What each party contributes before it is encoded. Private, unless it has noise already."""
+    if plan.name == "gram":
+        for rows in records.of_each():
+            yield packed(moments(spec, rows, n_threads) * spec.params["data_norm"] ** 2, ROOT_TWO)
+    elif plan.name == "components":
+        for rows, source in zip(records.of_each(), sources, strict=True):
+            yield _own_components(spec, rows, source, n_threads)
+    else:
+        if public is not None:
+            records = records.mapped(projection(spec, public).apply, n_threads)
+        yield from _models(spec, records, sources, n_threads)
+
+
+def _models(
+    spec: FederatedSpec,
+    records: Records,
+    sources: Sequence[_core.NoiseSource],
+    n_threads: int,
+) -> Iterator[Array]:
+    """Every party's model, times its weight."""
+    seed = spec.public_seed("model")
+    training = spec.training
+    if training is not None:
+        fitted = fit_parties(training, records.X, records.codes, records.offsets, seed, n_threads)
+        for weights, n in zip(fitted, records.sizes, strict=True):
+            if not np.isfinite(weights).all():
+                raise PartyRefusedError("training: the model is not finite")
+            yield training.projected(weights) * float(training.weight(n))
+        return
+    assert isinstance(spec.plan, DpdrPlan)
+    objective = spec.plan.objective
+    assert objective is not None
+    for i, source in enumerate(sources):
+        own = records.rows(i)
+        released = fit_objective(
+            objective, records.X[own], records.codes[own], source, seed, n_threads
+        )
+        norm = float(np.linalg.norm(released))
+        released *= objective.radius / max(norm, objective.radius)
+        yield released * float(objective.weight(records.sizes[i]))
+
+
+def moments(spec: FederatedSpec, rows: NDArray[np.float64], n_threads: int) -> Array:
+    """Sum of the outer products of clipped rows over the bound of their norm; private."""
+    public = PublicMap(unit=False, data_norm=spec.params["data_norm"])
+    codes = np.zeros(rows.shape[0], dtype=np.int64)
+    return np.asarray(public.records(rows, codes, 2, n_threads).gram(n_threads))
+
+
+def _own_components(
+    spec: FederatedSpec, rows: Array, source: _core.NoiseSource, n_threads: int
+) -> Array:
+    """Components of a party's own noisy matrix, or their projector, times its weight."""
+    assert isinstance(spec.plan, DpdrPlan)
+    mechanism = spec.plan.components
+    assert mechanism is not None
+    k = spec.params["n_components"]
+    vectors = mechanism.release(moments(spec, rows, n_threads), k, source, n_threads).vectors
+    weight = float(rows.shape[0] if spec.params["weighting"] == "records" else 1)
+    if spec.params["aggregation"] == "projectors":
+        return packed(vectors.T @ vectors, 1.0) * weight
+    if spec.params["align"]:
+        signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
+    else:
+        # Without a rule a solver's signs are arbitrary.
+        signs = 2.0 * np.random.default_rng(source.public_seed()).integers(0, 2, k) - 1.0
+    return np.asarray(vectors * (weight * signs)[:, None])
+
+
+def projection(spec: FederatedSpec, components: Array) -> Projection:
+    """The map of rows onto public components."""
+    k, d = components.shape
+    return Projection(components, np.ones(k), np.zeros(d), spec.params["data_norm"])
+
+
+def packed(matrix: Array, factor: float) -> Array:
+    """Diagonal of a symmetric matrix, then what is above it, times ``factor``."""
+    above = np.triu_indices(matrix.shape[0], 1)
+    return np.concatenate([np.diagonal(matrix), factor * matrix[above]])
+
+
+def matrix_of(numbers: Array, n_features: int, factor: float) -> Array:
+    """The symmetric matrix of which ``packed`` made these numbers."""
+    matrix = np.zeros((n_features, n_features))
+    above = np.triu_indices(n_features, 1)
+    matrix[above] = numbers[n_features:] / factor
+    matrix += matrix.T
+    matrix[np.diag_indices(n_features)] = numbers[:n_features]
+    return matrix
+
 
 FORMAT = "dpsvm_fast.party_state"
+
 TRUSTS = ("secure_sum", "trusted_curator")
 
 

@@ -1,19 +1,809 @@
-"""What parties do in each round, and what it costs: plans, all of them public."""
+"""Plans of the rounds: parameters, noise, events. All of it is public."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+from typing import Any
 
-from dpsvm_fast._rounding import add_up
-from dpsvm_fast.accounting import PrivacyEvent, Sensitivity
-from dpsvm_fast.accounting._federated_parts import SecureRound
-from dpsvm_fast.federated.encoding import FixedPointCodec
-from dpsvm_fast.federated.noise import COMPUTATIONAL, SMOOTHING, SumNoise
-from dpsvm_fast.federated.training import LocalTraining
-from dpsvm_fast.mechanisms._settings import RELATION_FACTOR
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["RoundPlan", "sensitivity_record"]
+from dpsvm_fast import validation as check
+from dpsvm_fast.accounting import composed_delta, gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.certificates import PrivacyEvent, Sensitivity
+from dpsvm_fast.certificates.releases import SecureRound
+from dpsvm_fast.certificates.words import summed_over_parties
+from dpsvm_fast.estimators.parameters import chosen_loss, or_word
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.federated.secsum import ROUNDED_STEPS, FixedPointCodec, PartyCounts
+from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.mechanisms.moments import NoisyComponents
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm, share_of
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.mechanisms.output import (
+    PROJECTIONS,
+    ProjectedSGD,
+    automatic_intercept_scaling,
+    loss_at_zero,
+)
+from dpsvm_fast.rounding import (
+    add_down,
+    add_up,
+    div_down,
+    div_up,
+    fraction_down,
+    fraction_up,
+    hypot_up,
+    mul_down,
+    mul_up,
+    round_up,
+    sqrt_down,
+    sqrt_up,
+)
+
+__all__ = [
+    "AGGREGATIONS",
+    "ALGORITHMS",
+    "COMPUTATIONAL",
+    "DEVIATIONS",
+    "LOCALS",
+    "SMOOTHING",
+    "UNITS",
+    "WEIGHTINGS",
+    "DpdrPlan",
+    "HelmetPlan",
+    "LocalTraining",
+    "ObjectiveTraining",
+    "RoundPlan",
+    "SumNoise",
+    "automatic_radius",
+    "automatic_regularization",
+    "averaged_models",
+    "chosen",
+    "delta_left",
+    "delta_overhead",
+    "plan_noise",
+    "resolved",
+    "sensitivity_record",
+    "typical_records",
+]
+
+
+# Public defaults: functions of what all parties know, never of data.
+
+
+# Standard deviation of the noise in one class score of a row of the largest norm, beside a margin
+# of 1, that the regularisation is chosen for. On USPS and MNIST (unit rows of pixels, and 64 public
+# components), 50 records a party, 10 to 1,000 parties and epsilon from 0.1 to 8 the best lies
+# between 0.06 and 0.35, for the softmax as for the hinge, and 0.1 is within 0.03 of it in accuracy.
+SCORE_NOISE = 0.12
+# Less regularisation, relative to the gradient of the loss, gained nothing there without noise.
+LEAST = 5e-4
+# For whole parties the noise follows the radius alone. Models of 50 records do best with little
+# regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
+# and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
+USER_REGULARIZATION = 0.01
+
+USER_RADIUS = 0.12
+
+
+def typical_records(min_records: int, max_records: int) -> int:
+    """Records of a party, where nobody said how many to expect: between the two bounds."""
+    return max(1, round(math.sqrt(min_records * max_records)))
+
+
+def automatic_regularization(
+    loss: Loss,
+    epsilon: float,
+    delta: float,
+    counts: PartyCounts,
+    *,
+    row_norm: float,
+    records: int,
+    unit: str,
+    group_size: int,
+) -> float:
+    r"""Lambda of ``regularization="auto"``.
+
+    .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
+
+    so that the noise in a class score has standard deviation c = 0.12; m is the
+    noise multiplier, n the number of records that a party is expected to have. The root is what
+    honest parties that are not counted on add.
+    """
+    if unit == "user":
+        return USER_REGULARIZATION * row_norm * row_norm
+    multiplier = gaussian_sigma(epsilon, delta)
+    extra = math.sqrt(counts.n_users / counts.honest_survivors)
+    moved = 2.0 * group_size * loss.lipschitz * multiplier * extra / (records * counts.n_users)
+    return max(moved / SCORE_NOISE, LEAST * loss.lipschitz) * row_norm * row_norm
+
+
+def automatic_radius(loss: Loss, regularization: float, row_norm: float, unit: str) -> float:
+    r"""Radius of ``radius="auto"``: one that holds every minimiser, 0.12 of it for whole parties.
+
+    .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
+    """
+    by_gradient = loss.lipschitz * row_norm / regularization
+    by_value = math.sqrt(2.0 * loss_at_zero(loss) / regularization)
+    share = USER_RADIUS if unit == "user" else 1.0 + 1e-12
+    return min(by_gradient, by_value) * share
+
+
+# Parameters of the two algorithms: what they may be, and what "auto" stands for.
+
+
+ALGORITHMS = ("dp_helmet", "fed_dpdr")
+
+UNITS = ("record", "group", "user")
+
+WEIGHTINGS = ("records", "users")
+
+AGGREGATIONS = ("gram", "projectors", "eigenvectors")
+
+LOCALS = {
+    "dp_helmet": ("svm_sgd", "softmax_slp_sgd", "exact"),
+    "fed_dpdr": ("objective", "output"),
+}
+# Of the two trainings that have a name of their own: loss, smoothing and margin.
+NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1.0, 0.0)}
+# More records of one party find no room among 30 bits.
+MOST_RECORDS = 2**28
+
+Table = dict[str, Callable[[Any], Any]]
+
+
+def _shared() -> Table:
+    """Of both algorithms."""
+    return {
+        "data_norm": partial(check.check_positive, "data_norm"),
+        "intercept_scaling": or_word(
+            "auto", partial(check.check_non_negative, "intercept_scaling")
+        ),
+        "loss": or_word(
+            "auto",
+            partial(check.check_option, "loss", options=("crammer_singer", *SMOOTH_LOSSES)),
+        ),
+        "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
+        "margin": or_word("auto", partial(check.check_non_negative, "margin")),
+        "regularization": or_word("auto", partial(check.check_positive, "regularization")),
+        "radius": or_word("auto", partial(check.check_positive, "radius")),
+        "projection": partial(check.check_option, "projection", options=PROJECTIONS),
+        "weighting": or_word("auto", partial(check.check_option, "weighting", options=WEIGHTINGS)),
+        "unit": partial(check.check_option, "unit", options=UNITS),
+        "group_size": partial(check.check_integer, "group_size", low=1, high=MOST_RECORDS),
+        "min_records": partial(check.check_integer, "min_records", low=1, high=MOST_RECORDS),
+        "max_records": partial(check.check_integer, "max_records", low=1, high=MOST_RECORDS),
+        "tol": partial(check.check_real, "tol", low=1e-4, high=1.0),
+    }
+
+
+TABLES: dict[str, Table] = {
+    "dp_helmet": _shared()
+    | {
+        "local": partial(check.check_option, "local", options=LOCALS["dp_helmet"]),
+        "n_epochs": partial(check.check_integer, "n_epochs", low=1, high=2**20),
+        "batch_size": partial(check.check_integer, "batch_size", low=1, high=MOST_RECORDS),
+    },
+    "fed_dpdr": _shared()
+    | {
+        "local": partial(check.check_option, "local", options=LOCALS["fed_dpdr"]),
+        "n_components": partial(check.check_integer, "n_components", low=1),
+        "aggregation": partial(check.check_option, "aggregation", options=AGGREGATIONS),
+        "align": partial(check.check_bool, "align"),
+        "objective_epsilon": or_word(None, partial(check.check_epsilon, name="objective_epsilon")),
+        "first_share": partial(
+            check.check_real,
+            "first_share",
+            low=0.0,
+            high=1.0,
+            open_low=True,
+            open_high=True,
+        ),
+    },
+}
+
+
+def resolved(
+    algorithm: str,
+    params: Mapping[str, Any],
+    *,
+    epsilon: float,
+    delta: float,
+    counts: PartyCounts,
+    n_features: int,
+    n_classes: int,
+) -> dict[str, Any]:
+    """Parameters with numbers for words: what a specification keeps, so that no default moves it.
+
+    ``expected_records`` only decides about ``regularization="auto"`` and is not kept.
+    """
+    given = dict(params)
+    expected = given.pop("expected_records", None)
+    values: dict[str, Any] = chosen(algorithm, given, n_features)
+    if values["intercept_scaling"] == "auto":
+        values["intercept_scaling"] = automatic_intercept_scaling(values["data_norm"])
+    if values["weighting"] == "auto":
+        values["weighting"] = "users" if values["unit"] == "user" else "records"
+    _choose_loss(values, n_classes)
+    if values["local"] == "objective":
+        if values["regularization"] == "auto":
+            values["regularization"] = None
+        values["radius"] = None
+        return values
+    if expected is None:
+        expected = typical_records(values["min_records"], values["max_records"])
+    _choose_sizes(values, loss_of(values, n_classes), epsilon, delta, counts, expected)
+    return values
+
+
+def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[str, Any]:
+    """Checked parameters; words stay words.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        A parameter that is missing, unknown, or outside its range.
+    """
+    table = TABLES[check.check_option("algorithm", algorithm, ALGORITHMS)]
+    wrong = sorted(map(str, set(table) ^ set(params)))
+    if wrong:
+        raise InvalidParameterError(f"params: missing or unknown: {wrong}")
+    free = params["local"] == "objective"
+    values: dict[str, Any] = {
+        # A rule of its own stands for None.
+        name: None
+        if free and name in ("regularization", "radius") and params[name] is None
+        # Checked one by one, in a fixed order.
+        else test(params[name])
+        for name, test in table.items()
+    }
+    if values["min_records"] > values["max_records"]:
+        raise InvalidParameterError.of(
+            "min_records", got=values["min_records"], accepted="at most max_records"
+        )
+    if (values["unit"] == "group") != (values["group_size"] > 1):
+        raise InvalidParameterError.of(
+            "group_size", got=values["group_size"], accepted="2 or more with unit='group' alone"
+        )
+    if algorithm == "fed_dpdr" and values["n_components"] > n_features:
+        raise InvalidParameterError.of(
+            "n_components", got=values["n_components"], accepted="at most the number of features"
+        )
+    return values
+
+
+def _choose_loss(values: dict[str, Any], n_classes: int) -> None:
+    """Loss, smoothing and margin by name or by default."""
+    named = NAMED.get(values["local"])
+    if named is not None:
+        for parameter, own in zip(("loss", "smoothing", "margin"), named, strict=True):
+            if values[parameter] not in ("auto", own):
+                raise InvalidParameterError.of(
+                    parameter,
+                    got=values[parameter],
+                    accepted=f"'auto' or {own!r} with local={values['local']!r}",
+                )
+            values[parameter] = own
+        return
+    if values["loss"] == "auto":
+        values["loss"] = "softmax_margin"
+    loss = chosen_loss(values["loss"], n_classes, values["smoothing"], values["margin"])
+    for parameter in ("smoothing", "margin"):
+        if values[parameter] == "auto" and values["loss"] not in ("crammer_singer", "logistic"):
+            values[parameter] = getattr(loss, parameter)
+
+
+def loss_of(values: Mapping[str, Any], n_classes: int) -> Loss:
+    """The loss of resolved parameters."""
+    return chosen_loss(values["loss"], n_classes, values["smoothing"], values["margin"])
+
+
+def _choose_sizes(
+    values: dict[str, Any],
+    loss: Loss,
+    epsilon: float,
+    delta: float,
+    counts: PartyCounts,
+    expected: object,
+) -> None:
+    """Regularisation and radius by the public rules."""
+    scaling = values["intercept_scaling"]
+    row_norm = (values["data_norm"] ** 2 + scaling**2) ** 0.5
+    records = check.check_integer("expected_records", expected, 1, MOST_RECORDS)
+    if values["regularization"] == "auto":
+        values["regularization"] = automatic_regularization(
+            loss,
+            epsilon,
+            delta,
+            counts,
+            row_norm=row_norm,
+            records=records,
+            unit=values["unit"],
+            group_size=values["group_size"],
+        )
+    if values["radius"] == "auto":
+        values["radius"] = automatic_radius(
+            loss, values["regularization"], row_norm, values["unit"]
+        )
+
+
+# What a party fits, and by how much it can move what the party contributes.
+#
+# Party i holds n_i rows of norm at most :math:`\kappa_t` and contributes :math:`w_i \Pi_R(f_i)`,
+#
+# .. math:: f_i \approx \arg\min_W \tfrac{\Lambda}{2} \|W\|_F^2
+#           + \frac{1}{n_i} \sum_j \phi_{y_j}(W \tilde x_j)
+#
+# with w_i = n_i (``weighting="records"``) or 1 (``"users"``) and the projection onto a ball or a
+# product of balls. One row exchanged moves it by at most :math:`2 L \kappa_t / \Lambda`, whatever
+# n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and by no more than the diameter of the balls.
+# docs/proofs/federated.md. All numbers are rounded towards more noise; none of them reads data.
+
+
+Array = NDArray[np.float64]
+
+ADJACENCY = "replace_one"
+# Rounding errors of norms, of the projection and of the product with the weight, relative to the
+# norm: a few units in the last place for each weight.
+ROUNDING_PER_WEIGHT = 2.0**-51
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining:
+    """One party's training, the same for all parties but for the number of their rows.
+
+    Parameters
+    ----------
+    loss : Loss
+    n_users : int
+    n_features : int
+    data_norm : float > 0
+    intercept_scaling : float >= 0
+    regularization : float > 0
+        Lambda of the mean-form objective.
+    radius : float > 0
+        R.
+    projection : {"joint", "per_class"}
+    weighting : {"records", "users"}
+    unit : {"record", "group", "user"}
+        In what neighbours differ: one row, ``group_size`` rows of any parties, or all of one party.
+    group_size : int >= 1
+    min_records, max_records : int
+        Rows that a party may have.
+    tol : float in (0, 1]
+        Distance to the minimiser, and rounding errors, relative to what one row moves.
+    solver : {"exact", "psgd"}
+    n_epochs, batch_size : int
+        Of ``"psgd"``.
+    """
+
+    loss: Loss
+    n_users: int
+    n_features: int
+    data_norm: float
+    intercept_scaling: float
+    regularization: float
+    radius: float
+    projection: str
+    weighting: str
+    unit: str
+    group_size: int
+    min_records: int
+    max_records: int
+    tol: float
+    solver: str
+    n_epochs: int = 10
+    batch_size: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse settings whose products leave the floats, or whose rounding is too large."""
+        check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
+        check_range("regularization", self.regularization, "regularization")
+        check_range("radius", self.radius, "radius")
+        check_range("regularization", self.by_record, "what one record moves")
+        if self.solver == "psgd":
+            if math.isinf(self.loss.curvature):
+                raise InvalidParameterError.of(
+                    "loss", got=self.loss.name, accepted="a smooth loss with projected SGD"
+                )
+            for n in {self.min_records, self.max_records}:
+                if not self.accurate(n):
+                    raise InvalidParameterError(
+                        f"tol: the rounding errors of projected SGD on {n} records exceed "
+                        f"{self.tol:g} of what one record moves; expected a larger tol or fewer "
+                        "updates"
+                    )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the weights."""
+        return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def row_norm(self) -> float:
+        """Bound of a row with its constant feature."""
+        return hypot_up(self.data_norm, self.intercept_scaling)
+
+    @property
+    def n_balls(self) -> int:
+        """Balls onto which weights are projected."""
+        return 1 if self.projection == "joint" else self.loss.n_scores
+
+    @cached_property
+    def model_norm(self) -> float:
+        """Norm of projected weights at most."""
+        return mul_up(self.radius, sqrt_up(float(self.n_balls)))
+
+    @property
+    def most_weight(self) -> int:
+        """Largest factor of a model in its party's contribution."""
+        return self.max_records if self.weighting == "records" else 1
+
+    @cached_property
+    def C(self) -> float:
+        """Factor of one record in what is minimised, times its party's weight; rounded up."""
+        least = 1 if self.weighting == "records" else self.min_records
+        return fraction_up(1 / (Fraction(self.regularization) * least))
+
+    @cached_property
+    def by_record(self) -> float:
+        """What one record moves by strong convexity, ``2 L C kt``."""
+        factor = RELATION_FACTOR[ADJACENCY]
+        return factor * mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
+
+    @cached_property
+    def diameter(self) -> float:
+        """What a party's contribution moves at most, whatever its records."""
+        return mul_up(2.0 * self.most_weight, self.model_norm)
+
+    @cached_property
+    def solver_radius(self) -> float:
+        """Distance of a computed contribution from that of real arithmetic, rounded up."""
+        rounded = mul_up(float(self.most_weight), mul_up(self._projection_error, self.largest))
+        return add_up(mul_up(self.tol, self.by_record), rounded)
+
+    @property
+    def _projection_error(self) -> float:
+        """Rounding of a norm, a projection and a product with a weight, relative to the norm."""
+        return ROUNDING_PER_WEIGHT * (self.size + 16.0)
+
+    @cached_property
+    def largest(self) -> float:
+        """Norm of weights before the projection at most."""
+        natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.regularization)
+        return mul_up(2.0, max(natural, self.model_norm))
+
+    @property
+    def n_affected(self) -> int:
+        """Parties in which neighbours may differ."""
+        return min(self.group_size, self.n_users) if self.unit == "group" else 1
+
+    @cached_property
+    def distance(self) -> float:
+        """What a unit moves, errors of every affected party included; rounded up."""
+        if self.unit == "user":
+            return self.diameter
+        parties = self.n_affected
+        errors = mul_up(2.0 * parties, self.solver_radius)
+        by_records = add_up(mul_up(float(self.group_size), self.by_record), errors)
+        return min(by_records, mul_up(float(parties), self.diameter))
+
+    @property
+    def bound(self) -> float:
+        """Norm of a contribution at most."""
+        return mul_up(float(self.most_weight), self.model_norm)
+
+    # One party's own numbers.
+
+    def weight(self, n_records: int) -> int:
+        """Factor of the party's model in its contribution."""
+        return n_records if self.weighting == "records" else 1
+
+    def sum_regularization(self, n_records: int) -> float:
+        """Lambda of the sum-form objective, rounded up: a larger one moves less."""
+        return fraction_up(Fraction(self.regularization) * n_records)
+
+    def own_radius(self, n_records: int) -> float:
+        """Distance to the minimiser that the party's solver certifies, rounded down."""
+        return div_down(mul_down(self.tol, self.by_record), float(self.weight(n_records)))
+
+    def gradient_tol(self, n_records: int) -> float:
+        """Norm of the sum-form objective's gradient that certifies ``own_radius``, down."""
+        return mul_down(self.own_radius(n_records), self.sum_regularization(n_records))
+
+    def own_C(self, n_records: int) -> float:
+        """1 over ``sum_regularization``, rounded down."""
+        return fraction_down(1 / (Fraction(self.regularization) * n_records))
+
+    def sgd(self, n_records: int) -> ProjectedSGD:
+        """The party's run."""
+        return ProjectedSGD(
+            n_samples=n_records,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            radius=self.radius,
+            projection=self.projection,
+            average="last",
+        )
+
+    def accurate(self, n_records: int) -> bool:
+        """Whether rounding errors of the run are within the tolerance."""
+        return _sgd_rounding(self, n_records) <= self.own_radius(n_records)
+
+    def projected(self, weights: Array) -> Array:
+        """Weights of the norm allowed: the nearest ones in the ball or balls."""
+        rows = weights.reshape(self.n_balls, -1)
+        with np.errstate(over="ignore"):
+            norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        # A little smaller, so that what is computed is within the radius.
+        radius = self.radius * (1.0 - self._projection_error)
+        factors = radius / np.maximum(norms, radius)
+        return np.asarray(rows * factors[:, None]).reshape(weights.shape)
+
+
+@lru_cache(maxsize=4096)
+def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
+    """Bound of the distance of the computed iterate from that of real arithmetic."""
+    run = training.sgd(n_records)
+    return run.rounding(
+        training.loss,
+        training.own_C(n_records),
+        n_columns=training.shape[1],
+        data_norm=training.data_norm,
+        intercept_scaling=training.intercept_scaling,
+        row_norm=training.row_norm,
+    )
+
+
+# How much discrete noise each party adds, and on which grid: known before any data are read.
+#
+# Every party adds independent noise :math:`D_{\mathbb Z}(\sigma)`, :math:`P(k) \propto
+# \exp(-k^2 / (2 \sigma^2))` with a power of two for sigma, to its integers. In any sum that is
+# released at least h of these noises are unknown to everybody, and the sum is within total
+# variation
+# distance tau of a post-processing of the Gaussian mechanism with standard deviation :math:`g
+# \sqrt{h \sigma^2 - r^2}`: docs/proofs/federated.md. So the step g follows from the deviation
+# that is
+# wanted. All numbers are rounded towards more noise.
+
+
+# r: the part of the noise, in steps, that makes the sum like one of real numbers.
+SMOOTHING = 3.0
+# Noise of so many standard deviations still has room beside every contribution.
+DEVIATIONS = 14
+# Powers of two that the noise may have for its parameter, in steps.
+LEAST_BITS, MOST_BITS = 4, 24
+# Assumed advantage of any feasible observer of the protocol over one who sees the sum alone.
+COMPUTATIONAL = 2.0**-80
+# What a round is allowed for all its distances together; that of a round is below.
+DISTANCE_ALLOWED = 2.0**-79
+# A share of zero is stated as this: the formulas are positive, however small.
+LEAST_DISTANCE = 1e-300
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumNoise:
+    """Noise of one sum over parties.
+
+    Parameters
+    ----------
+    size : int >= 1
+        p: noisy numbers of a vector.
+    distance : float > 0
+        How far the sums of neighbours can be apart before they are encoded.
+    bound : float > 0
+        Norm of one party's vector at most.
+    n_affected : int >= 1
+        m: parties in which neighbours may differ.
+    counts : PartyCounts
+    step : float > 0
+        g.
+    sigma_steps : int
+        A power of two from 2**4 to 2**24.
+    """
+
+    size: int
+    distance: float
+    bound: float
+    n_affected: int
+    counts: PartyCounts
+    step: float
+    sigma_steps: int
+
+    @property
+    def codec(self) -> FixedPointCodec:
+        """How contributions become integers."""
+        return FixedPointCodec(step=self.step)
+
+    @property
+    def honest_survivors(self) -> int:
+        """Honest parties in every sum that is released."""
+        return self.counts.honest_survivors
+
+    @property
+    def bound_steps(self) -> int:
+        """R_g: norm of one party's integers at most, half a step for rounding each included."""
+        return self.codec.bound_steps(self.bound) + math.isqrt(self.size) + 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether noise of ``DEVIATIONS`` standard deviations stays in the range."""
+        return self.bound_steps + DEVIATIONS * self.sigma_steps <= self.codec.limit - 1
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far encoding moves the sums of neighbours apart, rounded up."""
+        return mul_up(float(self.n_affected), self.codec.rounding(self.size))
+
+    @cached_property
+    def total(self) -> float:
+        """How far the sums of integers of neighbours can be apart, in units of the numbers."""
+        return add_up(self.distance, self.rounding)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the Gaussian mechanism that the sum is like; rounded down."""
+        return mul_down(self.step, _root(self.honest_survivors, self.sigma_steps))
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise in a sum over all parties, for people."""
+        return self.step * self.sigma_steps * math.sqrt(self.counts.n_users)
+
+    @cached_property
+    def discreteness(self) -> float:
+        """Distance of the sum from a post-processing of real Gaussian noise, rounded up.
+
+        Sums of h discrete Gaussians, one merge after the other, and the randomised rounding that
+        takes real noise to discrete noise: each changes the probability of a whole number by a
+        factor within ``exp(+-a)``.
+        """
+        sigma, h = float(self.sigma_steps), self.honest_survivors
+        merges = (h - 1) * _log_ratio(0.5 * sigma * sigma)
+        # For one noise alone; more of them are closer.
+        smooth = SMOOTHING**2 * (1.0 - SMOOTHING**2 / (sigma * sigma))
+        bound = self.size * (merges + _log_ratio(smooth))
+        return max(bound * (1.0 + 1e-9), LEAST_DISTANCE)
+
+    @cached_property
+    def overflow(self) -> float:
+        """Probability that some party's noise leaves the range, rounded up."""
+        room = float(self.codec.limit - self.bound_steps - 1)
+        exponent = -0.5 * (room / self.sigma_steps) ** 2
+        # Beyond the floats' exponents, the largest value that such a tail can have.
+        tail = math.exp(max(exponent, -700.0) * (1.0 - 1e-12))
+        return 2.0 * self.counts.n_users * self.size * tail * (1.0 + 1e-9)
+
+
+def plan_noise(
+    *,
+    size: int,
+    distance: float,
+    bound: float,
+    n_affected: int,
+    counts: PartyCounts,
+    multiplier: float,
+) -> SumNoise:
+    """The finest grid on which noise and contributions fit.
+
+    Parameters
+    ----------
+    size, distance, bound, n_affected, counts
+        Of :class:`SumNoise`.
+    multiplier : float > 0
+        Standard deviation of the Gaussian mechanism that is wanted, at sensitivity 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        No grid is coarse enough for the contributions and fine enough for the noise.
+    """
+    for bits in range(MOST_BITS, LEAST_BITS - 1, -1):
+        step = _step(size, distance, n_affected, counts.honest_survivors, multiplier, 2**bits)
+        if step is None:
+            break
+        noise = SumNoise(
+            size=size,
+            distance=distance,
+            bound=bound,
+            n_affected=n_affected,
+            counts=counts,
+            step=step,
+            sigma_steps=2**bits,
+        )
+        if noise.fits:
+            return noise
+    raise InvalidParameterError(
+        "radius: contributions and noise find no room on a common grid of 30 bits: contributions "
+        "are too large for the noise; expected a smaller radius or max_records, fewer weights or a "
+        "smaller epsilon"
+    )
+
+
+def delta_overhead(epsilon: float, distance: float) -> float:
+    """What a total variation distance adds to delta, ``(1 + e**epsilon) distance``; rounded up."""
+    if epsilon > 700.0:
+        return math.inf
+    return mul_up(add_up(1.0, round_up(math.exp(epsilon), 2)), distance)
+
+
+def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
+    """Delta that is left to noise when ``n_rounds`` sums took what their distances cost.
+
+    Raises
+    ------
+    InvalidParameterError
+        Nothing is left.
+    """
+    left = add_down(delta, -delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED))
+    if not left > 0.5 * delta:
+        needed = 2.0 * delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED)
+        if needed >= 1e-3:
+            most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
+            raise InvalidParameterError.of(
+                "epsilon",
+                got=epsilon,
+                accepted=f"at most {most} with this delta: what the sum's cryptography may fail "
+                "by counts (1 + e^epsilon)-fold",
+            )
+        raise InvalidParameterError.of(
+            "delta",
+            got=delta,
+            accepted=f"at least {needed:.3g} with this epsilon: what the sum's cryptography may "
+            "fail by counts (1 + e^epsilon)-fold",
+        )
+    return left
+
+
+def multiplier_of(epsilon: float, delta: float) -> float:
+    """Standard deviation of the Gaussian mechanism at sensitivity 1, a little more than enough.
+
+    Ratios of rounded numbers are compared later; the last digits belong to them.
+    """
+    return round_up(gaussian_sigma(epsilon, delta), 8)
+
+
+def _root(h: int, sigma_steps: int) -> float:
+    """``sqrt(h sigma^2 - r^2)``, rounded down."""
+    square = fraction_down(Fraction(h * sigma_steps * sigma_steps) - Fraction(SMOOTHING) ** 2)
+    return sqrt_down(square)
+
+
+def _step(
+    size: int, distance: float, n_affected: int, h: int, multiplier: float, sigma_steps: int
+) -> float | None:
+    """Smallest step, a little more, at which the noise is enough; None where rounding wins."""
+    rounded = mul_up(
+        mul_up(float(n_affected), multiplier), mul_up(ROUNDED_STEPS, sqrt_up(float(size)))
+    )
+    left = add_down(_root(h, sigma_steps), -rounded)
+    if not left > 0.0:
+        return None
+    step = div_up(mul_up(multiplier, distance), left)
+    # Products rounded on the other side still have to agree.
+    return fraction_up(Fraction(step) * (1 + Fraction(1, 2**40)))
+
+
+def _log_ratio(square: float) -> float:
+    r"""Bound of ``log((1 + e) / (1 - e))``, :math:`e = 2 \sum_{m \ge 1} \exp(-2 \pi^2 s m^2)`.
+
+    For s of at least 1/2: the first term, twice that of the series, times 1.001; log adds 0.1
+    percent at most. An exponential below the floats is bounded by the smallest of them.
+    """
+    exponent = -2.0 * math.pi**2 * square * (1.0 - 1e-12)
+    first = math.exp(exponent) if exponent > -740.0 else 5e-324
+    return 4.0 * first * 1.01
+
 
 # Numbers of a vector behind those of the contribution: records of the party, and the number 1.
 CHECKS = 2
@@ -112,3 +902,377 @@ def sensitivity_record(training: LocalTraining, noise: SumNoise) -> Sensitivity:
         rounding=rounding,
         total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
     )
+
+
+# Blind averaging: the one round of DP-Helmet.
+
+
+def averaged_models(training: LocalTraining, counts: PartyCounts, multiplier: float) -> RoundPlan:
+    """The sum of noisy local models, with so much noise at sensitivity 1."""
+    noise = plan_noise(
+        size=training.size,
+        distance=training.distance,
+        bound=training.bound,
+        n_affected=training.n_affected,
+        counts=counts,
+        multiplier=multiplier,
+    )
+    return RoundPlan(
+        name="model",
+        what=summed_over_parties("model", training.weighting),
+        size=training.size,
+        codec=noise.codec,
+        noise=noise,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelmetPlan:
+    """Every party fits a model; one sum averages them.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    counts : PartyCounts
+    training : LocalTraining
+    """
+
+    epsilon: float
+    delta: float
+    counts: PartyCounts
+    training: LocalTraining
+
+    @cached_property
+    def rounds(self) -> tuple[RoundPlan, ...]:
+        """The one sum."""
+        left = delta_left(self.epsilon, self.delta, 1)
+        return (averaged_models(self.training, self.counts, multiplier_of(self.epsilon, left)),)
+
+
+# Components first, then models in their space: the two rounds of FedDPDR-DPML.
+#
+# Round 1 sums the parties' matrices of products of features, :math:`\sum_i X_i^\top X_i`, under
+# noise
+# (``aggregation="gram"``), or what parties made of noisy matrices of their own. Round 2 averages
+# models of rows projected on the components. The two compose: squares of Gaussian parameters add
+# up,
+# and noise inside an objective gets what the accountant says is left.
+
+
+OBJECTIVE_TOL = 1e-5
+# Of the search for what the first round leaves to the second: where it begins, relative to what
+# Gaussian noise would be left; by how much delta may be missed from below; and when it ends.
+FIRST_GUESS = 0.97
+
+UNUSED = 0.1
+
+SLOPE = 5.0
+
+STEPS = 16
+
+LEAST_DELTA = 5e-324
+# Released numbers that are only hidden among others are rounded to this share of their bound.
+PLAIN_STEPS = 2**28
+# A vector of more numbers than this is surely a mistake.
+MOST_NUMBERS = 2**26
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveTraining:
+    """A party's own objective perturbation: the noise is the same for every number of records.
+
+    Parameters
+    ----------
+    mechanism : ObjectivePerturbation
+        Of a party with the fewest records, whose regularisation is the smallest.
+    regularization : float or None
+        Lambda of the mean-form objective; None for the mechanism's own rule.
+    weighting : {"records", "users"}
+    max_records : int
+    """
+
+    mechanism: ObjectivePerturbation
+    regularization: float | None
+    weighting: str
+    max_records: int
+
+    def weight(self, n_records: int) -> int:
+        """Factor of the party's model in its contribution."""
+        return n_records if self.weighting == "records" else 1
+
+    def sum_regularization(self, n_records: int) -> float:
+        """Lambda of the sum-form objective: never less than the noise was made for."""
+        if self.regularization is None:
+            return self.mechanism.regularization
+        return max(self.mechanism.regularization, mul_up(self.regularization, float(n_records)))
+
+    @property
+    def radius(self) -> float:
+        """Bound of released weights: beyond it, rarely, they are scaled down."""
+        loss, regularization = self.mechanism.loss, self.mechanism.regularization
+        n = self.max_records
+        most = self.sum_regularization(n)
+        by_gradient = n * loss.lipschitz * self.mechanism.row_norm / most
+        by_value = math.sqrt(2.0 * n * loss_at_zero(loss) / most)
+        noise = self.mechanism.inside.deviation * math.sqrt(self.mechanism.n_weights)
+        noise += self.mechanism.output.deviation * math.sqrt(self.mechanism.n_weights)
+        return 2.0 * (min(by_gradient, by_value) + 2.0 * noise / regularization)
+
+    @property
+    def bound(self) -> float:
+        """Of a contribution."""
+        return self.radius * self.weight(self.max_records)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DpdrPlan:
+    """Two rounds within one budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    counts : PartyCounts
+    loss : Loss
+    n_features, n_components : int
+    data_norm, intercept_scaling : float
+    aggregation : {"gram", "projectors", "eigenvectors"}
+    first_share : float in (0, 1)
+        Of the squared Gaussian parameter, for round 1.
+    regularization : float or None
+        None with ``training=None`` only: the rule of objective perturbation.
+    training : LocalTraining or None
+        None for objective perturbation of every party by itself.
+    weighting : {"records", "users"}
+    unit : {"record", "group", "user"}
+    group_size, min_records, max_records : int
+    objective_epsilon : float or None
+        What round 2 may spend with ``training=None``; None for what round 1 leaves.
+    """
+
+    epsilon: float
+    delta: float
+    counts: PartyCounts
+    loss: Loss
+    n_features: int
+    n_components: int
+    data_norm: float
+    intercept_scaling: float
+    aggregation: str
+    first_share: float
+    regularization: float | None
+    training: LocalTraining | None
+    weighting: str
+    unit: str
+    group_size: int
+    min_records: int
+    max_records: int
+    objective_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what has no proof, or no room."""
+        if self.unit != "record" and (self.training is None or self.aggregation != "gram"):
+            raise InvalidParameterError.of(
+                "unit",
+                got=self.unit,
+                accepted="'record' where parties add noise of their own: local='output' and "
+                "aggregation='gram' protect more",
+            )
+        if self._first_size > MOST_NUMBERS:
+            raise InvalidParameterError.of(
+                "n_features", got=self.n_features, accepted="fewer: products of pairs are summed"
+            )
+
+    @property
+    def _first_size(self) -> int:
+        """Numbers of round 1."""
+        if self.aggregation == "eigenvectors":
+            return self.n_components * self.n_features
+        return self.n_features * (self.n_features + 1) // 2
+
+    @property
+    def _delta(self) -> float:
+        """What the distances of the noisy sums leave."""
+        sums = (self.aggregation == "gram") + (self.training is not None)
+        return delta_left(self.epsilon, self.delta, sums) if sums else self.delta
+
+    @cached_property
+    def _mu(self) -> float:
+        """Gaussian parameter of the whole budget."""
+        return div_down(1.0, multiplier_of(self.epsilon, self._delta))
+
+    @cached_property
+    def components(self) -> NoisyComponents | None:
+        """A party's own noisy matrix, where there is one."""
+        if self.aggregation == "gram":
+            return None
+        return NoisyComponents(
+            n_features=self.n_features,
+            adjacency="replace_one",
+            noise_grid="exact",
+            mu=share_of(self._mu, self.first_share),
+        )
+
+    @cached_property
+    def objective(self) -> ObjectiveTraining | None:
+        """A party's own noisy objective, where there is one."""
+        if self.training is not None:
+            return None
+        return ObjectiveTraining(
+            mechanism=self._objective,
+            regularization=self.regularization,
+            weighting=self.weighting,
+            max_records=self.max_records,
+        )
+
+    @cached_property
+    def left_for_objective(self) -> float:
+        """Epsilon of the noise in the objective: as given, or what the first round leaves."""
+        if self.objective_epsilon is not None:
+            return self.objective_epsilon
+        return _left_for_objective(self)
+
+    @cached_property
+    def _objective(self) -> ObjectivePerturbation:
+        """Noise in the objective, of which it is certain that both rounds are within the budget."""
+        mechanism = self.objective_with(self.left_for_objective)
+        both = (*self.spent_first(), *mechanism.events)
+        if not _delta_of(both, self.epsilon) <= self.delta:
+            raise InvalidParameterError(
+                "objective_epsilon: the two rounds together exceed epsilon and delta"
+            )
+        return mechanism
+
+    @cached_property
+    def rounds(self) -> tuple[RoundPlan, ...]:
+        """Components, then models."""
+        return (self._first, self._second)
+
+    @cached_property
+    def _first(self) -> RoundPlan:
+        """Round 1."""
+        if self.components is None:
+            return self._gram
+        weight = self.max_records if self.weighting == "records" else 1
+        times = ", times their numbers of records" if weight > 1 else ""
+        return RoundPlan(
+            name="components",
+            what=f"the parties' own noisy {self.aggregation}{times}",
+            size=self._first_size,
+            codec=FixedPointCodec(step=round_up(1.001 * weight / PLAIN_STEPS)),
+            local_events=(self.components.event,),
+        )
+
+    @property
+    def _gram(self) -> RoundPlan:
+        """The sum of matrices of products of features, under noise."""
+        clip_norm = mul_up(self.data_norm, self.data_norm)
+        rows = {"record": 1, "group": self.group_size, "user": self.max_records}[self.unit]
+        noise = plan_noise(
+            size=self._first_size,
+            distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(rows)),
+            bound=mul_up(self.max_records * (1.0 + 2.0**-20), clip_norm),
+            n_affected=min(rows, self.counts.n_users) if self.unit == "group" else 1,
+            counts=self.counts,
+            multiplier=div_up(1.0, share_of(self._mu, self.first_share)),
+        )
+        return RoundPlan(
+            name="gram",
+            what=summed_over_parties("gram", self.weighting),
+            size=self._first_size,
+            codec=noise.codec,
+            noise=noise,
+            clip_norm=clip_norm,
+        )
+
+    @cached_property
+    def _second(self) -> RoundPlan:
+        """Round 2."""
+        if self.training is not None:
+            left = share_of(self._mu, 1.0 - self.first_share)
+            return averaged_models(self.training, self.counts, div_up(1.0, left))
+        training = self.objective
+        assert training is not None
+        times = ", times their numbers of records" if self.weighting == "records" else ""
+        return RoundPlan(
+            name="model",
+            what=f"the weights of the parties' own noisy models{times}",
+            size=training.mechanism.n_weights,
+            codec=FixedPointCodec(step=round_up(training.bound / PLAIN_STEPS)),
+            local_events=training.mechanism.events,
+        )
+
+    def spent_first(self) -> tuple[PrivacyEvent, ...]:
+        """Events of round 1."""
+        return self._first.events()
+
+    def objective_with(self, own: float) -> ObjectivePerturbation:
+        """Objective perturbation with an epsilon of its own."""
+        C = None
+        if self.regularization is not None:
+            C = div_down(1.0, mul_up(self.regularization, float(self.min_records)))
+        return ObjectivePerturbation(
+            epsilon=own,
+            delta=self._delta,
+            adjacency="replace_one",
+            noise="gaussian",
+            noise_grid="exact",
+            loss=self.loss,
+            n_features=self.n_components,
+            data_norm=self.data_norm,
+            intercept_scaling=self.intercept_scaling,
+            C=C,
+            extra_regularization=None,
+            tol=OBJECTIVE_TOL,
+        )
+
+
+@lru_cache(maxsize=64)
+def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
+    """Composition, remembered: with many classes it takes a good part of a second."""
+    return composed_delta(events, epsilon)
+
+
+def _left_for_objective(plan: DpdrPlan) -> float:
+    """About the largest epsilon of noise in the objective that keeps both rounds in the budget.
+
+    By secants of the logarithm of delta, from what Gaussian noise would be left.
+    """
+    spent = plan.spent_first()
+
+    def log_excess(own: float) -> float:
+        events = (*spent, *plan.objective_with(own).events)
+        return math.log(max(_delta_of(events, plan.epsilon), LEAST_DELTA) / plan.delta)
+
+    left = share_of(plan._mu, 1.0 - plan.first_share)
+    own = min(gaussian_epsilon(plan._delta, div_down(1.0, left)), plan.epsilon) * FIRST_GUESS
+    low, at_low, high, at_high = 0.0, -math.inf, math.inf, math.inf
+    for _ in range(STEPS):
+        found = log_excess(own)
+        if found <= 0.0:
+            low, at_low = own, found
+        else:
+            high, at_high = own, found
+        if at_low >= -UNUSED or low >= plan.epsilon:
+            break
+        own = _next_guess(low, at_low, high, at_high)
+    if not low > 0.0:
+        raise InvalidParameterError.of(
+            "first_share",
+            got=plan.first_share,
+            accepted="less: the first round leaves nothing to noise in the objective",
+        )
+    return low
+
+
+def _next_guess(low: float, at_low: float, high: float, at_high: float) -> float:
+    """Between the two, aimed a little below the root; beyond one of them where there is no other.
+
+    One percent less epsilon takes about five percent of delta away.
+    """
+    aim = -0.5 * UNUSED
+    if math.isinf(high):
+        return low * min(1.2, 1.0 + (aim - at_low) / SLOPE)
+    if low == 0.0:
+        return high * max(0.5, 1.0 + (aim - at_high) / SLOPE)
+    guess = low + (high - low) * (aim - at_low) / (at_high - at_low)
+    return guess if low < guess < high else 0.5 * (low + high)

@@ -10,22 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast._arithmetic import in_usual_arithmetic
-from dpsvm_fast._validation import (
-    check_integer,
-    check_n_threads,
-    check_random_state,
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.estimators.fit import CHARGED
+from dpsvm_fast.exceptions import (
+    InvalidParameterError,
+    NotPrivateWarning,
+    PartyRefusedError,
+    SecureSumAborted,
 )
-from dpsvm_fast.accounting import PrivacyLedger, check_ledger
-from dpsvm_fast.estimators._training import CHARGED
-from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
-from dpsvm_fast.federated._contributions import contributions
-from dpsvm_fast.federated.aggregate import finalize, public_state
-from dpsvm_fast.federated.classifier import FederatedLinearSVC
-from dpsvm_fast.federated.errors import PartyRefusedError, SecureSumAborted
-from dpsvm_fast.federated.parties import Records, checked_records
+from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state
+from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum
 from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.validation import check_integer, check_n_threads, check_random_state
 
 __all__ = ["party_sources", "simulate"]
 

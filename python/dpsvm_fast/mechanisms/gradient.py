@@ -22,33 +22,719 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any
 
-from dpsvm_fast._rounding import hypot_up
-from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, composed_epsilon
-from dpsvm_fast.accounting.words import (
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma
+from dpsvm_fast.accounting.subsampled import subsampled_gaussian_noise_multiplier
+from dpsvm_fast.certificates import (
+    GaussianEvent,
+    LastIterate,
+    PrivacyEvent,
+    PrivacyStatement,
+    ReleasePart,
+    SubsampledGaussianEvent,
+)
+from dpsvm_fast.certificates.words import (
     FLOATING_POINT_CAVEAT,
+    GRADIENTS,
     MAX_SAMPLES_CAVEAT,
     RUNNING_TIME_CAVEAT,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms._gradient_defaults import (
-    automatic_intercept_scaling,
-    automatic_learning_rate,
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.noise import (
+    LARGEST,
+    RELATION_FACTOR,
+    check_range,
+    check_row_norm,
+    grid_below,
 )
-from dpsvm_fast.mechanisms._gradient_noise import ClippedSums
-from dpsvm_fast.mechanisms._gradient_settings import GradientSettings
-from dpsvm_fast.mechanisms._last_iterate import LastIterateSums
-from dpsvm_fast.mechanisms._settings import check_range, check_row_norm
+from dpsvm_fast.mechanisms.output import loss_at_zero
+from dpsvm_fast.mechanisms.pipeline import (
+    AVERAGED_SHARE,
+    CLIP,
+    FEATURES_A_ROW,
+    FEWEST_STEPS,
+    INTERCEPT,
+    LARGEST_C,
+    MOST_STEPS,
+    ROWS_A_STEP,
+    SMALLEST_C,
+)
+from dpsvm_fast.rounding import (
+    add_up,
+    div_down,
+    div_up,
+    fraction_down,
+    fraction_up,
+    hypot_up,
+    mul_up,
+    round_up,
+    sqrt_up,
+)
 
-__all__ = ["GradientPerturbation", "automatic_intercept_scaling"]
+__all__ = [
+    "ClippedSums",
+    "GradientPerturbation",
+    "GradientSettings",
+    "LastIterateSums",
+    "automatic_clip",
+    "automatic_divisor",
+    "automatic_intercept_scaling",
+    "automatic_learning_rate",
+    "automatic_sampling_rate",
+    "automatic_steps",
+    "sum_grid",
+    "training_part",
+]
+
+
+# Public defaults of gradient perturbation: functions of settings, never of data.
+#
+# Everything is in units of rows divided by their norm bound, so that :math:`\kappa_t` is the norm
+# of
+# such a row with its constant feature.
+#
+# Noise of standard deviation sigma on each of T sums, each over a share q of the records, counts
+# for
+# :math:`s = \sigma / (q \sqrt T)` on one sum over all. With full batches s is R / mu, R the clip
+# norm
+# and mu the parameter of Gaussian differential privacy. The total step, over which W goes from 0 to
+# where it is released, is :math:`1 / \lambda` with
+#
+# .. math:: \lambda = c \, \kappa_t \, s
+#
+# so that the noise moves each weight by about :math:`1 / (c \kappa_t)`, whatever the data set. This
+# total step regularises: there is no penalty on W unless C is given.
+
+
+# Of sampled batches: records in a batch, passes over the data, the rate where the number of
+# records is not public.
+BATCH = 128
+
+PASSES = 20
+
+SAMPLING_RATE = 0.1
+# c where the number of records is not public.
+UNKNOWN_C = 0.5
+
+EULER = 0.5772156649015329
+
+
+def automatic_intercept_scaling(data_norm: float) -> float:
+    """Return the public default of the constant feature: a fifth of the bound of the rows."""
+    return INTERCEPT * data_norm
+
+
+def automatic_clip(row_norm: float, n_scores: int) -> float:
+    """R: a quarter of the bound of the rows' norm, constant feature included.
+
+    The one score of two classes is the difference of theirs, which move by opposite gradients of
+    together sqrt(2) times the norm: clipping it at R / sqrt(2) gives the same model.
+    """
+    return mul_up(CLIP * _unit(n_scores), row_norm)
+
+
+def automatic_sampling_rate(optimizer: str, n_records: int | None) -> float:
+    """Q: 1 for gd; otherwise batches of 128, or a tenth where the number of records is unknown."""
+    if optimizer == "gd":
+        return 1.0
+    return SAMPLING_RATE if n_records is None else min(1.0, BATCH / n_records)
+
+
+def automatic_divisor(optimizer: str, sampling_rate: float, n_records: int | None) -> float:
+    """Return by what noisy sums are divided: 1 for gd, else the expected size of a batch."""
+    if optimizer == "gd":
+        return 1.0
+    return float(BATCH) if n_records is None else max(1.0, sampling_rate * n_records)
+
+
+def automatic_steps(mu: float, sampling_rate: float, n_records: int | None) -> int:
+    """T: 100 to 500 for full batches, growing with n mu; twenty passes for sampled ones.
+
+    Never fewer than 100: in twenty passes over samples of half the records, steps are so long that
+    the weights swing, where the budget is large and the noise does not hide it.
+    """
+    if sampling_rate < 1.0:
+        return max(FEWEST_STEPS, math.ceil(PASSES / sampling_rate))
+    if n_records is None:
+        return FEWEST_STEPS
+    return math.ceil(min(max(n_records * mu / ROWS_A_STEP, FEWEST_STEPS), MOST_STEPS))
+
+
+def automatic_learning_rate(
+    *,
+    optimizer: str,
+    schedule: str,
+    momentum: float,
+    n_steps: int,
+    sampling_rate: float,
+    divisor: float,
+    regularization: float,
+    sigma: float,
+    row_norm: float,
+    n_scores: int,
+    n_features: int,
+    n_records: int | None,
+) -> float:
+    """Step at which the noise moves each weight by ``1 / (c kappa_t)`` in the whole run.
+
+    Gradient descent moves along sums; Adam by about the rate in each step, whatever their size,
+    into the direction of the noise for most weights: ``sqrt(T)`` of its steps make the way.
+    With a penalty on W a step is at most what makes the penalty alone settle.
+    """
+    steadiness = _steadiness(n_features, n_records) * _unit(n_scores) * row_norm
+    steps = _schedule_sum(schedule, n_steps)
+    if optimizer == "adam":
+        return math.sqrt(n_steps) / (steadiness * steps)
+    per_sum = sigma / (sampling_rate * math.sqrt(n_steps))
+    rate = (1.0 - momentum) * divisor / (sampling_rate * steadiness * per_sum * steps)
+    return min(rate, (1.0 - momentum) / regularization) if regularization > 0.0 else rate
+
+
+def _unit(n_scores: int) -> float:
+    """What one score is to two, see `automatic_clip`."""
+    return 1.0 if n_scores > 1 else math.sqrt(0.5)
+
+
+def _steadiness(n_features: int, n_records: int | None) -> float:
+    """C of the module's formula: 0.5, or by features per record between 0.35 and 0.7."""
+    if n_records is None:
+        return UNKNOWN_C
+    by_shape = math.sqrt(FEATURES_A_ROW * n_features / n_records)
+    return min(LARGEST_C, max(SMALLEST_C, by_shape))
+
+
+def _schedule_sum(schedule: str, n_steps: int) -> float:
+    """Sum over the steps of the factors by which a schedule multiplies the learning rate."""
+    if schedule == "linear":
+        return 0.5 * (n_steps + 1)
+    if schedule == "inverse":
+        # The harmonic number, to 1 / (12 n_steps^2).
+        return math.log(n_steps) + EULER + 0.5 / n_steps
+    return float(n_steps)
+
+
+# Settings of noisy descent, with the public rules for those that are left open.
+#
+# All of it is public: nothing here reads data.
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSettings:
+    """What :class:`dpsvm_fast.mechanisms.gradient.GradientPerturbation` describes, and the rules.
+
+    Of a parameter that may be None the number in use is a property of its own, which does not
+    depend on the noise.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    noise_grid: str
+    loss: Loss
+    n_features: int
+    data_norm: float
+    intercept_scaling: float
+    C: float | None
+    optimizer: str
+    n_steps: int | None
+    sampling_rate: float | None
+    expected_batch_size: float | None
+    max_grad_norm: float | None
+    learning_rate: float | None
+    schedule: str
+    momentum: float
+    nesterov: bool
+    betas: tuple[float, float]
+    stabilizer: float | None
+    noise_correction: bool
+    average: float | None
+    accountant: str
+    n_records: int | None
+
+    @property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+        return self.loss
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of scores, and of features with the constant one."""
+        return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
+
+    @property
+    def intercept(self) -> float:
+        """The constant feature in units of the divided rows."""
+        return self.intercept_scaling / self.data_norm
+
+    @cached_property
+    def row_norm(self) -> float:
+        """Bound of the norm of a divided row with its constant feature."""
+        return hypot_up(1.0, self.intercept)
+
+    @property
+    def rate(self) -> float:
+        """Q, given or automatic."""
+        if self.sampling_rate is not None:
+            return self.sampling_rate
+        return automatic_sampling_rate(self.optimizer, self.n_records)
+
+    @cached_property
+    def steps(self) -> int:
+        """T, given or automatic."""
+        if self.n_steps is not None:
+            return self.n_steps
+        # The parameter at which one record would be protected.
+        mu = 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
+        return automatic_steps(mu, self.rate, self.n_records)
+
+    @property
+    def clip(self) -> float:
+        """R, given or automatic; with the accountant of the last iterate it never acts."""
+        if self.max_grad_norm is not None:
+            return self.max_grad_norm
+        if self.accountant == "last_iterate":
+            return self.loss.lipschitz * self.row_norm
+        return automatic_clip(self.row_norm, self.loss.n_scores)
+
+    @property
+    def divisor(self) -> float:
+        """V, given or automatic."""
+        if self.expected_batch_size is not None:
+            return self.expected_batch_size
+        return automatic_divisor(self.optimizer, self.rate, self.n_records)
+
+    @cached_property
+    def regularization(self) -> float:
+        """The coefficient of W in a step, q / (C kappa^2 v), rounded up; 0 without a penalty."""
+        if self.C is None:
+            return 0.0
+        square = Fraction(self.data_norm) ** 2
+        return fraction_up(
+            Fraction(self.rate) / (Fraction(self.C) * square * Fraction(self.divisor))
+        )
+
+    @property
+    def share(self) -> float:
+        """Share of the iterates whose mean is released, given or automatic."""
+        if self.average is not None:
+            return self.average
+        return 0.0 if self.accountant == "last_iterate" else AVERAGED_SHARE
+
+
+# The noise on sums of clipped gradients, calibrated to (epsilon, delta).
+#
+# Proved in docs/proofs/gradient_perturbation.md. T full sums are one Gaussian mechanism of
+# sensitivity :math:`\sqrt T f R'` ("Full batch"), with f = 1 for ``add_remove``, 2 for
+# ``replace_one`` and R' the clip norm with what rounding adds ("Rounding"). Poisson samples are
+# composed by the accountant of docs/proofs/accountant.md ("Poisson sampling").
+
+
+# Steps of the grid in one standard deviation of the noise, unless the grid itself would then be
+# more than this share of the clip norm; rounding to it costs up to 34 times that.
+NOISE_STEPS = 2.0**36
+
+GRID_SHARE = 2e-5
+
+
+def sum_grid(clip: float, sigma: float, n_weights: int) -> float:
+    """Spacing of noisy sums for a noise of about ``sigma``, a power of two."""
+    fine = min(sigma / NOISE_STEPS, GRID_SHARE * clip / math.sqrt(n_weights))
+    # Twice what is known so far: the scale itself still grows with the grid.
+    return grid_below(fine, 2.0 * sigma)
+
+
+# Asked for before and after data are seen.
+_noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
+
+
+@dataclass(frozen=True)
+class ClippedSums:
+    """Gaussian noise on each of many sums to which a record contributes a bounded amount.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    exact : bool
+        Whether noise is drawn exactly on a grid.
+    clip : float > 0
+        R, bound of the norm of what one record contributes to a sum, before rounding.
+    shape : tuple of int
+        Of a sum: (number of scores, n_features, plus 1 with an intercept).
+    n_steps : int >= 1
+    sampling_rate : float in (0, 1]
+        Probability with which a record is in a sum; 1 is every record in every sum.
+
+    Raises
+    ------
+    InvalidParameterError
+        Rounding would cost more than the contributions themselves.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    exact: bool
+    clip: float
+    shape: tuple[int, int]
+    n_steps: int
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        """Refuses a budget so small that its noise cannot be drawn on a useful grid."""
+        too_coarse = self.grid is not None and self.grid > LARGEST
+        if too_coarse or self.contribution > 2.0 * self.clip:
+            raise InvalidParameterError(
+                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
+                "noise can be drawn on a grid finer than the clipped gradients; use larger values "
+                "or noise_grid='float'"
+            )
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights."""
+        return math.prod(self.shape)
+
+    @property
+    def factor(self) -> int:
+        """By how many contributions the sums of neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+    @cached_property
+    def _multiplier(self) -> float:
+        """Standard deviation of the noise at a contribution of 1."""
+        if self.sampling_rate == 1.0:
+            return gaussian_sigma(self.epsilon, self.delta, self._moved(1.0))
+        return _noise_multiplier(
+            self.epsilon, self.delta, self.sampling_rate, self.n_steps, self.adjacency
+        )
+
+    def _moved(self, contribution: float) -> float:
+        """Distance of all full sums of neighbours together, rounded up."""
+        return mul_up(sqrt_up(float(self.n_steps)), self.factor * contribution)
+
+    @cached_property
+    def grid(self) -> float | None:
+        """Spacing of the noisy sums; None where noise is drawn in floating point."""
+        if not self.exact:
+            return None
+        return sum_grid(self.clip, self._multiplier * self.clip, self.n_weights)
+
+    @cached_property
+    def rounding(self) -> float:
+        """What rounding adds to a contribution."""
+        distance = _core.clipped_sum_distance(self.clip, self.n_weights, self.grid)
+        return max(0.0, add_up(distance, -self.clip))
+
+    @cached_property
+    def contribution(self) -> float:
+        """R': bound of what one record contributes, with all rounding."""
+        return add_up(self.clip, self.rounding)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each number of each sum."""
+        if self.sampling_rate == 1.0:
+            return gaussian_sigma(self.epsilon, self.delta, self._moved(self.contribution))
+        return mul_up(self._multiplier, self.contribution)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        if self.sampling_rate == 1.0:
+            return GaussianEvent(
+                sigma=self.sigma,
+                sensitivity=self._moved(self.contribution),
+                adjacency=self.adjacency,
+            )
+        return SubsampledGaussianEvent(
+            noise_multiplier=div_down(self.sigma, self.contribution),
+            sampling_rate=self.sampling_rate,
+            n_steps=self.n_steps,
+            adjacency=self.adjacency,
+        )
+
+    @property
+    def part(self) -> ReleasePart:
+        """The noise as it is drawn, for the statement."""
+        return training_part(self)
+
+
+def training_part(sums: Any, last_iterate: LastIterate | None = None) -> ReleasePart:
+    """The noise on the sums of a run as it is drawn, for the statement.
+
+    ``sums`` are ClippedSums, or those of which the last iterate alone is released.
+    """
+    return ReleasePart(
+        name="training",
+        what=GRADIENTS,
+        distribution="gaussian",
+        sampler="exact_grid" if sums.exact else "floating_point",
+        clip_norm=sums.clip,
+        rounding=sums.rounding,
+        contribution=sums.contribution,
+        relation_factor=float(sums.factor),
+        sigma=sums.sigma,
+        beta=None,
+        grid=sums.grid,
+        shape=sums.shape,
+        n_steps=sums.n_steps,
+        sampling_rate=sums.sampling_rate,
+        last_iterate=last_iterate,
+    )
+
+
+# The noise of full-batch gradient descent of which the last iterate alone is released.
+#
+# Proved in docs/proofs/gradient_perturbation.md, "Last iterate". Each step
+#
+# .. math:: W \leftarrow W - \tfrac{\eta}{v} (S(W) + N(0, \sigma^2 I)) - \eta m W
+#
+# on the sum S of all gradients brings two points closer by the factor
+# :math:`c = \max(|1 - \eta m|, |1 - \eta M|)` once :math:`\eta \le 2 / (m + M)`, M the largest
+# curvature of any data of at most n records. What one record did in an early step is hidden by the
+# noise of the later ones: T steps count as
+# :math:`\frac{1 - c^T}{1 + c^T} \cdot \frac{1 + c}{1 - c} \le T`.
+
+
+# The computed norm of the longest gradient is a little off: the clip must not act on it.
+UNCLIPPED = 1.0 + 2.0**-20
+# Exact noise reaches this many standard deviations at most.
+FARTHEST = 1100.0
+
+
+@dataclass(frozen=True)
+class LastIterateSums:
+    """Gaussian noise on the sums of all gradients, where only the last iterate is released.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    exact : bool
+        Whether noise is drawn exactly on a grid.
+    loss : Loss
+        A smooth loss.
+    row_norm : float > 0
+        Bound of a row with its constant feature.
+    shape : tuple of int
+        Of a sum: (number of scores, n_features, plus 1 with an intercept).
+    n_steps : int >= 1
+    n_records : int >= 1
+        Public bound of the number of records.
+    divisor : float > 0
+        v, by which noisy sums are divided.
+    regularization : float > 0
+        m, the coefficient of W in a step.
+    step : float > 0 or None
+        eta; None for the largest that is allowed.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    exact: bool
+    loss: Loss
+    row_norm: float
+    shape: tuple[int, int]
+    n_steps: int
+    n_records: int
+    divisor: float
+    regularization: float
+    step: float | None
+
+    sampling_rate = 1.0
+
+    @property
+    def factor(self) -> int:
+        """By how many gradients the sums of neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+    @cached_property
+    def clip(self) -> float:
+        """L times the bound of the rows' norm: what one record contributes without clipping."""
+        return mul_up(self.loss.lipschitz, self.row_norm)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """M: largest curvature of the objective divided by v, rounded up."""
+        square = Fraction(self.row_norm) ** 2
+        curved = Fraction(self.loss.curvature) * square * self.n_records / Fraction(self.divisor)
+        return fraction_up(Fraction(self.regularization) + curved)
+
+    @cached_property
+    def largest_step(self) -> float:
+        """2 / (m + M), rounded down."""
+        return fraction_down(2 / (Fraction(self.regularization) + Fraction(self.smoothness)))
+
+    @property
+    def learning_rate(self) -> float:
+        """Eta, given or the largest; on a grid the largest power of two times v."""
+        if self.step is not None or not self.exact:
+            return self.largest_step if self.step is None else self.step
+        largest = fraction_down(Fraction(self.largest_step) / Fraction(self.divisor))
+        return math.ldexp(1.0, math.frexp(largest)[1] - 1) * self.divisor
+
+    @property
+    def _on_grid(self) -> bool:
+        """Whether iterates stay on a grid: eta over v times that of the noise.
+
+        An iterate in floats, off any grid, would show the noise of every step in its last digits.
+        """
+        return self.grid is None or math.frexp(self.learning_rate / self.divisor)[0] == 0.5
+
+    @cached_property
+    def contraction(self) -> float:
+        """C of the module's formula, rounded up."""
+        eta = Fraction(self.learning_rate)
+        ends = (Fraction(self.regularization), Fraction(self.smoothness))
+        return fraction_up(max(abs(1 - eta * end) for end in ends))
+
+    @property
+    def refusal(self) -> str:
+        """Why the guarantee does not hold for these settings, or nothing."""
+        asked = "with accountant='last_iterate'"
+        if self.learning_rate > self.largest_step or not self.contraction < 1.0:
+            return (
+                f"learning_rate: got {self.step!r}, expected at most {self.largest_step!r}, and a "
+                f"C at which a step contracts, {asked}"
+            )
+        if not self._on_grid:
+            return (
+                f"learning_rate: got {self.step!r}, expected 'auto' or a power of two times "
+                f"expected_batch_size {asked}, as iterates in floats would tell the noise of every "
+                "step"
+            )
+        if self.contribution > 2.0 * self.clip:
+            return (
+                f"max_samples: got {self.n_records!r}, expected fewer, as rounding errors of their "
+                f"sums would cost more than a gradient {asked}"
+            )
+        return ""
+
+    @cached_property
+    def effective_steps(self) -> float:
+        """As how many steps the run counts, rounded up."""
+        c, T = self.contraction, self.n_steps
+        if c == 0.0:
+            return 1.0
+        # 1 - c is exact for c near 1, and what is left of c^T has no cancellation.
+        log_power = T * math.log1p(-(1.0 - c))
+        counted = -math.expm1(log_power) / (1.0 + math.exp(log_power)) * (1.0 + c) / (1.0 - c)
+        return min(float(T), counted * (1.0 + 64.0 * 2.0**-53))
+
+    @cached_property
+    def radius(self) -> float:
+        """Radius of a ball that holds the minimiser of any data, onto which iterates go back.
+
+        There the gradient vanishes, and the objective is at most its value at 0.
+        """
+        penalty = self.regularization * self.divisor
+        by_gradient = div_up(mul_up(self.clip, float(self.n_records)), penalty)
+        by_value = math.sqrt(2.0 * loss_at_zero(self.loss) * self.n_records / penalty)
+        return min(by_gradient, round_up(by_value, 8))
+
+    @cached_property
+    def grid(self) -> float | None:
+        """Spacing of the noisy sums; None where noise is drawn in floating point."""
+        if not self.exact:
+            return None
+        fine = sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
+        # Iterates and noisy sums are whole steps of the lattice, and exact: below 2**52 of them.
+        noise = FARTHEST * self._sigma_at(2.0 * self.clip)
+        largest = self.radius * self.divisor / self.learning_rate
+        largest += self.n_records * self.acting_clip + noise
+        return max(fine, grid_below(largest * 2.0**-50))
+
+    @property
+    def acting_clip(self) -> float:
+        """Where the compiled descent clips: just beyond the longest gradient."""
+        return self.clip * UNCLIPPED
+
+    @cached_property
+    def rounding(self) -> float:
+        """What rounding adds to a contribution.
+
+        Both runs round: twice what one step of one of them is off by, in units of the sum, shared
+        by the contributions by which sums differ.
+        """
+        kernel, smoothing, margin = self.loss.kernel
+        bound: float = _core.descent_rounding(
+            loss=kernel,
+            n_scores=self.loss.n_scores,
+            smoothing=smoothing,
+            margin=margin,
+            n_columns=self.shape[1],
+            row_norm=self.row_norm,
+            clip=self.acting_clip,
+            max_records=self.n_records,
+            radius=self.radius,
+            grid=self.grid,
+            step=self.learning_rate / self.divisor,
+        )
+        return div_up(2.0 * bound, float(self.factor))
+
+    @cached_property
+    def contribution(self) -> float:
+        """Bound of what one record contributes, with all rounding."""
+        return add_up(self.clip, self.rounding)
+
+    def _moved(self, contribution: float) -> float:
+        """Sensitivity of one Gaussian mechanism that tells as much as the last iterate."""
+        return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
+
+    def _sigma_at(self, contribution: float) -> float:
+        """Standard deviation of the noise for a contribution."""
+        return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on each number of each sum."""
+        return self._sigma_at(self.contribution)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        return GaussianEvent(
+            sigma=self.sigma,
+            sensitivity=self._moved(self.contribution),
+            adjacency=self.adjacency,
+        )
+
+    @property
+    def part(self) -> ReleasePart:
+        """The noise as it is drawn, for the statement."""
+        return training_part(
+            self,
+            LastIterate(
+                learning_rate=self.learning_rate,
+                divisor=self.divisor,
+                regularization=self.regularization,
+                smoothing=1.0 if self.loss.name == "logistic" else self.loss.smoothing,
+                lipschitz=self.loss.lipschitz,
+                curvature=self.loss.curvature,
+                row_norm=self.row_norm,
+                max_records=self.n_records,
+                smoothness=self.smoothness,
+                contraction=self.contraction,
+                effective_steps=self.effective_steps,
+            ),
+        )
+
 
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left
 # fluctuates by a few hundredths of it, and its root is meaningless below this share of the noise.
 STABILIZER, CORRECTED_FLOOR = 1e-8, 0.5
 # Beyond these a step would leave single precision.
 LARGEST_INTERCEPT = 1e6
+
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
 
 

@@ -18,35 +18,600 @@ Every number is rounded towards more noise. All of it is public: nothing here re
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast._rounding import add_down, hypot_up
-from dpsvm_fast.accounting import PrivacyEvent, PrivacyStatement, Sensitivity
-from dpsvm_fast.accounting.words import FLOATING_POINT_CAVEAT, PRECISION_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.certificates import (
+    ObjectiveEvent,
+    ObjectiveNoise,
+    PrivacyEvent,
+    PrivacyStatement,
+    PureEvent,
+    Sensitivity,
+)
+from dpsvm_fast.certificates.words import (
+    FLOATING_POINT_CAVEAT,
+    PRECISION_CAVEAT,
+    RUNNING_TIME_CAVEAT,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms._linear_noise import LinearNoise
-from dpsvm_fast.mechanisms._settings import (
+from dpsvm_fast.mechanisms.noise import (
+    LARGEST,
     RELATION_FACTOR,
+    SMALLEST,
+    WeightNoise,
     check_delta_of_gaussian,
     check_range,
     check_row_norm,
     check_solvable,
+    grid_below,
+    rounding_distance,
+    statement_of,
 )
-from dpsvm_fast.mechanisms._weight_noise import WeightNoise
-from dpsvm_fast.mechanisms._weight_statement import statement_of
+from dpsvm_fast.rounding import (
+    add_down,
+    add_up,
+    div_down,
+    div_up,
+    hypot_up,
+    mul_down,
+    mul_up,
+    round_up,
+)
 
-__all__ = ["ObjectivePerturbation", "automatic_intercept_scaling"]
+__all__ = [
+    "LinearNoise",
+    "ObjectivePerturbation",
+    "automatic_intercept_scaling",
+    "automatic_regularization",
+    "best_regularization",
+    "largest_rate",
+    "noise_multiplier",
+    "pure_epsilon",
+    "regularization_for",
+    "smallest_regularization",
+]
 
-# Rounding to the grid costs at most this share of the distance to the minimum, which is itself
-# small beside the noise in the objective.
+
+# The random linear term of an objective: lambda, the law of B, and how near the minimum counts.
+#
+# The privacy of the minimiser of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2}
+# \|W\|_F^2 + \langle B, W \rangle` rests on B and on lambda, which bounds the share of one record
+# in
+# the curvature. Proved in docs/proofs/objective_perturbation.md.
+
+
+# The numbers in B are rounded by at most this share of the gradient's tolerance.
 GRID_SHARE = 1e-3
+# The gradient's tolerance is at least this share of tol times the noise in one component of B:
+# double precision could not certify much less when epsilon is tiny.
+NOISE_SHARE = 1e-5
+# A price of the change of variables below this share of epsilon is the rounding of a free one.
+FREE = 1e-12
+
+
+@dataclass(frozen=True)
+class LinearNoise:
+    """Noise inside an objective, calibrated to (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        0 with Gamma noise.
+    adjacency : {"add_remove", "replace_one"}
+    noise : {"gaussian", "gamma"}
+    exact : bool
+        Whether Gaussian noise is drawn exactly on a grid.
+    loss : Loss
+    row_norm : float > 0
+        Bound of a row with its constant feature.
+    shape : tuple of int
+        (number of scores, n_features, plus 1 with an intercept).
+    C : float > 0 or None
+        ``lambda = 1 / C + extra``; None for the public rule.
+    extra : float >= 0 or None
+        What is added to lambda for the sake of privacy; None for the public rule.
+    tol : float in (0, 1]
+        Tolerance of the gradient, relative to the largest gradient of one record.
+
+    Raises
+    ------
+    InvalidParameterError
+        Settings for which no finite positive noise can be stated.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    noise: str
+    exact: bool
+    loss: Loss
+    row_norm: float
+    shape: tuple[int, int]
+    C: float | None
+    extra: float | None
+    tol: float
+
+    def __post_init__(self) -> None:
+        """Refuses settings whose noise would not be a positive finite number."""
+        if self.C is not None:
+            check_range("C", self.C, "C")
+            # Before the calibrations, which are about ordinary numbers.
+            ratio = self.loss.curvature_ratio(self.row_norm, 1.0 / self.C)
+            check_range("C", ratio, "C (data_norm^2 + intercept_scaling^2) / temperature")
+        if self.extra:
+            check_range("extra_regularization", self.extra, "the value given")
+        check_range("C", self.regularization, "the whole regularisation")
+        check_range("C", self.curvature_ratio, "the ratio of curvature to regularisation")
+        if not 0.0 < self.scale < math.inf:
+            raise InvalidParameterError(self._refusal())
+        check_range("C", self.deviation, "the noise in one component of the objective")
+        check_range("C", self.radius, "the distance to the minimiser")
+
+    def _refusal(self) -> str:
+        """Says which C would do."""
+        extra = self.extra or 0.0
+        needed = smallest_regularization(self.loss, self.epsilon, self.row_norm) - extra
+        if not needed > 0.0:
+            return f"epsilon: got {self.epsilon!r}, for which no scale of the noise was found"
+        # Six digits, and never above the exact value.
+        largest = float(f"{0.999999 / needed:.6g}")
+        return (
+            f"C: got {self.C!r} with extra_regularization {self.extra!r}, expected at most "
+            f"{largest!r}: with less regularisation the change of variables alone may cost all of "
+            f"epsilon = {self.epsilon!r}; extra_regularization='auto' adds what is best"
+        )
+
+    @property
+    def n_weights(self) -> int:
+        """Number of components of B."""
+        return math.prod(self.shape)
+
+    @property
+    def factor(self) -> int:
+        """Records in which neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+    @property
+    def _target(self) -> tuple[Loss, float, float, str]:
+        """What Gaussian noise is calibrated to."""
+        return (self.loss, self.epsilon, self.delta, self.adjacency)
+
+    @cached_property
+    def own_regularization(self) -> float:
+        """1 / C, or lambda by the public rule."""
+        if self.C is not None:
+            return 1.0 / self.C
+        if self.noise == "gamma":
+            return self._best_regularization(0.0)
+        return automatic_regularization(*self._target, self.row_norm)
+
+    def _best_regularization(self, least: float) -> float:
+        """Lambda of pure noise by the public rule."""
+        return best_regularization(
+            self.loss, self.epsilon, self.factor, self.row_norm, self.n_weights, least
+        )
+
+    @cached_property
+    def regularization(self) -> float:
+        """Lambda of the objective, the extra regularisation included."""
+        own = self.own_regularization
+        if self.extra is not None:
+            return own + self.extra
+        if self.C is None:
+            return own
+        if self.noise == "gamma":
+            return self._best_regularization(own)
+        return regularization_for(*self._target, self.row_norm, own)
+
+    @cached_property
+    def curvature_ratio(self) -> float:
+        """Kappa: what one record may add to the curvature, relative to lambda; rounded up."""
+        return self.loss.curvature_ratio(self.row_norm, self.regularization)
+
+    @cached_property
+    def multiplier(self) -> float:
+        """Sigma over row norm, or beta times row norm; infinity or 0 where there is none."""
+        if self.noise == "gamma":
+            return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
+        found = noise_multiplier(*self._target, self.curvature_ratio)
+        return math.inf if found is None else found
+
+    @cached_property
+    def scale(self) -> float:
+        """Standard deviation sigma of Gaussian B, or the rate beta of its Gamma law."""
+        if self.noise == "gamma":
+            return div_down(self.multiplier, self.row_norm)
+        return mul_up(self.multiplier, self.row_norm)
+
+    @cached_property
+    def deviation(self) -> float:
+        """Root mean square of the noise in one component of B."""
+        if self.noise == "gaussian":
+            return self.scale
+        return math.sqrt(self.n_weights + 1.0) / self.scale
+
+    @cached_property
+    def gradient_tol(self) -> float:
+        """Norm of the gradient that the solver has to certify."""
+        return self.tol * max(self.loss.lipschitz * self.row_norm, NOISE_SHARE * self.deviation)
+
+    @cached_property
+    def grid(self) -> float | None:
+        """Spacing of the numbers in B, a power of two; None when they are not rounded."""
+        if self.noise == "gamma" or not self.exact:
+            return None
+        fine = 2.0 * GRID_SHARE * self.gradient_tol / math.sqrt(self.n_weights)
+        return grid_below(fine, self.scale)
+
+    @cached_property
+    def radius(self) -> float:
+        """Distance of the weights to the minimiser for an unrounded B.
+
+        The rounded B is at most half a grid step in each component from a Gaussian one, which moves
+        the gradient by as much.
+        """
+        missed = self.gradient_tol
+        if self.grid is not None:
+            missed = add_up(missed, 0.5 * rounding_distance(self.grid, self.n_weights))
+        return div_up(missed, self.regularization)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        if self.noise == "gamma":
+            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
+        return ObjectiveEvent(
+            law=self.loss.law,
+            n_scores=self.loss.n_scores,
+            sigma=self.multiplier,
+            kappa=self.curvature_ratio,
+            jacobian=None,
+            adjacency=self.adjacency,
+        )
+
+    @property
+    def _jacobian(self) -> float | None:
+        """What the change of variables costs beside the noise; rounded up."""
+        if self.noise == "gaussian":
+            return None
+        whole = pure_epsilon(self.loss, self.multiplier, self.curvature_ratio, self.factor)
+        noise = mul_down(mul_down(self.factor * self.loss.lipschitz, self.scale), self.row_norm)
+        price = add_up(whole, -noise)
+        return price if price > FREE * self.epsilon else 0.0
+
+    @property
+    def record(self) -> ObjectiveNoise:
+        """The noise as it is drawn, for the statement."""
+        gaussian = self.noise == "gaussian"
+        return ObjectiveNoise(
+            n_classes=self.loss.n_classes,
+            smoothing=self.loss.smoothing,
+            margin=self.loss.margin,
+            lipschitz=self.loss.lipschitz,
+            curvature=self.loss.curvature,
+            row_norm=self.row_norm,
+            regularization=self.regularization,
+            extra_regularization=self.regularization - self.own_regularization,
+            curvature_ratio=self.curvature_ratio,
+            jacobian=self._jacobian,
+            distribution=self.noise,
+            sampler="floating_point" if self.grid is None else "exact_grid",
+            sigma=self.scale if gaussian else None,
+            beta=None if gaussian else self.scale,
+            grid=self.grid,
+            shape=self.shape,
+            gradient_tol=self.gradient_tol,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+
+    def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
+        """B, of shape ``shape``. Private: whoever knows it can undo the noise."""
+        return np.asarray(self.draw_many(1, source, n_threads)[0])
+
+    def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
+        """``n`` independent ones, of shape (n, n_scores, n_columns). More than one for audits."""
+        size = n * self.n_weights
+        if self.noise == "gamma":
+            # One draw of Gamma noise belongs to all components of one B together.
+            draws = [source.gamma_ball(self.n_weights, self.scale, n_threads) for _ in range(n)]
+            flat = np.array(draws)
+        elif self.grid is None:
+            flat = source.gaussian(size, self.scale, n_threads)
+        else:
+            # Below 2**53 steps, times a power of two: no rounding.
+            steps = source.gaussian_on_grid(size, self.scale, self.grid, n_threads)
+            flat = steps.astype(np.float64) * self.grid
+        return np.asarray(flat.reshape(n, *self.shape))
+
+
+# Gaussian objective perturbation: noise scales in the unit "bound of the rows' norm", and lambda.
+#
+# The laws are those of :func:`dpsvm_fast.accounting.objective_sigma`, on the proof pages
+# docs/proofs/objective_perturbation.md and docs/proofs/joint_bound.md. Calibrations are remembered:
+# each depends on public settings only, and those of many classes take a good part of a second.
+
+
+# lambda * temperature = CURVE * sigma * row norm with C="auto". Between 0.7 and 1.4 of it the
+# accuracy on six data sets (epsilon 1 to 8) hardly changes.
+CURVE = 1.0
+# extra_regularization="auto" adds nothing while the Jacobian makes the noise at most this much
+# larger than it would be without one.
+LARGEST_PRICE = 2.0
+
+
+def noise_multiplier(
+    loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
+) -> float | None:
+    """Sigma over row norm at a given curvature ratio; None when no noise is enough."""
+    return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
+
+
+def automatic_regularization(
+    loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float
+) -> float:
+    r"""Lambda of C="auto": :math:`\lambda \tau = \sigma \kappa_t`, tau the temperature of the loss.
+
+    The curvature ratio is then :math:`\kappa_t / \sigma`, so sigma is calibrated along that curve,
+    on which there is always one: less curvature and more noise go together. Infinity where it is
+    beyond the floats.
+    """
+    multiplier = _calibrated(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    if multiplier is None:
+        return math.inf
+    # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
+    lam = multiplier * CURVE / loss.temperature
+    while loss.curvature_ratio(1.0, lam) > div_down(1.0 / CURVE, multiplier):
+        lam = round_up(lam)
+    scaled = row_norm * lam * row_norm
+    while loss.curvature_ratio(row_norm, scaled) > loss.curvature_ratio(1.0, lam):
+        scaled = round_up(scaled)
+    return scaled
+
+
+def regularization_for(
+    loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float, least: float
+) -> float:
+    """Lambda of extra_regularization="auto": ``least`` unless its curvature makes noise too dear.
+
+    Too dear is more than twice the noise without a Jacobian; then the lambda of C="auto", at which
+    the Jacobian costs a few percent. It is larger than ``least``: the price grows with curvature.
+    """
+    kappa = loss.curvature_ratio(row_norm, least)
+    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa)
+    free = _calibrated(loss, epsilon, delta, adjacency, jacobian=0.0)
+    if found is not None and free is not None and found <= LARGEST_PRICE * free:
+        return least
+    return max(least, automatic_regularization(loss, epsilon, delta, adjacency, row_norm))
+
+
+@lru_cache(maxsize=1024)
+def _calibrated(
+    loss: Loss,
+    epsilon: float,
+    delta: float,
+    adjacency: str,
+    *,
+    kappa: float | None = None,
+    kappa_per_t: float | None = None,
+    jacobian: float | None = None,
+) -> float | None:
+    """The compiled calibration; None where it finds no sigma."""
+    law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
+    try:
+        return _core.objective_sigma(
+            *law, epsilon, delta, kappa, kappa_per_t, jacobian, replace_one
+        )
+    except ValueError:
+        return None
+
+
+# Pure objective perturbation: the price of a curvature, the noise rate, the best regularisation.
+#
+# The minimiser W of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
+# \langle B, W \rangle` with B of density proportional to :math:`\exp(-\beta \|B\|)`. As proved in
+# docs/proofs/objective_perturbation.md, section "Pure epsilon", one record whose loss has
+# gradient a
+# and Hessian H in the scores moves the log-density of W by at most
+#
+# .. math:: \beta \kappa_t \|a\| + \log \det(1 + \rho H), \qquad \rho = \kappa_t^2 / \lambda,
+#
+# a replaced record by :math:`\beta \kappa_t L` more. Where curvature is large only when the
+# gradient
+# is small, the largest sum is less than the sum of the largest terms, and often no more than its
+# first term. In the unit :math:`\kappa_t = 1` (b = beta kappa_t, f = 1 or 2 records, kappa the
+# curvature ratio, n scores):
+#
+# - ``logistic`` law: :math:`\max_{0 \le u \le 1} b \sqrt n (f-1+u) + n \log(1 + \kappa u (1-u))`.
+#   With the gradients :math:`u_k`, the sum over scores of :math:`\log(1 + \kappa (u_k - u_k^2))` is
+#   concave in the squares of :math:`u_k`, so equal ones are the worst of a given norm.
+# - ``softmax`` law: :math:`\max_{0 \le S \le 1 - 1/K} b ((f-1) \sqrt 2 + \sqrt{2 - S}) +
+#   (K - 1) \log(1 + \kappa S / (K-1))`, S = 1 - ||p||^2.
+# - other laws: :math:`f b L + c_0(\kappa)`.
+#
+# Both maxima are of concave functions: a tangent bounds them from above.
+
+
+# More than the relative error of a dozen floating-point operations on positive numbers.
+ROUNDING = 1e-14
+
+BISECTIONS = 64
+# The regularisation is searched for on this many points a decade, then between two of them.
+POINTS_PER_DECADE = 8
+# A loss without a margin distinguishes scores of this many temperatures.
+SIZE_IN_TEMPERATURES = 2.5
+
+
+def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
+    """Epsilon of noise of the given rate, rounded up.
+
+    Parameters
+    ----------
+    loss : Loss
+    rate : float >= 0
+        beta times the bound of the rows' norm.
+    kappa : float > 0
+        Curvature ratio.
+    factor : {1, 2}
+        Records that change: 1 for add_remove, 2 for replace_one.
+    """
+    if loss.law == "logistic":
+        bound = _logistic_epsilon(loss.n_scores, rate, kappa, factor)
+    elif loss.law == "softmax":
+        bound = _softmax_epsilon(loss.n_classes, rate, kappa, factor)
+    else:
+        bound = factor * rate * loss.lipschitz + loss.jacobian(kappa)
+    return mul_up(bound, 1.0 + ROUNDING)
+
+
+def _logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> float:
+    """Maximum over the size u of one score's gradient."""
+    n, b = n_scores, rate * math.sqrt(n_scores)
+    # Root of b (1 + kappa u (1 - u)) + n kappa (1 - 2 u), in whichever form does not cancel.
+    root = math.sqrt(b * b + 4.0 * n * n + 4.0 * b * b / kappa)
+    if b > 2.0 * n:
+        u = 0.5 * (b - 2.0 * n + root) / b
+    else:
+        u = 2.0 * (b / kappa + n) / (root + 2.0 * n - b)
+    u = min(u, 1.0)
+    value = b * (factor - 1.0 + u) + n * math.log1p(kappa * u * (1.0 - u))
+    slope = b + n * kappa * (1.0 - 2.0 * u) / (1.0 + kappa * u * (1.0 - u))
+    return value + max(slope * (1.0 - u), -slope * u)
+
+
+def _softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> float:
+    """Maximum over S, one minus the squared norm of the probabilities."""
+    n, top = n_classes - 1, 1.0 - 1.0 / n_classes
+    # In q = sqrt(2 - S) the slope vanishes where (rate / n) q^2 + 2 q = rate (1/kappa + 2/n).
+    right = rate * (1.0 / kappa + 2.0 / n)
+    q = right / (1.0 + math.sqrt(1.0 + rate * right / n))
+    S = min(max(2.0 - q * q, 0.0), top)
+    length = math.sqrt(2.0 - S)
+    value = rate * ((factor - 1.0) * math.sqrt(2.0) + length) + n * math.log1p(kappa * S / n)
+    slope = kappa / (1.0 + kappa * S / n) - 0.5 * rate / length
+    return value + max(slope * (top - S), -slope * S)
+
+
+def largest_rate(loss: Loss, epsilon: float, kappa: float, factor: int) -> float:
+    """Largest beta times row norm with which the release is epsilon-private; 0 if none is.
+
+    Rounded down: :func:`pure_epsilon` at the result is at most ``epsilon``.
+    """
+    if loss.law not in ("logistic", "softmax"):
+        left = add_down(epsilon, -mul_up(loss.jacobian(kappa), 1.0 + ROUNDING))
+        return max(0.0, div_down(left, mul_up(factor * loss.lipschitz, 1.0 + 2.0 * ROUNDING)))
+    if pure_epsilon(loss, 0.0, kappa, factor) >= epsilon:
+        return 0.0
+    low, high = 0.0, epsilon / (factor * loss.lipschitz) * (1.0 - 4.0 * ROUNDING)
+    if pure_epsilon(loss, high, kappa, factor) <= epsilon:
+        return high
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        if pure_epsilon(loss, middle, kappa, factor) <= epsilon:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def smallest_regularization(loss: Loss, epsilon: float, row_norm: float) -> float:
+    """Least lambda, a little rounded up, whose Jacobian alone does not cost all of ``epsilon``."""
+    return row_norm * _least_regularization(loss, epsilon) * row_norm
+
+
+def best_regularization(
+    loss: Loss, epsilon: float, factor: int, row_norm: float, n_weights: int, least: float
+) -> float:
+    r"""Lambda that minimises an error proxy; the noise rate follows from it.
+
+    The noise moves the minimum by about :math:`E\|B\|^2 / (2 \lambda)` in the objective, with
+    :math:`E\|B\|^2 = p (p+1) / \beta(\lambda)^2` for p weights, and regularisation beyond ``least``
+    costs :math:`\tfrac{\lambda - \lambda_0}{2} \|W\|^2`. With :math:`\|W\|^2 \approx
+    p (s / \kappa_t)^2`, s the size of the scores that the loss asks for (its margin, or 2.5
+    temperatures if that is more), the sum is least where
+
+    .. math:: \frac{(p + 1) \kappa_t^2}{\beta(\lambda)^2 \lambda} + s^2 \lambda
+
+    is. For constant beta that is :math:`\lambda = \kappa_t \sqrt{p+1} / (s \beta)`, the
+    standard deviation of one component of B in the objective's own units. Unlike the rule of
+    Chaudhuri, Monteleoni and Sarwate (2011), which enlarges lambda only where the Jacobian would
+    take all of epsilon, it has no threshold above which the noise explodes. Every lambda is as
+    private as any other; this one is a function of public numbers only.
+
+    Parameters
+    ----------
+    loss : Loss
+    epsilon : float > 0
+    factor : {1, 2}
+        Records that change.
+    row_norm : float > 0
+    n_weights : int
+    least : float >= 0
+        Regularisation that is there already.
+    """
+    size = max(loss.margin, SIZE_IN_TEMPERATURES * loss.temperature)
+
+    def proxy(log_lambda: float) -> float:
+        lam = math.exp(log_lambda)
+        rate = largest_rate(loss, epsilon, loss.curvature_ratio(1.0, lam), factor)
+        if not rate > 0.0:
+            return math.inf
+        return (n_weights + 1.0) / (rate * rate * lam) + size * size * lam
+
+    # Everything in the unit row_norm = 1.
+    floor = least / row_norm / row_norm
+    start = max(floor, _least_regularization(loss, epsilon))
+    at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * size)
+    # Beyond this both terms grow: the rate is within a factor of two of its largest value.
+    end = 4.0 * max(start, at_full_rate, _least_regularization(loss, 0.5 * epsilon))
+    # No rate is above epsilon / (f L), so below this the first term alone exceeds proxy(end).
+    least_noise = at_full_rate * size * at_full_rate * size
+    start = max(start, min(least_noise / proxy(math.log(end)), end))
+    low, high = math.log(start), math.log(end)
+    count = 2 + int(POINTS_PER_DECADE * (high - low) / math.log(10.0))
+    points = [low + (high - low) * i / count for i in range(count + 1)]
+    best = min(range(count + 1), key=lambda i: proxy(points[i]))
+    found = _golden_section(proxy, points[max(best - 1, 0)], points[min(best + 1, count)])
+    if floor == start and proxy(low) <= proxy(found):
+        return least
+    return max(least, row_norm * math.exp(found) * row_norm)
+
+
+def _least_regularization(loss: Loss, epsilon: float) -> float:
+    """As :func:`smallest_regularization`, for rows of norm 1."""
+    low, high = math.log(SMALLEST), math.log(LARGEST)
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if loss.jacobian(math.exp(middle)) < epsilon else (low, middle)
+    return 1.000001 / math.exp(low) / loss.temperature
+
+
+def _golden_section(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function with one minimum in the bracket is least, to a millionth of its width."""
+    ratio = 0.5 * (math.sqrt(5.0) - 1.0)
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = f(left), f(right)
+    for _ in range(29):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = f(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = f(right)
+    return 0.5 * (low + high)
+
+
 # Share of epsilon and of delta that pays for the approximate minimum.
 OUTPUT_SHARE = 0.01
 # The constant feature, over the bound of the rows' norm. What did best on the data sets on which

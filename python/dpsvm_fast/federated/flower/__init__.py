@@ -23,9 +23,9 @@ import warnings
 # Where the public names live; each module is imported when a name of it is asked for.
 _HOMES = {
     "FlowerSum": "secsum",
-    "HardeningError": "harden",
-    "LocalGrid": "testing",
-    "RoundTerms": "terms",
+    "HardeningError": "protocol",
+    "LocalGrid": "secsum",
+    "RoundTerms": "protocol",
     "make_client_app": "client",
     "make_server_app": "server",
     "run_secure_round": "server",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-def _require(*modules: str) -> None:
+def require(*modules: str) -> None:
     """Say what to install where an optional dependency is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
@@ -77,6 +77,6 @@ def __getattr__(name: str) -> object:
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-_require("flwr", "cryptography")
+require("flwr", "cryptography")
 _prepare_environment()
 _import_flower()

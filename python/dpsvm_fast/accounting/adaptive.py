@@ -1,0 +1,342 @@
+r"""Events whose sizes are chosen by looking at earlier results: filter and odometer.
+
+Every event counts as a part that a Gaussian release of parameter mu can simulate, and a probability
+that something is told outright. With limits B and D that are fixed beforehand, sums of
+:math:`\mu^2 \le B^2` and of these probabilities :math:`\le D` are :math:`(\epsilon,
+\delta_G(\epsilon; B) + D)`-private whatever is chosen; and so are events with sums of epsilons
+:math:`\le \epsilon` and of probabilities :math:`\le D`. The odometer is the boundary
+:math:`\epsilon(v) = v/2 + \inf\{w : M_v(w) \ge 1/\delta\}` that a privacy loss with variance v
+crosses at any time with probability at most delta, :math:`M_v(w) = \sqrt{s/(v + s)}\, 2
+\Phi(w/\sqrt{v + s})\, e^{w^2/(2 (v + s))}`. Proofs: docs/proofs/adaptive_composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting.composition import (
+    distance_delta,
+    of_events,
+    told_by_gaussian,
+    totals_epsilon,
+)
+from dpsvm_fast.accounting.formulas import gaussian_mu
+from dpsvm_fast.certificates.events import (
+    ApproximateEvent,
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import (
+    add_down,
+    add_up,
+    div_down,
+    div_up,
+    fraction_down,
+    fraction_up,
+    mul_down,
+    mul_up,
+    sqrt_down,
+    sqrt_up,
+)
+from dpsvm_fast.validation import MAX_EPSILON
+
+__all__ = ["AdaptiveComposition", "boundary", "pure_mu", "pure_of_mu"]
+
+# Share of delta that is kept for what is told outright, and the share of that which one event
+# known by its profile takes. Both belong to the meaning of a ledger's file.
+LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0
+# Where calibrations of Gaussian noise end, and the largest float below 1.
+LEAST_DELTA = 2.3e-308
+
+LARGEST_DELTA = math.nextafter(1.0, 0.0)
+# More than the relative error of one function of scipy.special.
+ERROR = 1e-12
+
+
+class Size(NamedTuple):
+    """What an event counts as.
+
+    Parameters
+    ----------
+    square : Fraction
+        Of the parameter of a Gaussian release that simulates it.
+    told : Fraction
+        Probability that something is told outright.
+    epsilon : Fraction or None
+        Of a pure event, apart from what is told; None where there is none.
+    distance : Fraction
+        Sum of the distances from the laws that the rest is about.
+    n_distances : int
+        Of how many releases.
+    """
+
+    square: Fraction
+    told: Fraction
+    epsilon: Fraction | None
+    distance: Fraction = Fraction(0)
+    n_distances: int = 0
+
+    def plus(self, other: Size) -> Size:
+        """Both events."""
+        both = None
+        if self.epsilon is not None and other.epsilon is not None:
+            both = self.epsilon + other.epsilon
+        return Size(
+            self.square + other.square,
+            self.told + other.told,
+            both,
+            self.distance + other.distance,
+            self.n_distances + other.n_distances,
+        )
+
+    def told_by_gaussian(self, mu: float) -> Fraction:
+        """What is told with the distances, of releases that are Gaussian of at most that size.
+
+        What one of them tells is concave in its distance, so their mean costs at least as much.
+        """
+        if not self.n_distances:
+            return self.told
+        mean = fraction_up(self.distance / self.n_distances)
+        most = Fraction(told_by_gaussian(mu, mean)) if mean < 1.0 else Fraction(1)
+        return self.told + self.n_distances * most
+
+    def told_by_pure(self, epsilon: float) -> Fraction:
+        """What is told with the distances, of releases that are all pure, of at most that size."""
+        return self.told + Fraction(distance_delta(self.distance, epsilon))
+
+
+class Limits(NamedTuple):
+    """What sizes may add up to: B squared, D, and the budget's epsilon."""
+
+    square: Fraction
+    told: Fraction
+    epsilon: Fraction
+
+
+NOTHING = Size(Fraction(0), Fraction(0), Fraction(0))
+# Of an event that no limit admits: nothing is known of it at the delta that it may have.
+UNKNOWN = Size(Fraction(10**40), Fraction(0), None)
+
+
+def pure_mu(epsilon: float) -> float:
+    r"""Parameter :math:`2 \Phi^{-1}(e^\epsilon/(1 + e^\epsilon))` of a pure event, rounded up."""
+    if epsilon < 2.0:
+        found = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
+    else:
+        found = -2.0 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon))))
+    return mul_up(found, 1.0 + ERROR)
+
+
+def pure_of_mu(mu: float) -> float:
+    """Epsilon of a pure event with that parameter, rounded down."""
+    if mu < 1.0:
+        found = 2.0 * math.atanh(float(erf(mu / (2.0 * math.sqrt(2.0)))))
+    else:
+        found = float(log_ndtr(0.5 * mu) - log_ndtr(-0.5 * mu))
+    return max(0.0, mul_down(found, 1.0 - ERROR))
+
+
+class AdaptiveComposition:
+    """A running composition in which every event may look at the results of earlier ones.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        The budget, from which the limits follow once and for all.
+    adjacency : {"add_remove", "replace_one"}
+    slack : float >= 0
+        Relative, in both numbers, for events that were made to fill the budget.
+    """
+
+    def __init__(self, epsilon: float, delta: float, adjacency: str, slack: float = 0.0) -> None:
+        self._adjacency = adjacency
+        self._pair = mul_down(mul_down(delta, LEAK_SHARE), PAIR_SHARE)
+        self._limits = _limits(epsilon, delta)
+        wider = min(mul_up(epsilon, 1.0 + slack), MAX_EPSILON)
+        self._wider_limits = _limits(wider, min(mul_up(delta, 1.0 + slack), LARGEST_DELTA))
+        self._size = NOTHING
+
+    def copy(self) -> AdaptiveComposition:
+        """Return an independent composition of the same events."""
+        other = object.__new__(AdaptiveComposition)
+        vars(other).update(vars(self))
+        return other
+
+    def add(self, event: PrivacyEvent) -> None:
+        """Add one event; one of unknown kind or of another relation is refused."""
+        if not isinstance(event, PrivacyEvent):
+            raise TypeError(f"event: got {type(event).__name__}, expected a PrivacyEvent")
+        if event.adjacency != self._adjacency:
+            raise InvalidParameterError(
+                f"event: got adjacency {event.adjacency!r} among events of {self._adjacency!r}; "
+                "guarantees of different relations do not compose"
+            )
+        self._size = self._size.plus(_size_of(event, self._pair))
+
+    def fits(self) -> bool:
+        """Whether all events together are within the limits, by one of the two rules."""
+        return _is_basic(self._size, self._wider_limits) or _is_gaussian(
+            self._size, self._wider_limits
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon that a filter for these events would have needed at ``delta``."""
+        size, told = self._size, Fraction(mul_down(delta, LEAK_SHARE))
+        if size.square >= UNKNOWN.square:
+            return math.inf
+        basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
+        if math.isfinite(basic) and size.told_by_pure(basic) > told:
+            basic = math.inf
+        mu = sqrt_up(fraction_up(size.square))
+        if _gaussian_delta(delta) < LEAST_DELTA or size.told_by_gaussian(mu) > told:
+            return basic
+        if not size.square:
+            return basic
+        return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
+
+    def remaining(self) -> float:
+        """Epsilon of a pure event that still fits, rounded down."""
+        size, limits = self._size, self._limits
+        by_square = by_sum = 0.0
+        left = limits.square - size.square
+        if left > 0 and _is_gaussian(size, limits):
+            by_square = pure_of_mu(sqrt_down(fraction_down(left)))
+        if _is_basic(size, limits) and size.epsilon is not None:
+            by_sum = fraction_down(limits.epsilon - size.epsilon)
+        return max(by_square, by_sum)
+
+    def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
+        """Epsilon and delta that hold at any time, also at one chosen by the results."""
+        size = self._size
+        basic, told = math.inf, 1.0
+        if size.epsilon is not None:
+            basic = fraction_up(size.epsilon)
+            told = min(1.0, fraction_up(size.told_by_pure(basic)))
+        if delta < LEAST_DELTA:
+            return basic, told if math.isfinite(basic) else fraction_up(size.told)
+        if size.square >= UNKNOWN.square:
+            return basic, add_up(fraction_up(size.told), delta)
+        by_size = min(1.0, fraction_up(size.told_by_gaussian(sqrt_up(fraction_up(size.square)))))
+        mu = div_up(1.0, _core.gaussian_sigma(tuned_to, delta))
+        prior = mu * mu / (2.0 * math.log(1.0 / delta))
+        crossed = boundary(fraction_up(size.square), delta, prior)
+        if basic <= crossed:
+            # Both hold for a pure release.
+            return basic, add_up(min(told, by_size), delta)
+        return crossed, add_up(by_size, delta)
+
+
+def _limits(epsilon: float, delta: float) -> Limits:
+    """Limits of a filter for that budget."""
+    kept = _gaussian_delta(delta)
+    mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= LEAST_DELTA else 0.0
+    return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
+
+
+def _is_basic(size: Size, limits: Limits) -> bool:
+    """Whether all is pure and within the limits."""
+    if size.epsilon is None or size.epsilon > limits.epsilon:
+        return False
+    return size.told_by_pure(fraction_up(limits.epsilon)) <= limits.told
+
+
+def _is_gaussian(size: Size, limits: Limits) -> bool:
+    """Whether all is within the limits as Gaussian releases."""
+    if size.square > limits.square:
+        return False
+    return size.told_by_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.told
+
+
+def _gaussian_delta(delta: float) -> float:
+    """Delta without the share that is kept for what is told."""
+    return add_down(delta, -mul_down(delta, LEAK_SHARE))
+
+
+def boundary(square: float, delta: float, prior: float) -> float:
+    """The boundary at variance ``square``, rounded up; any public ``prior > 0`` is valid."""
+    width = square + prior
+    wanted = -math.log(delta) - 0.5 * math.log(prior / width) - math.log(2.0)
+    wanted += ERROR * (1.0 + abs(wanted))
+
+    def reached(z: float) -> bool:
+        return 0.5 * z * z * (1.0 - ERROR) + float(log_ndtr(z)) - ERROR >= wanted
+
+    low, high = 0.0, 1.0
+    while not reached(high):
+        low, high = high, 2.0 * high
+    while high - low > 1e-13 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return add_up(0.5 * square, mul_up(high, sqrt_up(width) * (1.0 + ERROR)))
+
+
+@lru_cache(maxsize=4096)
+def _size_of(event: PrivacyEvent, pair: float) -> Size:
+    """Size of an event; one known by its profile counts by its epsilon at delta ``pair``."""
+    if isinstance(event, GaussianEvent):
+        return Size(Fraction(event.mu) ** 2, Fraction(0), None)
+    if isinstance(event, PureEvent):
+        return _pure(event.epsilon, 0.0)
+    if isinstance(event, ApproximateEvent):
+        return _pure(event.epsilon, event.delta)
+    if isinstance(event, DistanceEvent):
+        return Size(Fraction(0), Fraction(0), Fraction(0), Fraction(event.distance), 1)
+    if isinstance(event, ParallelEvent):
+        return _largest([_of_all(branch, pair) for branch in event.branches])
+    mu = gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None
+    if mu is not None:
+        return Size(Fraction(mu) ** 2, Fraction(0), None)
+    by_profile = _by_profile(event, pair)
+    if isinstance(event, SubsampledGaussianEvent):
+        moved = 2.0 if event.adjacency == "replace_one" else 1.0
+        square = Fraction(div_up(moved, event.noise_multiplier)) ** 2 * event.n_steps
+        if by_profile is None or square <= by_profile.square:
+            return Size(square, Fraction(0), None)
+    return UNKNOWN if by_profile is None else by_profile
+
+
+def _by_profile(event: PrivacyEvent, pair: float) -> Size | None:
+    """Size by one point of the profile."""
+    totals = of_events([event])
+    epsilon = totals_epsilon(totals, pair) if pair > 0.0 else math.inf
+    if not math.isfinite(epsilon):
+        return None
+    return _pure(epsilon, pair) if epsilon > 0.0 else Size(Fraction(0), Fraction(pair), Fraction(0))
+
+
+def _pure(epsilon: float, told: float) -> Size:
+    """Size of a pure event beside something told."""
+    return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(told), Fraction(epsilon))
+
+
+def _of_all(events: tuple[PrivacyEvent, ...], pair: float) -> Size:
+    """Size of several events together."""
+    size = NOTHING
+    for event in events:
+        size = size.plus(_size_of(event, pair))
+    return size
+
+
+def _largest(sizes: list[Size]) -> Size:
+    """The largest of each, none where one has none."""
+    epsilons = [size.epsilon for size in sizes if size.epsilon is not None]
+    return Size(
+        max(size.square for size in sizes),
+        max(size.told for size in sizes),
+        max(epsilons) if len(epsilons) == len(sizes) else None,
+        max(size.distance for size in sizes),
+        max(size.n_distances for size in sizes),
+    )

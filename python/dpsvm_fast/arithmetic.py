@@ -1,0 +1,30 @@
+"""The floating-point mode that guarantees are proved for, whatever the calling thread has set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from dpsvm_fast import _core
+
+__all__ = ["in_usual_arithmetic"]
+
+P = ParamSpec("P")
+
+R = TypeVar("R")
+
+
+def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a function rounding to nearest, with subnormal numbers; the thread's own mode comes back.
+
+    A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
+    thread that makes or loads it. The caller of the function is two frames above it.
+    """
+
+    @wraps(function)
+    def computed(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _core.UsualArithmetic():
+            return function(*args, **kwargs)
+
+    return computed

@@ -1,0 +1,687 @@
+"""Privacy events: frozen records of all that accounting needs to know about one release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_up
+from dpsvm_fast.validation import (
+    check_adjacency,
+    check_epsilon,
+    check_fraction,
+    check_integer,
+    check_non_negative,
+    check_option,
+    check_positive,
+    check_real,
+)
+
+__all__ = [
+    "EVENT_KINDS",
+    "MAX_STEPS",
+    "OBJECTIVE_LAWS",
+    "STOPPING_LAWS",
+    "AlternativesEvent",
+    "ApproximateEvent",
+    "DistanceEvent",
+    "GaussianEvent",
+    "ObjectiveEvent",
+    "ParallelEvent",
+    "PrivacyEvent",
+    "PureEvent",
+    "RandomStoppingEvent",
+    "SubsampledGaussianEvent",
+    "ZCDPEvent",
+    "logarithmic_mean",
+]
+
+
+# What every privacy event knows: its neighbouring relation, and how to be written down.
+#
+# An event never changes its meaning. A new mechanism with another privacy loss gets a new class
+# with
+# a new tag; a reader that does not know a tag refuses it.
+
+
+class PrivacyEvent:
+    """Base of all events; knows the neighbouring relation and how to be written down.
+
+    Attributes
+    ----------
+    adjacency : {"add_remove", "replace_one"}
+        The relation for which the other fields hold. Nothing converts between relations.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
+    >>> event = GaussianEvent(sigma=4.0, sensitivity=1.0, adjacency="add_remove")
+    >>> PrivacyEvent.from_dict(event.to_dict()) == event
+    True
+    """
+
+    tag: ClassVar[str] = ""
+    field_names: ClassVar[tuple[str, ...]] = ()
+
+    adjacency: str
+
+    def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
+        """Refuse the bare base class, which promises nothing."""
+        if cls is PrivacyEvent:
+            raise TypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown relation."""
+        check_adjacency(self.adjacency)
+
+    def to_dict(self) -> dict[str, object]:
+        """Fields with the tag under ``"type"``; floats are kept exactly by JSON."""
+        return {"type": self.tag} | {name: getattr(self, name) for name in self.field_names}
+
+    @staticmethod
+    def from_dict(record: Mapping[str, object]) -> PrivacyEvent:
+        """Read what ``to_dict`` wrote.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            An unknown type, a missing or additional field, or a value outside its range.
+        """
+        if not isinstance(record, Mapping):
+            raise TypeError(f"event: got {type(record).__name__}, expected a mapping")
+        tag = record.get("type")
+        kind = EVENT_KINDS.get(tag) if isinstance(tag, str) else None
+        if kind is None:
+            raise InvalidParameterError.of(
+                "event type", got=tag, accepted="one of " + ", ".join(map(repr, EVENT_KINDS))
+            )
+        names = {*kind.field_names, "type"}
+        if set(record) != names:
+            raise InvalidParameterError.of(
+                f"fields of a {tag!r} event",
+                got=sorted(map(str, record)),
+                accepted=str(sorted(names)),
+            )
+        return kind._from_fields({name: record[name] for name in kind.field_names})
+
+    @classmethod
+    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
+        """Make the event from its fields; kinds with events inside read those first."""
+        return cls(**fields)
+
+
+# Every kind by its tag; the modules that define kinds add them.
+EVENT_KINDS: dict[str, type[PrivacyEvent]] = {}
+
+# More steps of one release than anyone takes; their number stays exact as a float.
+MAX_STEPS = 10**9
+
+# Privacy laws of objective perturbation, each with the least number of scores it is about.
+OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
+
+
+@dataclass(frozen=True)
+class GaussianEvent(PrivacyEvent):
+    """A release whose privacy is that of the Gaussian mechanism in real arithmetic.
+
+    Parameters
+    ----------
+    sigma : float > 0
+        Standard deviation of each component of the noise.
+    sensitivity : float > 0
+        L2 distance between what neighbouring data sets hand to the noise.
+    adjacency : {"add_remove", "replace_one"}
+
+    Examples
+    --------
+    >>> from dpsvm_fast.certificates import GaussianEvent
+    >>> GaussianEvent(sigma=4.0, sensitivity=1.0, adjacency="add_remove").mu
+    0.25
+    """
+
+    tag: ClassVar[str] = "gaussian"
+    field_names: ClassVar[tuple[str, ...]] = ("sigma", "sensitivity", "adjacency")
+
+    sigma: float
+    sensitivity: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        object.__setattr__(self, "sensitivity", check_positive("sensitivity", self.sensitivity))
+        if not 0.0 < self.mu < float("inf"):
+            raise InvalidParameterError.of(
+                "sigma", got=self.sigma, accepted="a finite ratio to the sensitivity"
+            )
+
+    @cached_property
+    def mu(self) -> float:
+        """Sensitivity over sigma, rounded up: the parameter of Gaussian differential privacy."""
+        return div_up(self.sensitivity, self.sigma)
+
+
+@dataclass(frozen=True)
+class PureEvent(PrivacyEvent):
+    """A release that is epsilon-differentially private with delta = 0.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+    adjacency : {"add_remove", "replace_one"}
+    """
+
+    tag: ClassVar[str] = "pure"
+    field_names: ClassVar[tuple[str, ...]] = ("epsilon", "adjacency")
+
+    epsilon: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+
+
+@dataclass(frozen=True)
+class ApproximateEvent(PrivacyEvent):
+    """A release of which nothing is known but that it is (epsilon, delta)-differentially private.
+
+    What is known to be a Gaussian mechanism should be a ``GaussianEvent``, which composes better.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath, ICML 2015, for the pair of laws that dominates every such release.
+    """
+
+    tag: ClassVar[str] = "approximate"
+    field_names: ClassVar[tuple[str, ...]] = ("epsilon", "delta", "adjacency")
+
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
+        object.__setattr__(self, "delta", delta)
+
+
+@dataclass(frozen=True)
+class SubsampledGaussianEvent(PrivacyEvent):
+    r"""Steps of a Gaussian mechanism, each on a Poisson sample of the records.
+
+    Each of the steps takes every record with the same probability, independently of all else, adds
+    up what the records of the sample contribute, and adds Gaussian noise to the sum; also where the
+    sample is empty. Steps may depend on the results of earlier ones.
+
+    Parameters
+    ----------
+    noise_multiplier : float > 0
+        Standard deviation of each component of the noise over the L2 bound of what ONE record
+        contributes to a sum. That bound is the same for both relations: under ``replace_one`` a sum
+        moves by up to twice as much, and the accountant knows.
+    sampling_rate : float in (0, 1]
+        Probability with which a record is in a step.
+    n_steps : int in 1..10**9
+    adjacency : {"add_remove", "replace_one"}
+
+    Notes
+    -----
+    Guarantees: the dominating pair of a step is, with q the sampling rate and z the noise
+    multiplier, :math:`(1-q) N(0, z^2) + q N(1, z^2)` against :math:`N(0, z^2)` and the reverse for
+    ``add_remove``, and against :math:`(1-q) N(0, z^2) + q N(-1, z^2)` for ``replace_one``;
+    docs/proofs/accountant.md, section "Dominating pairs". A sample of fixed size, or a shuffle cut
+    into batches, is not a Poisson sample and is not described by this event.
+
+    References
+    ----------
+    Zhu, Dong and Wang, AISTATS 2022; Lebeda, Regehr, Kamath and Steinke, arXiv 2405.20769.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.certificates import SubsampledGaussianEvent
+    >>> SubsampledGaussianEvent(1.1, 0.01, 1000, "add_remove").to_dict()["type"]
+    'subsampled_gaussian'
+    """
+
+    tag: ClassVar[str] = "subsampled_gaussian"
+    field_names: ClassVar[tuple[str, ...]] = (
+        "noise_multiplier",
+        "sampling_rate",
+        "n_steps",
+        "adjacency",
+    )
+
+    noise_multiplier: float
+    sampling_rate: float
+    n_steps: int
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        multiplier = check_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", multiplier)
+        if div_up(2.0, multiplier) == float("inf"):
+            raise InvalidParameterError.of(
+                "noise_multiplier", got=multiplier, accepted="a number with a finite inverse"
+            )
+        rate = check_fraction("sampling_rate", self.sampling_rate)
+        object.__setattr__(self, "sampling_rate", rate)
+        object.__setattr__(self, "n_steps", check_integer("n_steps", self.n_steps, 1, MAX_STEPS))
+
+
+@dataclass(frozen=True)
+class ZCDPEvent(PrivacyEvent):
+    r"""A release that is rho-zero-concentrated differentially private.
+
+    Its Renyi divergences of every order alpha > 1 between neighbours are at most alpha rho. A
+    Gaussian mechanism has :math:`\rho = \mu^2 / 2`, and more is known about it: it should be a
+    ``GaussianEvent``.
+
+    Parameters
+    ----------
+    rho : float > 0
+    adjacency : {"add_remove", "replace_one"}
+
+    References
+    ----------
+    Bun and Steinke, TCC 2016, Definition 1.1.
+    """
+
+    tag: ClassVar[str] = "zcdp"
+    field_names: ClassVar[tuple[str, ...]] = ("rho", "adjacency")
+
+    rho: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        object.__setattr__(self, "rho", check_positive("rho", self.rho))
+
+
+@dataclass(frozen=True)
+class ObjectiveEvent(PrivacyEvent):
+    r"""The exact minimiser of an objective with a Gaussian random linear term.
+
+    The minimiser of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
+    \langle B, W \rangle` for B with independent Gaussian components, as in
+    docs/proofs/objective_perturbation.md.
+
+    Parameters
+    ----------
+    law : {"softmax", "logistic", "huber", "weston_watkins"}
+        softmax: all scores in one softmax; logistic: a sum of one-score terms whose curvature is
+        proportional to u (1 - u) where the gradient has size u; huber: such a sum with any
+        bounded curvature; weston_watkins: a sum over the other classes.
+    n_scores : int >= 1
+        Number of scores; at least 2 for ``softmax`` and ``weston_watkins``.
+    sigma : float > 0
+        Standard deviation of each component of B, over the bound of the rows' norm.
+    kappa : float > 0 or None
+        Curvature ratio: squared bound of the rows' norm / (lambda * temperature of the loss).
+    jacobian : float >= 0 or None
+        A given bound of the log-determinant of one record's Hessian; exactly one of the two.
+    adjacency : {"add_remove", "replace_one"}
+    """
+
+    tag: ClassVar[str] = "objective"
+    field_names: ClassVar[tuple[str, ...]] = (
+        "law",
+        "n_scores",
+        "sigma",
+        "kappa",
+        "jacobian",
+        "adjacency",
+    )
+
+    law: str
+    n_scores: int
+    sigma: float
+    kappa: float | None
+    jacobian: float | None
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        check_option("law", self.law, tuple(OBJECTIVE_LAWS))
+        n_scores = check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law])
+        object.__setattr__(self, "n_scores", n_scores)
+        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        if (self.kappa is None) == (self.jacobian is None):
+            raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
+        if self.kappa is not None:
+            object.__setattr__(self, "kappa", check_positive("kappa", self.kappa))
+        else:
+            object.__setattr__(self, "jacobian", check_non_negative("jacobian", self.jacobian))
+
+
+@dataclass(frozen=True)
+class DistanceEvent(PrivacyEvent):
+    r"""How far a release is from the law that the events spent together with it describe.
+
+    On every data set the law of what is released is within ``distance`` of that law: in total
+    variation, or for observers of bounded means, where a cryptographic assumption stands behind it.
+
+    Parameters
+    ----------
+    distance : float in (0, 1)
+        Noise that is only almost that of the proof, a range that is left with tiny probability, the
+        advantage of an adversary against an encryption: their sum.
+    adjacency : {"add_remove", "replace_one"}
+
+    Notes
+    -----
+    Guarantees: with all other events together :math:`(\epsilon, \delta)` and the distances adding
+    up to T, the releases are :math:`(\epsilon, \delta + (1 + e^\epsilon) T)`-differentially
+    private; docs/proofs/accountant.md, section "Distances". To be spent in one call with the events
+    that it is about. Not among the events of a ``RandomStoppingEvent``.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import composed_delta
+    >>> from dpsvm_fast.certificates import DistanceEvent, PureEvent
+    >>> events = [PureEvent(1.0, "replace_one"), DistanceEvent(1e-9, "replace_one")]
+    >>> round(composed_delta(events, 1.0) * 1e9, 6)
+    3.718282
+    """
+
+    tag: ClassVar[str] = "distance"
+    field_names: ClassVar[tuple[str, ...]] = ("distance", "adjacency")
+
+    distance: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        distance = self.distance
+        distance = check_real(
+            "distance", distance, low=0.0, high=1.0, open_low=True, open_high=True
+        )
+        object.__setattr__(self, "distance", distance)
+
+
+# ``compound.py`` adds those that have events inside.
+EVENT_KINDS.update(
+    (kind.tag, kind)
+    for kind in (
+        GaussianEvent,
+        SubsampledGaussianEvent,
+        PureEvent,
+        ApproximateEvent,
+        ZCDPEvent,
+        ObjectiveEvent,
+        DistanceEvent,
+    )
+)
+
+
+# Events about other events: a known pair, one of several branches, the best of several runs.
+#
+# What they say of the events inside them is proved in docs/proofs/private_selection.md.
+
+
+# Laws of the number of runs, each with the number that its mean has to exceed.
+STOPPING_LAWS = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 0.0}
+# Means beyond this ask for more runs than anyone makes.
+MAX_MEAN = 1e9
+
+Events = tuple[PrivacyEvent, ...]
+
+
+@dataclass(frozen=True)
+class ParallelEvent(PrivacyEvent):
+    r"""Several mechanisms, every record meeting exactly one of them.
+
+    Parameters
+    ----------
+    branches : tuple of tuple of PrivacyEvent
+        What one mechanism charges to the records that meet it, for each mechanism; equal branches
+        are kept once. Neither parallel nor random-stopping events are among them.
+    adjacency : {"add_remove", "replace_one"}
+        Also that of every event inside.
+
+    Notes
+    -----
+    Guarantees: :math:`\delta(\epsilon)` is the largest of the branches', provided the branch of a
+    record is chosen by public randomness that does not look at any record: independently for each
+    record under ``add_remove``, from position and number of records under ``replace_one``.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import composed_epsilon
+    >>> from dpsvm_fast.certificates import ParallelEvent, PureEvent
+    >>> small, large = PureEvent(0.5, "add_remove"), PureEvent(2.0, "add_remove")
+    >>> composed_epsilon([ParallelEvent(((small, small), (large,)), "add_remove")], 0.0)
+    2.0
+    """
+
+    tag: ClassVar[str] = "parallel"
+    field_names: ClassVar[tuple[str, ...]] = ("branches", "adjacency")
+
+    branches: tuple[Events, ...]
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        if not isinstance(self.branches, tuple) or not self.branches:
+            raise InvalidParameterError("branches: expected a tuple of at least one branch")
+        for branch in self.branches:
+            _check_events("branches", branch, self.adjacency, _nested())
+        object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
+
+    def to_dict(self) -> dict[str, object]:
+        """Fields with the tag; events inside likewise."""
+        branches = [[event.to_dict() for event in branch] for branch in self.branches]
+        return super().to_dict() | {"branches": branches}
+
+    @classmethod
+    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
+        """Read the branches."""
+        branches = fields["branches"]
+        if not isinstance(branches, (list, tuple)):
+            raise TypeError(f"branches: got {type(branches).__name__}, expected a list of lists")
+        outer = (ParallelEvent.tag, AlternativesEvent.tag, RandomStoppingEvent.tag)
+        read = tuple(_events_from("branches", branch, outer) for branch in branches)
+        return cls(read, check_adjacency(fields["adjacency"]))
+
+
+@dataclass(frozen=True)
+class AlternativesEvent(ParallelEvent):
+    r"""One of several mechanisms on all records, chosen by looking at what was released before.
+
+    Parameters
+    ----------
+    branches : tuple of tuple of PrivacyEvent
+        What each of the mechanisms charges; equal ones are kept once. Neither parallel,
+        alternative nor random-stopping events are among them.
+    adjacency : {"add_remove", "replace_one"}
+        Also that of every event inside.
+
+    Notes
+    -----
+    Guarantees: the mechanism that is run is dominated by one law whose :math:`\delta(\epsilon)` is
+    the largest of the branches' at every epsilon, whatever the choice; docs/proofs/
+    private_selection.md, section "Refit". The largest over branches of what each composes to with
+    other events would not be enough: the choice may depend on how those turned out.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import composed_epsilon
+    >>> from dpsvm_fast.certificates import AlternativesEvent, PureEvent
+    >>> small, large = PureEvent(0.5, "add_remove"), PureEvent(2.0, "add_remove")
+    >>> composed_epsilon([AlternativesEvent(((small,), (large,)), "add_remove")], 0.0)
+    2.0
+    """
+
+    tag: ClassVar[str] = "alternatives"
+
+
+@dataclass(frozen=True)
+class RandomStoppingEvent(PrivacyEvent):
+    r"""The best of a random number of runs of one mechanism; nothing else about them is told.
+
+    Parameters
+    ----------
+    base : tuple of PrivacyEvent
+        What one run charges, its noisy score included. A run that draws its candidate charges a
+        ``ParallelEvent`` of the candidates. Neither alternatives nor random-stopping events, nor
+        distances: what is close to a law once may not be close to its best of many.
+    stopping : {"geometric", "logarithmic", "poisson"}
+        Law of the number K of runs, drawn beforehand and independently of everything. Geometric:
+        :math:`P(K = k) = \gamma (1 - \gamma)^{k - 1}`; logarithmic: :math:`P(K = k) =
+        (1 - \gamma)^k / (k \log(1/\gamma))`, both from 1 on; Poisson: from 0 on, where nothing but
+        a public default is released at 0.
+    mean : float
+        Mean of K: above 1, for Poisson above 0; at most 1e9.
+    adjacency : {"add_remove", "replace_one"}
+        Also that of every event inside.
+
+    Notes
+    -----
+    Guarantees: those of docs/proofs/private_selection.md, provided that K has exactly the law with
+    the parameter ``gamma`` below (``mean`` itself for Poisson) and that runs are alike and
+    independent.
+
+    References
+    ----------
+    Liu and Talwar, STOC 2019; Papernot and Steinke, ICLR 2022.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.accounting import composed_epsilon
+    >>> from dpsvm_fast.certificates import GaussianEvent, RandomStoppingEvent
+    >>> run = GaussianEvent(sigma=7.0, sensitivity=1.0, adjacency="add_remove")
+    >>> best = RandomStoppingEvent((run,), "geometric", 10.0, "add_remove")
+    >>> composed_epsilon([best], 1e-5) < 2.5 * composed_epsilon([run], 1e-5)
+    True
+    """
+
+    tag: ClassVar[str] = "random_stopping"
+    field_names: ClassVar[tuple[str, ...]] = ("base", "stopping", "mean", "adjacency")
+
+    base: Events
+    stopping: str
+    mean: float
+    adjacency: str
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        super().__post_init__()
+        _check_events("base", self.base, self.adjacency, (AlternativesEvent, RandomStoppingEvent))
+        if any(map(_is_distant, self.base)):
+            raise InvalidParameterError(
+                "base: got a DistanceEvent, expected events that describe one run exactly; the "
+                "distance of the whole search from its law would have to be spent beside it"
+            )
+        check_option("stopping", self.stopping, tuple(STOPPING_LAWS))
+        least = STOPPING_LAWS[self.stopping]
+        mean = check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
+        object.__setattr__(self, "mean", mean)
+        if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
+            raise InvalidParameterError.of("mean", got=mean, accepted="a mean that is not almost 1")
+
+    @cached_property
+    def gamma(self) -> float:
+        """Parameter of a geometric or logarithmic law: the one to sample, and accounted for."""
+        return _gamma(self.stopping, self.mean)
+
+    def to_dict(self) -> dict[str, object]:
+        """Fields with the tag; events inside likewise."""
+        return super().to_dict() | {"base": [event.to_dict() for event in self.base]}
+
+    @classmethod
+    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
+        """Read the base."""
+        base = _events_from("base", fields["base"], (AlternativesEvent.tag, cls.tag))
+        return cls(base, fields["stopping"], fields["mean"], fields["adjacency"])  # type: ignore[arg-type]
+
+
+def _is_distant(event: PrivacyEvent) -> bool:
+    """Whether an event is a distance or has one inside."""
+    if isinstance(event, ParallelEvent):
+        return any(_is_distant(inner) for branch in event.branches for inner in branch)
+    return isinstance(event, DistanceEvent)
+
+
+def _nested() -> tuple[type[PrivacyEvent], ...]:
+    """Kinds that no branch may have inside."""
+    return ParallelEvent, RandomStoppingEvent
+
+
+def _check_events(
+    name: str, events: object, adjacency: str, refused: tuple[type[PrivacyEvent], ...]
+) -> None:
+    """Refuse anything but a tuple of events of one relation, none of certain kinds."""
+    if not isinstance(events, tuple) or not events:
+        raise InvalidParameterError(f"{name}: expected a tuple of at least one event")
+    for event in events:
+        if not isinstance(event, PrivacyEvent) or isinstance(event, refused):
+            kinds = " or ".join(kind.__name__ for kind in refused)
+            raise TypeError(
+                f"{name}: got {type(event).__name__}, expected events other than {kinds}"
+            )
+        if event.adjacency != adjacency:
+            raise InvalidParameterError.of(
+                f"adjacency of an event in {name}", got=event.adjacency, accepted=repr(adjacency)
+            )
+
+
+def _events_from(name: str, records: object, refused: tuple[str, ...]) -> Events:
+    """Read events; those of certain kinds are refused unread, so that nesting has an end."""
+    if not isinstance(records, (list, tuple)):
+        raise TypeError(f"{name}: got {type(records).__name__}, expected a list of events")
+    for record in records:
+        if isinstance(record, Mapping) and record.get("type") in refused:
+            raise InvalidParameterError.of(
+                f"event type in {name}", got=record["type"], accepted="another kind"
+            )
+    return tuple(map(PrivacyEvent.from_dict, records))
+
+
+def _gamma(stopping: str, mean: float) -> float:
+    """Parameter of the law with that mean, to nearest; NaN for Poisson, which has none."""
+    if stopping == "geometric":
+        return 1.0 / mean
+    if stopping == "poisson":
+        return math.nan
+    low, high = 1e-16, 1.0
+    # The mean falls from 3e14 to 1; halving in logarithms, to the last bits.
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        if not low < middle < high:
+            break
+        if logarithmic_mean(middle) > mean:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def logarithmic_mean(gamma: float) -> float:
+    """Mean of the logarithmic law with a parameter in (0, 1)."""
+    return (1.0 - gamma) / gamma / -math.log(gamma)
+
+
+KINDS = (ParallelEvent, AlternativesEvent, RandomStoppingEvent)
+
+EVENT_KINDS.update({kind.tag: kind for kind in KINDS})

@@ -1,0 +1,493 @@
+"""Statements as text for people, wrapped for a terminal."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
+
+if TYPE_CHECKING:
+    from dpsvm_fast.certificates.releases import (
+        Descent,
+        LastIterate,
+        Noise,
+        ObjectiveNoise,
+        ReleasePart,
+        SecureRound,
+        Sensitivity,
+    )
+    from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
+
+__all__ = [
+    "ALONE",
+    "CHECK",
+    "WIDTH",
+    "bullets",
+    "describe_parts",
+    "drawn",
+    "federated_prose",
+    "odds",
+    "paragraphs",
+    "prose",
+]
+
+
+# A privacy statement as text for people, wrapped for a terminal.
+
+
+WIDTH = 88
+# Beyond this a factor is not written out, and beyond that it excludes hardly anything.
+LARGEST, MEANINGFUL = 100.0, 10.0
+
+CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
+
+ALONE = (
+    "A choice by scores on the same rows, as GridSearchCV makes it, and other releases from them "
+    "are not covered."
+)
+
+
+def prose(statement: PrivacyStatement) -> str:
+    """Return the statement for people, wrapped for a terminal."""
+    head = "PRIVATE" if statement.private else "NOT PRIVATE"
+    lines = [f"Privacy statement: {head}", "=" * WIDTH]
+    lines += paragraphs(_promise(statement))
+    for title, items in (
+        ("Why it is not private", statement.not_private_reasons),
+        ("How it follows", _derivation(statement)),
+        ("Assumed public", statement.assumed_public),
+        ("Not covered", statement.caveats),
+    ):
+        if items:
+            lines += ["", title, *bullets(items)]
+    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), CHECK]
+    return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
+
+
+def _promise(statement: PrivacyStatement) -> str:
+    """Return the guarantee in one or two sentences."""
+    neighbours = {
+        "add_remove": f"differ by adding or removing {statement.unit}",
+        "replace_one": f"differ in {statement.unit}, exchanged for another",
+    }[statement.adjacency]
+    bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
+    if not statement.private:
+        return (
+            f"No privacy is promised for this release. The noise has the size that would give "
+            f"{bound} for data sets that {neighbours}."
+        )
+    return (
+        f"What this fit released is differentially private with {bound} for data sets that "
+        f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
+        "release without the training data is as private. Somebody to whom several such records "
+        f"belong is protected less. {ALONE}"
+    )
+
+
+def odds(epsilon: float, delta: float) -> str:
+    """What epsilon and delta say, in a sentence."""
+    factor = f"e^{epsilon:g} = {math.exp(epsilon):.3g}" if epsilon < LARGEST else f"e^{epsilon:g}"
+    rest = f", and {delta:g} besides" if delta else ""
+    weak = " That is so much that it says little." if epsilon > MEANINGFUL else ""
+    return (
+        "Whatever is done with the release, the probability of any outcome on the one data set and "
+        f"on the other differs by a factor of {factor} at most{rest}.{weak}"
+    )
+
+
+def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
+    """From the settings to the noise, number by number."""
+    s, noise = statement.sensitivity, statement.noise
+    lines = describe_parts(statement)
+    if s is None or noise is None:
+        return lines
+    return lines + _of_weights(statement, s, noise)
+
+
+def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tuple[str, ...]:
+    """How the noise inside the objective and that on the weights follow."""
+    inside, source = statement.objective, statement.random_source
+    intercept = (
+        f", with the constant feature {s.intercept_scaling:g}: {s.row_norm:.6g}"
+        if s.intercept_scaling
+        else ""
+    )
+    rows = f"rows clipped to norm {s.data_norm:g}{intercept}"
+    name = "training" if statement.parts else statement.mechanism.replace("_", " ")
+    if inside is not None:
+        return (
+            f"{name}, loss {_loss(statement.loss, inside)}, regularization "
+            f"{_regularization(inside)}; {rows}",
+            *_inside(inside, source),
+            f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
+            f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
+            f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
+            f"this is covered by {_law(noise)}, {drawn(noise, source)}; it spends the rest of "
+            "epsilon and delta",
+        )
+    factor = "" if s.relation_factor == 1 else "2 x "
+    run = statement.descent
+    if run is not None:
+        return (
+            f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
+            _descent(run, s),
+            f"{_law(noise)}, {drawn(noise, source)}",
+        )
+    return (
+        f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
+        f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
+        f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
+        f"total {s.total:.6g}",
+        f"{_law(noise)}, {drawn(noise, source)}{_repeated(statement)}",
+    )
+
+
+def _repeated(statement: PrivacyStatement) -> str:
+    """How often weights were released, where it is more than once."""
+    times = len(statement.events) - len(statement.parts)
+    if times <= 1:
+        return ""
+    return f"; {times} releases like this, each minimiser regularised towards the release before"
+
+
+def _descent(run: Descent, s: Sensitivity) -> str:
+    """How far projected SGD moves."""
+    which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
+        run.average, "the mean of its iterates weighted by their number"
+    )
+    return (
+        f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
+        f"{run.n_samples} rows, radius {run.radius:.6g} ({run.projection}): {which} moves by "
+        f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
+        f"{s.rounding:.6g}; total {s.total:.6g}"
+    )
+
+
+def _inside(inside: ObjectiveNoise, source: str) -> tuple[str, ...]:
+    """The noise in the objective, and what it promises about the exact minimiser."""
+    bounds = (
+        f"one row changes the objective's gradient by at most {inside.lipschitz:.6g} x "
+        f"{inside.row_norm:.6g} and its curvature by at most {inside.curvature:.6g} x "
+        f"{inside.row_norm:.6g}^2, curvature ratio {inside.curvature_ratio:.6g}"
+    )
+    price = ""
+    if inside.jacobian is not None:
+        price = (
+            f", of which the change of curvature costs {inside.jacobian:.6g}"
+            if inside.jacobian
+            else ", nothing of it for the change of curvature"
+        )
+    return (
+        bounds,
+        f"{_law(inside, 'B', 'linear coefficients')} inside the objective, "
+        f"{drawn(inside, source)}: the exact minimiser has epsilon = {inside.epsilon:.6g}, "
+        f"delta = {inside.delta:.6g}{price}",
+    )
+
+
+def _loss(name: str, inside: ObjectiveNoise) -> str:
+    """The loss with the parameters that it has."""
+    if name == "logistic":
+        return name
+    return f"{name} (smoothing {inside.smoothing:g}, margin {inside.margin:g})"
+
+
+def _regularization(inside: ObjectiveNoise) -> str:
+    """Lambda, and what part of it was added for privacy."""
+    extra = inside.extra_regularization
+    added = f" ({extra:.6g} of it for privacy)" if extra else ""
+    return f"{inside.regularization:.6g}{added}"
+
+
+def _law(noise: Noise | ObjectiveNoise, name: str = "b", what: str = "weights") -> str:
+    """Distribution and scale."""
+    rows, columns = noise.shape
+    if noise.distribution == "gaussian":
+        return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {rows} x {columns} {what}"
+    return (
+        f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, {name} all of "
+        f"{rows} x {columns} {what}"
+    )
+
+
+def paragraphs(text: str) -> list[str]:
+    """Text wrapped to the width."""
+    return textwrap.wrap(text, WIDTH)
+
+
+def bullets(items: tuple[str, ...]) -> list[str]:
+    """Items wrapped to the width, each with a dash."""
+    return [
+        line
+        for item in items
+        for line in textwrap.wrap(item, WIDTH, initial_indent="  - ", subsequent_indent="    ")
+    ]
+
+
+# The noisy sums of a release as text for people.
+
+
+SOURCES = {
+    "operating_system": "a cryptographic stream keyed by the operating system",
+    "seed": "a stream keyed by a seed",
+}
+
+
+def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
+    """What was summed, what one record can change, how much noise, and at what price."""
+    parts = statement.parts
+    if not parts:
+        return ()
+    name = statement.mechanism.replace("_", " ")
+    head = name if statement.loss == "none" else f"{name}, loss {statement.loss}"
+    # Runs that are alike, call after call, are described once.
+    runs = Counter(parts)
+    if len(runs) > 1:
+        head += f"; noisy sums for {_listed([part.name for part in runs])}, one after the other"
+    shares = _shares(statement.events)
+    lines = [head]
+    for part, count in runs.items():
+        at = parts.index(part)
+        price = shares[at] if at < len(shares) else ""
+        lines.append((f"{count} times " if count > 1 else "") + _part(part, price))
+        if part.last_iterate is not None:
+            lines.append(_last_iterate(part, part.last_iterate))
+    # What all parts share is said once.
+    return (*lines, *(f"noise {sampler}" for sampler in _samplers(parts, statement.random_source)))
+
+
+def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, ...]:
+    """How the noise was drawn, with all grids together."""
+    grids = dict.fromkeys(f"{part.grid:.6g}" for part in parts if part.sampler == "exact_grid")
+    if len(grids) > 1 and all(part.sampler == "exact_grid" for part in parts):
+        return (f"drawn exactly on grids of {_listed(list(grids))}, from {SOURCES[random_source]}",)
+    return tuple(dict.fromkeys(drawn(part, random_source) for part in parts))
+
+
+def _part(part: ReleasePart, price: str) -> str:
+    """One part, from its bound to its noise."""
+    return f"{part.name}: {_sums(part)}; {_bound(part)}; {_noise(part)}{price}"
+
+
+def _sums(part: ReleasePart) -> str:
+    """What was summed, how often, over which records."""
+    total = part.what
+    if not total.removeprefix("the ").startswith("sum"):
+        total = f"the sum of {total}"
+    if part.n_steps == 1 and part.sampling_rate == 1.0:
+        return total
+    steps = "1 step" if part.n_steps == 1 else f"{part.n_steps} steps"
+    if part.sampling_rate == 1.0:
+        return f"{steps} over all rows, each {total}"
+    return (
+        f"{steps}, each on a fresh sample that every row joins with probability "
+        f"{part.sampling_rate:.6g}, independently of all others: {total}"
+    )
+
+
+def _bound(part: ReleasePart) -> str:
+    """How far the sums of neighbours can be apart."""
+    bound = f"one row contributes a norm of at most {part.clip_norm:.6g}"
+    if part.rounding:
+        bound += f", {part.contribution:.6g} with rounding"
+    if part.relation_factor != 1.0:
+        moved = part.relation_factor * part.contribution
+        bound += f", so exchanging one moves the sum by at most {moved:.6g}"
+    return bound
+
+
+def _noise(part: ReleasePart) -> str:
+    """Law and scale of the noise of one sum."""
+    numbers = " x ".join(map(str, part.shape))
+    if part.distribution == "gamma":
+        return (
+            f"noise with density ~ exp(-beta ||b||), beta = {part.beta:.6g}, b all of {numbers} "
+            "numbers"
+        )
+    each = "" if part.n_steps == 1 else " in every step"
+    return f"Gaussian noise, sigma = {part.sigma:.6g} on each of {numbers} numbers{each}"
+
+
+def _last_iterate(part: ReleasePart, last: LastIterate) -> str:
+    """Why the steps count for less than their number."""
+    return (
+        f"only the last iterate is released: a step of size {last.learning_rate:.6g} brings any "
+        f"two points closer by the factor {last.contraction:.6g} (strong convexity "
+        f"{last.regularization:.6g}, smoothness {last.smoothness:.6g} for up to "
+        f"{last.max_records} rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count as "
+        f"{last.effective_steps:.6g}"
+    )
+
+
+def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
+    """What each event has of the budget, where all are of one kind that adds up."""
+    if len(events) < 2:
+        return [""] * len(events)
+    gaussian = [event for event in events if isinstance(event, GaussianEvent)]
+    pure = [event for event in events if isinstance(event, PureEvent)]
+    if len(gaussian) == len(events):
+        squares = [event.mu**2 for event in gaussian]
+        return [
+            f"; {100.0 * square / sum(squares):.3g}% of the budget, in mu^2" for square in squares
+        ]
+    if len(pure) == len(events):
+        return [f"; epsilon = {event.epsilon:.6g} of the sum" for event in pure]
+    return [
+        f"; mu = {event.mu:.6g}"
+        if isinstance(event, GaussianEvent)
+        else f"; epsilon = {event.epsilon:.6g}"
+        if isinstance(event, PureEvent)
+        else ""
+        for event in events
+    ]
+
+
+def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> str:
+    """Sampler and source."""
+    sampler = (
+        f"drawn exactly on a grid of {noise.grid:.6g}"
+        if noise.sampler == "exact_grid"
+        else "drawn in floating point"
+    )
+    return f"{sampler}, from {SOURCES[random_source]}"
+
+
+def _listed(names: list[str]) -> str:
+    """Names with commas and an and."""
+    return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+NAMES = {"dp_helmet": "DP-Helmet, blind averaging", "fed_dpdr": "FedDPDR-DPML"}
+
+
+def federated_prose(statement: FederatedStatement) -> str:
+    """Return the statement for people, wrapped for a terminal."""
+    head = "PRIVATE" if statement.private else "NOT PRIVATE"
+    lines = [f"Privacy of training across parties: {head}", "=" * WIDTH]
+    lines += paragraphs(_federated_promise(statement))
+    for title, items in (
+        ("Why it is not private", statement.not_private_reasons),
+        ("Who is trusted with what", _trust(statement)),
+        ("How it follows", _secure_sum_derivation(statement)),
+        ("Assumed public", statement.assumed_public),
+        ("Not covered", statement.caveats),
+    ):
+        if items:
+            lines += ["", title, *bullets(items)]
+    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), CHECK]
+    return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
+
+
+def _federated_promise(statement: FederatedStatement) -> str:
+    """Return the guarantee in a few sentences."""
+    what = {
+        "record": "one row of one party's data, exchanged for another",
+        "group": (
+            f"{statement.group_size} rows, exchanged for others, whichever parties they belong to"
+        ),
+        "user": "all rows of one party, exchanged for as many others",
+    }[statement.unit]
+    bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
+    if not statement.private:
+        return (
+            "No privacy is promised for this training. The noise has the size that would give "
+            f"{bound} for data sets that differ in {what}."
+        )
+    kind = "computationally differentially private"
+    if statement.trust == "trusted_curator":
+        kind = "differentially private"
+    return (
+        f"The model, and everything that was opened on the way to it, is {kind} with {bound} for "
+        f"data sets that differ in {what}. {odds(statement.epsilon, statement.delta)} Anything "
+        "computed from the model without the training data is as private."
+    )
+
+
+def _trust(statement: FederatedStatement) -> tuple[str, ...]:
+    """Who may do what without harm, and what is left when that goes wrong."""
+    bad = statement.min_survivors - statement.honest_survivors
+    lines: tuple[str, ...] = (
+        f"{_parties(statement.n_users)} take part. Up to {bad} of them may tell others all that "
+        "they know, their own noise included",
+    )
+    if not statement.rounds:
+        return (
+            *lines,
+            "every party adds by itself all the noise that the promise rests on: it holds whatever "
+            "others do, and whoever sees what the party sent",
+        )
+    lost = statement.n_users - statement.min_survivors
+    lines += (
+        f"{f'up to {_parties(lost)}' if lost else 'nobody'} may drop out; with fewer than "
+        f"{statement.min_survivors} left no sum is opened. The promise counts the noise of "
+        f"{_parties(statement.honest_survivors)} alone, of honest ones that are in every opened "
+        "sum whoever drops out",
+    )
+    if statement.trust == "secure_sum":
+        lines += (
+            "nobody sees what a single party sends: masks hide it, and it takes "
+            f"{statement.threshold} parties to open the sum. The server is not trusted with data; "
+            "it is trusted to follow the protocol",
+        )
+    else:
+        lines += ("whoever adds up sees what every single party sends, and is trusted with it",)
+    return (*lines, _without_sum(statement))
+
+
+def _parties(n: int) -> str:
+    """Return a number of parties in words."""
+    return f"{n} {'party' if n == 1 else 'parties'}"
+
+
+def _without_sum(statement: FederatedStatement) -> str:
+    """What is left of the promise for somebody who sees single contributions."""
+    if statement.local_epsilon is None:
+        return (
+            "if the sum fails to hide them, what single parties sent is hardly protected: by their "
+            "own noise alone epsilon would be above 200"
+        )
+    return (
+        "if the sum fails to hide them, each party is protected by its own noise alone: epsilon = "
+        f"{statement.local_epsilon:.6g} at the same delta"
+    )
+
+
+def _secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
+    """From the settings to the noise, number by number."""
+    lines: tuple[str, ...] = (f"{NAMES[statement.algorithm]}, loss {statement.loss}",)
+    s = statement.sensitivity
+    if s is not None:
+        weight = "its number of rows" if statement.weighting == "records" else "one"
+        lines += (
+            f"every party's model counts with {weight}; rows clipped to norm {s.data_norm:g}; one "
+            f"row moves it by at most 2 x {s.C:.6g} x {s.lipschitz:.6g} x {s.row_norm:.6g} = "
+            f"{s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}",
+        )
+    lines += tuple(line for part in statement.rounds for line in _of_round(part, statement))
+    if statement.local_events:
+        kinds = ", ".join(event.tag for event in statement.local_events)
+        lines += (f"noise that every party adds for itself before anything is sent: {kinds}",)
+    return lines
+
+
+def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ...]:
+    """How the noise of one sum follows."""
+    source = statement.random_source.replace("_", " ")
+    assumed = (
+        f", assumed advantage against the cryptography {part.computational:.3g}"
+        if part.computational
+        else ""
+    )
+    return (
+        f"{part.what}, summed over parties ({part.size} numbers): neighbours differ by at most "
+        f"{part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; "
+        f"total {part.total:.6g}",
+        f"every party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
+        f"{part.honest_survivors} of these noises count, as Gaussian noise with sigma = "
+        f"{part.sigma:.6g}",
+        "what is added to delta, times 1 + e^epsilon: noise on a grid instead of real numbers "
+        f"{part.discreteness:.3g}, numbers too large to be encoded {part.overflow:.3g}{assumed}",
+    )

@@ -1,0 +1,235 @@
+"""``dpsvm-fast budget``: a file that says what may be spent on some rows, and what was spent."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dpsvm_fast.cli.app import Group
+from dpsvm_fast.cli.screen import (
+    FILE,
+    CommandError,
+    OneOf,
+    Real,
+    Screen,
+    example,
+    pass_screen,
+    typed,
+)
+from dpsvm_fast.exceptions import LedgerError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.validation import ADJACENCIES, check_delta, check_epsilon
+
+__all__ = ["budget_command", "opened_budget"]
+
+Ledger = TypeVar("Ledger", bound=PrivacyLedger)
+
+
+@click.group("budget", cls=Group, invoke_without_command=True)
+@click.pass_context
+def budget_command(ctx: click.Context) -> None:
+    """Make a budget file, show what was spent from it, or have its spends counted elsewhere too.
+
+    A budget belongs to rows: every fit and every search on them names the file with --budget, also
+    several at once, and what would exceed it is refused before any data are read (exit code 3).
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@budget_command.command(
+    "create",
+    epilog=example(
+        "dpsvm-fast budget create people.budget --epsilon 4 --delta 1e-5",
+        "dpsvm-fast fit people.csv --budget people.budget --epsilon 1 ...",
+    ),
+)
+@click.argument("file", type=FILE)
+@click.option("--epsilon", type=Real(0.0), required=True, metavar="E", help="Of all together.")
+@click.option(
+    "--delta",
+    type=Real(0.0, includes_low=True),
+    required=True,
+    metavar="D",
+    help="Of all together, far below one over the number of rows; 0 admits pure mechanisms only.",
+)
+@click.option(
+    "--adjacency",
+    type=OneOf(ADJACENCIES),
+    default="add_remove",
+    show_default=True,
+    help="What one record may change.",
+)
+@click.option(
+    "--adaptive",
+    is_flag=True,
+    help="Sizes of later spends may be chosen by looking at earlier results.",
+)
+@click.option(
+    "--anchor",
+    type=FILE,
+    help="A second file that counts the spends, as with budget anchor.",
+)
+@pass_screen
+def create(screen: Screen, file: Path, **options: Any) -> None:
+    """Make a budget FILE, which must not exist."""
+    epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
+    adjacency, adaptive = options["adjacency"], options["adaptive"]
+    if file.suffix.lower() == ".json":
+        raise CommandError(
+            f"{file}: a budget is a database that several programs can write to, and no JSON; "
+            f"name it {file.stem}.budget, and read it with dpsvm-fast budget show --json"
+        )
+    if os.path.lexists(file) and file.is_file() and file.stat().st_size == 0:
+        raise CommandError(f"{file}: is there and empty, and no budget; remove it first")
+    if os.path.lexists(file):
+        raise CommandError(
+            f"{file}: exists already and is never replaced; see it with dpsvm-fast budget show "
+            f"{typed(file)}, or choose another name"
+        )
+    if not file.absolute().parent.is_dir():
+        raise CommandError(f"{file.absolute().parent}: there is no such folder; make it first")
+    if not os.access(file.absolute().parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+    ledger = PrivacyLedger(
+        epsilon, delta, adjacency, path=file, adaptive=adaptive, anchor=options["anchor"]
+    )
+    screen.say(f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}); nothing is spent")
+    screen.result(_summary(file, ledger))
+
+
+@budget_command.command(
+    "anchor", epilog=example("dpsvm-fast budget anchor people.budget /mnt/safe/people.anchor")
+)
+@click.argument("file", type=FILE)
+@click.argument("anchor", type=FILE)
+@pass_screen
+def anchor(screen: Screen, file: Path, anchor: Path) -> None:
+    """Have the spends of a budget FILE counted in a second file, ANCHOR, from now on.
+
+    The budget remembers its anchor. Once it has one, an older copy that somebody put back is
+    refused, and so is a second copy on this or another machine. The anchor belongs where nobody
+    puts copies back together with the budget: on another disk, or under another owner. Without it
+    nothing can be spent. Given again, the command moves to another anchor.
+    """
+    ledger = opened_budget(file, PrivacyLedger, to_spend=True)
+    ledger = PrivacyLedger(
+        ledger.epsilon,
+        ledger.delta,
+        ledger.adjacency,
+        path=file,
+        adaptive=ledger.adaptive,
+        anchor=anchor,
+    )
+    screen.say(f"{file}: its spends are counted in {ledger.anchor} too; so far {ledger.mark()}")
+    screen.result(_summary(file, ledger))
+
+
+@budget_command.command("show")
+@click.argument("file", type=FILE)
+@click.option(
+    "--since",
+    metavar="MARK",
+    help="Fail if a spend is missing that was there when the command showed this mark.",
+)
+@pass_screen
+def show(screen: Screen, file: Path, since: str | None) -> None:
+    """Show what was spent from a budget FILE, what is left, and a mark of the spends.
+
+    A mark is their number and a digest. Whoever keeps it elsewhere can tell with --since whether
+    the file is an older copy.
+    """
+    ledger = opened_budget(file, PrivacyLedger, since=since)
+    record = _summary(file, ledger)
+    rule = ", adaptive" if ledger.adaptive else ""
+    screen.table(
+        f"{file} ({ledger.adjacency}{rule})",
+        ("", "epsilon", "delta"),
+        (
+            ("budget", f"{ledger.epsilon:g}", f"{ledger.delta:g}"),
+            ("spent", f"{record['spent_epsilon']:.6g}", f"{ledger.delta:g}"),
+            ("left", f"{record['remaining_epsilon']:.6g}", f"{ledger.delta:g}"),
+        ),
+    )
+    if record["spends"]:
+        screen.table(
+            "Spends",
+            ("time (UTC)", "by", "what"),
+            [(str(spend).split("  ")[0], spend.label, _what(spend)) for spend in ledger.history],
+            left=3,
+        )
+    screen.say(f"mark {record['mark']}")
+    if ledger.anchor is not None:
+        screen.say(f"anchor {ledger.anchor}")
+    screen.result(record)
+
+
+def _what(spend: Any) -> str:
+    """The event of a spend in one line."""
+    return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
+
+
+def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
+    """All of a ledger, for ``--json``."""
+    return {
+        "file": str(file),
+        "epsilon": ledger.epsilon,
+        "delta": ledger.delta,
+        "adjacency": ledger.adjacency,
+        "adaptive": ledger.adaptive,
+        "spent_epsilon": ledger.total()[0],
+        "remaining_epsilon": ledger.remaining(),
+        "spends": [spend.to_dict() for spend in ledger.history],
+        "mark": ledger.mark(),
+        "anchor": None if ledger.anchor is None else str(ledger.anchor),
+    }
+
+
+def opened_budget(
+    path: Path, kind: type[Ledger], *, to_spend: bool = False, since: str | None = None
+) -> Ledger:
+    """The ledger of a budget file.
+
+    Parameters
+    ----------
+    path : Path
+    kind : type
+        `PrivacyLedger` or a class made of it.
+    to_spend : bool, default=False
+        Whether it will be written to.
+    since : str or None
+        A mark that it has to continue.
+
+    Raises
+    ------
+    CommandError
+        There is none, or no permission to use it.
+    """
+    if not os.path.lexists(path):
+        raise CommandError(
+            f"{path}: there is no such file; make a budget with "
+            f"dpsvm-fast budget create {typed(path)} --epsilon E --delta D"
+        )
+    if path.is_file() and not os.access(path, os.R_OK):
+        raise CommandError(f"{path}: no permission to read this budget; ask its owner for access")
+    # The database keeps a journal beside the file while it is changed.
+    if (
+        path.is_file()
+        and to_spend
+        and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
+    ):
+        raise CommandError(
+            f"{path}: no permission to write to this budget or to its folder, and every spend is "
+            "written down before training; ask its owner for access"
+        )
+    try:
+        return kind.open(path, since=since)
+    except LedgerError as error:
+        raise CommandError(
+            f"{path}: cannot be used as a budget ({error}); expected a file of "
+            "dpsvm-fast budget create"
+        ) from None

@@ -1,0 +1,446 @@
+"""Files of commands: what is written whole or not at all, figures, certificates and models."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpsvm_fast.cli.screen import CommandError, note
+from dpsvm_fast.exceptions import ModelFormatError
+
+if TYPE_CHECKING:
+    from dpsvm_fast.persist import SavedModel
+
+__all__ = [
+    "PLOT_SUFFIXES",
+    "Document",
+    "Draft",
+    "certificate_text",
+    "checked_plot",
+    "draw",
+    "has_matplotlib",
+    "opened_model",
+    "plain_model",
+    "read_document",
+    "reflowed",
+    "reserved",
+]
+
+
+# Text that was broken into lines for one width, for another.
+
+
+# What the lines of an item are indented by: a bullet, a box, a label, or spaces.
+BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
+
+RULE = re.compile(r"(=+|-{4,}|_{4,})")
+
+
+def reflowed(text: str, width: int) -> str:
+    """``text`` with no line longer than ``width`` where words allow it.
+
+    Lines that were broken at the width of privacy statements are joined before they are broken
+    again; lines that are short for another reason stay apart.
+    """
+    lines = text.split("\n")
+    if max(map(len, lines)) <= width:
+        return text
+    return "\n".join(piece for line in _joined(lines) for piece in _broken(line, width))
+
+
+def _joined(lines: list[str]) -> list[str]:
+    """Undo the breaks that were made because the next word had no room."""
+    from dpsvm_fast.certificates.render import WIDTH
+
+    whole: list[str] = []
+    last = ""
+    for line in lines:
+        word = line.strip().partition(" ")[0]
+        soft = last.strip() and word and len(last) + 1 + len(word) > WIDTH
+        if soft and not RULE.fullmatch(last) and _hangs(line, whole[-1]):
+            whole[-1] += f" {line.strip()}"
+        else:
+            whole.append(line)
+        last = line
+    return whole
+
+
+def _hangs(line: str, item: str) -> bool:
+    """Whether a line goes on where an item stands."""
+    indent = len(line) - len(line.lstrip())
+    return indent == _hanging(item) and not re.match(r" *(- |\[ \] )", line)
+
+
+def _hanging(item: str) -> int:
+    """Indent of the lines of an item after its first."""
+    begin = BEGIN.match(item)
+    return begin.end() if begin is not None else 0
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """One item in lines."""
+    if len(line) <= width:
+        return [line]
+    if RULE.fullmatch(line):
+        return [line[:width]]
+    hanging = min(_hanging(line), width // 2)
+    first = re.match(r" *", line)
+    indent = first[0] if first is not None else ""
+    return textwrap.wrap(
+        line.strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# Files that a command writes: checked before anything is spent, replaced as a whole at the end.
+
+
+class Draft:
+    """A file that takes its name once it is complete.
+
+    Parameters
+    ----------
+    path : Path
+        The name.
+    draft : Path
+        An empty file beside it, of this process.
+    force : bool
+        Whether an existing file may be replaced.
+    """
+
+    def __init__(self, path: Path, draft: Path, *, force: bool) -> None:
+        self.path, self.draft, self._force = path, draft, force
+
+    def publish(self) -> None:
+        """Give the file its name; a reader sees the old file or the new one, never half.
+
+        Raises
+        ------
+        OSError
+            It cannot be done, or another program has made a file of this name meanwhile.
+        """
+        with open(self.draft, "rb") as written:
+            os.fsync(written.fileno())
+        self.draft.chmod(0o666 & ~_umask())
+        if not self._force and self._linked():
+            return
+        self.draft.replace(self.path)
+
+    def _linked(self) -> bool:
+        """Whether the file has its name without replacing any; False where there are no links."""
+        try:
+            os.link(self.draft, self.path)
+        except (OSError, NotImplementedError):
+            if os.path.lexists(self.path):
+                reason = os.strerror(errno.EEXIST)
+                raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
+            return False
+        return True
+
+
+@contextmanager
+def reserved(
+    *paths: Path | None,
+    force: bool,
+    option: str = "--force",
+    inputs: Sequence[Path | None] = (),
+) -> Iterator[list[Draft]]:
+    """Prove that files can be written, and hold a place beside each; what is not used is removed.
+
+    Parameters
+    ----------
+    *paths : Path or None
+        None is left out.
+    force : bool
+        Whether existing files may be replaced.
+    option : str
+        How the user says so.
+    inputs : sequence of Path or None
+        Files that the command reads, which are not replaced whatever the user says.
+
+    Raises
+    ------
+    CommandError, OSError
+        A file exists, is named twice, or cannot be made.
+    """
+    wanted = [path for path in paths if path is not None]
+    if len({path.absolute() for path in wanted}) < len(wanted):
+        raise CommandError(f"{wanted[0]}: is named for two outputs; give each a name of its own")
+    for path in wanted:
+        if any(_same(path, read) for read in inputs if read is not None):
+            raise CommandError(
+                f"{path}: is read by this command and would be lost; give the output another name"
+            )
+    drafts: list[Draft] = []
+    try:
+        for path in wanted:
+            drafts.append(_draft(path, force, option))
+        yield drafts
+    finally:
+        for draft in drafts:
+            with suppress(OSError):
+                draft.draft.unlink()
+
+
+def _same(path: Path, other: Path) -> bool:
+    """Whether both names are those of one file that exists."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
+
+
+def _draft(path: Path, force: bool, option: str) -> Draft:  # noqa: FBT001
+    """An empty file beside ``path``."""
+    if path.is_dir():
+        raise CommandError(f"{path}: is a folder; name a file in it")
+    if path.exists() and not force:
+        raise CommandError(f"{path}: exists already; choose another name, or replace it: {option}")
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
+        )
+    except OSError as error:
+        # Of the file that the user named, not of the one that was tried.
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+    os.close(handle)
+    return Draft(path, Path(name), force=force)
+
+
+def _umask() -> int:
+    """Permissions that new files of this process do not get."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+# Figures that a command writes; nothing opens a window.
+
+
+PLOT_SUFFIXES = (".png", ".pdf", ".svg")
+
+SIZE, DPI = (6.4, 4.4), 150
+
+
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn."""
+    try:
+        return importlib.util.find_spec("matplotlib") is not None
+    except ValueError:
+        return False
+
+
+def checked_plot(option: str, path: Path | None) -> None:
+    """Refuse a figure that could not be written, before any work is done."""
+    if path is None:
+        return
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        accepted = f"a file name ending in {', '.join(PLOT_SUFFIXES)}"
+        raise CommandError(f"{option}: got {path.name!r}, expected {accepted}")
+    if not has_matplotlib():
+        raise CommandError(f'{option} needs matplotlib: pip install "dpsvm-fast[plot]"')
+
+
+def draw(draft: Draft, plot: Callable[[Any], None]) -> None:
+    """Draw one figure and give the file its name.
+
+    Parameters
+    ----------
+    draft : Draft
+    plot : callable
+        Receives the axes.
+    """
+    # Not through pyplot: it would look for a window.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    plot(figure.subplots())
+    figure.savefig(draft.draft, dpi=DPI, format=draft.path.suffix[1:].lower())
+    draft.publish()
+
+
+MODEL, BOUND = "dpsvm_fast.model", "dpsvm_fast.bound_certificate"
+# A certificate is smaller; more would be another kind of file.
+LARGEST_FILE = 1 << 25
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file promises.
+
+    Parameters
+    ----------
+    path : Path
+    certificate : str
+        JSON text; not checked yet.
+    is_model : bool
+        Whether it was part of a saved model.
+    sha256 : str
+        Of the file.
+    signature : str or None, default=None
+        Of a saved model or of a certificate with the digest of one, as of ``SavedModel``.
+    whole : str or None, default=None
+        A certificate with the digest of a model.
+    key : bytes or None, default=None
+        That ``whole`` was signed with.
+    """
+
+    path: Path
+    certificate: str
+    is_model: bool
+    sha256: str
+    signature: str | None = None
+    whole: str | None = None
+    key: bytes | None = None
+
+    @property
+    def text(self) -> str:
+        """What ``verify`` takes: with the digest of a model where there is one."""
+        return self.certificate if self.whole is None else self.whole
+
+    @property
+    def record(self) -> Any:
+        """The certificate as plain values."""
+        return json.loads(self.certificate)
+
+
+def read_document(path: Path, key: Path | None) -> Document:
+    """Read a certificate or the certificate of a saved model.
+
+    Parameters
+    ----------
+    path : Path
+    key : Path or None
+        Key of a signed model or certificate.
+
+    Raises
+    ------
+    CommandError
+        The file cannot be read, or is no JSON text.
+    ModelFormatError
+        It is a model and damaged.
+    """
+    from dpsvm_fast.certificates.record import check_size
+    from dpsvm_fast.files import read_bytes
+
+    try:
+        data = read_bytes(path)
+        # What may be a model is judged as one: its arrays may be large.
+        is_model = b'"' + MODEL.encode() + b'"' in data
+        if not is_model and len(data) > LARGEST_FILE:
+            raise ModelFormatError("is too large for a certificate")
+        text = data.decode("utf-8-sig")
+        record = None
+        if not is_model:
+            check_size(text)
+            record = json.loads(text)
+    except OSError as error:
+        reason = str(error).partition(f"{str(path)!r}: ")[2] or str(error)
+        raise CommandError(f"{path} cannot be read: {reason}") from error
+    except ModelFormatError as error:
+        raise CommandError(f"{path} cannot be read: it {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if is_model:
+        # Whether its certificate holds is not asked yet.
+        saved = opened_model(path, key)
+        from dpsvm_fast.persist.model import statement_of
+
+        text = statement_of(saved.estimator).to_json()
+        return Document(path, text, is_model=True, sha256=digest, signature=saved.signature)
+    if isinstance(record, dict) and record.get("format") == BOUND:
+        return _bound(path, text, record, digest, key)
+    if key is not None:
+        raise CommandError(f"--key: got a key, and {path} is no model that could be signed")
+    return Document(path, text, is_model=False, sha256=digest)
+
+
+def _bound(
+    path: Path, text: str, record: dict[str, Any], digest: str, key: Path | None
+) -> Document:
+    """A certificate that names a model by its digest."""
+    from dpsvm_fast.files import checked_key
+    from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
+
+    signed = record.get("hmac_sha256") is not None
+    state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
+    inner = json.dumps(record.get("certificate"))
+    secret = checked_key(key)
+    return Document(
+        path, inner, is_model=False, sha256=digest, signature=state, whole=text, key=secret
+    )
+
+
+def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
+    """A saved model whose certificate is not recomputed; told is a signature that nobody checks.
+
+    Raises
+    ------
+    ModelFormatError, OSError
+        As of ``read_model``.
+    """
+    from dpsvm_fast.persist import read_model
+    from dpsvm_fast.persist.values import NOT_CHECKED
+
+    saved = read_model(path, key=key, verify=False)
+    if saved.signature == NOT_CHECKED and not quiet:
+        note(f"warning: {path}: is signed, and the signature is not checked; give --key FILE")
+    return saved
+
+
+def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
+    """The certificate of a saved model as it is given away: with its digest, signed with a key."""
+    from dpsvm_fast.certificates.statement import bound_certificate
+    from dpsvm_fast.files import checked_key
+
+    record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
+    return json.dumps(record, indent=2, allow_nan=False) + "\n"
+
+
+def plain_model(path: Path) -> dict[str, Any]:
+    """What the file of a model holds, as ``verify`` compares it.
+
+    Raises
+    ------
+    ModelFormatError, OSError
+        As of ``read_model``.
+    """
+    from dpsvm_fast.exceptions import ModelFormatError
+    from dpsvm_fast.files import read_bytes
+    from dpsvm_fast.persist.values import parsed
+
+    try:
+        return parsed(read_bytes(path))
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{str(path)!r} {error}") from None
+
+
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Whether nothing but the end of the text is wrong: behind a value, or within a string."""
+    return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+
+
+def _not_json(error: Exception) -> str:
+    """Why a file is no JSON text, and what to do."""
+    if isinstance(error, json.JSONDecodeError) and error.doc.strip() and _is_cut(error):
+        return "its JSON text ends too early; copy or download the whole file again"
+    return (
+        "it is not JSON text; expected a file with what model.privacy_.to_json() returns, or a "
+        "saved model"
+    )

@@ -1,0 +1,628 @@
+"""What a command shows: text and tables for people, one JSON object for machines.
+
+On a terminal tables and headings come from rich; elsewhere they are plain aligned text of any
+width, for grep and for files. Colours carry no meaning of their own, and ``NO_COLOR`` turns them
+off. With ``--json`` nothing but the object is on standard output. Progress and notes go to
+standard error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import functools
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from dpsvm_fast import exceptions
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = [
+    "DOES_NOT_HOLD",
+    "DONE",
+    "FAILED",
+    "FILE",
+    "FILE_OR_STDOUT",
+    "INTERRUPTED",
+    "OVERSPENT",
+    "CommandError",
+    "Interrupted",
+    "OneOf",
+    "Progress",
+    "ReaderLeft",
+    "Real",
+    "Reals",
+    "Screen",
+    "Whole",
+    "example",
+    "guarded",
+    "note",
+    "pass_screen",
+    "printable",
+    "typed",
+    "under_its_option",
+    "unexpected",
+]
+
+
+# Failures of a command: one sentence each, and an exit code.
+
+
+DONE, DOES_NOT_HOLD, FAILED, OVERSPENT = 0, 1, 2, 3
+
+INTERRUPTED = 130
+
+# Set to anything, it shows where an unexpected error arose. Tracebacks name no values.
+TRACEBACK = "DPSVM_FAST_TRACEBACK"
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+# What the system says about files, as something to do.
+FILE_TROUBLE = {
+    errno.ENOENT: "there is no such file or folder; check the path",
+    errno.EISDIR: "is a folder; name a file in it",
+    errno.ENOTDIR: "a part of this path is a file and no folder; check the path",
+    errno.EACCES: "no permission; choose another place or ask its owner for access",
+    errno.EPERM: "no permission; choose another place or ask its owner for access",
+    errno.EROFS: "this place cannot be written to; choose another one",
+    errno.ENOSPC: "the disk is full; free some space and run the command again",
+    errno.EEXIST: "exists already; choose another name",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+# What the library says of its argument, about the option.
+SEEDED = "--seed: whoever knows it can remove the noise; leave it out for a private release"
+
+
+class CommandError(Exception):
+    """A command cannot go on; the text is one sentence that says what to do."""
+
+    def __init__(self, sentence: str, exit_code: int = FAILED) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+class Interrupted(Exception):
+    """Ctrl-C."""
+
+
+class ReaderLeft(Exception):
+    """Whoever read standard output has closed it."""
+
+
+def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
+    """Run a command and turn whatever stops it into one sentence.
+
+    Parameters
+    ----------
+    command : callable
+        Returns the exit code; None counts as 0.
+    as_json : bool
+        Also write ``{"error": ..., "exit_code": ...}`` on standard output.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = command() or DONE
+            sys.stdout.flush()
+        except (BrokenPipeError, ReaderLeft):
+            return _silenced()
+        except Exception as error:
+            sentence, code = _judged(error)
+        else:
+            return code
+    sentence = _tidy(sentence)
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps({"error": sentence, "exit_code": code}) + "\n")
+            sys.stdout.flush()
+        note(sentence)
+    except BrokenPipeError:
+        return _silenced()
+    return code
+
+
+def note(sentence: str) -> None:
+    """Write one line on standard error."""
+    line = f"dpsvm-fast: {printable(sentence)}\n"
+    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
+    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters: a file must not steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def under_its_option(
+    error: exceptions.InvalidParameterError, command: click.Command
+) -> exceptions.InvalidParameterError:
+    """The error of a library argument under the name of the option that the user typed."""
+    name, colon, rest = str(error).partition(": ")
+    if (name, colon) == ("path", ": "):
+        # Of a table: DATA or another one.
+        return exceptions.InvalidParameterError(f"file: {rest.replace('format= ', '--format ')}")
+    for option in command.params:
+        if colon and option.name == name and isinstance(option, click.Option):
+            return exceptions.InvalidParameterError(f"{_shown_name(option)}: {rest}")
+    return error
+
+
+def unexpected(error: Exception) -> str:
+    """The sentence for an error whose text could hold a value from the data."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    return (
+        f"unexpected {type(error).__name__}{place}; please report it with what "
+        f"{TRACEBACK}=1 dpsvm-fast ... prints"
+    )
+
+
+def _tidy(sentence: str) -> str:
+    """One line; what follows a colon at its end is kept, as lines to be copied."""
+    head, _, rest = printable(sentence).partition("\n")
+    if head.endswith(":") and rest:
+        return f"{head}\n{rest}"
+    return " ".join(f"{head} {rest}".split())
+
+
+def _silenced() -> int:
+    """Nobody reads any more; Python would complain once again when it closes the stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning as a sentence, without the line of source that raised it."""
+    text = " ".join(str(message).split())
+    note(f"warning: {SEEDED if text.startswith('random_state is a seed') else text}")
+
+
+def _judged(error: Exception) -> tuple[str, int]:
+    """The sentence and the exit code of a failure."""
+    if isinstance(error, Interrupted | click.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return _usage(error), FAILED
+    if isinstance(error, CommandError):
+        return str(error), error.exit_code
+    if isinstance(error, exceptions.BudgetExceededError):
+        return str(error), OVERSPENT
+    if isinstance(error, OSError):
+        return _about_a_file(error), FAILED
+    if isinstance(error, MemoryError):
+        return "out of memory; use a machine with more of it, or fewer columns or rows", FAILED
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
+        return 'a terminal needs rich: pip install "dpsvm-fast[cli]"', FAILED
+    if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
+        return str(error), FAILED
+    return unexpected(error), FAILED
+
+
+def _about_a_file(error: OSError) -> str:
+    """What is wrong with a file, and what to do."""
+    if error.errno is None:
+        return str(error)
+    reason = FILE_TROUBLE.get(error.errno, error.strerror or "cannot be used")
+    return reason if error.filename is None else f"{error.filename}: {reason}"
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with the words of the command line."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    path = ctx.command_path if ctx is not None else "dpsvm-fast"
+    return f"{_complaint(error)} (see {path} --help)"
+
+
+def _complaint(error: click.ClickException) -> str:
+    """The sentence itself."""
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        if name == "--json":
+            return "--json: write it after the command"
+        # The beginning of a name is meant for it before one that looks alike.
+        near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
+        if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
+            return f"{name}: no such option here; those of a command are written after it"
+        return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        name = _shown_name(error.param)
+        if isinstance(error, click.MissingParameter):
+            return f"{name} is missing"
+        return f"{name}: {error.message.rstrip('.')}"
+    text = error.message.rstrip(".")
+    # Not where it begins with the name of something: COMMAND.
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
+
+
+def _alike(name: str, near: list[str]) -> bool:
+    """Whether one of the options is a slip of the pen away."""
+    return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
+
+
+def _shown_name(param: click.Parameter) -> str:
+    """An option as it is typed; an argument as the help text calls it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    return param.human_readable_name
+
+
+# Kinds of option values. What they refuse is said as: got ..., expected ...
+
+
+class Real(click.ParamType):  # type: ignore[type-arg]
+    """A finite number above, or from, ``low``.
+
+    Parameters
+    ----------
+    low : float or None
+    includes_low : bool, default=False
+    """
+
+    name = "number"
+
+    def __init__(self, low: float | None = None, *, includes_low: bool = False) -> None:
+        self.low, self.includes_low = low, includes_low
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read a number."""
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        low = self.low
+        above = low is None or number > low or (self.includes_low and number == low)
+        if not (math.isfinite(number) and above):
+            bound = "" if low is None else f" {'>=' if self.includes_low else '>'} {low:g}"
+            self.fail(f"got {str(value)!r}, expected a number{bound}", param, ctx)
+        return number
+
+
+class Reals(Real):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read all numbers."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
+
+
+class Whole(click.ParamType):  # type: ignore[type-arg]
+    """A whole number from ``low`` on, to ``high`` where there is one."""
+
+    name = "integer"
+
+    def __init__(self, low: int, high: int | None = None) -> None:
+        self.low, self.high = low, high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a whole number."""
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = self.low - 1
+        if number < self.low or (self.high is not None and number > self.high):
+            most = "" if self.high is None else f" and <= {self.high}"
+            self.fail(f"got {str(value)!r}, expected an integer >= {self.low}{most}", param, ctx)
+        return number
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg]
+    """One of some words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Find the word."""
+        if value in self.choices:
+            return str(value)
+        near = difflib.get_close_matches(str(value), self.choices, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise click.BadParameter(
+            f"got {str(value)!r}, expected one of {', '.join(self.choices)}{hint}", ctx, param
+        )
+
+
+class FileName(click.Path):
+    """A path. Whether it can be read or written is found out where that is done.
+
+    Parameters
+    ----------
+    dash : bool, default=False
+        Whether - stands for standard output.
+    """
+
+    def __init__(self, *, dash: bool = False) -> None:
+        super().__init__(path_type=Path, readable=False)
+        self._dash = dash
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a name."""
+        if not self._dash and os.fspath(value) == "-":
+            self.fail("got '-', expected the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE, FILE_OR_STDOUT = FileName(), FileName(dash=True)
+
+BETWEEN = "  "
+
+
+class Progress:
+    """How far some work has come; shown on a terminal and nowhere else."""
+
+    def __init__(self, advance: Callable[[float, float | None], None] | None = None) -> None:
+        self._advance = advance
+
+    def advance_to(self, done: float, total: float | None = None) -> None:
+        """Tell how much is done, and of how much where it was not known before."""
+        if self._advance is not None:
+            self._advance(done, total)
+
+
+class Screen:
+    """Where a command writes.
+
+    Parameters
+    ----------
+    json : bool
+        Whether the caller wants one JSON object instead of text.
+
+    Attributes
+    ----------
+    terminal : bool
+        Whether standard output is one.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+        # Asked once: while a bar is shown, rich stands between.
+        self.terminal = sys.stdout.isatty()
+
+    def say(self, text: str = "", *, style: str = "") -> None:
+        """Print text, one or several lines; not with ``--json``.
+
+        Parameters
+        ----------
+        text : str
+            On a terminal, lines are broken anew where it is narrower than they are.
+        style : str
+            Of rich; on a terminal only.
+        """
+        if self.json:
+            return
+        if not self.terminal:
+            _write(sys.stdout, printable(text) + "\n")
+            return
+        from rich.text import Text
+
+        from dpsvm_fast.cli.files import reflowed
+
+        console = self._console()
+        lines = reflowed(printable(text), console.width)
+        console.print(Text(lines, style=style), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print the title of what follows, after an empty line."""
+        self.say(f"\n{text}", style="bold")
+
+    def note(self, text: str) -> None:
+        """Print a remark on standard error."""
+        note(text)
+
+    def table(
+        self,
+        title: str | None,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        left: int = 1,
+    ) -> None:
+        """Print a table; not with ``--json``.
+
+        Parameters
+        ----------
+        title : str or None
+        columns : sequence of str
+        rows : sequence of sequences
+            Cells as they are to be read.
+        left : int, default=1
+            Number of leading columns that are text; the others are numbers, on the right.
+        """
+        if self.json:
+            return
+        cells = [[printable(str(cell)) for cell in row] for row in rows]
+        if self.terminal:
+            self._rich_table(title, columns, cells, left)
+            return
+        if title is not None:
+            _write(sys.stdout, f"{title}\n")
+        for line in _aligned([list(columns), *cells], left):
+            _write(sys.stdout, f"{line}\n")
+
+    def result(self, record: dict[str, Any]) -> None:
+        """Write the JSON object, with ``--json``; numbers that are none become null."""
+        if self.json:
+            _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
+
+    @contextmanager
+    def progress(
+        self, description: str, total: float | None, *, unit: str = ""
+    ) -> Iterator[Progress]:
+        """Show a bar while the body runs, where standard error is a terminal.
+
+        Parameters
+        ----------
+        description : str
+            What is being done.
+        total : float or None
+            What ``advance_to`` reaches at the end; None, a bar that only moves, until it is told.
+        unit : {"", "bytes"}, default=""
+            What is counted: "bytes" are shown as MB.
+
+        Yields
+        ------
+        Progress
+        """
+        if not sys.stderr.isatty():
+            yield Progress()
+            return
+        # What is printed meanwhile must not leave standard output, which may be a file.
+        with _bars(unit, redirect_stdout=self.terminal) as bars:
+            task = bars.add_task(printable(description), total=total)
+            yield Progress(lambda done, new: bars.update(task, completed=done, total=new))
+
+    def _console(self) -> Any:
+        """Rich's console on standard output as it is now."""
+        from rich.console import Console
+
+        return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+
+    def _rich_table(
+        self, title: str | None, columns: Sequence[str], cells: list[list[str]], left: int
+    ) -> None:
+        """Print a table on a terminal."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(
+            title=title,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+            show_edge=False,
+        )
+        for number, name in enumerate(columns):
+            table.add_column(name, justify="left" if number < left else "right", overflow="fold")
+        for row in cells:
+            table.add_row(*row)
+        self._console().print(table)
+
+
+def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command ``--json`` and, as its first argument, the `Screen` that it writes to.
+
+    An `InvalidParameterError` about an argument of the library is told under the name of the
+    command's option.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+    @functools.wraps(function)
+    def with_screen(*args: Any, as_json: bool, **options: Any) -> int | None:
+        try:
+            return function(Screen(json=as_json), *args, **options)
+        except InvalidParameterError as error:
+            raise under_its_option(error, click.get_current_context().command) from error
+
+    return with_screen
+
+
+def example(*lines: str) -> str:
+    """Epilog of a help text: command lines to start from, kept as they are."""
+    return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
+
+
+def typed(path: Path) -> str:
+    """A file's name as it is typed in a command that the user is to copy."""
+    if sys.platform == "win32":
+        return subprocess.list2cmdline([str(path)])
+    return shlex.quote(str(path))
+
+
+def _bars(unit: str, *, redirect_stdout: bool) -> Any:
+    """Progress bars of rich on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Counted(MofNCompleteColumn):
+        """Nothing as long as nobody knows of how many."""
+
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.total is not None else Text()
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        DownloadColumn() if unit == "bytes" else Counted(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=redirect_stdout,
+    )
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write at once, and in whatever the stream can encode."""
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
+def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
+    """Rows as lines with columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if number < left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield BETWEEN.join(cells).rstrip()
+
+
+def _strict(value: Any) -> Any:
+    """``value`` without what JSON has no word for."""
+    if isinstance(value, dict):
+        return {str(name): _strict(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if hasattr(value, "tolist"):
+        # Of numpy.
+        return _strict(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,293 @@
+"""``dpsvm-fast statement`` and ``verify``: what a model promises, and whether it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dpsvm_fast.cli.files import (
+    Document,
+    certificate_text,
+    opened_model,
+    plain_model,
+    read_document,
+    reserved,
+)
+from dpsvm_fast.cli.screen import (
+    DOES_NOT_HOLD,
+    DONE,
+    FAILED,
+    FILE,
+    CommandError,
+    Screen,
+    example,
+    pass_screen,
+)
+
+if TYPE_CHECKING:
+    from dpsvm_fast.verification import Verification
+
+__all__ = ["statement_command", "tell", "verify_command"]
+
+BOX = "[ ]"
+# Blanks to be written on.
+NAME, DATE = 34, 14
+
+
+@click.command(
+    "statement",
+    epilog=example(
+        "dpsvm-fast statement model.json",
+        "dpsvm-fast statement model.json --certificate certificate.json",
+    ),
+)
+@click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
+@click.option("--certificate", type=FILE, help="Write the certificate, for someone who verifies.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--key", type=FILE, help="File with the key that a model was signed with.")
+@pass_screen
+def statement_command(
+    screen: Screen,
+    file: Path,
+    *,
+    certificate: Path | None,
+    force: bool,
+    key: Path | None,
+) -> None:
+    """Say what a saved model promises, to whom, and under which assumptions.
+
+    The arithmetic is recomputed before anything is shown. What remains for a person to check
+    stands at the end, with a line to sign on.
+    """
+    with reserved(certificate, force=force, inputs=[file, key]) as drafts:
+        document = read_document(file, key)
+        statement = _standing(document)
+        for draft in drafts:
+            draft.draft.write_text(_to_give_away(document, statement, key), encoding="utf-8")
+            draft.publish()
+    checks = _checks(statement)
+    screen.result(
+        {
+            "file": str(file),
+            "sha256": document.sha256,
+            "signature": document.signature,
+            "private": statement.private,
+            "not_private_reasons": list(statement.not_private_reasons),
+            "epsilon": statement.epsilon,
+            "delta": statement.delta,
+            "adjacency": statement.adjacency,
+            "text": str(statement),
+            "to_check": checks,
+            "certificate": statement.to_dict(),
+            "certificate_file": None if certificate is None else str(certificate),
+        }
+    )
+    tell(screen, statement)
+    _sign_off(screen, document, checks)
+    if certificate is not None:
+        screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
+
+
+def _to_give_away(document: Document, statement: Any, key: Path | None) -> str:
+    """The certificate as it is written: of a model with its digest, signed with its key."""
+    if not document.is_model:
+        return f"{document.text.rstrip()}\n"
+    return certificate_text(statement, document.path, key)
+
+
+def _standing(document: Document) -> Any:
+    """The statement, whose numbers follow from each other.
+
+    Raises
+    ------
+    CommandError
+        They do not, or they cannot be read.
+    """
+    from dpsvm_fast.certificates import read_certificate
+    from dpsvm_fast.verification import verify
+
+    result = verify(document.text, key=document.key)
+    if result.undecided:
+        raise CommandError(
+            f"{document.path}: this release cannot recompute what it promises for everything "
+            "together; take the statements of its parts one by one"
+        )
+    if result.epsilon is None:
+        raise CommandError(
+            f"{document.path}: is no certificate or model that this release reads; dpsvm-fast "
+            "verify says why"
+        )
+    statement = read_certificate(document.certificate)
+    if statement.private and not result.ok:
+        raise CommandError(
+            f"{document.path}: its numbers do not follow from each other, so that it promises "
+            "nothing; dpsvm-fast verify says which",
+            DOES_NOT_HOLD,
+        )
+    return statement
+
+
+def tell(screen: Screen, statement: Any) -> None:
+    """Print the prose; its first line in a colour that says the same as its words."""
+    head, _, rest = str(statement).partition("\n")
+    screen.say(head, style="bold green" if statement.private else "bold red")
+    for number, block in enumerate(rest.split("\n\n")):
+        title, _, items = block.partition("\n")
+        if number:
+            screen.say()
+        if items.startswith("  - "):
+            screen.say(title, style="bold")
+            screen.say(items)
+        else:
+            screen.say(block)
+
+
+def _checks(statement: Any) -> list[str]:
+    """What no program can check."""
+    if not statement.private:
+        return []
+    delta = (
+        "delta is 0: there is no exception to the promise."
+        if statement.delta == 0.0
+        else f"delta is well below one over the number of people: {statement.delta:g} suits far "
+        f"fewer than {1.0 / statement.delta:,.0f} of them."
+    )
+    return [
+        f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
+        delta,
+        "Nobody who is to be protected has more in the data than the promise counts: "
+        f"{_unit(statement)}.",
+        "Everything assumed public was known, or chosen, without looking at the data.",
+        "What is not covered is acceptable here.",
+        "Other results from the same data are added up: dpsvm-fast budget show FILE.",
+        "Somebody else has run dpsvm-fast verify on this file.",
+    ]
+
+
+def _unit(statement: Any) -> str:
+    """What one neighbour has more or less of."""
+    named = getattr(statement, "protected", None) or getattr(statement, "unit", None)
+    return str(named or "one row of the training data")
+
+
+def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
+    """Print what a person checks, and where to sign."""
+    if not checks:
+        screen.say("\nNothing to sign: this model is not private.", style="bold")
+        return
+    screen.heading("For whoever signs")
+    screen.say("The numbers follow from each other: recomputed just now.")
+    for check in checks:
+        screen.say(f"  {BOX} {check}")
+    kind = "model" if document.is_model else "certificate"
+    screen.say(f"\n  Of the {kind} with SHA-256\n  {document.sha256}")
+    screen.say(f"\n  Name {'_' * NAME}  Date {'_' * DATE}\n\n  Signature {'_' * (NAME + DATE + 2)}")
+
+
+# ``dpsvm-fast verify``: recompute a certificate.
+
+
+UNDECIDED_ADVICE = (
+    "Nothing wrong was found in it. Verify the certificate of each release by itself, where it is\n"
+    "about several: their epsilons added up, and their deltas, are a promise about all of them."
+)
+
+
+@click.command(
+    "verify",
+    epilog=example("dpsvm-fast verify certificate.json", "dpsvm-fast verify model.json --json"),
+)
+@click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
+@click.option("--model", type=FILE, help="Saved model that the certificate has to be about.")
+@click.option("--key", type=FILE, help="File with the key that it was signed with.")
+@pass_screen
+def verify_command(screen: Screen, file: Path, *, model: Path | None, key: Path | None) -> int:
+    """Recompute the epsilon and delta of a certificate, or of a saved model's.
+
+    Exit code 0 says that every number follows from the others, 1 that one does not, 2 that it
+    cannot be told. A certificate is checked without the model and without the data; with --model
+    also whether it is about that model.
+    """
+    from dpsvm_fast.verification import verify
+
+    document = read_document(file, key)
+    about = file if document.is_model and model is None else model
+    if model is not None:
+        opened_model(model, None, quiet=document.whole is not None)
+    result = verify(
+        document.text,
+        model=None if about is None else plain_model(about),
+        key=document.key,
+    )
+    record = document.record
+    screen.result(
+        {
+            "file": str(file),
+            "sha256": document.sha256,
+            "signature": document.signature,
+            "holds": result.ok,
+            "undecided": result.undecided,
+            "problems": list(result.problems),
+            "model": None if about is None else str(about),
+            "matches": list(result.matches),
+            "stated_not_checked": list(result.stated),
+            "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
+            "promised": _promise(record) if result.ok else None,
+        }
+    )
+    screen.say(str(result), style=_style(result))
+    if result.undecided:
+        screen.say(UNDECIDED_ADVICE)
+        return FAILED
+    if not result.ok:
+        screen.say(_advice(record, unread=result.epsilon is None))
+        return DOES_NOT_HOLD
+    screen.say(
+        f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
+        f"({record['adjacency']}) for {_subject(record)}."
+    )
+    return DONE
+
+
+def _style(result: Verification) -> str:
+    """Colour of a verdict, whose words say the same."""
+    if result.undecided:
+        return "bold yellow"
+    return "bold green" if result.ok else "bold red"
+
+
+def _promise(record: dict[str, Any]) -> dict[str, Any]:
+    """What a certificate that holds promises."""
+    promised = {name: record[name] for name in ("epsilon", "delta", "adjacency")}
+    return promised | {"for": _subject(record)}
+
+
+def _advice(record: Any, *, unread: bool) -> str:
+    """What to do about a certificate that does not hold."""
+    name = record.get("format") if isinstance(record, dict) else None
+    if not (isinstance(name, str) and name.startswith("dpsvm_fast.")):
+        return (
+            "This is no certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."
+        )
+    if unread:
+        return (
+            "It could not be read. Ask whoever made the model for the certificate as it was\n"
+            "written, or install the release of dpsvm_fast that wrote it, and verify again."
+        )
+    return (
+        "Do not rely on it. Ask whoever made the model for the certificate as it was written;\n"
+        "a release that is not private says so in not_private_reasons."
+    )
+
+
+def _subject(record: dict[str, Any]) -> str:
+    """What a certificate is about."""
+    if "steps" in record:
+        return f"a pipeline of {len(record['steps'])} steps"
+    if "candidates" in record:
+        return f"a search over {len(record['candidates'])} candidates"
+    if "rounds" in record:
+        return f"{record['algorithm']} across {record['n_users']} parties"
+    return f"{record['mechanism']} with loss {record['loss']}"

@@ -1,0 +1,57 @@
+"""Data: tables in files, what is public of them, and rows larger than memory.
+
+:class:`Partitions` says where rows are that do not fit; :func:`fit` trains an estimator on them,
+here or on a Dask cluster, and releases what ``estimator.fit`` on all rows would release.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dpsvm_fast.exceptions import ClusterError, PartitionError, SchemaError, TableError
+
+if TYPE_CHECKING:
+    from dpsvm_fast.data.partitioned import (
+        fit,
+    )
+    from dpsvm_fast.data.partitions import (
+        Partitions,
+    )
+    from dpsvm_fast.data.schema import (
+        TableSchema,
+    )
+    from dpsvm_fast.data.tables import (
+        Table,
+        open_table,
+    )
+
+__all__ = [
+    "ClusterError",
+    "PartitionError",
+    "Partitions",
+    "SchemaError",
+    "Table",
+    "TableError",
+    "TableSchema",
+    "fit",
+    "open_table",
+]
+
+# Imported at first use: whoever reads a table does not wait for the estimators.
+_HOMES = {
+    "fit": "partitioned",
+    "Partitions": "partitions",
+    "TableSchema": "schema",
+    "Table": "tables",
+    "open_table": "tables",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,1067 @@
+"""What is done where the rows are, and who does it: this process, or a Dask cluster."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from dpsvm_fast.certificates.words import CLUSTER_CAVEAT
+from dpsvm_fast.estimators.frames import label_values
+from dpsvm_fast.estimators.inputs import checked_outputs, encoded_labels
+from dpsvm_fast.exceptions import (
+    ClusterError,
+    InvalidParameterError,
+    PartitionError,
+    PrivacyLeakWarning,
+)
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, ReleasedMap, row_blocks
+
+__all__ = [
+    "NO_MEMORY",
+    "Centred",
+    "ClusterExecutor",
+    "Count",
+    "DescentStep",
+    "Executor",
+    "Features",
+    "Loader",
+    "LocalExecutor",
+    "Moments",
+    "Operation",
+    "Recipe",
+    "RefusedError",
+    "SecondMoments",
+    "Share",
+    "StoredExecutor",
+    "Sums",
+    "Transformed",
+    "build",
+    "forget",
+    "loaded",
+    "may_be_stored",
+    "merged",
+    "prepared",
+    "share_of_bundle",
+    "stored",
+    "unsummed",
+]
+
+
+# Sums over the records of a partition: exact, so that the order of partitions does not matter.
+
+
+Array = NDArray[np.float64]
+
+
+class Operation(Protocol):
+    """A sum over the records of a partition."""
+
+    @property
+    def raw(self) -> bool:
+        """Whether it needs rows as they come instead of records."""
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Arrays that are added up over partitions, exactly, in any order."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of rows alone."""
+
+    raw: bool = False
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """None."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sum of the rows."""
+
+    raw: bool = False
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Multiples of 2**-20, which doubles add exactly."""
+        return (rows.sums(n_threads),)
+
+
+@dataclass(frozen=True)
+class SecondMoments:
+    """The sum of the rows' outer products with themselves."""
+
+    raw: bool = False
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Integers in two halves."""
+        return (rows.gram_parts(n_threads),)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums of the entries of bounded columns and of their squares."""
+
+    offset: Array
+    scale: Array
+    raw: bool = True
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Integers."""
+        how: dict[str, Any] = {"offset": self.offset, "scale": self.scale, "n_threads": n_threads}
+        if sparse.issparse(rows):
+            return _core.column_moments_csr(rows.data, rows.indices, rows.indptr, rows.shape, **how)
+        return _core.column_moments_dense(rows, **how)
+
+
+@dataclass(frozen=True, eq=False)
+class DescentStep:
+    """The sum of clipped gradients over the records, or over a random batch of them.
+
+    Parameters
+    ----------
+    options : dict
+        Settings of the descent.
+    weights : ndarray of shape (n_scores, n_columns)
+        Where it stands: noisy.
+    key : bytes
+        From which batches are drawn. Secret: whoever has it knows them.
+    step : int
+    """
+
+    options: dict[str, Any]
+    weights: Array
+    key: bytes = field(repr=False)
+    step: int
+    raw: bool = False
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Integers in two halves."""
+        descent = _core.Descent(**self.options)
+        return (descent.partial(rows, self.weights, self.key, partition, self.step, n_threads),)
+
+
+# What is done where the rows are: load, check, map, clip, sum.
+#
+# A task is a pure function of its arguments: whoever runs it, and however often, it returns the
+# same
+# exact sums. It draws nothing but batches, from a key that it is given. Errors are returned and not
+# raised: a cluster writes the text of an exception, and what it was about, into its logs.
+
+
+# Returns (X, y), or X alone where there are no labels.
+Loader = Callable[[], Any]
+
+STOPPED = "the fit was cancelled"
+
+NO_MEMORY = "there is not enough memory for it"
+
+BAD_LABELS = "expected one label for each row, each of them in `classes`"
+# Fits whose records one process keeps at a time; one that was not told to end is dropped then.
+MOST_FITS = 4
+# Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
+MOST_ENDED = 256
+
+
+class RefusedError(Exception):
+    """A constant text about what was loaded."""
+
+
+class Change(Protocol):
+    """A step from one form of the records to the next, by public or released numbers."""
+
+    def apply(self, records: _core.Records, n_threads: int) -> None:
+        """Changes the records."""
+
+
+@dataclass(frozen=True, eq=False)
+class Centred:
+    """Rows less a released point."""
+
+    point: Array
+
+    def apply(self, records: _core.Records, n_threads: int) -> None:
+        """Changes the records."""
+        records.centre(self.point, n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Transformed:
+    """Rows times a released matrix."""
+
+    matrix: Array
+
+    def apply(self, records: _core.Records, n_threads: int) -> None:
+        """Changes the records."""
+        records.transform(self.matrix, n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Random features of the rows, of a public map."""
+
+    features: FourierFeatures
+    stored: bool
+
+    def apply(self, records: _core.Records, n_threads: int) -> None:
+        """Changes the records."""
+        records.lift(self.features.map(), self.stored, n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How what a loader returns becomes records.
+
+    Parameters
+    ----------
+    n_features : int
+    sparse : bool
+        Whether rows are CSR matrices.
+    classes : ndarray of shape (n_classes,) or None
+        The public label set; None where labels are not looked at.
+    public : PublicMap or None
+        None before the rows are mapped.
+    n_classes : int
+    changes : tuple of Change
+    """
+
+    n_features: int
+    sparse: bool
+    classes: NDArray[Any] | None
+    public: PublicMap | None = None
+    n_classes: int = 2
+    changes: tuple[Change, ...] = ()
+
+    def checked(self, loaded: Any) -> tuple[Any, NDArray[np.int64]]:
+        """Rows as the compiled module takes them, and class indices.
+
+        Raises
+        ------
+        RefusedError
+            Something else was loaded.
+        """
+        pair = isinstance(loaded, tuple) and len(loaded) == 2
+        X, y = loaded if pair else (loaded, None)
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if sparse.issparse(X) is self.sparse and len(shape) == 2 and shape[1] == self.n_features:
+            codes = self._codes(y, shape[0])
+            try:
+                return (X if shape[0] == 0 else checked_outputs(None, X)), codes
+            except MemoryError:
+                raise
+            except Exception:
+                # What it says may quote a number.
+                pass
+        kind = "CSR" if self.sparse else "dense"
+        raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
+
+    def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
+        """Class indices; rows without labels are all of class 0."""
+        if self.classes is None or n_rows == 0:
+            return np.zeros(n_rows, dtype=np.int64)
+        try:
+            labels = np.asarray(label_values(y))
+            if labels.shape == (n_rows,):
+                return encoded_labels(labels, self.classes)
+        except MemoryError:
+            raise
+        except Exception:
+            pass
+        raise RefusedError(BAD_LABELS)
+
+    def mapped(self, X: Any, codes: NDArray[np.int64], n_threads: int) -> _core.Records:
+        """Records before any change."""
+        assert self.public is not None
+        if self.public.offset is not None and sparse.issparse(X):
+            X = X.toarray()
+        return self.public.records(X, codes, self.n_classes, n_threads)
+
+
+@dataclass(repr=False)
+class Share:
+    """Exact sums over some partitions: without noise, and private.
+
+    Parameters
+    ----------
+    n_rows : int
+    parts : tuple of ndarray or None
+        None where there were no rows.
+    failure : tuple of (int, str) or None
+        The first partition that failed, and a constant text.
+    builds : frozenset of str
+        Of the processes that summed.
+    """
+
+    n_rows: int = 0
+    parts: tuple[NDArray[Any], ...] | None = None
+    failure: tuple[int, str] | None = None
+    builds: frozenset[str] = frozenset()
+
+    def add(self, other: Share) -> None:
+        """Takes in another share. Exact, so that the order does not matter."""
+        self.n_rows += other.n_rows
+        self.builds |= other.builds
+        if self.failure is None or (other.failure is not None and other.failure < self.failure):
+            self.failure = other.failure
+        if self.parts is None:
+            self.parts = other.parts
+        elif other.parts is not None:
+            pairs = zip(self.parts, other.parts, strict=True)
+            self.parts = tuple(a + b for a, b in pairs)
+
+    def checked(self) -> Share:
+        """The share itself, if every partition was summed."""
+        if self.failure is not None:
+            raise PartitionError(*self.failure)
+        return self
+
+
+def merged(shares: Sequence[Share]) -> Share:
+    """One share of all partitions that are in some of ``shares``."""
+    total = Share()
+    for share in shares:
+        total.add(share)
+    return total
+
+
+@dataclass(repr=False)
+class _Kept:
+    """Records of a partition and how many changes were made to them."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    records: _core.Records | None = None
+    n_changes: int = 0
+    n_rows: int = 0
+
+
+# Of this process: records of fits that go on, and names of fits that are over.
+_KEPT: OrderedDict[str, dict[int, _Kept]] = OrderedDict()
+
+_ENDED: OrderedDict[str, None] = OrderedDict()
+
+_LOCK = threading.Lock()
+
+
+def build() -> str:
+    """What the bits of a record's contribution depend on: this library and the processor's kind."""
+    info = _core.build_info()
+    return f"dpsvm-fast {info['version']} for {info['simd']}"
+
+
+def forget(token: str) -> None:
+    """Drops the records of a fit; what still runs for it stops before its next partition."""
+    with _LOCK:
+        _KEPT.pop(token, None)
+        _ENDED[token] = None
+        while len(_ENDED) > MOST_ENDED:
+            _ENDED.popitem(last=False)
+
+
+def _kept(token: str, partition: int) -> _Kept:
+    """Where the records of a partition are kept; outside of the store once the fit is over."""
+    with _LOCK:
+        if token in _ENDED:
+            return _Kept()
+        of_fit = _KEPT.setdefault(token, {})
+        _KEPT.move_to_end(token)
+        while len(_KEPT) > MOST_FITS:
+            _KEPT.popitem(last=False)
+        return of_fit.setdefault(partition, _Kept())
+
+
+def share_of_bundle(
+    bundle: Sequence[tuple[int, Loader]],
+    recipe: Recipe,
+    operation: Operation,
+    token: str,
+    n_threads: int,
+    *,
+    resident: bool,
+) -> Share:
+    """Exact sums over a few partitions, one after the other.
+
+    Parameters
+    ----------
+    bundle : sequence of (int, callable)
+        Numbers and loaders of partitions.
+    recipe : Recipe
+    operation : Operation
+    token : str
+        Of the fit.
+    n_threads : int
+        Does not change the result.
+    resident : bool
+        Whether records are kept for the next call; otherwise one partition is held at a time.
+    """
+    total = Share(builds=frozenset({build()}))
+    for partition, loader in bundle:
+        if token in _ENDED:
+            total.add(Share(failure=(partition, STOPPED)))
+        else:
+            total.add(
+                _share(partition, loader, recipe, operation, token if resident else None, n_threads)
+            )
+        if total.failure is not None:
+            break
+    return total
+
+
+def _share(
+    partition: int,
+    loader: Loader,
+    recipe: Recipe,
+    operation: Operation,
+    token: str | None,
+    n_threads: int,
+) -> Share:
+    """Exact sums over one partition, or why there are none."""
+    kept = _Kept() if token is None else _kept(token, partition)
+    try:
+        with kept.lock:
+            rows = kept.records
+            if rows is None or operation.raw:
+                X, codes = loaded(loader, recipe)
+                if X.shape[0] == 0:
+                    return Share()
+                rows, n_rows = X, X.shape[0]
+                if not operation.raw:
+                    kept.records = rows = recipe.mapped(X, codes, n_threads)
+                    kept.n_changes, kept.n_rows = 0, n_rows
+                del X
+            else:
+                n_rows = kept.n_rows
+            if not operation.raw:
+                _bring_up(kept, recipe, n_threads)
+            return Share(n_rows, operation.parts(rows, partition, n_threads))
+    except Exception as error:
+        return unsummed(partition, error)
+
+
+def unsummed(partition: int, error: Exception) -> Share:
+    """Why there is no sum over a partition, without what an error says: it may quote a row."""
+    if isinstance(error, MemoryError):
+        return Share(failure=(partition, NO_MEMORY))
+    if isinstance(error, RefusedError):
+        return Share(failure=(partition, str(error)))
+    return Share(failure=(partition, f"its records could not be summed: {_kind(error)}"))
+
+
+def _bring_up(kept: _Kept, recipe: Recipe, n_threads: int) -> None:
+    """Makes the changes that have not been made yet; records are dropped where one fails."""
+    records, kept.records = kept.records, None
+    assert records is not None
+    for change in recipe.changes[kept.n_changes :]:
+        change.apply(records, n_threads)
+    kept.records, kept.n_changes = records, len(recipe.changes)
+
+
+def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
+    """Checked rows and class indices of a partition."""
+    try:
+        rows = loader()
+    except (MemoryError, RefusedError):
+        raise
+    except Exception as error:
+        raise RefusedError(f"its loader raised {_kind(error)}") from None
+    return recipe.checked(rows)
+
+
+def _kind(error: Exception) -> str:
+    """Name of an error's type; its text may quote data."""
+    return type(error).__name__
+
+
+# Records that are made once and kept in files, where memory has no room for them.
+#
+# Mapping a row anew for every step of a descent costs ten times what the step itself costs. What is
+# stored is the record of a mapped row, a function of a row and of public or released numbers
+# (:class:`ReleasedMap`). Whatever is read again is checked: entries on their grid, norms at most 1.
+#
+# Partitions whose records are kept get rows of the same bits, without a file: how many are kept may
+# follow from the private number of rows, and must not change what a row contributes.
+
+
+# Partitions whose records share a file. They are read into memory together: less than a partition
+# and what is made of it take while it is mapped.
+PARTITIONS_OF_FILE = 4
+
+
+def may_be_stored(recipe: Recipe) -> bool:
+    """Whether mapped rows are as large as the rows."""
+    simple = all(isinstance(change, (Centred, Transformed)) for change in recipe.changes)
+    return simple and not recipe.sparse and recipe.public is not None
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """A partition whose rows come as a descent sums them.
+
+    Parameters
+    ----------
+    loader : callable
+        Of the rows as they are.
+    recipe : Recipe
+        Of which ``may_be_stored``.
+    n_threads : int
+        Does not change the result.
+    """
+
+    loader: Loader
+    recipe: Recipe
+    n_threads: int
+
+    def __call__(self) -> tuple[Any, Any]:
+        """Mapped rows and class indices."""
+        assert self.recipe.public is not None
+        X, codes = loaded(self.loader, self.recipe)
+        return _mapped(self.recipe.public, _released(self.recipe), X, self.n_threads), codes
+
+
+def prepared(
+    loaders: Sequence[Loader], recipe: Recipe, n_threads: int
+) -> tuple[list[Loader], Recipe]:
+    """Loaders of mapped rows, and how records are made of these."""
+    found: list[Loader] = [PreparedRows(loader, recipe, n_threads) for loader in loaders]
+    again = Recipe(
+        n_features=recipe.n_features,
+        sparse=False,
+        classes=np.arange(recipe.n_classes),
+        public=PublicMap(unit=False, data_norm=1.0),
+        n_classes=recipe.n_classes,
+    )
+    return found, again
+
+
+@dataclass(eq=False, repr=False)
+class RecordFile:
+    """Records of some partitions.
+
+    Parameters
+    ----------
+    partition : int
+        The first one.
+    entries, classes : Path
+    n_partitions : int
+    n_rows : int
+    """
+
+    partition: int
+    entries: Path
+    classes: Path
+    n_partitions: int = 0
+    n_rows: int = 0
+
+    @classmethod
+    def new(cls, partition: int, folder: Path) -> RecordFile:
+        """Files that only this user may read."""
+        made = cls(partition, folder / f"entries-{partition}", folder / f"classes-{partition}")
+        for path in (made.entries, made.classes):
+            path.touch(mode=0o600, exist_ok=False)
+        return made
+
+    def append(self, records: _core.Records) -> None:
+        """Write the records of the next partition."""
+        records.append_to(self.entries, self.classes)
+        self.n_partitions += 1
+        self.n_rows += records.n_rows
+
+    def share(self, room: _core.Records, operation: Operation, n_threads: int) -> Share:
+        """Exact sums over the records, which replace those in ``room``."""
+        try:
+            room.read_from(self.entries, self.classes, self.n_rows, n_threads)
+            return Share(self.n_rows, operation.parts(room, self.partition, n_threads))
+        except Exception as error:
+            return unsummed(self.partition, error)
+
+
+def stored(
+    loaders: Sequence[tuple[int, Loader]],
+    recipe: Recipe,
+    folder: Path,
+    *,
+    together: bool,
+    n_threads: int,
+) -> tuple[list[RecordFile], _core.Records | None]:
+    """Files of records, and some records whose memory can be used again.
+
+    Parameters
+    ----------
+    loaders : sequence of (int, callable)
+        Numbers and loaders of mapped rows.
+    recipe : Recipe
+        How records are made of these.
+    folder : Path
+        For files that do not exist yet. Of the caller, who removes it.
+    together : bool
+        Whether several partitions may be summed as one: batches are drawn for each.
+    n_threads : int
+        Does not change the result.
+
+    Raises
+    ------
+    PartitionError
+        A partition holds something else than was declared, or cannot be written.
+    """
+    files: list[RecordFile] = []
+    records = None
+    for number, loader in loaders:
+        try:
+            X, codes = loader()
+            if X.shape[0] == 0:
+                continue
+            records = recipe.mapped(X, codes, n_threads)
+            if not files or not together or files[-1].n_partitions == PARTITIONS_OF_FILE:
+                files.append(RecordFile.new(number, folder))
+            files[-1].append(records)
+        except MemoryError:
+            raise PartitionError(number, NO_MEMORY) from None
+        except RefusedError as refused:
+            raise PartitionError(number, str(refused)) from None
+        except OSError as error:
+            reason = f"its records cannot be written: {error.strerror or error}"
+            raise PartitionError(number, reason) from None
+    return files, records
+
+
+class Summing(Protocol):
+    """What of an executor is needed of partitions that stay in memory."""
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over them."""
+
+    def close(self) -> None:
+        """Drops their records."""
+
+
+class StoredExecutor:
+    """Partitions in memory, then those in files, one file after the other.
+
+    Parameters
+    ----------
+    resident : Executor
+    files : list of RecordFile
+    room : Records or None
+        Whose memory the records of a file are read into; None where there are no files.
+    n_threads : int
+        Does not change the result.
+    """
+
+    caveats: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        resident: Summing,
+        files: list[RecordFile],
+        room: _core.Records | None,
+        n_threads: int,
+    ) -> None:
+        self._resident, self._files = resident, files
+        self._room, self._n_threads = room, n_threads
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over all partitions."""
+        total = self._resident.run(recipe, operation)
+        for file in self._files:
+            if total.failure is None and self._room is not None:
+                total.add(file.share(self._room, operation, self._n_threads))
+        return total
+
+    def stored(self, recipe: Recipe, *, together: bool) -> None:
+        """None: that has been done."""
+
+    def close(self) -> None:
+        """Drops all records."""
+        self._room = None
+        self._resident.close()
+
+
+def _released(recipe: Recipe) -> ReleasedMap | None:
+    """All changes as one map: lengths in between cancel."""
+    centre = matrix = None
+    for change in recipe.changes:
+        if isinstance(change, Centred):
+            centre = change.point
+        elif isinstance(change, Transformed):
+            own = change.matrix
+            matrix = own if matrix is None else _core.row_products(own, matrix, 1)
+    return ReleasedMap(centre, matrix) if recipe.changes else None
+
+
+def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: int) -> Any:
+    """Rows of norm at most 1, up to rounding; each a function of itself alone, to the last bit."""
+    rows = np.empty(X.shape, dtype=np.float32)
+
+    def fill(block: slice) -> None:
+        mapped = public.apply(X[block])
+        rows[block] = mapped if released is None else released.apply(mapped)
+
+    # Together the blocks of all threads are as large as one would be.
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
+    return rows
+
+
+# Bundles of partitions for each thread of a worker, where any worker takes any bundle: few, because
+# each brings a sum that waits to be added, and enough for the faster worker to take more.
+BUNDLES_A_THREAD = 4
+# Sums that one task adds up.
+FAN_IN = 4
+# Loaders that are larger than this, because they hold rows, are sent once and not with each task.
+SMALL_LOADER = 1 << 16
+# Seconds between two looks at which workers are left.
+POLL = 1.0
+# How often one sum is begun anew because a worker was lost.
+ATTEMPTS = 5
+
+
+class Executor(Protocol):
+    """Runs one operation over all partitions."""
+
+    # What a statement says about where the sums were made.
+    caveats: tuple[str, ...]
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over all partitions."""
+
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
+        """Who runs on rows that are mapped and stored now; None where rows stay as they are.
+
+        Several partitions may be summed ``together`` where all rows are.
+        """
+
+    def close(self) -> None:
+        """Drops all records, and stops what still runs."""
+
+
+class LocalExecutor:
+    """One partition after the other, in this process.
+
+    Parameters
+    ----------
+    loaders : sequence of callables
+    n_threads : int
+        Inside a partition. Does not change the result.
+    resident : int
+        Of how many partitions, the first ones, records are kept for the next sum.
+    scratch : Path or None, default=None
+        Folder for mapped rows.
+    """
+
+    caveats: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        loaders: Sequence[Loader],
+        n_threads: int,
+        *,
+        resident: int,
+        scratch: Path | None = None,
+    ) -> None:
+        self._loaders, self._scratch = list(loaders), scratch
+        self._n_threads, self._n_resident = n_threads, min(resident, len(self._loaders))
+        self._token = uuid.uuid4().hex
+        self._after: Executor | None = None
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over all partitions."""
+        bundle, kept = list(enumerate(self._loaders)), self._n_resident
+        total = Share()
+        for part, resident in ((bundle[:kept], True), (bundle[kept:], False)):
+            if total.failure is None:
+                total.add(
+                    share_of_bundle(
+                        part, recipe, operation, self._token, self._n_threads, resident=resident
+                    )
+                )
+        return total
+
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
+        """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
+        if self._scratch is None or not may_be_stored(recipe):
+            return None
+        loaders, again = prepared(self._loaders, recipe, self._n_threads)
+        kept = self._n_resident
+        files, room = stored(
+            list(enumerate(loaders))[kept:],
+            again,
+            self._scratch,
+            together=together,
+            n_threads=self._n_threads,
+        )
+        self.close()
+        resident = LocalExecutor(loaders[:kept], self._n_threads, resident=kept)
+        self._after = StoredExecutor(resident, files, room, self._n_threads)
+        return self._after, again
+
+    def close(self) -> None:
+        """Drops all records."""
+        forget(self._token)
+        if self._after is not None:
+            self._after.close()
+
+
+class ClusterExecutor:
+    """Bundles of partitions on the workers of a cluster; their sums are added in a tree.
+
+    Records that are kept are tied to the worker that has them. Where it is lost, its partitions go
+    to those that are left, which build them anew. Everything else may run anywhere.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected, and not asynchronous.
+    loaders : sequence of callables
+    n_threads : int
+        Inside one task.
+    resident : bool
+
+    Raises
+    ------
+    ClusterError
+        There is no worker, or they run several versions or kinds of processors.
+    """
+
+    def __init__(
+        self, client: Any, loaders: Sequence[Loader], n_threads: int, *, resident: bool
+    ) -> None:
+        self._client, self._loaders = client, list(loaders)
+        self._n_threads, self._resident = n_threads, resident
+        self._token = uuid.uuid4().hex
+        self._held: dict[int, Any] = {}
+        self._home: dict[int, str] = {}
+        self._recipe: tuple[Recipe, Any] | None = None
+        self._n_runs = 0
+        self._build = _check_client(client)
+        self.caveats: tuple[str, ...] = (CLUSTER_CAVEAT.format(protocol=_protocol(client)),)
+
+    def run(self, recipe: Recipe, operation: Operation) -> Share:
+        """Exact sums over all partitions.
+
+        Raises
+        ------
+        ClusterError
+            Workers were lost again and again, or a task could not run there.
+        """
+        for _ in range(ATTEMPTS):
+            self._n_runs += 1
+            futures: list[Any] = []
+            try:
+                share = self._attempt(recipe, operation, futures)
+            except BaseException:
+                _release(futures)
+                raise
+            if share is not None:
+                # Workers may have joined since they were asked.
+                _one_build(share.builds | {self._build}, "the budget is spent")
+                return share
+            _release(futures)
+        raise ClusterError(
+            f"workers were lost in each of {ATTEMPTS} attempts; smaller partitions, or "
+            "resident=False, need less memory"
+        )
+
+    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
+        """None: workers share no folder."""
+        return None
+
+    def close(self) -> None:
+        """Drops all records on all workers, and stops what still runs."""
+        held = [*self._held.values(), *(() if self._recipe is None else (self._recipe[1],))]
+        _release(held)
+        self._held, self._recipe = {}, None
+        try:
+            self._client.run(forget, self._token, on_error="ignore")
+        except Exception:
+            # The cluster may be gone; then so are the records. What else a worker keeps is
+            # bounded, and dropped for the next fits.
+            return
+
+    def _attempt(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> Share | None:
+        """One try; ``futures`` takes what was submitted. None where a worker was lost."""
+        threads = self._client.nthreads()
+        if not threads:
+            raise ClusterError("client: the cluster has no workers left")
+        with _large_messages_allowed():
+            for place, (bundle, worker) in enumerate(self._bundles(threads)):
+                held = [(i, self._loader(i)) for i in bundle]
+                futures.append(
+                    self._submit(
+                        share_of_bundle,
+                        held,
+                        self._held_recipe(recipe),
+                        operation,
+                        self._token,
+                        self._n_threads,
+                        resident=self._resident,
+                        name=f"sum-{place}",
+                        workers=worker,
+                    )
+                )
+            few = self._added(list(futures), futures)
+        total = Share()
+        for future in few:
+            share = self._awaited(future)
+            if share is None:
+                return None
+            total.add(share)
+        return total
+
+    def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
+        """Numbers of partitions that one task takes, and the worker that it is tied to."""
+        everything = range(len(self._loaders))
+        if not self._resident:
+            n = min(len(everything), BUNDLES_A_THREAD * sum(threads.values()))
+            cuts = [len(everything) * k // n for k in range(n + 1)]
+            yield from ((list(everything[a:b]), None) for a, b in pairwise(cuts))
+            return
+        # In proportion to threads; those whose worker is still there stay.
+        seats = [worker for worker in sorted(threads) for _ in range(threads[worker])]
+        for i in everything:
+            if self._home.get(i) not in threads:
+                self._home[i] = seats[i % len(seats)]
+        for worker in sorted(threads):
+            own = [i for i in everything if self._home[i] == worker]
+            for k in range(threads[worker]):
+                if own[k :: threads[worker]]:
+                    yield own[k :: threads[worker]], worker
+
+    def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
+        """Sums of all shares, few of them, by a tree of tasks that are done before others begin."""
+        depth = 0
+        while len(level) > FAN_IN:
+            groups = [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)]
+            level = [
+                self._submit(merged, group, name=f"tree-{depth}-{k}", priority=1)
+                for k, group in enumerate(groups)
+            ]
+            futures += level
+            depth += 1
+        return level
+
+    def _awaited(self, future: Any) -> Share | None:
+        """The result; None where records were lost with their worker."""
+        from concurrent.futures import CancelledError
+
+        from distributed import TimeoutError as TooLate
+
+        while True:
+            try:
+                share: Share = future.result(timeout=POLL)
+            except TooLate:
+                if self._resident and not set(self._home.values()) <= set(self._client.nthreads()):
+                    return None
+            except CancelledError:
+                raise ClusterError("the cluster cancelled the tasks of this fit") from None
+            except Exception as error:
+                # Tasks return their own errors: this one is about workers.
+                raise ClusterError(
+                    f"a task could not be run by the workers: {type(error).__name__}"
+                ) from None
+            else:
+                return share
+
+    def _loader(self, i: int) -> Any:
+        """A loader, or the future of one that is large."""
+        loader = self._loaders[i]
+        if getattr(loader, "nbytes", 0) <= SMALL_LOADER:
+            return loader
+        if i not in self._held or self._held[i].status in ("cancelled", "error", "lost"):
+            self._held[i] = self._client.submit(
+                _itself, loader, key=f"dpsvm-{self._token}-rows-{i}-{self._n_runs}", pure=False
+            )
+        return self._held[i]
+
+    def _held_recipe(self, recipe: Recipe) -> Any:
+        """The future of a recipe, whose matrices are sent once."""
+        if self._recipe is None or self._recipe[0] is not recipe:
+            key = f"dpsvm-{self._token}-recipe-{self._n_runs}"
+            self._recipe = recipe, self._client.submit(_itself, recipe, key=key, pure=False)
+        return self._recipe[1]
+
+    def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
+        """A task under a name of its own: run again, it is the same task."""
+        key = f"dpsvm-{self._token}-{self._n_runs}-{name}"
+        return self._client.submit(function, *given, key=key, pure=False, **how)
+
+
+def _release(futures: list[Any]) -> None:
+    """Tells the cluster that results are not wanted any more: what has not begun never will.
+
+    Exceptions keep references to futures for as long as somebody looks at them, so it is told.
+    """
+    for future in futures:
+        future.release()
+
+
+def _itself(value: Any) -> Any:
+    """What is kept on a worker, and made again where it is lost."""
+    return value
+
+
+def _check_client(client: Any) -> str:
+    """The build that all workers run; refuses what cannot run a fit, before anything is spent."""
+    for name in ("submit", "nthreads", "run"):
+        if not callable(getattr(client, name, None)):
+            raise TypeError(
+                f"client: got {type(client).__name__}, expected a distributed.Client or None"
+            )
+    if getattr(client, "asynchronous", False):
+        raise InvalidParameterError(
+            "client: got an asynchronous one, expected a Client made with asynchronous=False"
+        )
+    if not client.nthreads():
+        raise ClusterError("client: the cluster has no workers; nothing was spent")
+    answers = client.run(build, on_error="return")
+    failed = [answer for answer in answers.values() if not isinstance(answer, str)]
+    if failed:
+        raise ClusterError(
+            f"client: a worker cannot import dpsvm-fast: {type(failed[0]).__name__}; nothing was "
+            "spent"
+        )
+    return _one_build(frozenset(answers.values()), "nothing was spent")
+
+
+def _one_build(builds: frozenset[str], spent: str) -> str:
+    """Refuse a mixture: what one record adds must not depend on who happens to sum it."""
+    if len(builds) != 1:
+        raise ClusterError(
+            f"client: the workers run {', '.join(sorted(builds))}; expected one version, and one "
+            f"kind of processor, on all of them; {spent}"
+        )
+    return next(iter(builds))
+
+
+def _protocol(client: Any) -> str:
+    """How the machines talk; warns where anyone on the way can listen."""
+    address = str(getattr(client.scheduler, "address", "") or "")
+    protocol, _, place = address.partition("://")
+    near = place.startswith(("127.", "localhost", "[::1]"))
+    if protocol in ("tcp", "ws") and not near:
+        warnings.warn(
+            f"client: the cluster talks over {protocol} without encryption; sums without noise "
+            "cross the network in clear. Start it with distributed.Security (tls://)",
+            PrivacyLeakWarning,
+            stacklevel=5,
+        )
+    return protocol or "unknown protocol"
+
+
+@contextmanager
+def _large_messages_allowed() -> Iterator[None]:
+    """Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield

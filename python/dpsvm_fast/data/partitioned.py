@@ -1,0 +1,417 @@
+"""One fit over partitions: the estimator's own, with its rows elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import _core
+from dpsvm_fast import validation as check
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.data.executors import (
+    Centred,
+    ClusterExecutor,
+    Count,
+    DescentStep,
+    Executor,
+    Features,
+    LocalExecutor,
+    Moments,
+    Operation,
+    Recipe,
+    SecondMoments,
+    Share,
+    Sums,
+    Transformed,
+)
+from dpsvm_fast.data.partitions import Partitions
+from dpsvm_fast.estimators.fit import warn_not_private
+from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
+from dpsvm_fast.estimators.kernel import PrivateKernelSVC
+from dpsvm_fast.estimators.linear import PrivateLinearSVC
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+)
+
+__all__ = ["ShardedRecords", "ShardedRows", "fit"]
+
+
+# What stands for X and for its records in a fit whose rows are elsewhere.
+
+
+Array = NDArray[np.float64]
+
+# Beyond, doubles do not add rows exactly any more.
+MOST_ROWS = 2**32 - 1
+
+
+class ShardedRows:
+    """Raw rows of all partitions; a ``PartitionedRows``.
+
+    Nothing is loaded before records or sums are asked for, which a fit does once it has paid.
+
+    Parameters
+    ----------
+    executor : Executor
+    recipe : Recipe
+        How what is loaded is checked.
+    n_rows : int or None
+        What is known of their number without loading them.
+    on_step : callable or None, default=None
+        Told, after each step of a descent, how many are done, and of how many.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        recipe: Recipe,
+        n_rows: int | None,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._executor, self._recipe = executor, recipe
+        self._on_step = on_step
+        self._declared, self._counted = n_rows, False
+        self._n_rows = n_rows
+        self._records: ShardedRecords | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of features.
+
+        Raises
+        ------
+        InvalidParameterError
+            The number of rows is asked for before the budget is spent, and is not known.
+        """
+        if self._n_rows is None:
+            if self._records is None:
+                raise InvalidParameterError(
+                    "n_rows: got partitions of unknown size, expected their number of rows "
+                    "(Partitions.from_loaders(..., n_rows=...)): with adjacency='replace_one' it "
+                    "is public, and accountant='last_iterate' needs it before the budget is spent"
+                )
+            self._records.run(Count())
+        assert self._n_rows is not None
+        return self._n_rows, self._recipe.n_features
+
+    def mapped_records(self, public: PublicMap, n_classes: int) -> ShardedRecords:
+        """What stands for the records of the mapped rows."""
+        recipe = dataclasses.replace(self._recipe, public=public, n_classes=n_classes)
+        self._records = ShardedRecords(self, recipe)
+        return self._records
+
+    def column_moments(self, offset: Array, scale: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Exact sums of the entries of bounded columns and of their squares."""
+        first, second = self.parts(self._recipe, Moments(offset, scale))
+        return first, second
+
+    def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
+        """Sums over all partitions. Private."""
+        share = self._executor.run(recipe, operation).checked()
+        self._check_count(share)
+        assert share.parts is not None
+        return share.parts
+
+    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
+        """Map rows for good where that is wanted; returns how records are made from now on."""
+        found = self._executor.stored(recipe, together=together)
+        if found is None:
+            return recipe
+        self._executor, again = found
+        return again
+
+    def stepped(self, done: int, n_steps: int) -> None:
+        """Tell whoever wants to know how far a descent has come; both numbers are public."""
+        if self._on_step is not None:
+            self._on_step(done, n_steps)
+
+    def _check_count(self, share: Share) -> None:
+        """Refuse partitions that changed, and data sets that no fit accepts."""
+        if share.n_rows == 0 or share.n_rows > MOST_ROWS:
+            raise ValueError(
+                f"partitions: expected 1 to {MOST_ROWS} rows in all; the budget is spent"
+            )
+        if self._n_rows is not None and share.n_rows != self._n_rows:
+            known = "before" if self._counted else "declared"
+            raise ValueError(
+                f"partitions: expected as many rows as {known}; a loader must return the same rows "
+                "each time. The budget is spent"
+            )
+        self._n_rows, self._counted = share.n_rows, True
+
+
+class ShardedRecords:
+    """Records of all partitions, with the methods of ``_core.Records`` that fits use.
+
+    Sums are exact integers, so they have the bits that the records of one process would give.
+
+    Parameters
+    ----------
+    rows : ShardedRows
+    recipe : Recipe
+        With a map.
+    """
+
+    def __init__(self, rows: ShardedRows, recipe: Recipe) -> None:
+        self._rows, self._recipe = rows, recipe
+
+    def run(self, operation: Operation) -> tuple[NDArray[Any], ...]:
+        """Sums over all records. Private."""
+        return self._rows.parts(self._recipe, operation)
+
+    def sums(self, n_threads: int) -> Array:
+        """The sum of the rows."""
+        return np.asarray(self.run(Sums())[0])
+
+    def gram(self, n_threads: int) -> Array:
+        """The sum of the rows' outer products with themselves."""
+        return _core.Records.gram_from_parts(self.run(SecondMoments())[0])
+
+    def centre(self, point: Array, n_threads: int) -> None:
+        """Moves the rows by a released point."""
+        self._change(Centred(point))
+
+    def transform(self, matrix: Array, n_threads: int) -> None:
+        """Multiplies the rows by a released matrix."""
+        self._change(Transformed(matrix))
+
+    def lift_by(self, features: FourierFeatures, stored: bool) -> None:  # noqa: FBT001
+        """Replaces the rows by random features of them."""
+        self._change(Features(features, stored))
+
+    def _change(self, change: Any) -> None:
+        changes = (*self._recipe.changes, change)
+        self._recipe = dataclasses.replace(self._recipe, changes=changes)
+
+    def descend(
+        self,
+        descent: _core.Descent,
+        options: dict[str, Any],
+        source: _core.NoiseSource,
+        n_steps: int,
+    ) -> None:
+        """Steps of a descent: sums there, noise here.
+
+        Parameters
+        ----------
+        descent : Descent
+            Its state is moved on.
+        options : dict
+            What it was made with.
+        source : NoiseSource
+            Never leaves this process.
+        n_steps : int
+        """
+        # Batches are drawn for each partition, sums over all rows are one.
+        together = options["sampling_rate"] == 1.0
+        self._recipe = self._rows.stored(self._recipe, together=together)
+        run = descent.shards(source, n_steps)
+        for step in range(n_steps):
+            (total,) = self.run(DescentStep(options, run.weights, run.key, step))
+            run.advance(total)
+            self._rows.stepped(step + 1, n_steps)
+
+
+CLASSIFIERS = (PrivateLinearSVC, PrivateKernelSVC, GradientPerturbationSVC)
+
+TRANSFORMERS = (PrivatePCA, PrivateCenter, PrivateWhitener, PrivateStandardScaler)
+
+WHOLE = (
+    "its solver needs all rows in one process. Take a descent (PrivateLinearSVC, PrivateKernelSVC, "
+    "GradientPerturbationSVC), or average models of parts, which gives another model "
+    "(dpsvm_fast.federated)"
+)
+
+Fitted = TypeVar("Fitted")
+
+
+@in_usual_arithmetic
+def fit(
+    estimator: Fitted,
+    partitions: Partitions,
+    *,
+    client: Any = None,
+    n_threads: int | None = None,
+    resident: bool | int = False,
+    scratch: str | os.PathLike[str] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Fitted:
+    """Fit an estimator on rows that are never in one place, and release what its own fit would.
+
+    Parameters
+    ----------
+    estimator : estimator
+        `PrivateLinearSVC` and `PrivateKernelSVC` trained by gradients, `GradientPerturbationSVC`,
+        `PrivatePCA`, `PrivateCenter`, `PrivateWhitener` or `PrivateStandardScaler`.
+    partitions : Partitions
+    client : distributed.Client or None, default=None
+        The cluster that loads and sums; None for this process, one partition after the other.
+    n_threads : int or None, default=None
+        Threads inside one partition. None is the estimator's own number in this process and 1 in a
+        worker, which runs several tasks at a time. Never changes the result.
+    resident : bool or int, default=False
+        Whether records are kept in memory after the first sum, packed to 4 bytes a number (8 for
+        each that is not zero of sparse rows): by each worker those of its partitions. Otherwise a
+        partition is loaded for every sum, which a descent makes a hundred and more of, and no
+        thread holds more than one at a time. In this process also a number: of how many partitions
+        they are kept. Never changes the result.
+    scratch : str, path or None, default=None
+        An empty folder for a descent on dense rows: there records of mapped rows of partitions that
+        are not resident are written once, 4 bytes a number, instead of mapping rows anew for every
+        step; records of up to four partitions are read into memory at a time.
+        In this process only, not for random features. The files hold private rows, and the caller
+        removes them. All rows, also resident ones, are mapped in another order of roundings then: a
+        weight changes by some 1e-5 of the largest at most, so that a fit without a folder and one
+        with it must not be chosen between by looking at private rows, or at their number.
+    on_step : callable or None, default=None
+        Called in this thread after each step of a descent with the number of steps that are done
+        and the number of all, both of which are public: for a progress bar.
+
+    Returns
+    -------
+    estimator
+        The same, fitted.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        A parameter is outside its range, or the estimator cannot be fitted this way. Nothing was
+        loaded or spent.
+    BudgetExceededError
+        The ledger refuses. Nothing was loaded or spent.
+    ClusterError
+        The cluster has no workers, or several kinds of them; then nothing was spent. Or it lost
+        too many workers; then the budget is spent.
+    PartitionError
+        A partition could not be loaded, or holds something else than finite rows of ``n_features``
+        numbers with labels in ``classes``. The budget is spent and nothing is released.
+    KeyboardInterrupt
+        Tasks are cancelled; the budget is spent and nothing is released.
+
+    Notes
+    -----
+    Guarantees: those of ``estimator.fit``, of the same law, for the union of all partitions. The
+    noise is drawn once, in this process. What a task computes is a function of its arguments, so a
+    cluster may run it again. The budget is charged before any partition is loaded, because what
+    loads them may read whole files. Rows are checked and clipped by the task that loads them.
+
+    Released numbers have the same bits for all ways to cut and to run: exact sums do not depend on
+    their order. They are those of ``estimator.fit`` with the same noise for centres, whitening,
+    components and scalers, and for full-batch descents on sparse rows; on dense rows that sums in
+    single precision, which changes a noisy sum by about 1e-7 of itself. Descents with
+    ``sampling_rate < 1`` draw other batches of the same law.
+
+    With a cluster its machines and connections are trusted, as the statement says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.data import Partitions, fit
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 5))
+    >>> parts = Partitions.from_arrays(X, (X[:, 0] > 0).astype(int), rows_per_partition=250)
+    >>> model = fit(PrivateLinearSVC(1.0, classes=[0, 1]), parts, resident=True)
+    >>> model.coef_.shape
+    (1, 5)
+    """
+    _check_kind(estimator, partitions)
+    kept = _checked_resident(resident, partitions, client)
+    folder = None if scratch is None else Path(scratch)
+    if folder is not None and client is not None:
+        raise InvalidParameterError("scratch: got a folder with a client, expected None")
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
+    whole: Any = estimator
+    # Before anything else: an estimator is fitted as a whole or not at all.
+    whole._forget()
+    fresh: Any = copy.copy(estimator)
+    settings = fresh._checked_parameters()
+    _check_settings(estimator, settings, partitions)
+    warn_not_private(settings)
+    settings.sparse = partitions.sparse
+    threads = check.check_n_threads(1 if n_threads is None else n_threads)
+    executor: Executor
+    if client is None:
+        own = settings.n_threads if n_threads is None else threads
+        executor = LocalExecutor(partitions.loaders, own, resident=kept, scratch=folder)
+    else:
+        executor = ClusterExecutor(client, partitions.loaders, threads, resident=kept > 0)
+    try:
+        _fit_with(fresh, partitions, settings, executor, on_step)
+    finally:
+        executor.close()
+    vars(estimator).update(vars(fresh))
+    return estimator
+
+
+def _fit_with(
+    fresh: Any,
+    partitions: Partitions,
+    settings: SimpleNamespace,
+    executor: Executor,
+    on_step: Callable[[int, int], None] | None,
+) -> None:
+    """The estimator's own fit of what stands for the rows."""
+    classes = settings.classes if isinstance(fresh, CLASSIFIERS) else None
+    recipe = Recipe(partitions.n_features, partitions.sparse, classes)
+    rows = ShardedRows(executor, recipe, partitions.n_rows, on_step)
+    facts: dict[str, Any] = {"n_features_in_": partitions.n_features}
+    if partitions.feature_names is not None:
+        facts["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)
+    if classes is None:
+        fresh._fit_on(rows, facts, settings)
+    else:
+        fresh._fit_on(rows, None, classes, facts, settings)
+    caveats = (*fresh.privacy_.caveats, *executor.caveats)
+    fresh.privacy_ = dataclasses.replace(fresh.privacy_, caveats=caveats)
+
+
+def _checked_resident(resident: object, partitions: Partitions, client: Any) -> int:
+    """Number of partitions whose records are kept."""
+    if client is None and not isinstance(resident, (bool, np.bool_)):
+        return check.check_integer("resident", resident, 0)
+    return len(partitions) if check.check_bool("resident", resident) else 0
+
+
+def _check_kind(estimator: object, partitions: object) -> None:
+    """Refuse what cannot be fitted from sums over partitions."""
+    name = type(estimator).__name__
+    if not isinstance(estimator, (*CLASSIFIERS, *TRANSFORMERS)):
+        private = type(estimator).__module__.startswith("dpsvm_fast.estimators")
+        accepted = ", ".join(kind.__name__ for kind in (*CLASSIFIERS, *TRANSFORMERS))
+        reason = WHOLE if private else f"expected one of {accepted}"
+        raise TypeError(f"estimator: got {name}; {reason}")
+    if not isinstance(partitions, Partitions):
+        raise TypeError(
+            f"partitions: got {type(partitions).__name__}, expected a Partitions, for example "
+            "Partitions.from_arrays(X, y)"
+        )
+    if isinstance(estimator, CLASSIFIERS) and not partitions.labelled:
+        raise InvalidParameterError("partitions: got rows without labels, expected labels")
+
+
+def _check_settings(estimator: object, settings: SimpleNamespace, partitions: Partitions) -> None:
+    """Refuse settings that need all rows at once."""
+    if not isinstance(estimator, CLASSIFIERS):
+        return
+    if settings.classes is None:
+        raise InvalidParameterError(
+            "classes: got None, expected the public label set; it is not read from partitions"
+        )
+    trainer = getattr(settings, "mechanism", "gradient")
+    if trainer != "gradient":
+        raise InvalidParameterError(f"mechanism: got {trainer!r}, expected 'gradient': {WHOLE}")

@@ -1,0 +1,688 @@
+"""Where the rows are: partitions that are loaded one at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import mmap
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import validation as check
+from dpsvm_fast.estimators.fit import learned_steps
+from dpsvm_fast.estimators.frames import label_values, named_array
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.validation import optional_module
+
+__all__ = [
+    "ArrowBatch",
+    "DaskBlock",
+    "FileRows",
+    "MappedRows",
+    "MemoryRows",
+    "Pair",
+    "Partitions",
+    "RowGroup",
+    "TableRows",
+    "blocks_of",
+    "columns_of",
+    "files_of",
+    "has_blocks",
+    "is_path",
+    "is_persisted",
+    "parts_of",
+]
+
+
+# Loaders of partitions: each returns (X, y), or (X, None), of rows that fit into memory.
+#
+# A loader can be pickled. It opens what it needs when it is called and holds it no longer: a worker
+# that has called it keeps neither files nor mappings. None of them shows rows in its ``repr``,
+# which
+# a cluster may write into a log.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MemoryRows:
+    """Some rows of an array or CSR matrix in memory; only they are pickled."""
+
+    rows: Any
+    start: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        """About what a pickle holds."""
+        share = (self.stop - self.start) / max(1, self.rows.shape[0])
+        if sparse.issparse(self.rows):
+            return int((self.rows.data.nbytes + self.rows.indices.nbytes) * share)
+        return int(self.rows.nbytes * share)
+
+    def __call__(self) -> Any:
+        """The rows, as a view where they are an array."""
+        return self.rows[self.start : self.stop]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the other rows."""
+        rows = self()
+        if not sparse.issparse(rows):
+            rows = np.ascontiguousarray(rows)
+        return type(self), (rows, 0, self.stop - self.start)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FileRows:
+    """Some rows of a memory map, mapped anew by each call.
+
+    Parameters
+    ----------
+    path : str
+    dtype : dtype
+    shape : tuple of int
+    strides : tuple of int
+    offset : int
+        Of the first number, in bytes from the start of the file.
+    """
+
+    path: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @classmethod
+    def of(cls, rows: np.memmap[Any, Any]) -> FileRows | None:
+        """For an array that is a view of a mapped file; None where the file has no name."""
+        mapped, path = getattr(rows, "_mmap", None), getattr(rows, "filename", None)
+        if mapped is None or path is None or any(stride < 0 for stride in rows.strides):
+            return None
+        # A view of a view remembers the offset of the whole map only: addresses tell the rest.
+        first = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
+        start = rows.offset - rows.offset % mmap.ALLOCATIONGRANULARITY
+        offset = start + rows.__array_interface__["data"][0] - first
+        return cls(str(path), rows.dtype, rows.shape, rows.strides, int(offset))
+
+    def part(self, start: int, stop: int) -> FileRows:
+        """Some of these rows."""
+        shape = (stop - start, *self.shape[1:])
+        offset = self.offset + start * self.strides[0]
+        return FileRows(self.path, self.dtype, shape, self.strides, offset)
+
+    def __call__(self) -> NDArray[Any]:
+        """The rows, as a view of a map that ends with them."""
+        with open(self.path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.ndarray(
+            self.shape, self.dtype, buffer=mapped, offset=self.offset, strides=self.strides
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pair:
+    """Rows and labels of two loaders."""
+
+    rows: Any
+    labels: Any
+
+    @property
+    def nbytes(self) -> int:
+        """About what a pickle holds."""
+        return getattr(self.rows, "nbytes", 0) + getattr(self.labels, "nbytes", 0)
+
+    def __call__(self) -> tuple[Any, Any]:
+        """Rows and labels."""
+        return self.rows(), None if self.labels is None else self.labels()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Columns:
+    """Which columns of a table are features, and which one is the label."""
+
+    features: tuple[str, ...]
+    label: str | None
+    dtype: np.dtype[Any]
+
+    @property
+    def names(self) -> list[str]:
+        """All that have to be read."""
+        return [*self.features, *(() if self.label is None else (self.label,))]
+
+    def of(self, table: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Rows and labels of an Arrow table or batch; missing values become NaN."""
+        X = np.empty((table.num_rows, len(self.features)), dtype=self.dtype)
+        for j, name in enumerate(self.features):
+            X[:, j] = table.column(name).to_numpy(zero_copy_only=False)
+        if self.label is None:
+            return X, None
+        labels = table.column(self.label)
+        if hasattr(labels, "combine_chunks"):
+            labels = labels.combine_chunks()
+        if hasattr(labels, "dictionary_decode"):
+            labels = labels.dictionary_decode()
+        return X, labels.to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RowGroup:
+    """A row group of a Parquet file."""
+
+    path: str
+    group: int
+    columns: Columns
+
+    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Rows and labels."""
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(self.path) as file:
+            table = file.read_row_group(self.group, columns=self.columns.names, use_threads=False)
+        return self.columns.of(table)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrowBatch:
+    """A record batch of an Arrow file, mapped anew by each call."""
+
+    path: str
+    batch: int
+    columns: Columns
+
+    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Rows and labels."""
+        import pyarrow as pa
+
+        with pa.memory_map(self.path) as source, pa.ipc.open_file(source) as file:
+            X, y = self.columns.of(file.get_batch(self.batch))
+            # Labels may still be a view of the file.
+            return X, None if y is None else np.array(y)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableRows:
+    """Some rows of an Arrow table in memory; only they are pickled."""
+
+    table: Any
+    columns: Columns
+
+    @property
+    def nbytes(self) -> int:
+        """About what a pickle holds."""
+        return int(self.table.nbytes)
+
+    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Rows and labels."""
+        return self.columns.of(self.table)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the other rows of its table."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as writer:
+            writer.write_table(self.table)
+        return _table_rows, (sink.getvalue().to_pybytes(), self.columns)
+
+
+def _table_rows(stream: bytes, columns: Columns) -> TableRows:
+    """A pickled ``TableRows`` again."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(stream) as reader:
+        return TableRows(reader.read_all(), columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskBlock:
+    """A block of a Dask collection, computed where it is called, in that thread."""
+
+    rows: Any
+    labels: Any
+
+    def __call__(self) -> tuple[Any, Any]:
+        """Rows and labels."""
+        import dask
+
+        wanted = [self.rows] if self.labels is None else [self.rows, self.labels]
+        X, *y = dask.compute(*wanted, scheduler="synchronous")
+        return X, y[0] if y else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MappedRows:
+    """What a loader returns, with its rows under a fitted transformer."""
+
+    loader: Any
+    transformer: Any
+
+    @property
+    def nbytes(self) -> int:
+        """About what a pickle holds, without the transformer."""
+        return getattr(self.loader, "nbytes", 0)
+
+    def __call__(self) -> Any:
+        """Rows and labels."""
+        loaded = self.loader()
+        X, y = loaded if isinstance(loaded, tuple) and len(loaded) == 2 else (loaded, None)
+        if np.shape(X)[0] > 0:
+            return self.transformer.transform(X), y
+        # Transformers refuse to transform nothing.
+        return self._nothing(X), y
+
+    def _nothing(self, X: Any) -> Any:
+        """No rows of as many columns as the transformer returns."""
+        row = np.zeros((1, X.shape[1]))
+        return self.transformer.transform(sparse.csr_matrix(row) if sparse.issparse(X) else row)[:0]
+
+
+# How arrays, files, tables and collections come apart into partitions.
+
+
+def parts_of(values: Any, cuts: range, step: int) -> list[Any]:
+    """A loader for each range of rows; of a map by the name of its file."""
+    file = FileRows.of(values) if isinstance(values, np.memmap) else None
+    ends = [min(start + step, values.shape[0]) for start in cuts]
+    if file is not None:
+        return [file.part(start, end) for start, end in zip(cuts, ends, strict=True)]
+    return [MemoryRows(values, start, end) for start, end in zip(cuts, ends, strict=True)]
+
+
+def is_path(value: Any) -> bool:
+    """Whether it is the name of a file."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def files_of(paths: Any, suffix: str) -> list[str]:
+    """Names of files, in order; folders and patterns by name."""
+    found: list[str] = []
+    for path in map(os.fspath, [paths] if is_path(paths) else paths):
+        if os.path.isdir(path):
+            found += sorted(glob.glob(os.path.join(glob.escape(path), f"*{suffix}")))
+        elif glob.has_magic(path) and not os.path.exists(path):
+            found += sorted(glob.glob(path))
+        else:
+            found.append(path)
+    if not found:
+        raise InvalidParameterError("paths: expected at least one file")
+    return [os.path.abspath(path) for path in found]
+
+
+def columns_of(
+    schema: Any, label: str | None, features: Sequence[str] | None, before: Columns | None = None
+) -> Columns:
+    """Which columns are read, and as what; files must agree."""
+    from pyarrow import types
+
+    counts = Counter(schema.names)
+    names = [name for name in schema.names if name != label] if features is None else list(features)
+    for name in [*names, *([] if label is None else [label])]:
+        if counts[name] != 1:
+            raise InvalidParameterError(f"{name}: expected one column of this name in each file")
+    if not names or label in names:
+        raise InvalidParameterError(
+            "features: expected at least one column, none of them the label"
+        )
+    kinds = [schema.field(name).type for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise TypeError(f"features: column {name!r} has type {kind}, expected numbers")
+    small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
+    found = Columns(tuple(names), label, np.dtype(np.float32 if small else np.float64))
+    if before is not None and found.features != before.features:
+        raise InvalidParameterError("features: expected the same columns in each file")
+    return found
+
+
+def has_blocks(collection: Any) -> bool:
+    """Whether it is an array or a DataFrame in blocks."""
+    return hasattr(collection, "to_delayed") and hasattr(collection, "shape")
+
+
+def is_persisted(collection: Any) -> bool:
+    """Whether blocks are on a cluster already."""
+    try:
+        from distributed.client import futures_of
+    except ImportError:
+        return False
+    return bool(futures_of(collection))
+
+
+def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
+    """Names of columns, blocks of whole rows, and the number of rows where it is known."""
+    if not hasattr(X, "chunks"):
+        return tuple(map(str, X.columns)), list(X.to_delayed()), None
+    if X.ndim == 2 and len(X.chunks[1]) > 1:
+        X = X.rechunk({1: -1})
+    sizes = X.chunks[0]
+    known = None if any(np.isnan(size) for size in sizes) else int(sum(sizes))
+    return None, list(X.to_delayed().ravel()), known
+
+
+# More would not be told apart by the streams of batches.
+MOST_PARTITIONS = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Partitions:
+    """Rows in parts, each of which fits into memory; nothing is loaded before a fit has paid.
+
+    Made by :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
+    :meth:`from_loaders`. Everything here is a public fact but for ``n_rows`` with
+    ``adjacency="add_remove"``, which is as private as in ``estimator.fit(X, y)``.
+
+    Parameters
+    ----------
+    loaders : tuple of callables
+        Each returns (X, y), the same rows whenever it is called.
+    n_features : int
+    n_rows : int or None
+        What is known of the number of rows without loading them.
+    sparse : bool
+        Whether X are CSR matrices.
+    labelled : bool
+        Whether there are labels.
+    feature_names : tuple of str or None
+        Where the source names its columns.
+    """
+
+    loaders: tuple[Callable[[], Any], ...]
+    n_features: int
+    n_rows: int | None = None
+    sparse: bool = False
+    labelled: bool = True
+    feature_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        """Number of partitions."""
+        return len(self.loaders)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.sparse else "dense"
+        return f"Partitions({len(self)} parts of {kind} rows of {self.n_features} features)"
+
+    def transformed(self, transformer: Any) -> Partitions:
+        """The same rows under a fitted transformer, applied whenever a partition is loaded.
+
+        Parameters
+        ----------
+        transformer : object
+            Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...), so that it has a
+            statement of its own, which counts beside that of what is fitted next
+            (``total_privacy``); or one that learns nothing, such as ``Normalizer``. It must map
+            every row by itself.
+
+        Returns
+        -------
+        Partitions
+            Without names of columns.
+
+        Raises
+        ------
+        InvalidParameterError
+            The transformer has learned from rows without privacy.
+        """
+        wrong = learned_steps([("transformer", transformer)])
+        if wrong or not callable(getattr(transformer, "transform", None)):
+            raise InvalidParameterError(
+                f"transformer: got {type(transformer).__name__}, expected one that this library "
+                "has fitted, or one that learns nothing from rows: otherwise what is released "
+                "next is not private"
+            )
+        probe = np.zeros((1, self.n_features))
+        mapped = transformer.transform(sparse.csr_matrix(probe) if self.sparse else probe)
+        return dataclasses.replace(
+            self,
+            loaders=tuple(MappedRows(loader, transformer) for loader in self.loaders),
+            n_features=int(mapped.shape[1]),
+            sparse=bool(sparse.issparse(mapped)),
+            feature_names=None,
+        )
+
+    @classmethod
+    def from_loaders(
+        cls,
+        loaders: Iterable[Callable[[], Any]],
+        *,
+        n_features: int,
+        n_rows: int | None = None,
+        sparse: bool = False,
+        labelled: bool = True,
+    ) -> Partitions:
+        """Partitions that functions load or generate.
+
+        Parameters
+        ----------
+        loaders : iterable of callables
+            Each takes nothing and returns (X, y), or X alone with ``labelled=False``: an array or
+            CSR matrix of some rows, perhaps none, and their labels. Called again it must return the
+            same. For a cluster it must be picklable.
+        n_features : int
+            Public.
+        n_rows : int or None, default=None
+            Number of rows in all. Needed, and public, with ``adjacency="replace_one"`` for
+            `GradientPerturbationSVC`; the fit fails if it is wrong.
+        sparse : bool, default=False
+            Whether X are sparse; public. A partition of the other kind is refused.
+        labelled : bool, default=True
+
+        Returns
+        -------
+        Partitions
+        """
+        found = tuple(loaders)
+        if not all(map(callable, found)):
+            raise TypeError("loaders: expected functions without arguments that return (X, y)")
+        return cls._of(
+            found,
+            check.check_integer("n_features", n_features, 1),
+            n_rows=None if n_rows is None else check.check_integer("n_rows", n_rows, 1),
+            sparse=check.check_bool("sparse", sparse),
+            labelled=check.check_bool("labelled", labelled),
+        )
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any = None, *, rows_per_partition: int = 65536) -> Partitions:
+        """Rows of an array, a memory map or a CSR matrix, a few at a time.
+
+        Parameters
+        ----------
+        X : ndarray, memmap, CSR matrix or table of shape (n_samples, n_features)
+            Of a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one) only
+            the name of the file is kept: no partition is in memory but the one that is worked on,
+            and workers open the file themselves, under the same path. An array is sent to them.
+        y : array-like or memmap of shape (n_samples,), or None
+        rows_per_partition : int, default=65536
+
+        Returns
+        -------
+        Partitions
+        """
+        step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        names = None
+        if sparse.issparse(X):
+            X = sparse.csr_matrix(X)
+        elif not isinstance(X, np.ndarray):
+            X, names = named_array(X)
+        if X.ndim != 2 or X.shape[1] == 0:
+            raise ValueError("X: expected two dimensions and at least one column")
+        if y is not None:
+            y = label_values(y)
+            y = y if isinstance(y, np.ndarray) else np.asarray(y)
+            if y.shape != (X.shape[0],):
+                raise ValueError("y: expected one label for each row")
+        cuts = range(0, X.shape[0], step)
+        rows = parts_of(X, cuts, step)
+        labels = [None] * len(rows) if y is None else parts_of(y, cuts, step)
+        return cls._of(
+            tuple(map(Pair, rows, labels)),
+            X.shape[1],
+            n_rows=X.shape[0],
+            sparse=bool(sparse.issparse(X)),
+            labelled=y is not None,
+            feature_names=names,
+        )
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        label: str | None,
+        features: Sequence[str] | None = None,
+    ) -> Partitions:
+        """Row groups of Parquet files. A row group is what has to fit into memory.
+
+        Parameters
+        ----------
+        paths : str, path or sequence of them
+            Files, folders (all ``*.parquet`` in them) or patterns with ``*``. Workers open them
+            under the same path.
+        label : str or None
+            The column of the labels; None for rows without.
+        features : sequence of str or None, default=None
+            Columns of numbers; None for all but the label.
+
+        Returns
+        -------
+        Partitions
+        """
+        parquet = optional_module("pyarrow.parquet", "Partitions.from_parquet", "arrow")
+        loaders: list[RowGroup] = []
+        columns: Columns | None = None
+        n_rows = 0
+        for path in files_of(paths, ".parquet"):
+            with parquet.ParquetFile(path) as file:
+                columns = columns_of(file.schema_arrow, label, features, before=columns)
+                n_rows += file.metadata.num_rows
+                groups = file.num_row_groups
+            loaders += [RowGroup(path, group, columns) for group in range(groups)]
+        return cls._of_table(loaders, columns, n_rows)
+
+    @classmethod
+    def from_arrow(
+        cls,
+        source: Any,
+        *,
+        label: str | None,
+        features: Sequence[str] | None = None,
+        rows_per_partition: int = 65536,
+        n_rows: int | None = None,
+    ) -> Partitions:
+        """Rows of an Arrow table, or record batches of Arrow files.
+
+        Parameters
+        ----------
+        source : pyarrow.Table, pyarrow.RecordBatch, or path or sequence of paths
+            Files in the Arrow IPC format (Feather 2), or folders of ``*.arrow``, are mapped; a
+            record batch is what has to fit into memory. A stream can be read only once and is
+            refused: training reads rows many times.
+        label : str or None
+            The column of the labels; None for rows without.
+        features : sequence of str or None, default=None
+            Columns of numbers; None for all but the label.
+        rows_per_partition : int, default=65536
+            Of a table.
+        n_rows : int or None, default=None
+            Of files, as of :meth:`from_loaders`.
+
+        Returns
+        -------
+        Partitions
+        """
+        pa = optional_module("pyarrow", "Partitions.from_arrow", "arrow")
+        step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        if isinstance(source, pa.RecordBatch):
+            source = pa.Table.from_batches([source])
+        if isinstance(source, pa.Table):
+            chosen = columns_of(source.schema, label, features)
+            table = source.select(chosen.names)
+            cuts = range(0, table.num_rows, step)
+            parts = [TableRows(table.slice(start, step), chosen) for start in cuts]
+            return cls._of_table(parts, chosen, table.num_rows)
+        if not is_path(source) and not isinstance(source, (list, tuple)):
+            raise TypeError(
+                f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; a "
+                "stream is read once, and training reads rows many times: write it to a file"
+            )
+        loaders: list[ArrowBatch] = []
+        columns: Columns | None = None
+        for path in files_of(source, ".arrow"):
+            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as file:
+                columns = columns_of(file.schema, label, features, before=columns)
+                loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
+        known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
+        return cls._of_table(loaders, columns, known)
+
+    @classmethod
+    def from_dask(cls, X: Any, y: Any = None, *, n_rows: int | None = None) -> Partitions:
+        """Blocks of rows of a Dask array or DataFrame.
+
+        Parameters
+        ----------
+        X : dask.array.Array or dask.dataframe.DataFrame
+            Not persisted: blocks are computed from their source by the tasks that need them, again
+            for each sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
+        y : dask.array.Array or dask.dataframe.Series, or None
+            As many blocks as X, of the same rows.
+        n_rows : int or None, default=None
+            As of :meth:`from_loaders`, where Dask does not know it.
+
+        Returns
+        -------
+        Partitions
+        """
+        dask = optional_module("dask", "Partitions.from_dask", "distributed")
+        for name, value in (("X", X), ("y", y)):
+            if value is not None and not (dask.is_dask_collection(value) and has_blocks(value)):
+                raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
+            if value is not None and is_persisted(value):
+                raise InvalidParameterError(
+                    f"{name}: got a persisted collection, expected one that is computed from its "
+                    "source; fit(..., resident=True) keeps what is needed of it in memory"
+                )
+        names, blocks, known = blocks_of(X)
+        labels: list[Any] | None
+        if y is not None and hasattr(y, "chunks"):
+            _, labels, _ = blocks_of(y)
+        else:
+            labels = None if y is None else list(y.to_delayed())
+        if labels is not None and len(labels) != len(blocks):
+            raise ValueError("y: expected as many blocks as X has, with the same rows")
+        pairs = zip(blocks, labels or [None] * len(blocks), strict=True)
+        given = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
+        return cls._of(
+            tuple(DaskBlock(*dask.optimize(a, b)) for a, b in pairs),
+            int(X.shape[1]),
+            n_rows=given if known is None else known,
+            sparse=bool(sparse.issparse(getattr(X, "_meta", None))),
+            labelled=y is not None,
+            feature_names=names,
+        )
+
+    @classmethod
+    def _of_table(cls, loaders: Sequence[Any], columns: Any, n_rows: int | None) -> Partitions:
+        """Partitions with named columns."""
+        if columns is None:
+            raise InvalidParameterError("paths: expected at least one file")
+        return cls._of(
+            tuple(loaders),
+            len(columns.features),
+            n_rows=n_rows,
+            labelled=columns.label is not None,
+            feature_names=columns.features,
+        )
+
+    @classmethod
+    def _of(cls, loaders: tuple[Any, ...], n_features: int, **facts: Any) -> Partitions:
+        """Partitions, at least one."""
+        if not 1 <= len(loaders) <= MOST_PARTITIONS:
+            raise InvalidParameterError.of(
+                "partitions", got=len(loaders), accepted=f"1 to {MOST_PARTITIONS} of them"
+            )
+        return cls(loaders, int(n_features), **facts)

@@ -1,0 +1,1176 @@
+"""Public facts of a table: its label, its classes, its columns and their bounds or categories."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import importlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.certificates import record as strict_json
+from dpsvm_fast.exceptions import ModelFormatError, SchemaError, TableError
+from dpsvm_fast.files import read_bytes
+
+__all__ = [
+    "MAX_COLUMNS",
+    "MAX_FEATURES",
+    "NO_BOUNDS",
+    "NO_NAMES",
+    "OF_MODEL",
+    "UNKNOWN",
+    "ZEROS",
+    "Column",
+    "Lookup",
+    "TableSchema",
+    "TextFormat",
+    "cell_error",
+    "check_keys",
+    "column_lines",
+    "may_be_a_row",
+    "numbers",
+    "other_delimiter",
+    "quoted",
+    "read_record",
+    "repeated",
+    "schema_values",
+    "shown",
+    "toml_key",
+    "toml_string",
+]
+
+
+# Text that goes into a TOML file.
+
+
+# Of a message.
+MAX_LINES, LONGEST_NAME = 50, 100
+
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_string(text: str) -> str:
+    """Return a basic string; TOML's escapes are JSON's, and DEL needs one too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_key(text: str) -> str:
+    """Return a key, in quotes where it needs them."""
+    return text if BARE_KEY.fullmatch(text) else toml_string(text)
+
+
+def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
+    """Return one line for each column, to be filled in; the first of very many."""
+    lines = [
+        f"  {toml_key(name)} = {{ {values} }}"
+        if len(name) <= LONGEST_NAME
+        else f"  # a name of {len(name)} characters"
+        for name in names[:MAX_LINES]
+    ]
+    more = [f"  # and {len(names) - MAX_LINES} more"] if len(names) > MAX_LINES else []
+    return "\n".join([*lines, *more])
+
+
+# What a schema says of one column, and the features that it becomes.
+
+
+COLUMN_KEYS = ("bounds", "categories", "boolean", "ignore", "missing", "unknown")
+
+UNKNOWN = ("refuse", "none")
+# The value of ``missing`` that leaves every indicator of a category at 0.
+NONE = "none"
+
+MAX_FEATURES = 2**31 - 1
+# Of columns that have names, each an object of some hundred bytes here and in Arrow.
+MAX_COLUMNS = 2**18
+# Marks a column that says nothing of its values, until all of them have been seen.
+NO_BOUNDS = "no bounds"
+# Rows are stored as float32; beyond this a bound would be infinite there.
+LARGEST = 3.4e38
+
+Category = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a file. Exactly one of bounds, categories, boolean and ignore is given.
+
+    Parameters
+    ----------
+    name : str
+    bounds : tuple of two floats or None
+        Public lowest and highest value of a number.
+    categories : tuple of str and int, or None
+        Public values; each becomes a feature that is 1 or 0.
+    boolean : bool
+        Whether cells are true and false: one feature that is 1 or 0.
+    ignore : bool
+        Whether the column is left out.
+    missing : float, str, int, bool or None
+        Public value in place of a missing one; None refuses it.
+    unknown : {"refuse", "none"}
+        What becomes of a category that is not declared; "none": all features are 0.
+    """
+
+    name: str
+    bounds: tuple[float, float] | None = None
+    categories: tuple[Category, ...] | None = None
+    boolean: bool = False
+    ignore: bool = False
+    missing: Any = None
+    unknown: str = "refuse"
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        if self.ignore:
+            return 0
+        return 1 if self.categories is None else len(self.categories)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        if self.categories is None:
+            return () if self.ignore else (self.name,)
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    @property
+    def feature_bounds(self) -> tuple[float, float]:
+        """Lowest and highest value of each feature."""
+        return (0.0, 1.0) if self.bounds is None else self.bounds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, without defaults."""
+        record: dict[str, Any] = {}
+        if self.bounds is not None:
+            record["bounds"] = list(self.bounds)
+        if self.categories is not None:
+            record["categories"] = list(self.categories)
+        for key in ("boolean", "ignore"):
+            if getattr(self, key):
+                record[key] = True
+        if self.missing is not None:
+            record["missing"] = self.missing
+        if self.unknown != "refuse":
+            record["unknown"] = self.unknown
+        return record
+
+    @classmethod
+    def from_dict(cls, name: str, record: Any, where: str) -> Column | None:
+        """Check what was written; None where bounds are missing.
+
+        Parameters
+        ----------
+        name : str
+        record : object
+            The values of the keys.
+        where : str
+            The place in the file, for messages.
+        """
+        if not isinstance(record, Mapping):
+            raise SchemaError(
+                f"{where}: got {shown(record)}, expected a table such as {{ bounds = [0, 1] }}"
+            )
+        check_keys(where, record, COLUMN_KEYS)
+        kinds = [key for key in COLUMN_KEYS[:4] if record.get(key) not in (None, False, [])]
+        if not kinds and all(record.get(key) in (None, []) for key in COLUMN_KEYS[:4]):
+            return None
+        if len(kinds) != 1:
+            raise SchemaError(
+                f"{where}: got {' and '.join(kinds) or 'nothing'}, expected exactly one of "
+                "bounds, categories, boolean = true and ignore = true"
+            )
+        kind = kinds[0]
+        if kind == "bounds":
+            values: dict[str, Any] = {"bounds": _bounds(where, record["bounds"])}
+        elif kind == "categories":
+            values = {"categories": _categories(where, record["categories"])}
+        else:
+            values = {kind: _true(where, kind, record[kind])}
+        column = cls(name, **values, unknown=_unknown(where, record, kind))
+        missing = record.get("missing")
+        if missing is None:
+            return column
+        return replace(column, missing=_missing(where, missing, column))
+
+
+def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
+    """Refuse a key that means nothing: a slip of the pen must not switch a setting off."""
+    for key in record:
+        if key not in accepted:
+            place = ".".join(filter(None, [where, toml_key(str(key)[:60])]))
+            near = difflib.get_close_matches(str(key), accepted, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SchemaError(f"{place}: unknown key, expected one of {', '.join(accepted)}{hint}")
+
+
+def shown(value: Any) -> str:
+    """Return a public value in a message, or its kind where it is long."""
+    if value is None:
+        return "nothing"
+    # No long text is made to be thrown away; a number of thousands of digits has none.
+    long = isinstance(value, (str, bytes, list, tuple, dict)) and len(value) > 60
+    long = long or (isinstance(value, int) and value.bit_length() > 200)
+    try:
+        text = "" if long else repr(value)
+    except ValueError:
+        text = ""
+    return text if 0 < len(text) <= 60 else f"a long {type(value).__name__}"
+
+
+def quoted(name: str) -> str:
+    """Return a name from a file for a message: its beginning where it is long."""
+    return repr(name) if len(name) <= 60 else f"{name[:60]!r}..."
+
+
+def repeated(names: Sequence[str]) -> str:
+    """Return the names that occur more than once, for a message; "" where none does."""
+    twice = sorted(name for name, n in Counter(names).items() if n > 1)
+    return ", ".join(map(quoted, twice[:10])) + (", ..." if len(twice) > 10 else "")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _bounds(where: str, value: Any) -> tuple[float, float]:
+    """Two finite numbers, the lower one first."""
+    accepted = "[low, high] with two finite numbers, low < high"
+    if (
+        not isinstance(value, (list, tuple))
+        or len(value) != 2
+        or not all(map(is_number, value))
+        or not all(abs(end) <= LARGEST for end in value)
+        or not value[0] < value[1]
+    ):
+        raise SchemaError(f"{where}.bounds: got {shown(value)}, expected {accepted}")
+    return float(value[0]), float(value[1])
+
+
+def _categories(where: str, value: Any) -> tuple[Category, ...]:
+    """Different strings or integers."""
+    accepted = "a list of different strings or integers"
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(one, str)
+        or (isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63)
+        for one in value
+    ):
+        raise SchemaError(f"{where}.categories: got {shown(value)}, expected {accepted}")
+    # Cells are compared as text without blanks around it.
+    if twice := repeated([str(one).strip() for one in value]):
+        raise SchemaError(f"{where}.categories: got {twice} twice, expected {accepted}")
+    return tuple(value)
+
+
+def _true(where: str, key: str, value: Any) -> bool:
+    """The literal true."""
+    if value is not True:
+        raise SchemaError(f"{where}.{key}: got {shown(value)}, expected true or false")
+    return True
+
+
+def _unknown(where: str, record: Mapping[str, Any], kind: str) -> str:
+    """What becomes of categories that are not declared."""
+    value = record.get("unknown", "refuse")
+    if value not in UNKNOWN or (value != "refuse" and kind != "categories"):
+        accepted = "'refuse' or, for categories, 'none' (all of its features are 0)"
+        raise SchemaError(f"{where}.unknown: got {shown(value)}, expected {accepted}")
+    return str(value)
+
+
+def _missing(where: str, value: Any, column: Column) -> Any:
+    """A public value that may stand in the column."""
+    if column.bounds is not None:
+        low, high = column.bounds
+        if is_number(value) and low <= value <= high:
+            return float(value)
+        accepted = f"a number from {low:g} to {high:g}, its bounds"
+    elif column.categories is not None:
+        if value in column.categories and not isinstance(value, bool):
+            return value
+        if value == NONE:
+            return NONE
+        accepted = "one of its categories, or 'none' (all of its features are 0)"
+    elif column.boolean:
+        if isinstance(value, bool):
+            return value
+        accepted = "true or false"
+    else:
+        accepted = "no such key for a column that is ignored"
+    raise SchemaError(f"{where}.missing: got {shown(value)}, expected {accepted}")
+
+
+# Columns of cells to numbers, and to codes of declared values. No message quotes a cell.
+
+
+# Codes below 0: all indicators are 0, no value, a value that is not declared.
+ZEROS, MISSING, UNDECLARED = -1, -2, -3
+# Python refuses to read thousands of digits, and says how many there were.
+WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?", re.ASCII)
+
+TRUTH: tuple[Category, ...] = ("false", "true")
+
+
+def cell_error(file: str, row: int, column: str, reason: str) -> TableError:
+    """Return an error that says where: rows count from 1, without the header."""
+    return TableError(f"{file}: row {row}, column {quoted(column)}: {reason}")
+
+
+def numbers(values: Any) -> NDArray[np.float32]:
+    """Cells of an Arrow or numpy array of numbers; NaN where there is none, inf beyond float32."""
+    if isinstance(values, np.ndarray):
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32, copy=False)
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not pa.types.is_float32(values.type):
+        values = _cast(values, pa)
+    found: NDArray[np.float32] = values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _cast(values: Any, pa: Any) -> Any:
+    """As float32; some types have no way there but through float64."""
+    if pa.types.is_float16(values.type) or pa.types.is_null(values.type):
+        found = values.to_numpy(zero_copy_only=False)
+        return pa.array(found.astype(np.float32))
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
+    return values.cast(pa.float32(), safe=False)
+
+
+class Lookup:
+    """Codes of the values of one column.
+
+    Parameters
+    ----------
+    declared : sequence of str and int
+        Code 0, 1, ...
+    missing_texts : sequence of str
+        Texts that stand for no value, unless they are declared.
+    missing, undeclared : int
+        Codes of no value, and of one that is not declared.
+    """
+
+    def __init__(
+        self,
+        declared: Sequence[Category],
+        missing_texts: Sequence[str],
+        *,
+        missing: int = MISSING,
+        undeclared: int = UNDECLARED,
+    ) -> None:
+        self._codes = {str(value).strip(): code for code, value in enumerate(declared)}
+        self._whole = {value: code for code, value in enumerate(declared) if _is_whole(value)}
+        self._missing_texts = {text.strip() for text in missing_texts}
+        self._missing, self._undeclared = missing, undeclared
+
+    @classmethod
+    def of_column(cls, column: Column, missing_texts: Sequence[str]) -> Lookup:
+        """For a column of categories or of truth values."""
+        declared = TRUTH if column.categories is None else column.categories
+        undeclared = ZEROS if column.unknown == "none" else UNDECLARED
+        missing, value = MISSING, column.missing
+        if isinstance(value, bool):
+            missing = int(value)
+        elif value is not None:
+            missing = declared.index(value) if value in declared else ZEROS
+            assert missing >= 0 or value == NONE
+        found = cls(declared, missing_texts, missing=missing, undeclared=undeclared)
+        if column.boolean:
+            found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
+            found._whole = {0: 0, 1: 1}
+        return found
+
+    def codes(self, values: Any) -> NDArray[np.int64]:
+        """Return a code for each cell of an Arrow or numpy array, or of a list of words."""
+        if isinstance(values, list):
+            known = {value: self._code(value) for value in set(values)}
+            return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+        if isinstance(values, np.ndarray):
+            unique, places = np.unique(values, return_inverse=True)
+            return self._of_unique(unique.tolist())[places.ravel()]
+        if not hasattr(values, "dictionary"):
+            values = values.dictionary_encode()
+        codes = self._of_unique(values.dictionary.to_pylist())
+        # One more, for cells without a value.
+        codes = np.append(codes, self._missing)
+        places = values.indices.fill_null(len(codes) - 1) if values.null_count else values.indices
+        found: NDArray[np.int64] = codes[places.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _of_unique(self, values: Iterable[Any]) -> NDArray[np.int64]:
+        """Codes of different values."""
+        return np.fromiter(map(self._code, values), dtype=np.int64)
+
+    def _code(self, value: Any) -> int:
+        """Code of one value, as text where it is text in the file."""
+        if value is None or value != value:
+            return self._missing
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", errors="replace")
+        if isinstance(value, bool):
+            texts = [str(value), str(value).lower(), str(int(value))]
+        elif isinstance(value, float) and value.is_integer():
+            texts = [str(int(value))]
+        else:
+            texts = [str(value).strip()]
+        for text in texts:
+            if text in self._codes:
+                return self._codes[text]
+        if self._whole and WHOLE.fullmatch(texts[-1]):
+            # An integer may be written as +1, 01 or 1.0.
+            return self._whole.get(int(texts[-1].partition(".")[0]), self._undeclared)
+        return self._missing if texts[-1] in self._missing_texts else self._undeclared
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it was declared as an integer."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# How a CSV file is written.
+
+
+MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>")
+
+NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+
+NO_NAMES = (
+    "names that are numbers and not shown here: where they are the cells of a first row, write "
+    "header = false in the [csv] table of the schema"
+)
+
+FORMAT_KEYS = ("delimiter", "decimal", "quote", "encoding", "header", "missing_values")
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """The table ``[csv]`` of a schema.
+
+    Parameters
+    ----------
+    delimiter : str or None
+        Between cells; None stands for a comma, or a tab in ``.tsv`` files.
+    decimal : {".", ","}
+        The decimal mark.
+    quote : str
+        Around cells that contain a delimiter or a new line; "" for none.
+    encoding : str
+    header : bool or tuple of str
+        Whether the first row names the columns; or their names, where the file has no header.
+    missing_values : tuple of str
+        Cells that stand for a missing value.
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    quote: str = '"'
+    encoding: str = "utf-8"
+    header: bool | tuple[str, ...] = True
+    missing_values: tuple[str, ...] = MISSING_TEXTS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, without defaults."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in vars(self).items()
+            if value != getattr(TextFormat, key)
+        }
+
+    @classmethod
+    def from_dict(cls, record: Any) -> TextFormat:
+        """Check what was written."""
+        if not isinstance(record, Mapping):
+            raise SchemaError(f"csv: got {shown(record)}, expected a table [csv]")
+        check_keys("csv", record, FORMAT_KEYS)
+        for key, value in record.items():
+            accepted = _refusal(key, value)
+            if accepted is not None:
+                raise SchemaError(f"csv.{key}: got {shown(value)}, expected {accepted}")
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in record.items()
+        }
+        text = cls(**values)
+        if text.delimiter is None and text.decimal == ",":
+            raise SchemaError("csv.decimal: got ',', which needs a delimiter such as \";\" too")
+        if len({text.delimiter, text.decimal, text.quote}) != 3:
+            raise SchemaError("csv: delimiter, decimal and quote: expected three different ones")
+        return text
+
+
+def _refusal(key: str, value: Any) -> str | None:
+    """What is accepted, where this is not."""
+    if key == "delimiter":
+        return None if _is_mark(value) else "one ASCII character, no letter, digit or line end"
+    if key == "quote":
+        return None if value == "" or _is_mark(value) else "one ASCII character or ''"
+    if key == "decimal":
+        return None if value in (".", ",") and isinstance(value, str) else "'.' or ','"
+    if key == "encoding":
+        return None if _is_encoding(value) else "the name of a text encoding such as 'latin-1'"
+    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    if key == "missing_values":
+        return None if texts else "a list of strings"
+    if isinstance(value, bool) or (texts and value and len(set(value)) == len(value)):
+        return None
+    return "true, false or the list of the columns' names, each once"
+
+
+def _is_mark(value: Any) -> bool:
+    """Whether it can separate or surround cells."""
+    return (
+        isinstance(value, str)
+        and len(value) == 1
+        and (value == "\t" or " " <= value <= "~")
+        and not value.isalnum()
+        and value not in "+-."
+    )
+
+
+def _is_encoding(value: Any) -> bool:
+    """Whether Python knows the encoding, and it is one of text."""
+    try:
+        return isinstance(value, str) and codecs.lookup(value)._is_text_encoding
+    except (LookupError, ValueError):
+        return False
+
+
+def other_delimiter(names: Sequence[str]) -> str:
+    """What seems to separate the cells of a header that was read as one name, or nothing."""
+    return next((mark for mark in ";\t|," if len(names) == 1 and mark in names[0]), "")
+
+
+def may_be_a_row(names: Sequence[str]) -> bool:
+    """Whether names of columns may be cells, which no message quotes: some are numbers.
+
+    Numbers that say the place of a column, from 0, from 1 or behind an index, are names.
+    """
+    return any(
+        NUMBER.fullmatch(name.strip()) and name.strip() not in map(str, range(place - 1, place + 2))
+        for place, name in enumerate(names)
+    )
+
+
+# Schema files: bytes to plain values.
+
+
+# As many named columns as there may be take less. Python reads some MB of TOML in a second.
+LARGEST_FILES = {".json": 2**25, ".toml": 2**23}
+
+
+def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Return the tree of a TOML or JSON file."""
+    name = os.path.basename(os.fspath(path))
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in (".toml", ".json"):
+        raise SchemaError(f"{name}: expected a schema file that ends in .toml or .json")
+    try:
+        content = read_bytes(Path(path), LARGEST_FILES[suffix])
+    except ModelFormatError as error:
+        raise SchemaError(f"{name}: {error}; expected a schema file") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise SchemaError(f"{name}: expected text in UTF-8") from None
+    try:
+        return _json(text) if suffix == ".json" else _toml(text)
+    except (ValueError, RecursionError) as error:
+        language = suffix[1:].upper()
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        reason = reason.replace("Cannot overwrite a value", "a key occurs twice")
+        reason = reason if len(reason) <= 200 else f"{reason[:200]}..."
+        raise SchemaError(f"{name}: expected {language}, but: {reason}") from None
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    """JSON whose keys occur once each, and whose numbers are numbers."""
+    try:
+        value = strict_json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"the text {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("expected an object { ... }")
+    return value
+
+
+def _toml(text: str) -> Mapping[str, Any]:
+    """TOML, by the standard library from Python 3.11 on."""
+    for module in ("tomllib", "tomli"):
+        try:
+            reader = importlib.import_module(module)
+        except ImportError:
+            continue
+        return dict(reader.loads(text))
+    raise ImportError(
+        'schema files in TOML need tomli with Python 3.10: pip install "dpsvm-fast[cli]", or write '
+        "the schema as JSON"
+    )
+
+
+# Checks of a schema's tree of plain values.
+
+
+# Every label takes as much memory as the longest one.
+LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
+
+KEYS = (
+    "target",
+    "classes",
+    "n_features",
+    "zero_based",
+    "extra_columns",
+    "csv",
+    "columns",
+    "all_other_columns",
+)
+
+
+def schema_values(record: Any) -> dict[str, Any]:
+    """Return what ``TableSchema`` is built from."""
+    if not isinstance(record, Mapping):
+        raise SchemaError(f"got {shown(record)}, expected a table of keys and values")
+    check_keys("", record, KEYS)
+    values: dict[str, Any] = {
+        "target": _target(record.get("target")),
+        "classes": _classes(record.get("classes")),
+        "declared_width": _width(record.get("n_features")),
+        "zero_based": _flag("zero_based", record.get("zero_based", False)),
+        "extra_columns": _option(record.get("extra_columns", "refuse")),
+        "text": TextFormat.from_dict(record.get("csv", {})),
+    }
+    other = record.get("all_other_columns")
+    columns, lacking = _column_records(record.get("columns", {}))
+    if other is not None:
+        values["all_other_columns"] = _other_columns(other)
+        # A column that is only named takes what is said of all others, in its place.
+        columns = _filled(columns, other)
+    elif lacking:
+        raise SchemaError(
+            f"no bounds for {len(lacking)} column{'s' if len(lacking) > 1 else ''}: write public "
+            "ones (or categories = [...], or ignore = true) in [columns]:\n"
+            f"{column_lines(lacking)}"
+        )
+    elif not columns:
+        raise SchemaError(
+            "columns: missing; say what each column is, for example:\n"
+            "[columns]\n  age = { bounds = [0, 100] }"
+        )
+    if other is not None and values["extra_columns"] == "ignore":
+        raise SchemaError(
+            "extra_columns: got 'ignore', expected it only without all_other_columns, which "
+            "leaves no column over"
+        )
+    values["columns"] = tuple(columns.values())
+    if isinstance(values["target"], str) and values["target"] in columns:
+        raise SchemaError(target_is_feature(values["target"]))
+    return values
+
+
+def target_is_feature(name: str, origin: str | None = None) -> str:
+    """Return the sentence about a label among the features, which would be no learning at all."""
+    place = f"{origin}: columns" if origin else "columns"
+    return f"{place}.{toml_key(name[:60])}: it is the target and cannot be a feature: remove it"
+
+
+def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
+    """Columns by name, None where nothing is said of their values, and the names of these."""
+    if isinstance(record, list):
+        record = _named_columns(record)
+    if not isinstance(record, Mapping):
+        raise SchemaError(f"columns: got {shown(record)}, expected a table [columns]")
+    found: dict[str, Any] = {}
+    for name, one in record.items():
+        if not isinstance(name, str) or not name.strip():
+            raise SchemaError(f"columns: got the name {shown(name)}, expected text")
+        if name != name.strip():
+            raise SchemaError(f"columns: got the name {shown(name)}, expected no blanks around it")
+        found[name] = Column.from_dict(name, one, f"columns.{toml_key(name[:60])}")
+    return found, [name for name, column in found.items() if column is None]
+
+
+def _named_columns(records: list[Any]) -> dict[str, Any]:
+    """Columns by name, from a list of tables that say their name."""
+    found: dict[str, Any] = {}
+    for place, one in enumerate(records):
+        name = one.get("name") if isinstance(one, Mapping) else None
+        if not isinstance(name, str) or name in found:
+            raise SchemaError(
+                f"columns[{place}]: got {shown(one)}, expected a table with a name of its own, "
+                'such as { name = "age", bounds = [0, 100] }'
+            )
+        found[name] = {key: value for key, value in one.items() if key != "name"}
+    return found
+
+
+def _filled(columns: Mapping[str, Any], other: Any) -> dict[str, Any]:
+    """Columns that say nothing, with what is said of all others."""
+    where = "all_other_columns"
+    return {
+        name: Column.from_dict(name, other, where) if column is None else column
+        for name, column in columns.items()
+    }
+
+
+def _other_columns(record: Any) -> Column:
+    """Numbers within bounds."""
+    column = Column.from_dict("", record, "all_other_columns")
+    if column is None or column.bounds is None:
+        raise SchemaError(
+            f"all_other_columns: got {shown(record)}, expected bounds = [low, high] and perhaps "
+            "missing"
+        )
+    return column
+
+
+def _target(value: Any) -> str | int | None:
+    """A name or a place."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise SchemaError(
+            f"target: got {shown(value)}, expected the name of the column of labels, or its place "
+            "(0 is the first column, -1 the last)"
+        )
+    return value.strip()
+
+
+def _classes(value: Any) -> tuple[Category, ...] | None:
+    """At least two strings, or at least two integers."""
+    if value is None:
+        return None
+    strings = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+    integers = isinstance(value, (list, tuple)) and all(
+        isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63 for one in value
+    )
+    if not (strings or integers) or len({str(one).strip() for one in value}) != len(value):
+        raise SchemaError(
+            f"classes: got {shown(value)}, expected a list of different strings, or of different "
+            "integers; true and false are written as strings"
+        )
+    if len(value) < 2:
+        raise SchemaError(f"classes: got {shown(value)}, expected at least two classes")
+    longest = max(map(len, map(str, value)))
+    if longest > LONGEST_CLASS or longest * len(value) > MOST_CHARACTERS:
+        raise SchemaError(f"classes: expected names of at most {LONGEST_CLASS} characters")
+    return tuple(value)
+
+
+def _width(value: Any) -> int | None:
+    """A number of features."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_FEATURES:
+        raise SchemaError(f"n_features: got {shown(value)}, expected an integer >= 1")
+    return value
+
+
+def _flag(key: str, value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise SchemaError(f"{key}: got {shown(value)}, expected true or false")
+    return value
+
+
+def _option(value: Any) -> str:
+    """What becomes of columns that are not named."""
+    if value not in ("refuse", "ignore") or not isinstance(value, str):
+        raise SchemaError(f"extra_columns: got {shown(value)}, expected 'refuse' or 'ignore'")
+    return value
+
+
+# The origin of a schema that was saved with a model.
+OF_MODEL = "the model"
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """What is public of a table. Nothing here is ever learned from rows.
+
+    Made by :meth:`load` from a TOML or JSON file, or by :meth:`from_dict`. ``open_table`` returns
+    it with every column named, as ``table.schema``: that is what goes with a model.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        In the order of the features.
+    target : str, int or None
+        Name of the column of labels, or its place in the file.
+    classes : tuple of str or of int, or None
+        Declared labels.
+    all_other_columns : Column or None
+        Holds for every column of the file that is not named.
+    extra_columns : {"refuse", "ignore"}
+        What becomes of columns that the schema says nothing of.
+    declared_width : int or None
+        ``n_features`` as declared; needed where a file does not name its columns.
+    zero_based : bool
+        Whether indices in LIBSVM files start at 0, not 1.
+    text : TextFormat
+        How CSV files are written.
+    origin : str
+        Where the schema comes from, for messages.
+    """
+
+    columns: tuple[Column, ...] = ()
+    target: str | int | None = None
+    classes: tuple[Category, ...] | None = None
+    all_other_columns: Column | None = None
+    extra_columns: str = "refuse"
+    declared_width: int | None = None
+    zero_based: bool = False
+    text: TextFormat = field(default_factory=TextFormat)
+    origin: str = field(default="the schema", compare=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> TableSchema:
+        """Read a schema from a file.
+
+        Parameters
+        ----------
+        path : str or path
+            TOML (``.toml``) or JSON (``.json``).
+
+        Returns
+        -------
+        TableSchema
+
+        Raises
+        ------
+        SchemaError
+            The file is no schema; the message names the key, what came and what is accepted.
+        OSError
+            The file cannot be opened.
+        """
+        return cls.from_dict(read_record(path), origin=os.path.basename(os.fspath(path)))
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], *, origin: str = "the schema") -> TableSchema:
+        """Build a schema from the plain values of its file.
+
+        Parameters
+        ----------
+        record : mapping
+            As in the file, or as of :meth:`to_dict`.
+        origin : str, default="the schema"
+            Where it comes from, for messages.
+
+        Returns
+        -------
+        TableSchema
+
+        Raises
+        ------
+        SchemaError
+        """
+        try:
+            return cls(**schema_values(record), origin=origin)
+        except SchemaError as error:
+            raise SchemaError(f"{origin}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values from which :meth:`from_dict` builds the same schema."""
+        record: dict[str, Any] = {}
+        if self.target is not None:
+            record["target"] = self.target
+        if self.classes is not None:
+            record["classes"] = list(self.classes)
+        if self.declared_width is not None:
+            record["n_features"] = self.declared_width
+        if self.extra_columns != "refuse":
+            record["extra_columns"] = self.extra_columns
+        if self.zero_based:
+            record["zero_based"] = True
+        text = self.text.to_dict()
+        if text:
+            record["csv"] = text
+        if self.columns:
+            # A list: the order of the features must survive whoever sorts keys.
+            record["columns"] = [{"name": one.name, **one.to_dict()} for one in self.columns]
+        if self.all_other_columns is not None:
+            record["all_other_columns"] = self.all_other_columns.to_dict()
+        return record
+
+    @staticmethod
+    def template(
+        path: str | os.PathLike[str], *, target: str | None = None, format: str | None = None
+    ) -> str:
+        """Return a schema file to be filled in, from the names of a file's columns.
+
+        Parameters
+        ----------
+        path : str or path
+            The table. Only its header is read, no row.
+        target : str or None, default=None
+            The column of the labels.
+        format : str or None, default=None
+            As of `open_table`.
+
+        Returns
+        -------
+        str
+            TOML. Loading it as it is fails, and says what is missing.
+        """
+        from dpsvm_fast.data.tables import template
+
+        return template(path, target=target, format=format)
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether features are told apart by their place only: x0, x1, ..."""
+        return self.declared_width is not None and self.all_other_columns is not None
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether nothing is said of any one of them."""
+        return self.is_positional and not self.columns
+
+    @cached_property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that become features, in order."""
+        if self.all_other_columns is None:
+            found = tuple(column for column in self.columns if not column.ignore)
+            if not found:
+                raise SchemaError(f"{self.origin}: columns: expected one that is not ignored")
+            return found
+        if self.declared_width is None:
+            raise SchemaError(
+                f"{self.origin}: all_other_columns: the columns are known once a file is opened; "
+                "use open_table(path, schema).schema, or declare n_features"
+            )
+        self._check_places()
+        if self.declared_width > MAX_COLUMNS:
+            raise SchemaError(
+                f"{self.origin}: n_features: got {self.declared_width}, expected at most "
+                f"{MAX_COLUMNS} where columns are named"
+            )
+        named = {column.name: column for column in self.columns}
+        return tuple(
+            named.get(name) or replace(self.all_other_columns, name=name)
+            for name in (f"x{j}" for j in range(self.declared_width))
+        )
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features; "column=category" for categories."""
+        return tuple(name for column in self.features for name in column.feature_names)
+
+    @cached_property
+    def n_features(self) -> int:
+        """Number of features."""
+        if self.is_uniform:
+            assert self.declared_width is not None
+            return self.declared_width
+        if self.is_positional:
+            # Not by way of the features: a schema out of a file may declare billions.
+            self._check_places()
+            assert self.declared_width is not None
+            return self.declared_width + sum(column.width - 1 for column in self.columns)
+        return sum(column.width for column in self.features)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Lowest and highest value of each feature: two float64 arrays of shape (n_features,)."""
+        if self.is_uniform:
+            assert self.all_other_columns is not None
+            low, high = self.all_other_columns.feature_bounds
+            return np.full(self.n_features, low), np.full(self.n_features, high)
+        widths = [column.width for column in self.features]
+        ends = np.array([column.feature_bounds for column in self.features])
+        low, high = np.repeat(ends, widths, axis=0).T.copy()
+        return low, high
+
+    def of_names(self, names: Sequence[str], *, labelled: bool, file: str) -> TableSchema:
+        """Return the schema of a file with these columns: all named, none left over.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Of the columns, in the order of the file.
+        labelled : bool
+            Whether the target must be among them.
+        file : str
+            Its name in messages.
+
+        Returns
+        -------
+        TableSchema
+            Without ``all_other_columns``.
+
+        Raises
+        ------
+        TableError
+            The file lacks a column.
+        SchemaError
+            The file has columns of which the schema says nothing.
+        """
+        known = {column.name for column in self.columns}
+        target = self._target_name(names, labelled=labelled, file=file)
+        if labelled and target in known:
+            raise SchemaError(target_is_feature(str(target), self.origin))
+        found = set(names)
+        absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
+        if absent:
+            raise TableError(
+                f"{file}: {_columns(absent)} {'is' if len(absent) == 1 else 'are'} missing, which "
+                f"{self.origin} asks for; the file has {_found(names)}"
+            )
+        others = [name for name in names if name not in known and name != target]
+        columns = self.columns
+        if self.all_other_columns is not None:
+            columns = self._with_others(others)
+        elif others and self.extra_columns == "refuse":
+            raise self._undescribed(others, file)
+        named = replace(
+            self,
+            columns=columns,
+            target=self.target if target is None else target,
+            all_other_columns=None,
+            declared_width=None,
+        )
+        if self.declared_width is not None and named.n_features != self.declared_width:
+            raise TableError(
+                f"{file}: got {named.n_features} features, expected {self.declared_width}, as "
+                f"n_features in {self.origin} says"
+            )
+        return named
+
+    def of_width(self, width: int | None, *, file: str) -> TableSchema:
+        """Return the schema of a file without names of columns, of this width where it is known.
+
+        Parameters
+        ----------
+        width : int or None
+            Number of columns of features.
+        file : str
+            Its name in messages.
+
+        Returns
+        -------
+        TableSchema
+            That says how many features there are.
+
+        Raises
+        ------
+        TableError
+            The file is wider or narrower than declared.
+        SchemaError
+            The schema does not say how wide it is, or leaves columns out.
+        """
+        found = self
+        if width == 0:
+            raise TableError(f"{file}: it has no columns of features")
+        if self.all_other_columns is not None and self.declared_width is None:
+            if width is None:
+                raise SchemaError(
+                    f"{self.origin}: n_features: missing; {file} does not say how many features "
+                    "there are, write for example n_features = 100"
+                )
+            found = replace(self, declared_width=width)
+        if found.is_positional and any(column.ignore for column in self.columns):
+            raise SchemaError(
+                f"{self.origin}: columns: got ignore = true, expected it only for a file that "
+                f"names its columns, which {file} does not"
+            )
+        expected = found.declared_width if found.is_positional else len(found.features)
+        if width is not None and width != expected:
+            raise TableError(
+                f"{file}: got {width} columns of features, expected {expected}, as {self.origin} "
+                "says"
+            )
+        return found
+
+    def _check_places(self) -> None:
+        """Refuse names that are no places in a file that does not name its columns."""
+        width = self.declared_width or 0
+        for column in self.columns:
+            place = column.name[1:]
+            known = column.name[:1] == "x" and place.isascii() and place.isdecimal()
+            if not (known and len(place) < 12 and place == str(int(place)) and int(place) < width):
+                raise SchemaError(
+                    f"{self.origin}: columns: got {quoted(column.name)}, expected names "
+                    f"from 'x0' to 'x{width - 1}' for a file that does not name its columns"
+                )
+
+    def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
+        """All columns, those of these names with what is said of all others."""
+        assert self.all_other_columns is not None
+        if self.is_positional and len(names) + len(self.columns) == self.declared_width:
+            known = {column.name for column in self.columns}
+            if {f"x{j}" for j in range(self.declared_width)} == {*names, *known}:
+                # Names that say the place, in whatever order the file has them.
+                return self.features
+        return (*self.columns, *(replace(self.all_other_columns, name=name) for name in names))
+
+    def _target_name(self, names: Sequence[str], *, labelled: bool, file: str) -> str | None:
+        """The column of labels; None where there is none and none is asked for."""
+        target = self.target
+        if target is None and labelled:
+            raise SchemaError(
+                f"{self.origin}: target: missing; write the name of the column of labels, for "
+                f'example target = "label"; {file} has {_found(names)}'
+            )
+        if isinstance(target, int):
+            if -len(names) <= target < len(names):
+                return names[target]
+            if labelled:
+                raise TableError(
+                    f"{file}: target: got {shown(target)}, but it has {len(names)} columns"
+                )
+        elif labelled and target not in names:
+            raise TableError(
+                f"{file}: target: it has no column {quoted(str(target))}; it has {_found(names)}"
+            )
+        return target if isinstance(target, str) else None
+
+    def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
+        """Say which lines are missing, or that a model cannot take these columns."""
+        one = len(names) == 1
+        if may_be_a_row(names):
+            return TableError(f"{file}: {self.origin} does not describe it; it has {NO_NAMES}")
+        if self.origin == OF_MODEL:
+            return TableError(
+                f"{file}: {_columns(names)} {'is' if one else 'are'} none of those that the model "
+                f"was trained with: remove {'it' if one else 'them'} from the file, or give a "
+                'schema with extra_columns = "ignore"'
+            )
+        return SchemaError(
+            f"{file}: {self.origin} says nothing of {_columns(names)}: add "
+            f"{'this line' if one else 'these lines'} with public bounds (or "
+            'categories = [...], or ignore = true), or write extra_columns = "ignore":\n'
+            f"[columns]\n{column_lines(names)}"
+        )
+
+
+def _found(names: Sequence[str]) -> str:
+    """Names that a file has for its columns, in a sentence."""
+    if mark := other_delimiter(names):
+        return (
+            f"one column, in whose name is {mark!r}: where that separates cells, write delimiter = "
+            f"{toml_string(mark)} in the [csv] table of the schema"
+        )
+    return NO_NAMES if may_be_a_row(names) else _columns(names)
+
+
+def _columns(names: Sequence[str]) -> str:
+    """Names of columns in a sentence."""
+    shown = ", ".join(map(quoted, names[:50]))
+    more = ", ..." if len(names) > 50 else ""
+    return f"column{'s' if len(names) != 1 else ''} {shown}{more}" if names else "no columns"

@@ -1,0 +1,616 @@
+"""Tables in files: rows as blocks, at once, or as memory maps."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from dpsvm_fast import validation as check
+from dpsvm_fast.data import Partitions
+from dpsvm_fast.data.partitions import FileRows, Pair
+from dpsvm_fast.data.readers import (
+    ROOM,
+    ArrowSource,
+    CsvSource,
+    LibsvmSource,
+    NpzSource,
+    ParquetSource,
+    Source,
+    arrow_types,
+    hint,
+    npz_width,
+    parquet_types,
+    read_header,
+)
+from dpsvm_fast.data.schema import (
+    NO_NAMES,
+    TableSchema,
+    TextFormat,
+    may_be_a_row,
+    other_delimiter,
+    quoted,
+    toml_key,
+    toml_string,
+)
+from dpsvm_fast.exceptions import InvalidParameterError, TableError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["FORMATS", "RowFiles", "Table", "open_table", "template"]
+
+
+# A schema file to be filled in.
+
+
+CLASSES = "classes = []   # its public values"
+
+HINTS = (
+    "# bounds = [low, high], categories = [...], boolean = true or ignore = true.",
+    "# Write what is publicly known, not what the values happen to be.",
+)
+
+
+def template(path: str | os.PathLike[str], *, target: str | None, format: str | None) -> str:
+    """As ``TableSchema.template``."""
+    path = os.fspath(path)
+    kind = table_format(path, format)
+    if kind in ("npz", "libsvm"):
+        return _without_names(npz_width(path) if kind == "npz" else 0)
+    mark = ""
+    if kind in ("csv", "tsv"):
+        names = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
+        if mark := other_delimiter(names):
+            names = read_header(path, TextFormat(), mark)
+        if may_be_a_row(names):
+            # Nor are they written to a file.
+            raise TableError(f"{os.path.basename(path)}: it has {NO_NAMES}")
+        columns = dict.fromkeys(names, "bounds = []")
+    else:
+        types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)
+        columns = {name: hint(one) for name, one in types.items()}
+    if target is not None and target not in columns:
+        raise TableError(
+            f"{os.path.basename(path)}: target: it has no column {target!r}; it has columns "
+            f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' if len(columns) > 50 else ''}"
+        )
+    lines = [
+        f"target = {toml_string(target or '')}   # the column of labels",
+        CLASSES,
+        "",
+        "[columns]",
+        *HINTS,
+        *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items() if name != target),
+        *(["", "[csv]", f"delimiter = {toml_string(mark)}"] if mark else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _without_names(width: int) -> str:
+    """For files that do not name their columns."""
+    lines = [
+        CLASSES,
+        f"n_features = {width}",
+        "",
+        "[all_other_columns]",
+        *HINTS[1:],
+        "bounds = []",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# Decoded rows in .npy files, of which only the names are passed on.
+
+
+HEADER_BYTES = 128
+
+CSR_FILES = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+
+MOST_ROWS, MOST_BYTES, MOST_SPARSE_ROWS = 65536, 2**26, 16384
+
+
+class NpyWriter:
+    """An array whose first dimension is known at the end.
+
+    Parameters
+    ----------
+    path : str
+        Must not exist.
+    dtype : dtype
+    width : tuple of int
+        The other dimensions.
+    """
+
+    def __init__(self, path: str, dtype: DTypeLike, width: tuple[int, ...] = ()) -> None:
+        self.path, self._dtype, self._width = path, np.dtype(dtype), width
+        self.n_rows = 0
+        handle = os.open(
+            path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o600
+        )
+        self._file = os.fdopen(handle, "wb")
+        self._file.write(self._header())
+
+    def append(self, rows: Any) -> None:
+        """Write rows behind the others."""
+        rows = np.ascontiguousarray(rows, dtype=self._dtype)
+        self._file.write(rows.data if rows.size else b"")
+        self.n_rows += len(rows)
+
+    def finish(self) -> None:
+        """Write the number of rows, and close."""
+        self._file.seek(0)
+        self._file.write(self._header())
+        self._file.close()
+
+    def discard(self) -> None:
+        """Close and remove the file."""
+        self._file.close()
+        os.unlink(self.path)
+
+    def _header(self) -> bytes:
+        """Version 1.0 of the format, always of one length."""
+        shape = (self.n_rows, *self._width)
+        facts = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        text = repr(facts).ljust(HEADER_BYTES - 11) + "\n"
+        return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CsrRows:
+    """Some rows of a CSR matrix whose three arrays are in files, opened anew by each call.
+
+    Parameters
+    ----------
+    data, indices : FileRows or None
+        Of the whole matrix; None where it has no entries.
+    indptr : FileRows
+        Of these rows, one more than there are.
+    n_features : int
+    """
+
+    data: FileRows | None
+    indices: FileRows | None
+    indptr: FileRows
+    n_features: int
+
+    def __call__(self) -> Any:
+        """The rows, in memory."""
+        offsets = self.indptr()
+        shape = (len(offsets) - 1, self.n_features)
+        if self.data is None or self.indices is None:
+            return sparse.csr_matrix(shape, dtype=np.float32)
+        first, last = int(offsets[0]), int(offsets[-1])
+        data, indices = (np.array(one.part(first, last)()) for one in (self.data, self.indices))
+        return sparse.csr_matrix((data, indices, offsets - first), shape=shape)
+
+
+class RowFiles:
+    """The files of one table, removed if anything fails before they are complete.
+
+    Parameters
+    ----------
+    folder : str or path
+    table : Table
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], table: Table) -> None:
+        self._folder, self._table = os.path.abspath(os.fspath(folder)), table
+        self._writers: dict[str, NpyWriter] = {}
+        self._n_rows = 0
+        self._finished = False
+
+    def __enter__(self) -> RowFiles:
+        table = self._table
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        try:
+            if table.sparse:
+                for name, dtype in CSR_FILES.items():
+                    self._add(name, dtype)
+                self._writers["indptr"].append(np.zeros(1, dtype=np.int64))
+            else:
+                self._add("X", np.float32, (table.n_features,))
+            if table.labelled:
+                self._add("y", np.array(table.schema.classes).dtype)
+        except BaseException:
+            self._discard()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._finished:
+            self._discard()
+
+    def append(self, X: Any, y: Any) -> None:
+        """Write a block."""
+        writers = self._writers
+        if self._table.sparse:
+            writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
+            writers["indices"].append(X.indices)
+            writers["data"].append(X.data)
+        else:
+            writers["X"].append(X)
+        if y is not None:
+            writers["y"].append(y)
+        self._n_rows += X.shape[0]
+
+    def partitions(self, rows_per_partition: int | None) -> Partitions:
+        """Finish the files and open them as partitions."""
+        if not self._n_rows:
+            raise TableError(f"{os.path.basename(self._table.path)}: the table has no rows")
+        step = MOST_SPARSE_ROWS
+        if not self._table.sparse:
+            step = max(1, min(MOST_ROWS, MOST_BYTES // (4 * self._table.n_features)))
+        if rows_per_partition is not None:
+            step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        for writer in self._writers.values():
+            writer.finish()
+        maps = {name: np.load(one.path, mmap_mode="r") for name, one in self._writers.items()}
+        if self._table.sparse:
+            found = self._of_csr(maps, step)
+        else:
+            found = Partitions.from_arrays(maps["X"], maps.get("y"), rows_per_partition=step)
+        self._finished = True
+        return found
+
+    def _of_csr(self, maps: dict[str, Any], step: int) -> Partitions:
+        """Partitions of CSR matrices."""
+        n_features, n_rows = self._table.n_features, self._n_rows
+        files = {name: FileRows.of(one) if one.size else None for name, one in maps.items()}
+        loaders = []
+        for start in range(0, n_rows, step):
+            stop = min(start + step, n_rows)
+            offsets, labels = files["indptr"], files.get("y")
+            assert offsets is not None
+            rows = CsrRows(
+                files["data"], files["indices"], offsets.part(start, stop + 1), n_features
+            )
+            loaders.append(Pair(rows, None if labels is None else labels.part(start, stop)))
+        return Partitions.from_loaders(
+            loaders,
+            n_features=n_features,
+            n_rows=n_rows,
+            sparse=True,
+            labelled=self._table.labelled,
+        )
+
+    def _add(self, name: str, dtype: DTypeLike, width: tuple[int, ...] = ()) -> None:
+        """A new file."""
+        path = os.path.join(self._folder, f"{name}.npy")
+        self._writers[name] = NpyWriter(path, dtype, width)
+
+    def _discard(self) -> None:
+        """Remove what was written."""
+        for writer in self._writers.values():
+            writer.discard()
+
+
+LEAST_ROOM = 2**22
+
+FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".npz": "npz",
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".txt": "libsvm",
+}
+
+OnBytes = Callable[[int], None]
+# Numbers for which memory is asked before they are read.
+MOST_EXPECTED = 2**24
+
+
+class Table:
+    """A file whose header has been read and fits a schema. Made by :func:`open_table`.
+
+    Every pass over the rows reads the file again, in bounded memory.
+
+    Parameters
+    ----------
+    path : str
+    format : str
+    source : Source
+    labelled : bool
+
+    Attributes
+    ----------
+    schema : TableSchema
+        With every column named; this one goes with a model.
+    n_bytes_total : int
+        Size of the file.
+    n_rows : int or None
+        Number of rows, where the file says it.
+    n_features : int
+    sparse : bool
+        Whether rows are CSR matrices.
+    labelled : bool
+    """
+
+    def __init__(self, path: str, format: str, source: Source, *, labelled: bool) -> None:
+        self.path, self.format, self.labelled = path, format, labelled
+        self._source = source
+        self.schema = source.schema
+        self.sparse, self.n_rows = source.sparse, source.n_rows
+        self.n_features = self.schema.n_features
+        self.n_bytes_total = os.path.getsize(path)
+
+    def __repr__(self) -> str:
+        kind = "sparse" if self.sparse else "dense"
+        return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
+
+    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, Any]]:
+        """Rows in order, some at a time.
+
+        Parameters
+        ----------
+        on_bytes : callable or None, default=None
+            Called with the number of bytes of the file that are done; last with all of them.
+
+        Yields
+        ------
+        X : ndarray or CSR matrix of shape (n_rows, n_features)
+            float32; arrays are C-ordered.
+        y : ndarray of shape (n_rows,) or None
+            Of the type of the declared classes.
+
+        Raises
+        ------
+        TableError
+            A cell does not fit the schema, or the file is damaged. Earlier blocks were right.
+        """
+        done = 0
+
+        def progress(n_bytes: int) -> None:
+            nonlocal done
+            if on_bytes is not None and n_bytes > done:
+                done = n_bytes
+                on_bytes(done)
+
+        yield from self._source.blocks(progress)
+        progress(self.n_bytes_total)
+
+    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, Any]:
+        """All rows at once.
+
+        Parameters
+        ----------
+        on_bytes : callable or None, default=None
+            As of :meth:`batches`.
+
+        Returns
+        -------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+        y : ndarray of shape (n_samples,) or None
+        """
+        stack: _Stack = _SparseStack() if self.sparse else _DenseStack(self.n_rows)
+        labels = [np.array(self.schema.classes or ())[:0]]
+        for X, y in self.batches(on_bytes):
+            stack.append(X)
+            if y is not None:
+                labels.append(y)
+        return stack.whole(self.n_features), np.concatenate(labels) if self.labelled else None
+
+    def to_partitions(
+        self,
+        folder: str | os.PathLike[str],
+        on_bytes: OnBytes | None = None,
+        *,
+        rows_per_partition: int | None = None,
+    ) -> Partitions:
+        """Decode the rows into files once, so that training can read them many times.
+
+        Parameters
+        ----------
+        folder : str or path
+            Made if need be. It takes ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
+            ``indices.npy`` and ``indptr.npy``), which only this user may read and which can be
+            opened with ``numpy.load(path, mmap_mode="r")``. The caller deletes them; they hold
+            the data.
+        on_bytes : callable or None, default=None
+            As of :meth:`batches`.
+        rows_per_partition : int or None, default=None
+            None for at most 65536 that take at most 64 MiB.
+
+        Returns
+        -------
+        Partitions
+            Of memory maps: nothing is loaded yet.
+
+        Raises
+        ------
+        TableError
+            As of :meth:`batches`; no file is left. Also for a table without rows.
+        FileExistsError
+            The folder holds such files already.
+        """
+        with RowFiles(folder, self) as files:
+            for X, y in self.batches(on_bytes):
+                files.append(X, y)
+            return files.partitions(rows_per_partition)
+
+
+class _SparseStack:
+    """Blocks of CSR rows."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Any] = []
+
+    def append(self, X: Any) -> None:
+        """Keep a block."""
+        self._blocks.append(X)
+
+    def whole(self, n_features: int) -> Any:
+        """One matrix."""
+        if self._blocks:
+            return sparse.vstack(self._blocks, format="csr")
+        return sparse.csr_matrix((0, n_features), dtype=np.float32)
+
+
+class _DenseStack:
+    """Blocks of rows in an array that grows in place: they are never in memory twice."""
+
+    def __init__(self, n_rows: int | None) -> None:
+        self._array: NDArray[np.float32] | None = None
+        self._expected, self._n_rows = n_rows or 0, 0
+
+    def append(self, X: NDArray[np.float32]) -> None:
+        """Copy a block."""
+        stop = self._n_rows + len(X)
+        if self._array is None:
+            # What a file says of its length is not believed without limit.
+            expected = min(self._expected, len(X) + MOST_EXPECTED // X.shape[1])
+            self._array = np.empty((max(expected, len(X)), X.shape[1]), dtype=np.float32)
+        if stop > len(self._array):
+            # Nobody else has seen this array.
+            self._array.resize((stop + len(self._array) // 4, X.shape[1]), refcheck=False)
+        self._array[self._n_rows : stop] = X
+        self._n_rows = stop
+
+    def whole(self, n_features: int) -> NDArray[np.float32]:
+        """One array."""
+        if self._array is None:
+            return np.empty((0, n_features), dtype=np.float32)
+        self._array.resize((self._n_rows, self._array.shape[1]), refcheck=False)
+        return self._array
+
+
+_Stack = _SparseStack | _DenseStack
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    schema: TableSchema,
+    *,
+    format: str | None = None,
+    labelled: bool = True,
+    max_memory: int = ROOM,
+) -> Table:
+    r"""Open a file and check that its columns fit a schema. No row is read.
+
+    Parameters
+    ----------
+    path : str or path
+        CSV (``.csv``, ``.tsv``, perhaps with ``.gz``), Parquet, Arrow IPC (``.arrow``,
+        ``.feather``), numpy (``.npz`` with X and y) or LIBSVM text (``.svm``, ``.libsvm``,
+        ``.txt``, perhaps with ``.gz``).
+    schema : TableSchema
+    format : {"csv", "tsv", "parquet", "arrow", "npz", "libsvm"} or None, default=None
+        None: as the end of the name says.
+    labelled : bool, default=True
+        False: the file need not have a column of labels, and one is passed over.
+    max_memory : int, default=2**28
+        Bytes that reading may take beside the rows that it returns, at least 2**22. Blocks are
+        shares of it; a row that needs more than its share is refused, whatever the file says.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    SchemaError
+        The schema lacks a target, classes, or what a column of the file is.
+    TableError
+        The file is damaged, lacks a column, or has rows that are too long for ``max_memory``.
+    InvalidParameterError
+        The format is unknown.
+    OSError
+        The file cannot be opened.
+
+    Notes
+    -----
+    A compressed ``.npz`` whose X is in Fortran order and does not fit is unpacked to an unnamed
+    temporary file, which only this process can read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dpsvm_fast.data import TableSchema, open_table
+    >>> _ = Path("people.csv").write_text("age,work,income\n39,Gov,low\n50,Private,high\n")
+    >>> schema = TableSchema.from_dict({
+    ...     "target": "income",
+    ...     "classes": ["low", "high"],
+    ...     "columns": {
+    ...         "age": {"bounds": [0, 100]},
+    ...         "work": {"categories": ["Private", "Gov"]},
+    ...     },
+    ... })
+    >>> X, y = open_table("people.csv", schema).read()
+    >>> X
+    array([[39.,  0.,  1.],
+           [50.,  1.,  0.]], dtype=float32)
+    >>> [str(label) for label in y]
+    ['low', 'high']
+    """
+    if not isinstance(schema, TableSchema):
+        raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
+    labelled = check.check_bool("labelled", labelled)
+    room = check.check_integer("max_memory", max_memory, LEAST_ROOM)
+    path = os.fspath(path)
+    _check_file(path)
+    kind = table_format(path, format)
+    with open(path, "rb") as file:
+        # A file that cannot be read is told apart from one that is damaged.
+        if not file.read(1):
+            raise TableError(f"{os.path.basename(path)}: the file is empty")
+    return Table(path, kind, _source(path, kind, schema, labelled, room), labelled=labelled)
+
+
+def _check_file(path: str) -> None:
+    """Refuse what can be read once only; a file that is not there is found out elsewhere."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
+        raise TableError(
+            f"{path}: is a pipe or a device, and a table is read more than once; write it to a "
+            "file first"
+        )
+
+
+def table_format(path: str, format: str | None) -> str:
+    """Return the format as given, or as the end of the name says."""
+    if format is not None:
+        return check.check_option("format", format, FORMATS)
+    name = path.lower()
+    stem = name.removesuffix(".gz")
+    kind = SUFFIXES.get(os.path.splitext(stem)[1])
+    if kind is None or (stem != name and kind not in ("csv", "tsv", "libsvm")):
+        raise InvalidParameterError(
+            f"path: got {os.path.basename(path)!r}, expected a name that ends in "
+            f"{', '.join(SUFFIXES)} (text also in .gz), or format= one of {', '.join(FORMATS)}"
+        )
+    return kind
+
+
+def _source(path: str, kind: str, schema: TableSchema, labelled: bool, room: int) -> Source:  # noqa: FBT001
+    """The reader of a format."""
+    how: dict[str, Any] = {"labelled": labelled, "room": room}
+    if kind in ("csv", "tsv"):
+        return CsvSource(path, schema, delimiter="," if kind == "csv" else "\t", **how)
+    readers: dict[str, Any] = {
+        "npz": NpzSource,
+        "libsvm": LibsvmSource,
+        "parquet": ParquetSource,
+        "arrow": ArrowSource,
+    }
+    source: Source = readers[kind](path, schema, **how)
+    return source

@@ -1,0 +1,330 @@
+"""What every private linear classifier shares: scores, predictions, tags, and forgetting."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from dpsvm_fast import _core
+from dpsvm_fast.certificates import PrivacyStatement
+from dpsvm_fast.estimators.inputs import checked_rows, public_classes
+from dpsvm_fast.estimators.parameters import chosen_loss
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import Loss
+
+__all__ = [
+    "Continuation",
+    "PrivateLinearClassifier",
+    "Probabilities",
+    "Released",
+    "continuation",
+    "declared_classes",
+    "may_continue",
+    "next_seed",
+    "resumed",
+    "shares_with_progress",
+]
+
+
+# What estimators, transformers and searches have in common once they are fitted, or no longer.
+
+
+class Released:
+    """Fitted attributes end in ``_``; ``privacy_`` is among them once there is a release."""
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute."""
+        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+            # Another thread may be fitting, and forgetting, the same object.
+            self.__dict__.pop(name, None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a release has been published."""
+        return "privacy_" in vars(self)
+
+
+# Rows whose scores overflow are scored at 2**-600 of their size.
+LARGE_ROW_EXPONENT = 600
+
+
+class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
+    """Base of linear classifiers whose fitted attributes are one private release.
+
+    A subclass fits locally and hands everything to ``_publish`` at the very end: an estimator is
+    fitted as a whole or not at all.
+    """
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+    n_features_in_: int
+    privacy_: PrivacyStatement
+    # Of the release, whatever the parameters are set to later; public like the statement.
+    _fitted_loss: Loss
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Score of every class, or of the second of two classes.
+
+        `PrivateLinearSVC` and `PrivateKernelSVC` map raw rows as in training. Others score rows as
+        they are: unlike in training, long ones are not clipped.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        scores, exponents = self._scaled_scores(X)
+        with np.errstate(over="ignore"):
+            scores = np.ldexp(scores, exponents[:, None])
+        # A score beyond the floats keeps its sign and a finite value.
+        scores = np.clip(scores, -sys.float_info.max, sys.float_info.max)
+        return np.asarray(scores.ravel() if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Label of the class with the largest score.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        scores, _ = self._scaled_scores(X)
+        two = scores.shape[1] == 1
+        best = (scores[:, 0] > 0).astype(np.int64) if two else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Scores and, for each row, the power of two by which they have to be multiplied.
+
+        The powers are 0 except where rows are so large that a score would leave the floats.
+        """
+        check_is_fitted(self)
+        X = checked_rows(self, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        exponents = np.zeros(scores.shape[0], dtype=np.int64)
+        large = ~np.isfinite(scores).all(axis=1)
+        if large.any():
+            exponents[large] = LARGE_ROW_EXPONENT
+            small = math.ldexp(1.0, -LARGE_ROW_EXPONENT)
+            rows = X[large].astype(np.float64) * small
+            product = safe_sparse_dot(rows, self.coef_.T, dense_output=True)
+            scores[large] = product + self.intercept_ * small
+        return np.asarray(scores), exponents
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are accepted; no accuracy is promised on small data: noise may drown it."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute, and the loss."""
+        super()._forget()
+        self.__dict__.pop("_fitted_loss", None)
+
+    def _publish(self, weights: NDArray[np.float64], scaling: float, **facts: Any) -> None:
+        """Sets all fitted attributes at once from the noisy ``weights``; pure post-processing."""
+        coef: NDArray[np.float64] = weights
+        intercept: NDArray[np.float64] = np.zeros(weights.shape[0])
+        if scaling > 0.0:
+            coef, intercept = weights[:, :-1], weights[:, -1] * scaling
+        if weights.shape[0] == 2:
+            # The common part of the two rows changes no prediction.
+            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        self.__dict__.update(coef_=np.ascontiguousarray(coef), intercept_=intercept, **facts)
+
+
+# A progress bar of plain text, about a number of steps that is public.
+
+
+WIDTH = 40
+
+
+def shares_with_progress(n_steps: int, *, most: int, shown: bool) -> Iterator[int]:
+    """Cut ``n_steps`` into shares to be done one after the other, and show what is done.
+
+    Shares are of at most ``most`` steps. On a terminal there are enough of them for the bar to
+    move; elsewhere one line is written at the end. Nothing is shown unless ``shown``.
+    """
+    moving = shown and sys.stdout.isatty()
+    share = min(most, -(-n_steps // WIDTH) if moving else n_steps)
+    for done in range(0, n_steps, share):
+        if moving:
+            _draw(done, n_steps, end="")
+        yield min(share, n_steps - done)
+    if shown:
+        _draw(n_steps, n_steps, end="\n")
+
+
+def _draw(done: int, n_steps: int, end: str) -> None:
+    """One state of the bar, over the one before."""
+    filled = WIDTH * done // n_steps
+    bar = "#" * filled + "." * (WIDTH - filled)
+    start = "\r" if sys.stdout.isatty() else ""
+    sys.stdout.write(f"{start}[{bar}] step {done} of {n_steps}{end}")
+    sys.stdout.flush()
+
+
+# Probabilities of the classes, for estimators whose loss may be a likelihood.
+
+
+# Scores over temperatures are cut here, far beyond where probabilities are 0 or 1.
+LARGEST_LOGIT = 1e300
+
+
+def _is_likelihood(estimator: Probabilities) -> bool:
+    """Whether scores are log-odds; says what would make them so when not."""
+    if not estimator._used_loss().is_likelihood:
+        raise AttributeError(
+            "predict_proba needs a loss that is a likelihood: loss='logistic', or 'softmax_margin' "
+            "or 'softplus' with margin=0"
+        )
+    return True
+
+
+class Probabilities(PrivateLinearClassifier):
+    """Adds ``predict_proba`` to an estimator that knows its loss."""
+
+    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
+    def _used_loss(self) -> Loss:
+        """The loss of the fitted model, or the one that a fit would use for two classes."""
+        fitted: Loss | None = vars(self).get("_fitted_loss")
+        if fitted is not None:
+            return fitted
+        names = ("loss", "smoothing", "margin")
+        name, *shape = (self._parameters[name](getattr(self, name)) for name in names)
+        return chosen_loss(name, 2, *shape)
+
+    @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        r"""Probabilities of the classes, where the loss is a likelihood.
+
+        Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
+        logistic function of the one score of two classes, and for one-vs-rest losses the logistic
+        functions divided by their sum. Post-processing of the released weights; the noise in them
+        makes the probabilities less calibrated than those of a plain model.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``; rows sum to 1.
+        """
+        scores = self.decision_function(X)
+        loss = self._used_loss()
+        with np.errstate(over="ignore"):
+            logits = np.clip(scores / loss.temperature, -LARGEST_LOGIT, LARGEST_LOGIT)
+        if loss.n_scores == 1:
+            return np.stack([expit(-logits), expit(logits)], axis=1)
+        return np.asarray(softmax(logits if loss.joint else log_expit(logits), axis=1))
+
+
+# What a call of ``partial_fit`` goes on from, and whether it may.
+#
+# Noisy sums and public facts only: nothing that is kept between calls tells more than was paid for.
+
+
+class Continuation(NamedTuple):
+    """What a call of ``partial_fit`` goes on from: noisy numbers and public facts."""
+
+    # Of the descent.
+    state: dict[str, Any]
+    # Taken so far.
+    n_steps: int
+    # All that may change a result.
+    parameters: dict[str, Any]
+    # The label set as the user gave it, None where it was read from labels.
+    classes: NDArray[Any] | None
+    n_calls: int
+
+
+def may_continue(estimator: Any) -> bool:
+    """Whether a model with these parameters can be continued; says what would let it."""
+    if estimator.accountant == "last_iterate":
+        raise AttributeError(
+            "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
+            "does not account for; accountant='composition' does"
+        )
+    return True
+
+
+def continuation(fitted: dict[str, Any], settings: SimpleNamespace) -> Continuation | None:
+    """What the calls before have left for this one, if it may go on from there."""
+    before: Continuation | None = fitted.get("_continuation")
+    if before is None:
+        if "privacy_" in fitted:
+            raise InvalidParameterError(
+                "accountant: this model keeps nothing to go on from, as its fit released the last "
+                "iterate alone, or it was loaded by load_model or chosen by a search; expected one "
+                "fitted with accountant='composition', in this process or unpickled"
+            )
+        return None
+    for name, value in settings.parameters.items():
+        if not np.array_equal(value, before.parameters[name]):
+            raise InvalidParameterError(
+                f"{name}: expected the value of the call before; parameters must not change "
+                "between calls of partial_fit"
+            )
+    if settings.schedule == "linear":
+        raise InvalidParameterError.of(
+            "schedule",
+            got="linear",
+            accepted="'constant' or 'inverse' in a second call, as the rate has come down to 0",
+        )
+    return before
+
+
+def declared_classes(
+    parameter: NDArray[Any] | None, argument: Any, fitted: dict[str, Any]
+) -> NDArray[Any] | None:
+    """The label set by the parameter, the argument of ``partial_fit`` or an earlier call."""
+    before: Continuation | None = fitted.get("_continuation")
+    if argument is None:
+        if before is not None:
+            return before.classes
+        if parameter is None:
+            raise InvalidParameterError(
+                "classes: got None, expected the public label set in the first call of partial_fit "
+                "or as a parameter"
+            )
+        return parameter
+    given = public_classes(argument)
+    known = parameter if before is None else fitted["classes_"]
+    if known is not None and not np.array_equal(given, known):
+        raise InvalidParameterError("classes: expected the label set known already, or None")
+    return given if before is None else before.classes
+
+
+def next_seed(seed: int, n_calls: int) -> int:
+    """A seed of its own for each call: the same noise again could be subtracted."""
+    for _ in range(n_calls):
+        seed = _core.NoiseSource(seed).public_seed()
+    return seed
+
+
+def resumed(state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the mean begun anew: it is over iterates of the next run alone."""
+    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}

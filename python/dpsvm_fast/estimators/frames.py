@@ -1,0 +1,216 @@
+"""Tables of pandas, polars and pyarrow: which columns are numbers, and one array from them.
+
+None of the libraries is imported: a table can only be one of theirs if somebody has.
+
+A pandas frame of one of numpy's float types, or with a sparse column, is left to scikit-learn: it
+copies the frame unless that is in C order, and makes CSR of one whose columns are all sparse. Every
+other table is written column by column into one new C-ordered array: one copy of X, beside which
+columns with missing values, several chunks or a type that numpy lacks are copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+__all__ = [
+    "column_names",
+    "label_values",
+    "named_array",
+    "refuse_columns",
+    "rows_at",
+    "table_rows",
+    "tabular",
+]
+
+# Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
+BLOCK = 1024
+
+_PUBLIC_CATEGORIES = "encode it, for example by OneHotEncoder(categories=...)"
+
+_REMEDIES = (
+    (("date", "time", "duration", "period"), "turn it into a number first"),
+    (("object",), f"convert it to numbers first, or {_PUBLIC_CATEGORIES}"),
+    (("cat", "enum", "dictionary", "string", "utf8"), f"first {_PUBLIC_CATEGORIES}"),
+)
+
+
+def tabular(X: Any) -> Any:
+    """``X`` as a table of a known library; None where it is something else.
+
+    Raises
+    ------
+    TypeError
+        A polars LazyFrame, which has no rows yet.
+    """
+    if _is(X, "polars", "LazyFrame"):
+        raise TypeError("X: got a polars LazyFrame, expected a DataFrame; call .collect() first")
+    if _is(X, "pyarrow", "RecordBatch"):
+        return sys.modules["pyarrow"].Table.from_batches([X])
+    known = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"))
+    return X if any(_is(X, *name) for name in known) else None
+
+
+def refuse_columns(table: Any) -> None:
+    """Refuses, from metadata alone, the first column that does not hold numbers or booleans.
+
+    Raises
+    ------
+    ValueError
+        With the name and the type of the column.
+    """
+    sparse = True
+    for name, dtype, numeric in _columns(table):
+        if not numeric:
+            words = "string" if str(dtype) == "str" else str(dtype).lower()
+            remedy = next((r for keys, r in _REMEDIES if any(k in words for k in keys)), None)
+            raise ValueError(
+                f"X: column {name!r} has dtype {dtype}, expected numbers or booleans; "
+                f"{remedy or 'leave it out'}"
+            )
+        sparse = sparse and _is_sparse(dtype)
+    if sparse and _is(table, "pandas", "DataFrame"):
+        for name, dtype in table.dtypes.items():
+            if dtype.fill_value != 0:
+                raise ValueError(
+                    f"X: sparse column {name!r} has another fill value than 0; convert it by "
+                    f"astype(pandas.SparseDtype(float, 0))"
+                )
+
+
+def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
+    """C-ordered rows, NaN where values are missing; None for frames left to scikit-learn.
+
+    Of single precision where that holds the type of every column, else double.
+    """
+    if _is(table, "pandas", "DataFrame"):
+        kinds = set(table.dtypes)
+        if any(map(_is_sparse, kinds)) or kinds in ({np.dtype("f4")}, {np.dtype("f8")}):
+            return None
+    columns = list(_arrays(table))
+    if not columns:
+        return np.empty(table.shape)
+    common = np.result_type(*(column.dtype for column in columns))
+    rows = np.empty(table.shape, dtype=np.float32 if common == np.float32 else np.float64)
+    for start in range(0, len(rows), BLOCK):
+        block = rows[start : start + BLOCK]
+        for j, column in enumerate(columns):
+            block[:, j] = column[start : start + BLOCK]
+    return rows
+
+
+def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Dense rows that may be missing values, and their names if all of them are strings.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column that does not hold numbers.
+    """
+    table = tabular(X)
+    if table is None:
+        return np.asarray(X), None
+    refuse_columns(table)
+    rows, names = table_rows(table), column_names(table)
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    return np.asarray(table) if rows is None else rows, tuple(names) if named else None
+
+
+def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
+    """Some rows of an array, a matrix, a table or a list."""
+    # Of an Arrow table, older scikit-learn takes none.
+    return X.take(positions) if _is(X, "pyarrow", "Table") else _safe_indexing(X, positions)
+
+
+def column_names(X: Any) -> list[Any]:
+    """Names of the columns, public like the schema of the data; empty where there are none."""
+    if _is(X, "pyarrow", "Table") or _is(X, "pyarrow", "RecordBatch"):
+        return list(X.schema.names)
+    return list(getattr(X, "columns", ()))
+
+
+def label_values(y: Any) -> Any:
+    """``y`` as an array where it is a column of a table library or of numpy's strings.
+
+    scikit-learn would make floats of nullable integers, and does not know the strings of numpy 2.
+
+    Raises
+    ------
+    ValueError
+        A label is missing.
+    """
+    if isinstance(y, np.ndarray):
+        labels = y.astype(object) if y.dtype.kind == "T" else y
+    elif any(_is(y, "pyarrow", kind) for kind in ("Array", "ChunkedArray")):
+        labels = np.asarray(y.to_pylist(), dtype=object) if y.null_count else np.asarray(y)
+    elif any(_is(y, *name) for name in (("pandas", "Series"), ("polars", "Series"))):
+        labels = np.asarray(y)
+    else:
+        return y
+    if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
+        raise ValueError("y: a label is missing; leave out rows without a label")
+    return labels
+
+
+def _is_missing(item: Any) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA, none of which may be asked for equality."""
+    if item is None or type(item).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(item, (float, np.floating)) and bool(np.isnan(item))
+
+
+def _is(value: Any, library: str, name: str) -> bool:
+    """Whether it is of this type of a library that has been imported."""
+    kind = getattr(sys.modules.get(library), name, None)
+    return isinstance(kind, type) and isinstance(value, kind)
+
+
+def _is_sparse(dtype: Any) -> bool:
+    """Whether it is the type of pandas' sparse columns."""
+    return type(dtype).__name__ == "SparseDtype"
+
+
+def _columns(table: Any) -> Iterator[tuple[Any, Any, bool]]:
+    """Name and type of every column, and whether it holds numbers or booleans.
+
+    Of polars the name of the type alone: that of an Enum has its categories.
+    """
+    if _is(table, "pandas", "DataFrame"):
+        numeric: Callable[[Any], bool] = sys.modules["pandas"].api.types.is_numeric_dtype
+        for name, dtype in table.dtypes.items():
+            yield name, dtype, numeric(dtype) or dtype.kind == "b"
+    elif _is(table, "polars", "DataFrame"):
+        for name, dtype in table.schema.items():
+            kind = str(dtype.base_type())
+            yield name, kind, dtype.is_numeric() or kind == "Boolean"
+    else:
+        types = sys.modules["pyarrow"].types
+        for field in table.schema:
+            tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+            yield field.name, field.type, any(test(field.type) for test in tests)
+
+
+def _arrays(table: Any) -> Iterator[NDArray[Any]]:
+    """Every column as numbers, without a copy where the library can."""
+    if _is(table, "pandas", "DataFrame"):
+        for _, column in table.items():
+            if isinstance(column.dtype, np.dtype):
+                yield column.to_numpy()
+            else:
+                yield column.to_numpy(dtype=_precision(column.dtype), na_value=np.nan)
+        return
+    columns = table.columns if _is(table, "pyarrow", "Table") else table.get_columns()
+    for column in columns:
+        values = column.to_numpy()
+        # Decimals, and booleans with missing ones, have no type in numpy; None becomes NaN.
+        yield values.astype(np.float64) if values.dtype.kind == "O" else values
+
+
+def _precision(dtype: Any) -> type[np.floating[Any]]:
+    """Type of a nullable column in numpy, whatever it holds: all but the smallest are double."""
+    return np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64

@@ -1,0 +1,464 @@
+"""From what the user passed to what the solvers take, without a data value in any message."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from dpsvm_fast.estimators.frames import (
+    column_names,
+    label_values,
+    refuse_columns,
+    table_rows,
+    tabular,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.noise import LARGEST
+from dpsvm_fast.mechanisms.rows import PublicMap
+
+__all__ = [
+    "Bounds",
+    "broadcast_bounds",
+    "check_extent",
+    "check_room",
+    "checked_bounds",
+    "checked_numbers",
+    "checked_outputs",
+    "checked_rows",
+    "checked_training_rows",
+    "checked_training_set",
+    "classes_from_labels",
+    "encoded_labels",
+    "public_classes",
+    "public_map",
+]
+
+
+# From what the user passed to what the solvers take, without a data value in any message.
+#
+# Rows: C-ordered float64 or float32, or canonical CSR. No copy is made where the input already has
+# that form; Fortran order, other dtypes, strided views, swapped bytes, other sparse formats and
+# tables of pandas, polars and pyarrow are converted once (time and memory of one copy of X).
+
+
+DTYPES = [np.float64, np.float32]
+# The form of the rows, as scikit-learn's validation takes it.
+FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
+
+# Columns are numbered by 32 bits in the core.
+MOST_FEATURES = 2**32 - 2
+# Copies of what a fit learns that its solver may need at a time.
+COPIES = 8
+
+# scikit-learn and numpy quote the offending data behind these words.
+_QUOTES = re.compile(
+    r"(?P<kept>Complex data not supported|could not convert string to float|array instead)"
+    r".*?(?P<tail>Reshape your data.*)?$",
+    re.DOTALL,
+)
+# The number of samples is private when a record may be added or removed.
+_COUNTS = re.compile(r"(?<=numbers of samples): .*|(?<=\(shape=\()\d+(?=,)")
+
+
+def checked_training_set(
+    estimator: Any, X: Any, y: Any, *, reset: bool = True
+) -> tuple[Any, NDArray[Any]]:
+    """Validated ``(X, y)``; sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
+
+    Without ``reset`` the features must be those that it has already.
+
+    Raises
+    ------
+    ValueError, TypeError
+        What scikit-learn raises, with every quotation of the data cut out.
+    """
+    X = _refused_by_type(X)
+    y = label_values(y)
+
+    def validate() -> Any:
+        rows = _named_rows(estimator, X, y, reset=reset)
+        if rows is None:
+            return validate_data(estimator, X, y, reset=reset, **FORM)
+        return check_X_y(rows, y, estimator=estimator, **FORM)
+
+    rows, y = _without_quotes(validate, X)
+    return _few_enough(_canonical(rows)), np.asarray(y)
+
+
+def checked_training_rows(estimator: Any, X: Any) -> Any:
+    """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
+    return _few_enough(_validated_rows(estimator, X, reset=True))
+
+
+def checked_rows(estimator: Any, X: Any) -> Any:
+    """Validated ``X`` for a fitted ``estimator``, in the same form as a training set.
+
+    Rows that are transformed may be trained on next: how they are rounded must not depend on the
+    order in memory, which for a single row is another one.
+    """
+    return _validated_rows(estimator, X, reset=False)
+
+
+def checked_outputs(estimator: Any, X: Any) -> Any:
+    """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
+
+    For what comes out of a transformer that changes entries one by one: an array, whatever the
+    rows were that the names of the features came from.
+    """
+    X = _refused_by_type(X)
+    rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
+    expected = getattr(estimator, "n_features_in_", rows.shape[1])
+    if rows.shape[1] != expected:
+        raise ValueError(f"X: got {rows.shape[1]} features, expected {expected}")
+    return _canonical(rows)
+
+
+def check_room(n_learned: int, n_kept: int = 0) -> None:
+    """Raise now, before anything is spent, what would be raised in the middle of a fit.
+
+    Parameters
+    ----------
+    n_learned : int
+        Numbers that a fit learns. Memory for a few copies of them is asked for and given back.
+    n_kept : int, default=0
+        Numbers that it keeps once, such as one for each row and class.
+
+    Raises
+    ------
+    MemoryError
+        There is not enough. Nothing was spent.
+    """
+    wanted = 8 * (COPIES * n_learned + n_kept)
+    try:
+        if wanted < 2**62:
+            np.empty(wanted, dtype=np.uint8)
+            return
+    except MemoryError:
+        pass
+    raise MemoryError(f"X: a fit of this shape needs {wanted} bytes beside X; nothing was spent")
+
+
+def checked_numbers(X: Any) -> NDArray[np.float64]:
+    """Validated dense rows that are not in the space of an estimator's features."""
+    X = _refused_by_type(X)
+    rows = _without_quotes(lambda: check_array(_array_of(X), dtype=np.float64, input_name="X"), X)
+    return np.asarray(rows)
+
+
+def public_classes(classes: Any) -> NDArray[Any]:
+    """The public label set, sorted: an array of int, bool, str or whole float labels.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Labels that are missing, repeated, of several kinds or fewer than two.
+    """
+    if isinstance(classes, str) or not hasattr(classes, "__iter__"):
+        raise TypeError(
+            f"classes: got {type(classes).__name__}, expected a list or array of labels"
+        )
+    classes = label_values(classes)
+    items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
+    kinds = {_kind(item) for item in items}
+    if "other" in kinds or len(kinds) > 1:
+        raise TypeError(
+            "classes: expected labels of one kind: ints, strings, bools or whole floats"
+        )
+    if "float" in kinds and not all(float(item).is_integer() for item in items):
+        raise ValueError("classes: float labels must be finite whole numbers")
+    labels = _label_array(items)
+    if len(np.unique(labels)) != len(items):
+        raise ValueError("classes: a label is repeated")
+    if len(items) < 2:
+        raise ValueError(f"classes: got {len(items)} class, expected at least 2 classes")
+    return np.sort(labels)
+
+
+def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """The labels that occur in ``y``: a release of data, to be marked as such by the caller."""
+    if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
+        raise ValueError(
+            "Unknown label type: continuous. Expected class labels: ints, strings, bools or "
+            "whole floats"
+        )
+    if y.dtype.kind == "O" and len({_kind(item) for item in y}) == 1:
+        y = _label_array(list(y))
+    if y.dtype.kind not in "biufU":
+        raise ValueError("Unknown label type: expected ints, strings, bools or whole floats")
+    labels = np.asarray(np.unique(y))
+    if labels.size < 2:
+        raise ValueError("y: holds one class only; name the label set with classes=")
+    return labels
+
+
+def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Index of every label of ``y`` in the sorted array ``classes``.
+
+    Raises
+    ------
+    ValueError
+        ``y`` holds a label outside ``classes``; the text does not say which or where.
+    """
+    pair = _comparable(y, classes)
+    if pair is not None:
+        labels, known = pair
+        codes = np.minimum(np.searchsorted(known, labels), known.size - 1)
+        if np.array_equal(known[codes], labels):
+            return np.asarray(codes, dtype=np.int64)
+    if classes.dtype.kind == "U" and y.dtype.kind in "iu":
+        raise ValueError(
+            "y: holds integers and `classes` strings, expected labels of `classes`; a "
+            "VotingClassifier, StackingClassifier or BaggingClassifier passes their codes: give "
+            "classes=range(n_classes) to what is inside it"
+        )
+    raise ValueError(
+        "y: holds a label that is not in `classes`; add it there if it is public, or leave such "
+        "rows out"
+    )
+
+
+def _refused_by_type(X: Any) -> Any:
+    """``X`` as it came, once nothing in its type says that a conversion would misread it."""
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError("X: masked arrays are not supported; fill the masked entries first")
+    table = tabular(X)
+    if table is not None:
+        refuse_columns(table)
+        X = table
+    several = getattr(X, "dtypes", ())
+    # Of one column, the attribute is one type.
+    dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
+    kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
+    if "c" in kinds:
+        raise ValueError("X: Complex data not supported")
+    if kinds & set("mMSUTV"):
+        raise ValueError("X: expected numbers; dates, strings and records are not supported")
+    return X
+
+
+def _validated_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Rows without labels, checked against, or written down as, the features of ``estimator``."""
+    X = _refused_by_type(X)
+
+    def validate() -> Any:
+        rows = _named_rows(estimator, X, reset=reset)
+        if rows is None:
+            return validate_data(estimator, X, reset=reset, **FORM)
+        return check_array(rows, estimator=estimator, input_name="X", **FORM)
+
+    return _canonical(_without_quotes(validate, X))
+
+
+def _named_rows(estimator: Any, X: Any, *y: Any, reset: bool) -> NDArray[Any] | None:
+    """Array of a table whose names have been checked; None where scikit-learn converts itself."""
+    if tabular(X) is None:
+        return None
+    rows = table_rows(X)
+    if rows is not None:
+        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
+    return rows
+
+
+def _array_of(X: Any) -> Any:
+    """``X``, or the array of a table."""
+    rows = None if tabular(X) is None else table_rows(X)
+    return X if rows is None else rows
+
+
+def _without_quotes(validate: Any, X: Any) -> Any:
+    """Result of ``validate()``; its errors are raised anew without the data they quote."""
+    try:
+        # The test for finite values sums X first, which may overflow to inf - inf.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return validate()
+    except (ValueError, TypeError) as error:
+        kind, message = type(error), str(error)
+    # Raised outside the handler: a chained exception would carry the quotation along.
+    message = _QUOTES.sub(lambda m: f"{m['kept']}. {m['tail'] or ''}".strip(), message)
+    if message.startswith("could not convert"):
+        message = f"X: expected numbers; {message}"
+    elif message.startswith("Input y contains"):
+        message = "y: a label is missing or infinite; leave out rows without a label"
+    elif message.startswith(("Input X contains", "Input contains")):
+        message = _not_finite(X, missing="contains NaN" in message)
+    raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
+
+
+def _not_finite(X: Any, *, missing: bool) -> str:
+    """What is wrong and what to do, without a value.
+
+    Of a table it names the column, which is up to the rows. Of an array it is a constant.
+    """
+    column = _first_column(X, np.isnan if missing else np.isinf)
+    if missing:
+        return (
+            f"X: {column}contains NaN or a missing value; fill it with a public value or leave "
+            "such rows out"
+        )
+    return (
+        f"X: {column}contains infinity or a number too large for its type; clip it to public bounds"
+    )
+
+
+def _first_column(X: Any, test: Any) -> str:
+    """The first column of a table with an entry that passes the test; of all else nothing."""
+    if tabular(X) is None:
+        return ""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
+    if sparse.issparse(rows):
+        position = int(min(rows.indices[test(rows.data)], default=0))
+    else:
+        position = int(test(rows).any(axis=0).argmax())
+    return f"column {column_names(X)[position]!r} "
+
+
+def _few_enough(X: Any) -> Any:
+    """``X`` if its columns can be numbered."""
+    if X.shape[1] > MOST_FEATURES:
+        raise ValueError(f"X: got {X.shape[1]} features, expected at most {MOST_FEATURES}")
+    return X
+
+
+def _canonical(X: Any) -> Any:
+    """``X`` as the solvers take it: aligned C order, or CSR with sorted unique indices."""
+    if not sparse.issparse(X):
+        return np.require(X, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    # Indices out of range must be caught before anything walks along them.
+    X.check_format(full_check=True)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+        if not np.isfinite(X.data).all():
+            raise ValueError("Input X contains infinity once duplicate entries are summed")
+    if X.indices.dtype != X.indptr.dtype or X.indices.dtype not in (np.int32, np.int64):
+        X = sparse.csr_matrix(X)
+        X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def _kind(item: Any) -> str:
+    """Which family of labels ``item`` belongs to."""
+    families = (
+        ("bool", (bool, np.bool_)),
+        ("int", (int, np.integer)),
+        ("float", (float, np.floating)),
+        ("str", (str,)),
+    )
+    return next((name for name, types in families if isinstance(item, types)), "other")
+
+
+def _label_array(items: list[Any]) -> NDArray[Any]:
+    """Array of labels of one kind; integers stay exact (int64, or uint64 where needed)."""
+    labels = np.asarray(items)
+    if labels.dtype.kind in "biufU":
+        whole = labels.dtype.kind in "fO" and all(_kind(item) == "int" for item in items)
+        if not whole:
+            return labels
+    raise ValueError("classes: integer labels must all fit in int64 or all in uint64")
+
+
+def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | None:
+    """``y`` and ``classes`` in one dtype in which equality is exact; None if none can be equal."""
+    if y.dtype.kind == "O":
+        kinds = {_kind(item) for item in y}
+        if len(kinds) != 1 or "other" in kinds:
+            return None
+        y = np.asarray(list(y))
+    if "U" in (y.dtype.kind, classes.dtype.kind):
+        return (y, classes) if y.dtype.kind == classes.dtype.kind else None
+    if not {y.dtype.kind, classes.dtype.kind} <= set("biuf"):
+        return None
+    if "f" in (y.dtype.kind, classes.dtype.kind):
+        exact = bool(np.all(np.abs(classes.astype(np.float64)) <= 2.0**53))
+        return (y.astype(np.float64), classes.astype(np.float64)) if exact else None
+    if y.dtype == np.uint64 and int(y.max()) > np.iinfo(np.int64).max:
+        fits = classes.dtype == np.uint64 or int(classes.min()) >= 0
+        return (y, classes.astype(np.uint64)) if fits else None
+    if classes.dtype == np.uint64 and int(classes.max()) > np.iinfo(np.int64).max:
+        return (y.astype(np.uint64), classes) if int(y.min()) >= 0 else None
+    return y.astype(np.int64), classes.astype(np.int64)
+
+
+# Lower and upper ones, as numbers or one for each feature.
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def checked_bounds(value: Any) -> Bounds:
+    """Two arrays of at most one dimension that go together."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(
+            f"bounds: got {type(value).__name__}, expected a tuple (low, high) of numbers or arrays"
+        )
+    try:
+        low, high = (np.array(side, dtype=np.float64) for side in value)
+    except (OverflowError, TypeError, ValueError):
+        raise TypeError(
+            "bounds: got something else than numbers, expected a tuple (low, high) of numbers or "
+            "arrays"
+        ) from None
+    if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
+        raise InvalidParameterError(
+            f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
+            "arrays of one length"
+        )
+    with np.errstate(over="ignore"):
+        width = high - low
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(width).all()):
+        raise InvalidParameterError("bounds: expected finite numbers with a finite difference")
+    if not (width > np.finfo(np.float64).tiny).all():
+        place = int(np.flatnonzero(~(np.atleast_1d(width) > np.finfo(np.float64).tiny))[0])
+        ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
+        raise InvalidParameterError(
+            f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
+            "low < high for every feature; bounds are (lows, highs), not a pair for each feature"
+        )
+    return low, high
+
+
+def broadcast_bounds(bounds: Bounds | None, n_features: int) -> Bounds | None:
+    """Bounds as arrays of shape (n_features,)."""
+    if bounds is None:
+        return None
+    for side in bounds:
+        if side.ndim == 1 and side.size != n_features:
+            raise InvalidParameterError(
+                f"bounds: got {side.size} of them, expected numbers or one for each of the "
+                f"{n_features} features"
+            )
+    low, high = (np.array(np.broadcast_to(side, (n_features,))) for side in bounds)
+    return low, high
+
+
+def public_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
+    """The map of raw rows to rows of norm 1.
+
+    Raises
+    ------
+    InvalidParameterError
+        Bounds that would make sparse rows dense.
+    """
+    if bounds is None:
+        return PublicMap()
+    public = PublicMap.from_bounds(*bounds)
+    if sparse_rows and public.offset is not None:
+        raise InvalidParameterError(
+            "bounds: expected low = 0, or low = -high, for sparse rows: other bounds map zeros to "
+            "other numbers; pass such bounds or dense rows"
+        )
+    return public
+
+
+def check_extent(public: PublicMap) -> None:
+    """Refuse bounds that the compiled records would refuse once the budget is spent."""
+    for numbers in (public.offset, public.scale):
+        if numbers is not None and not (np.abs(numbers) <= LARGEST).all():
+            raise InvalidParameterError(
+                f"bounds: expected low from {-LARGEST:g} to {LARGEST:g}, and high at least "
+                f"{1.0 / LARGEST:g} above it"
+            )

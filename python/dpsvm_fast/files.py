@@ -1,0 +1,121 @@
+"""Reading and writing files: a reader sees the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from pathlib import Path
+
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+
+__all__ = ["LARGEST_FILE", "checked_key", "read_bytes", "write_bytes"]
+
+# Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
+LARGEST_FILE = 1 << 32
+# Of a key: fewer bytes can be guessed.
+SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
+# Of a file, by which it is judged first.
+START = 1 << 20
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file as a whole, or leave what was there.
+
+    Raises
+    ------
+    OSError
+        With one sentence that names the file.
+    InvalidParameterError
+        More than a reader accepts.
+    """
+    if len(data) > LARGEST_FILE:
+        raise InvalidParameterError(
+            f"model: got one of {len(data)} bytes when saved, expected at most {LARGEST_FILE}"
+        )
+    # What a link points at is replaced, not the link.
+    target = Path(os.path.realpath(path))
+    draft = target.with_name(f".{uuid.uuid4().hex}.draft")
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(0, "is a folder")
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        with draft.open("xb") as file:
+            if mode is not None:
+                draft.chmod(mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except OSError as error:
+        raise _sentence("write", path, error) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
+    """The contents of a file that is not too large and begins like text.
+
+    Raises
+    ------
+    OSError
+        With one sentence that names the file.
+    ModelFormatError
+        It is too large, or no file: a pipe, a device.
+    """
+    largest = LARGEST_FILE if largest is None else largest
+    try:
+        with open(path, "rb", opener=_at_once) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise ModelFormatError("is a pipe or a device; write it to a file first")
+            data = file.read(min(largest, START)) if about.st_size <= largest else b""
+            # Zeros without end are no text, and take no room on a disk.
+            if not of_text or b"\0" not in data:
+                data += file.read(largest + 1 - len(data))
+    except OSError as error:
+        raise _sentence("read", path, error) from None
+    if max(about.st_size, len(data)) > largest:
+        raise ModelFormatError(f"is larger than {largest} bytes")
+    return data
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that nobody writes to would never open."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def checked_key(key: object) -> bytes | None:
+    """The bytes of a key, given as such or as the path of a file that holds them."""
+    if key is None or isinstance(key, (bytes, bytearray)):
+        found = None if key is None else bytes(key)
+    elif isinstance(key, (str, os.PathLike)):
+        try:
+            found = read_bytes(Path(key), LONGEST_KEY, of_text=False)
+        except ModelFormatError as error:
+            raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
+    else:
+        raise TypeError(
+            f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
+            "None"
+        )
+    if found is not None and not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
+        raise InvalidParameterError(
+            f"key: expected {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as those of "
+            "secrets.token_bytes(32)"
+        )
+    return found
+
+
+def _sentence(verb: str, path: Path, error: OSError) -> OSError:
+    """The same error with a text for people: what could not be done, why, what would help."""
+    reason = (error.strerror or type(error).__name__).lower()
+    remedy = ""
+    if isinstance(error, PermissionError):
+        remedy = "; choose another place or ask for the right to it"
+        reason = f"no permission to {verb} there"
+    elif isinstance(error, FileNotFoundError):
+        reason = "there is no such folder" if verb == "write" else "there is no such file"
+    elif isinstance(error, IsADirectoryError):
+        reason = "it is a folder"
+    return type(error)(f"cannot {verb} {str(path)!r}: {reason}{remedy}")

@@ -1,0 +1,677 @@
+"""The ledger: one budget, shared by everything that spends from it.
+
+A ledger is shared by identity. Copying it gives the same ledger, and so does pickling it within a
+process, which is what ``sklearn.base.clone``, grid searches and threads do. When it travels to
+another process, by pickling or by a fork, its spends move to a file first, and from then on all
+processes read and write that file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpsvm_fast.accounting.adaptive import AdaptiveComposition
+from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.accounting.export import dp_accounting_event
+from dpsvm_fast.certificates.events import PrivacyEvent
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.ledger.store import (
+    Budget,
+    Session,
+    SpendRecord,
+    SpendStore,
+    is_mark,
+    private_directory,
+    read_snapshot,
+    write_snapshot,
+)
+from dpsvm_fast.rounding import add_down, mul_down, mul_up
+from dpsvm_fast.validation import (
+    check_adjacency,
+    check_arithmetic,
+    check_bool,
+    check_delta,
+    check_epsilon,
+)
+
+__all__ = ["PrivacyLedger", "SpendRecord", "check_ledger", "remember", "remembered"]
+
+
+# Ledgers of this process, and what happens to them when it forks.
+#
+# Before a fork every ledger moves to a file, so that parent and child share one budget.
+
+
+# By identity for unpickling, and all of them for forks (two may have been opened on one file).
+_all: weakref.WeakSet[PrivacyLedger] = weakref.WeakSet()
+
+_live: weakref.WeakValueDictionary[str, PrivacyLedger] = weakref.WeakValueDictionary()
+
+_fork_lock = threading.RLock()
+
+_held: list[PrivacyLedger] = []
+
+
+def remember(identity: str, ledger: PrivacyLedger) -> None:
+    """Make a ledger visible to unpickling and to forks."""
+    with _fork_lock:
+        _live[identity] = ledger
+        _all.add(ledger)
+
+
+def remembered(identity: str) -> PrivacyLedger | None:
+    """Return the ledger of that identity in this process, if it is still alive."""
+    with _fork_lock:
+        return _live.get(identity)
+
+
+def _before_fork() -> None:
+    """Hold every ledger and move it to a file, so that parent and child share one budget."""
+    _fork_lock.acquire()
+    for ledger in list(_all):
+        ledger._lock.acquire()
+        _held.append(ledger)
+        try:
+            ledger._in_file()
+        except (LedgerError, OSError):
+            # Stays in memory here; the child notices and refuses to spend.
+            continue
+
+
+def _after_fork_in_parent() -> None:
+    """Let go of what ``_before_fork`` holds."""
+    while _held:
+        _held.pop()._lock.release()
+    _fork_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """Make new locks: the owners of the old ones do not exist here."""
+    global _fork_lock
+    while _held:
+        _held.pop()._lock = threading.RLock()
+    _fork_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
+
+# Relative slack of every comparison with the budget. It lets ten spends of the float 0.1, whose
+# exact sum is above 1, fill a budget of 1, and an event calibrated to the budget fit after its own
+# upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
+SLACK = 1e-9
+# Decisions that are made while others may spend; the next one is made while they wait.
+FREE_TRIES = 3
+
+Opened = TypeVar("Opened", bound="PrivacyLedger")
+
+
+class PrivacyLedger:
+    """A privacy budget and the list of what was spent from it.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+    delta : float in [0, 1)
+        With ``delta=0`` only pure events are admitted.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Events of the other relation are refused; nothing converts between them.
+    path : str or path, optional
+        File in which the ledger lives across processes and runs. An existing ledger there is
+        continued if its budget is the same. None: in memory, and in a temporary file from the
+        moment it is shared with another process until the process that made it exits.
+    adaptive : bool, default=False
+        Whether sizes of events may be chosen by looking at the results of earlier ones. Then
+        events are admitted as long as their squared Gaussian parameters stay within a limit that
+        is fixed now, pure events counting as the smallest Gaussian one that can simulate them;
+        or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
+        which (epsilon, delta) is all that counts: approximate ones with their own delta, and
+        objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
+        16th of that tenth each; and for what distances let be told. Of branches the largest of each
+        number counts.
+    anchor : str or path, optional
+        A second file, best where nobody puts copies back: another disk, another owner. It is made
+        if it is not there; the file at ``path`` names it from now on. After every spend it holds
+        their number and a digest. Then an older copy of the file, or a second one, is refused.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        An argument of another type, or outside its range.
+    LedgerError
+        ``path`` holds something else, or a ledger with another budget; it has a second name (hard
+        link); it is behind its anchor, or the anchor is gone.
+
+    Notes
+    -----
+    Guarantees: whatever threads and processes do, the composition of all admitted events is
+    (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
+    event describes its release truthfully and is spent before its noise is drawn. Sizes of events
+    must not depend on earlier results unless ``adaptive``, except of Gaussian ones, and of pure
+    ones that add up to epsilon; docs/proofs/adaptive_composition.md. A machine that crashes can
+    lose a temporary ledger, never make it a new one; what ``spend`` recorded with ``path`` stays.
+    What a file cannot protect from, docs/budget.md says. SQLite needs file locks, which some
+    network file systems do not provide.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.certificates import PureEvent
+    >>> from dpsvm_fast.ledger import PrivacyLedger
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+    >>> ledger.spend(PureEvent(0.75, "add_remove"), label="first model")
+    >>> ledger.total(), ledger.remaining()
+    ((0.75, 0.0), 0.25)
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        adjacency: str = "add_remove",
+        *,
+        path: str | os.PathLike[str] | None = None,
+        adaptive: bool = False,
+        anchor: str | os.PathLike[str] | None = None,
+    ) -> None:
+        budget = Budget(
+            check_epsilon(epsilon),
+            check_delta(delta),
+            check_adjacency(adjacency),
+            check_bool("adaptive", adaptive),
+        )
+        if path is None:
+            if anchor is not None:
+                raise InvalidParameterError.of("anchor", got=anchor, accepted="None without path")
+            self._begin(uuid.uuid4().hex, budget, None, [])
+            return
+        store, records = SpendStore.create(Path(path), uuid.uuid4().hex, budget, lasting=True)
+        self._begin(store.identity, budget, store, records)
+        if anchor is not None:
+            with self._up_to_date() as session:
+                assert session is not None
+                session.tie(Path(anchor))
+
+    def _begin(
+        self,
+        identity: str,
+        budget: Budget,
+        store: SpendStore | None,
+        records: list[SpendRecord],
+    ) -> None:
+        """Set every attribute and become visible to the fork hooks."""
+        self._identity = identity
+        self._budget = budget
+        self._store = store
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        # All spends when in memory, those already seen when in a file. Appending is the one step
+        # that spends; what follows from the list is caught up with the list afterwards.
+        self._records = records
+        self._composed: tuple[Composition | AdaptiveComposition, int] = (
+            composition_for(budget),
+            0,
+        )
+        self._spent = (0, 0.0)
+        remember(identity, self)
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the budget."""
+        return self._budget.epsilon
+
+    @property
+    def delta(self) -> float:
+        """Delta of the budget."""
+        return self._budget.delta
+
+    @property
+    def adjacency(self) -> str:
+        """Neighbouring relation of the budget."""
+        return self._budget.adjacency
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether sizes of events may be chosen by looking at earlier results."""
+        return self._budget.adaptive
+
+    @property
+    def anchor(self) -> Path | None:
+        """The second file that counts the spends, if there is one."""
+        return None if self._store is None else self._store.anchor
+
+    @property
+    def history(self) -> tuple[SpendRecord, ...]:
+        """All spends so far, in their order."""
+        with self._lock, self._up_to_date():
+            return tuple(self._records)
+
+    def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
+        """Record an event, or refuse it; atomic among all threads and processes.
+
+        Parameters
+        ----------
+        event : PrivacyEvent or tuple of PrivacyEvent
+            Several events of one release are recorded together or not at all; a distance belongs
+            with those that it is about.
+        label : str
+            Free text for the history; must not be taken from the data.
+
+        Raises
+        ------
+        BudgetExceededError
+            History and event together exceed the budget. Nothing is recorded.
+        TypeError, InvalidParameterError
+            Not an event, an event of another relation, or a label that is no string.
+        LedgerError
+            The ledger's store is gone or damaged. Nothing may be released.
+        """
+        if not isinstance(label, str):
+            raise TypeError(f"label: got {type(label).__name__}, expected a string")
+        events = event if isinstance(event, tuple) else (event,)
+        with self._lock:
+            for tries in range(FREE_TRIES, -1, -1):
+                # Decided before the file is locked, and valid if nobody spends in the meantime.
+                known = len(self._records)
+                decision = self._decision(events) if tries else None
+                with self._up_to_date() as session:
+                    if decision is None:
+                        decision = self._decision(events)
+                    elif known != len(self._records):
+                        continue
+                    if isinstance(decision, BudgetExceededError):
+                        raise decision
+                    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+                    records = [SpendRecord(part, label, now, os.getpid()) for part in events]
+                    if session is not None:
+                        session.append(len(self._records) + 1, records)
+                # The list must not run ahead of a commit.
+                self._records += records
+                self._composed = (decision, len(self._records))
+                return
+
+    def check(self, event: PrivacyEvent | tuple[PrivacyEvent, ...]) -> None:
+        """Raise what ``spend`` would raise; record nothing."""
+        with self._lock:
+            self._catch_up()
+            self._admitted(event if isinstance(event, tuple) else (event,))
+
+    def total(self) -> tuple[float, float]:
+        """Return the smallest known epsilon at the budget's delta, and that delta.
+
+        Rounded up: of a budget that is spent to the last, up to a relative 1e-9 more. It is about
+        events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
+        was spent at a moment that is chosen by looking at results, ``odometer`` tells.
+        """
+        with self._lock:
+            self._catch_up()
+            composed, (count, spent) = self._composition(), self._spent
+            known = len(self._records)
+        # Nobody waits while this is computed.
+        if count != known:
+            spent = composed.epsilon(self.delta)
+            with self._lock:
+                self._spent = max(self._spent, (known, spent))
+        return spent, self.delta
+
+    def remaining(self) -> float:
+        """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
+        with self._lock:
+            self._catch_up()
+            composed = self._composition()
+        if isinstance(composed, AdaptiveComposition):
+            return max(0.0, composed.remaining())
+        if composed.has_distance:
+            return composed.room(self.epsilon, self.delta)
+        return max(0.0, add_down(self.epsilon, -self.total()[0]))
+
+    def odometer(
+        self, delta: float | None = None, *, tuned_to: float | None = None
+    ) -> tuple[float, float]:
+        r"""What has been spent so far, valid at any moment and for any ledger.
+
+        Also where sizes of events, and the moment of asking, were chosen by looking at results.
+
+        Parameters
+        ----------
+        delta : float in [0, 1), optional
+            Of the boundary; fixed beforehand. None: nine tenths of the budget's.
+        tuned_to : float > 0, optional
+            Epsilon near which the boundary is tight; fixed beforehand. None: the budget's.
+
+        Returns
+        -------
+        epsilon : float >= 0
+        delta : float
+            That of the boundary and of approximate events together.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            An argument of another type or outside its range, or a spend of which no epsilon is
+            known at the small delta that the odometer gives it.
+
+        Notes
+        -----
+        Guarantees: for neighbours D and D', a moment tau chosen by looking at results, and every
+        set S of results until then, :math:`P_D(S) \le E_{D'}[e^{\epsilon_\tau} 1_S] +
+        E_D[\delta_\tau]` with what is returned at tau; docs/proofs/adaptive_composition.md,
+        section "The odometer". Two odometers with different arguments do not share one delta.
+
+        References
+        ----------
+        Robbins, Annals of Mathematical Statistics 1970, for the mixture; Rogers, Roth, Ullman and
+        Vadhan, NeurIPS 2016, for odometers; Whitehouse, Ramdas, Rogers and Wu, ICML 2023.
+        """
+        tuned = self.epsilon if tuned_to is None else check_epsilon(tuned_to, "tuned_to")
+        delta = mul_down(self.delta, 0.9) if delta is None else check_delta(delta)
+        composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
+        for record in self.history:
+            composed.add(record.event)
+        return composed.odometer(delta, tuned)
+
+    def to_dp_accounting(self) -> Any:
+        """All spends as one event of the ``dp-accounting`` library, to check with its accountants.
+
+        As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`.
+
+        Raises
+        ------
+        ImportError
+            The library is not installed.
+        """
+        return dp_accounting_event(record.event for record in self.history)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write budget and history as JSON: a snapshot, which does not follow later spends.
+
+        Raises
+        ------
+        InvalidParameterError
+            The path is that of the ledger itself.
+        LedgerError
+            There is something else than a file, or the history is too long for a snapshot.
+        """
+        own = None if self._store is None else self._store.path
+        if os.path.realpath(path) == os.fspath(own or ""):
+            raise InvalidParameterError.of(
+                "path", got=os.fspath(path), accepted="another file than the ledger itself"
+            )
+        write_snapshot(Path(path), self._budget, self.history)
+
+    def mark(self) -> str:
+        """The number of spends and a digest of them, to be kept elsewhere.
+
+        ``open(path, since=mark)`` refuses a file that lacks one of these spends, such as an older
+        copy. An ``anchor`` does the same by itself.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is in no file.
+        """
+        with self._lock:
+            if self._store is None:
+                raise LedgerError("the ledger is in memory; give path= to keep it in a file")
+            self._catch_up()
+            return self._store.mark(len(self._records))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
+        """Ledger with the budget and the history of a file written by ``save``.
+
+        Each call gives a ledger of its own. Only one of them should go on spending; for a budget
+        that several runs share, use the constructor's ``path``.
+
+        Raises
+        ------
+        LedgerError
+            The file is no ledger of a known version.
+        """
+        budget, records = read_snapshot(Path(path))
+        numbers = (budget.epsilon, budget.delta, budget.adjacency)
+        ledger = cls(*numbers, adaptive=budget.adaptive)
+        ledger._records.extend(records)
+        return ledger
+
+    @classmethod
+    def open(
+        cls: type[Opened], path: str | os.PathLike[str], *, since: str | None = None
+    ) -> Opened:
+        """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
+
+        Parameters
+        ----------
+        path : str or path
+        since : str, optional
+            What ``mark`` returned at some time.
+
+        Raises
+        ------
+        LedgerError
+            There is no file, or it holds something else than a ledger of a known version, or not
+            all spends of ``since``.
+        InvalidParameterError
+            ``since`` is no mark.
+        """
+        if since is not None and not is_mark(since):
+            raise InvalidParameterError.of("since", got=since, accepted="what mark() returns")
+        if not os.path.lexists(path):
+            raise LedgerError(
+                f"{path}: there is no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
+            )
+        store = SpendStore(Path(path), lasting=True)
+        with store.transaction() as session:
+            records = session.news
+        if since is not None and not store.continues(since):
+            raise LedgerError(
+                f"{path}: spends that were there at {since} are not in it: this is an older copy "
+                "of the budget, or another one"
+            )
+        ledger = cls.__new__(cls)
+        ledger._begin(store.identity, store.budget, store, records)
+        return ledger
+
+    def __reduce__(self) -> tuple[object, ...]:
+        with self._lock:
+            store = self._in_file()
+            budget = self._budget
+        return _reopened, (
+            self._identity,
+            os.fspath(store.path),
+            store.lasting,
+            (budget.epsilon, budget.delta, budget.adjacency, budget.adaptive),
+        )
+
+    def __repr__(self) -> str:
+        # Never opens the file: a repr must not fail.
+        number = len(self._records)
+        rule = ", adaptive=True" if self.adaptive else ""
+        return (
+            f"PrivacyLedger(epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"adjacency={self.adjacency!r}{rule}; {number} event{'' if number == 1 else 's'} seen)"
+        )
+
+    def __str__(self) -> str:
+        history = self.history
+        lines = [
+            f"Privacy ledger ({self.adjacency})",
+            f"  budget     epsilon = {self.epsilon:g}, delta = {self.delta:g}",
+            f"  spent      epsilon = {self.total()[0]:.6g} at delta = {self.delta:g}, "
+            f"{len(history)} event{'' if len(history) == 1 else 's'}",
+            f"  remaining  epsilon = {self.remaining():.6g}",
+        ]
+        lines += [f"  {i:>4}  {record}" for i, record in enumerate(history[:20], 1)]
+        if len(history) > 20:
+            lines.append(f"        ... and {len(history) - 20} more")
+        return "\n".join(lines)
+
+    def __copy__(self: Opened) -> Opened:
+        return self
+
+    def __deepcopy__(self: Opened, memo: dict[int, object]) -> Opened:
+        return self
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[Session | None]:
+        """Hold the file, with every spend of every process in ``_records``; needs the lock."""
+        if self._store is None:
+            if os.getpid() != self._process:
+                raise LedgerError(
+                    "this process was forked while the ledger could not be moved to a file; "
+                    "nothing can be spent here. Give path= to the ledger"
+                )
+            yield None
+            return
+        with self._store.transaction(len(self._records)) as session:
+            self._records.extend(session.news)
+            yield session
+
+    def _catch_up(self) -> None:
+        """Bring ``_records`` up to date; needs the lock."""
+        with self._up_to_date():
+            pass
+
+    def _composition(self) -> Composition | AdaptiveComposition:
+        """Composition of all of ``_records``, which nobody changes."""
+        composition, count = self._composed
+        if count < len(self._records):
+            composition = composition.copy()
+            for record in self._records[count:]:
+                composition.add(record.event)
+            self._composed = (composition, len(self._records))
+        return composition
+
+    def _in_file(self) -> SpendStore:
+        """Return the store, moving the spends out of memory first; needs the lock."""
+        if self._store is None:
+            with self._up_to_date():
+                path = private_directory() / f"{self._identity}.sqlite"
+                store, _ = SpendStore.create(path, self._identity, self._budget, lasting=False)
+                with store.transaction() as session:
+                    session.append(1, self._records)
+                self._store = store
+        return self._store
+
+    def _admitted(self, events: tuple[Any, ...]) -> Composition | AdaptiveComposition:
+        """Return history with the events; raises when the budget does not allow it."""
+        check_arithmetic()
+        composed = self._composition().copy()
+        for part in events:
+            composed.add(part)
+        if isinstance(composed, AdaptiveComposition):
+            fits = composed.fits()
+        else:
+            fits = composed.fits(mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK))
+        if fits:
+            return composed
+        raise BudgetExceededError(self._refusal(events))
+
+    def _decision(
+        self, events: tuple[Any, ...]
+    ) -> Composition | AdaptiveComposition | BudgetExceededError:
+        """The same, with a refusal as a value: it holds if there is nothing new in the file."""
+        try:
+            return self._admitted(events)
+        except BudgetExceededError as error:
+            return error
+
+    def _refusal(self, events: tuple[PrivacyEvent, ...]) -> str:
+        """Budget, spent and asked, in one sentence each."""
+        text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
+        spent = self._composition().epsilon(self.delta)
+        text += f"({self.adjacency}); spent at that delta: epsilon={spent:.6g}; "
+        alone = composition_for(self._budget)
+        for event in events:
+            alone.add(event)
+        asked = alone.epsilon(self.delta)
+        if math.isinf(asked) and self.delta == 0.0:
+            return text + "a budget with delta=0 admits pure events only, and this one is not"
+        if math.isinf(asked) and self.adaptive:
+            return text + (
+                "nothing is known of this release at the small delta that an adaptive ledger has "
+                "for it, so it cannot be charged. Nothing was recorded"
+            )
+        return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
+
+
+def _reopened(
+    identity: str,
+    path: str,
+    lasting: bool,  # noqa: FBT001 - pickle passes by position
+    budget: tuple[float, float, str, bool],
+) -> PrivacyLedger:
+    """Unpickle: the ledger of that identity in this process, or another handle on its file."""
+    ledger = remembered(identity)
+    if isinstance(ledger, PrivacyLedger):
+        return ledger
+    store = SpendStore(Path(path), lasting=lasting)
+    with store.transaction() as session:
+        records = session.news
+    if (store.identity, store.budget) != (identity, Budget(*budget)):
+        raise LedgerError(f"{path} holds another ledger than the one that was pickled")
+    ledger = object.__new__(PrivacyLedger)
+    ledger._begin(identity, store.budget, store, records)
+    return ledger
+
+
+def composition_for(budget: Budget) -> Composition | AdaptiveComposition:
+    """Return an empty composition by the rule of the budget."""
+    if budget.adaptive:
+        return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)
+    return Composition(budget.adjacency)
+
+
+# Ledgers as arguments of what spends from them.
+
+
+def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
+    """``value`` if it is None or a ledger of the given neighbouring relation.
+
+    Parameters
+    ----------
+    value : PrivacyLedger or None
+    adjacency : {"add_remove", "replace_one"}
+        Relation that the ledger has to have.
+    name : str, default="ledger"
+        What errors call it.
+
+    Returns
+    -------
+    PrivacyLedger or None
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        Anything else.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+    >>> ledger = PrivacyLedger(epsilon=1.0, delta=1e-6, adjacency="add_remove")
+    >>> check_ledger(ledger, "add_remove") is ledger
+    True
+    """
+    if value is None:
+        return None
+    if not isinstance(value, PrivacyLedger):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a PrivacyLedger or None")
+    if value.adjacency != adjacency:
+        raise InvalidParameterError.of(
+            name,
+            got=f"a ledger for {value.adjacency}",
+            accepted=f"one for {adjacency}, the relation of this guarantee",
+        )
+    return value

@@ -1,0 +1,787 @@
+"""Where a ledger's spends live outside memory: one SQLite file, or a JSON snapshot.
+
+*The SQLite file* is for more than one process. Every call opens its own connection and closes it,
+because SQLite connections may cross neither a fork nor a thread. Each call is one
+``BEGIN IMMEDIATE`` transaction: between reading what was spent and appending to it nobody else
+can append. The file is opened in a mode that never creates it, so a store that was deleted is an
+error and not an empty budget. It is looked at by name only and never opened beside SQLite: a file
+that is closed takes along the locks that other threads of the process hold on it.
+
+What a handle has seen stays: each transaction compares file, identity, tables and the last known
+spend. *An anchor* is a second file with the number of spends and a digest of them, advanced after
+each commit; it tells when the first is an older copy.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import stat
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpsvm_fast.certificates.events import PrivacyEvent
+from dpsvm_fast.certificates.record import read_json
+from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
+from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
+
+__all__ = [
+    "Budget",
+    "Session",
+    "SpendRecord",
+    "SpendStore",
+    "is_mark",
+    "private_directory",
+    "read_snapshot",
+    "write_snapshot",
+]
+
+FORMAT = "dpsvm_fast.ledger"
+# Of a ledger with adaptive=True: the second; of a file with an anchor: the third; of all others:
+# the first, as ever.
+VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION = 1, 2, 3
+
+# Seconds to wait for the other processes; a transaction takes about a millisecond.
+PATIENCE = 120.0
+
+LONGEST_PAUSE = 0.05
+
+# Whatever is in a file, reading it takes less than 10 s and 256 MB. Snapshots are read as a whole,
+# and JSON takes up to 24 times its size.
+LARGEST_STORE, LARGEST_SNAPSHOT, LARGEST_ANCHOR = 1 << 25, 1 << 23, 1 << 23
+
+MOST_SPENDS, LONGEST_TEXT = 100_000, 1 << 18
+# Steps of SQLite's machine to read two definitions, in thousands.
+STEPS_OF_TABLES = 10
+
+_TABLES = {
+    "ledger": "CREATE TABLE ledger (one INTEGER PRIMARY KEY CHECK (one = 1), header TEXT NOT NULL)",
+    "spends": "CREATE TABLE spends (number INTEGER PRIMARY KEY, spend TEXT NOT NULL)",
+}
+
+_MARK = re.compile(r"(0|[1-9][0-9]{0,5})-[0-9a-f]{32}")
+# Of no ledger: in an anchor that a ledger has left.
+_NO_MORE = f"999999-{'0' * 32}"
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+# What unreadable bytes can raise beside errors of SQLite.
+_UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a ledger may spend: (epsilon, delta) for one relation, and by which rule."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    adaptive: bool = False
+
+    def __str__(self) -> str:
+        rule = ", adaptive" if self.adaptive else ""
+        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{rule}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values with the version of the format that can say them."""
+        fields = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
+        if self.adaptive:
+            return {"version": ADAPTIVE_VERSION} | fields | {"adaptive": True}
+        return {"version": VERSION} | fields
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], where: str) -> Budget:
+        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
+        version = record.get("version")
+        names = {"version", "epsilon", "delta", "adjacency"}
+        if type(version) is not int or version not in (VERSION, ADAPTIVE_VERSION):
+            raise LedgerError(f"{where} has another version than {VERSION} or {ADAPTIVE_VERSION}")
+        if version == ADAPTIVE_VERSION:
+            names |= {"adaptive"}
+        if set(record) != names or record.get("adaptive", True) is not True:
+            raise LedgerError(f"{where} has unknown or missing fields")
+        try:
+            return cls(
+                check_epsilon(record["epsilon"]),
+                check_delta(record["delta"]),
+                check_adjacency(record["adjacency"]),
+                version == ADAPTIVE_VERSION,
+            )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise LedgerError(f"{where}: {_brief(error)}") from error
+
+
+@dataclass(frozen=True)
+class SpendRecord:
+    """One line of a ledger.
+
+    Parameters
+    ----------
+    event : PrivacyEvent
+    label : str
+        Free text of whoever spent.
+    time : str
+        ISO 8601, in UTC.
+    process : int
+        Number of the process that spent.
+    """
+
+    event: PrivacyEvent
+    label: str
+    time: str
+    process: int
+
+    def __str__(self) -> str:
+        return f"{self.time[:19]}Z  {_in_short(self.event.to_dict())}  {self.label}".rstrip()
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, for JSON."""
+        return {
+            "event": self.event.to_dict(),
+            "label": self.label,
+            "time": self.time,
+            "process": self.process,
+        }
+
+    @classmethod
+    def from_dict(cls, record: object) -> SpendRecord:
+        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
+        if not isinstance(record, dict) or set(record) != {"event", "label", "time", "process"}:
+            raise LedgerError("a spend has unknown or missing fields")
+        texts = isinstance(record["label"], str) and isinstance(record["time"], str)
+        if not texts or type(record["process"]) is not int:
+            raise LedgerError("a spend has fields of the wrong type")
+        try:
+            event = PrivacyEvent.from_dict(record["event"])
+        except (TypeError, AttributeError, LookupError, *_UNREADABLE) as error:
+            raise LedgerError(f"a spend cannot be read: {_brief(error)}") from error
+        return cls(event, record["label"], record["time"], record["process"])
+
+
+def _in_short(value: Any) -> str:
+    """Return an event or a field of one on one line, to six digits."""
+    if isinstance(value, dict):
+        facts = [
+            f"{name} = {_in_short(inside)}"
+            for name, inside in value.items()
+            if name not in ("type", "adjacency") and inside is not None
+        ]
+        return f"{value['type']} ({', '.join(facts)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_short, value))}]"
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+class SpendStore:
+    """The file of one ledger, and what this process has seen in it.
+
+    Parameters
+    ----------
+    path : Path
+        Symbolic links are followed once, now.
+    lasting : bool
+        Whether spends must survive a crash of the machine.
+
+    Attributes
+    ----------
+    identity : str
+        Of the ledger; "" before the first transaction, and so for ``budget``.
+    budget : Budget
+    anchor : Path or None
+        File with the number and the digest of the spends, if there is one.
+    """
+
+    def __init__(self, path: Path, *, lasting: bool) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.lasting = lasting
+        self.identity = ""
+        self.budget: Budget
+        self.anchor: Path | None = None
+        self._former_anchor: Path | None = None
+        self._header: str | None = None
+        self._file: tuple[int, int] | None = None
+        # Digest of the first 0, 1, 2, ... spends.
+        self._chain: list[bytes] = []
+
+    @classmethod
+    def create(
+        cls, path: Path, identity: str, budget: Budget, *, lasting: bool
+    ) -> tuple[SpendStore, list[SpendRecord]]:
+        """Open the store at ``path``, or make it; returns it with its spends.
+
+        Raises
+        ------
+        LedgerError
+            The file is no ledger, or one with another budget.
+        """
+        store = cls(path, lasting=lasting)
+        if not os.path.lexists(store.path):
+            try:
+                _put(store.path, _new_file(identity, budget), lasting=lasting)
+            except (OSError, sqlite3.Error) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise LedgerError(f"cannot create the ledger's file {path}: {reason}") from error
+        with store.transaction() as session:
+            spends = session.news
+        if store.budget != budget:
+            raise LedgerError(
+                f"the ledger in {path} has the budget ({store.budget}), not ({budget}); open it "
+                "with its own, or use another file"
+            )
+        return store, spends
+
+    @contextmanager
+    def transaction(self, known: int = 0) -> Iterator[Session]:
+        """One exclusive look at the file, committed on success and undone on any error.
+
+        Parameters
+        ----------
+        known : int
+            Number of spends that the caller has. The last of them must still be there.
+        """
+        self._look()
+        try:
+            # No waiting inside SQLite, which Ctrl-C does not end.
+            uri = f"{self.path.as_uri()}?mode=rw"
+            connection = sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._useless(error) from error
+        with closing(connection):
+            try:
+                session = self._begun(connection, known)
+            except _UNREADABLE as error:
+                raise self._useless(error) from error
+            try:
+                try:
+                    yield session
+                    if session.written:
+                        self._commit(connection)
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise self._useless(error) from error
+
+    def mark(self, count: int) -> str:
+        """The number of spends and the digest of so many of them."""
+        return f"{count}-{self._chain[count].hex()}"
+
+    def continues(self, mark: str) -> bool:
+        """Whether the spends, or the first of them, are those of a mark."""
+        count = int(mark.partition("-")[0])
+        return count < len(self._chain) and self.mark(count) == mark
+
+    def _useless(self, error: BaseException) -> LedgerError:
+        """What SQLite says about the file."""
+        return LedgerError(f"the ledger's file {self.path} cannot be used: {_brief(error)}")
+
+    def _look(self) -> None:
+        """Look at the file and at what SQLite keeps beside it, without opening any.
+
+        Raises
+        ------
+        LedgerError
+            It is gone, replaced, no file, or has a second name.
+        """
+        found = _looked_at(self.path)
+        if found is None:
+            raise LedgerError(
+                f"the ledger's file {self.path} is gone; spends can no longer be counted, so "
+                "nothing more can be spent. A temporary ledger ends with the process that made "
+                "it: give path= for one that stays"
+            )
+        if found.st_nlink == 2 and _drop_draft(self.path, found):
+            found = os.stat(self.path)
+        if found.st_nlink > 1:
+            raise LedgerError(
+                f"{self.path}: the file has {found.st_nlink} names (hard links), and whoever "
+                "copies or replaces one of them has two budgets; remove all names but one"
+            )
+        for beside in ("-journal", "-wal", "-shm"):
+            _looked_at(Path(f"{self.path}{beside}"))
+        place = (found.st_dev, found.st_ino)
+        if self._file not in (None, place):
+            raise LedgerError(
+                f"{self.path}: the file was replaced while the ledger was open, and spends may be "
+                "missing; nothing can be spent here. If it was meant, open the ledger again"
+            )
+        self._file = place
+
+    def _begun(self, connection: sqlite3.Connection, known: int) -> Session:
+        """Take the lock, and read all that is new."""
+        if hasattr(connection, "setlimit"):
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_STORE)
+        connection.set_progress_handler(_steps(STEPS_OF_TABLES), 1000)
+        # With FULL, the journal's end is not on the disk when COMMIT returns: after a power cut
+        # the next process would find the journal and undo the spend.
+        _patiently(connection, f"PRAGMA synchronous = {'EXTRA' if self.lasting else 'OFF'}")
+        _patiently(connection, "BEGIN IMMEDIATE")
+        # Whether it is still the file that was looked at.
+        self._look()
+        _check_tables(self.path, connection)
+        connection.set_progress_handler(None, 0)
+        self._read_header(connection)
+        session = Session(connection, self, known)
+        if self.anchor is not None and not self.continues(_anchored(self.anchor, self.identity)):
+            raise LedgerError(
+                f"{self.path}: its anchor {self.anchor} knows of spends that are not in it: this "
+                "is an older copy of the budget. Put the last one back"
+            )
+        return session
+
+    def _read_header(self, connection: sqlite3.Connection) -> None:
+        """Identity, budget and anchor; the first two never change."""
+        rows = connection.execute("SELECT header FROM ledger LIMIT 2").fetchall()
+        if len(rows) != 1:
+            raise LedgerError(f"{self.path}: the ledger has no header")
+        text = rows[0][0]
+        if text is not None and text == self._header:
+            return
+        header = _json(text)
+        if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
+            raise LedgerError(f"{self.path} is no ledger")
+        identity, anchor = header.pop("identity", None), None
+        if header.get("version") == ANCHORED_VERSION:
+            anchor, adaptive = header.pop("anchor", None), header.pop("adaptive", None)
+            if not isinstance(anchor, str) or not isinstance(adaptive, bool):
+                raise LedgerError(f"{self.path}: the ledger's header is damaged")
+            header |= {"version": 2, "adaptive": True} if adaptive else {"version": 1}
+        if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
+            raise LedgerError(f"{self.path}: the ledger has no identity")
+        budget = Budget.from_dict(header, "the ledger")
+        if self._header is None:
+            self.identity, self.budget = identity, budget
+            self._chain = [_digest(identity.encode(), b"")]
+        elif (identity, budget) != (self.identity, self.budget):
+            raise LedgerError(
+                f"{self.path}: there is another ledger now; nothing can be spent here"
+            )
+        self.anchor = None if anchor is None else Path(anchor)
+        self._header = text
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Make it last, and let the anchor know."""
+        _patiently(connection, "COMMIT")
+        self._look()
+        if self.anchor is None:
+            return
+        # Another process may have been faster; one at a time.
+        _patiently(connection, "BEGIN IMMEDIATE")
+        last = len(self._chain) - 1
+        if int(_anchored(self.anchor, self.identity).partition("-")[0]) < last:
+            _advance(self.anchor, self.mark(last))
+        if self._former_anchor is not None:
+            # Copies that name it must not go on.
+            _advance(self._former_anchor, _NO_MORE)
+            self._former_anchor = None
+
+
+class Session:
+    """What may be done inside one transaction.
+
+    Attributes
+    ----------
+    news : list of SpendRecord
+        Beyond those that the caller knew, in their order.
+    written : bool
+        Whether there is something to commit.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, store: SpendStore, known: int) -> None:
+        self._connection = connection
+        self._store = store
+        self.news: list[SpendRecord] = []
+        self.written = False
+        self._read(known)
+
+    def append(self, number: int, records: Iterable[SpendRecord]) -> None:
+        """Add spends with the numbers ``number``, ``number + 1``, ...
+
+        Raises
+        ------
+        InvalidParameterError
+            A spend has a label of many thousands of characters.
+        LedgerError
+            The file is full, or does not keep what it is given.
+        """
+        texts = [json.dumps(record.to_dict()) for record in records]
+        if any(len(text) > LONGEST_TEXT for text in texts):
+            raise InvalidParameterError(
+                f"label: got a spend of more than {LONGEST_TEXT} characters, label included; "
+                "expected a shorter one"
+            )
+        size = self._store.path.stat().st_size + 2 * sum(map(len, texts))
+        if number + len(texts) - 1 > MOST_SPENDS or size > LARGEST_STORE - LONGEST_TEXT:
+            raise LedgerError(
+                f"{self._store.path}: the ledger is full: it holds at most {MOST_SPENDS} spends "
+                f"and {LARGEST_STORE >> 20} MB"
+            )
+        rows = list(enumerate(texts, number))
+        self.written = True
+        self._connection.executemany("INSERT INTO spends VALUES (?, ?)", rows)
+        found = self._connection.execute(
+            "SELECT number, spend FROM spends WHERE number >= ? ORDER BY number", (number,)
+        )
+        if found.fetchall() != rows:
+            raise LedgerError(f"{self._store.path} does not keep what is written to it")
+        chain = self._store._chain
+        for text in texts:
+            chain.append(_digest(chain[-1], text.encode()))
+
+    def tie(self, anchor: Path) -> None:
+        """Keep number and digest of the spends in another file too, from now on.
+
+        Raises
+        ------
+        InvalidParameterError
+            It is the ledger itself.
+        LedgerError
+            The file cannot be made, or it is there and not an anchor of this ledger.
+        """
+        store = self._store
+        anchor = Path(os.path.realpath(anchor))
+        if anchor == store.anchor:
+            return
+        if anchor == store.path:
+            raise InvalidParameterError.of(
+                "anchor", got=os.fspath(anchor), accepted="another file than the ledger itself"
+            )
+        last = store.mark(len(store._chain) - 1)
+        try:
+            _put(anchor, f"{_anchor_head(store.identity)}\n{last}\n".encode(), lasting=True)
+        except OSError as error:
+            reason = error.strerror or error
+            raise LedgerError(f"cannot create the anchor {anchor}: {reason}") from error
+        # There may be one of a call that was cut off.
+        if not store.continues(_anchored(anchor, store.identity)):
+            raise LedgerError(
+                f"{anchor} knows of spends that are not in {store.path}: this is an older copy"
+            )
+        header = {
+            "format": FORMAT,
+            "identity": store.identity,
+            **store.budget.to_dict(),
+            "adaptive": store.budget.adaptive,
+            "version": ANCHORED_VERSION,
+            "anchor": os.fspath(anchor),
+        }
+        self.written = True
+        store._former_anchor = store.anchor
+        self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
+        store._read_header(self._connection)
+        if store.anchor != anchor:
+            raise LedgerError(f"{store.path} does not keep what is written to it")
+
+    def _read(self, known: int) -> None:
+        """Read what is new; the last spend that is known must be there as it was."""
+        store, chain = self._store, self._store._chain
+        del chain[known + 1 :]
+        number = known or 1
+        rows = self._connection.execute(
+            "SELECT number, spend FROM spends WHERE number >= ? ORDER BY number",
+            (known or -(2**63),),
+        )
+        for found, text in rows:
+            if found != number or type(text) is not str or found > MOST_SPENDS:
+                raise LedgerError(f"{store.path}: the ledger's spends are damaged")
+            digest = _digest(chain[number - 1], text.encode("utf-8", "surrogatepass"))
+            if number > known:
+                record = SpendRecord.from_dict(_json(text))
+                if record.event.adjacency != store.budget.adjacency:
+                    raise LedgerError(f"{store.path}: a spend is of another neighbouring relation")
+                self.news.append(record)
+                chain.append(digest)
+            elif digest != chain[number]:
+                raise LedgerError(f"{store.path}: spends have vanished from the ledger's file")
+            number += 1
+        if number <= known:
+            raise LedgerError(f"{store.path}: spends have vanished from the ledger's file")
+
+
+def is_mark(text: object) -> bool:
+    """Whether it is what a store calls a mark."""
+    return isinstance(text, str) and _MARK.fullmatch(text) is not None
+
+
+def _digest(before: bytes, text: bytes) -> bytes:
+    """Of a list of texts, from that of all but the last."""
+    return hashlib.sha256(before + text).digest()[:16]
+
+
+def _steps(thousands: int) -> Callable[[], int]:
+    """A handler that ends a statement of SQLite after so many thousand steps."""
+    left = iter(range(thousands))
+    return lambda: int(next(left, None) is None)
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Execute a statement, waiting for other processes in steps that Ctrl-C can end."""
+    deadline = time.monotonic() + PATIENCE
+    pause = 1e-3
+    while True:
+        try:
+            connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(pause)
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a file with anything but the two tables: a trigger can undo what is written."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 3"
+    found = set(connection.execute(query))
+    if not found:
+        raise LedgerError(
+            f"the file {path} is there and empty: a ledger that was cut off must not become a "
+            "new budget; remove the file to begin one"
+        )
+    if found != {("table", name, name, text) for name, text in _TABLES.items()}:
+        raise LedgerError(f"{path} is no ledger: it has other tables, views or triggers")
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("delete",):
+        raise LedgerError(
+            f"{path}: another program has changed the file's journal_mode, so that a copy of it "
+            "lacks the last spends; expected delete"
+        )
+
+
+def _looked_at(path: Path) -> os.stat_result | None:
+    """What is there: a file that is not too large, or nothing."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = "a loop of symbolic links" if error.errno == errno.ELOOP else error.strerror
+        raise LedgerError(f"{path} cannot be used: {reason}") from error
+    _check_kind(path, found, LARGEST_STORE)
+    return found
+
+
+def _check_kind(path: Path, found: os.stat_result, largest: int) -> None:
+    """Refuse what is no file, or too large."""
+    for is_kind, kind in _KINDS:
+        if is_kind(found.st_mode):
+            raise LedgerError(f"{path} is {kind}, expected a file")
+    if found.st_size > largest:
+        raise LedgerError(f"{path} has {found.st_size} bytes, expected at most {largest}")
+
+
+def _contents(path: Path, largest: int) -> bytes:
+    """All bytes of a file that no SQLite has open; a pipe is never waited for."""
+    _looked_at(path)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as file:
+        _check_kind(path, os.fstat(descriptor), largest)
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise LedgerError(f"{path} has more than {largest} bytes")
+    return data
+
+
+def _put(path: Path, data: bytes, *, lasting: bool) -> None:
+    """Make a file with these bytes if there is none; nobody ever sees half of it."""
+    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+    try:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(data)
+            file.flush()
+            if lasting:
+                os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                raise
+            except OSError:
+                # A file system without hard links.
+                path.touch(0o600, exist_ok=False)
+                draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    if lasting and os.name != "nt":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _drop_draft(path: Path, found: os.stat_result) -> bool:
+    """Whether the second name of a file was left by a process that was ended while making it."""
+    for draft in path.parent.glob(".*.draft"):
+        with suppress(OSError):
+            if os.path.samestat(draft.lstat(), found):
+                draft.unlink()
+                return True
+    # Its maker may have been faster.
+    return os.stat(path).st_nlink == 1
+
+
+def _new_file(identity: str, budget: Budget) -> bytes:
+    """A ledger's file without spends."""
+    header = {"format": FORMAT, "identity": identity} | budget.to_dict()
+    with tempfile.TemporaryDirectory(prefix="dpsvm_fast-ledger-") as folder:
+        path = Path(folder, "ledger")
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            for statement in ("PRAGMA synchronous = OFF", "BEGIN", *_TABLES.values()):
+                connection.execute(statement)
+            connection.execute("INSERT INTO ledger VALUES (1, ?)", (json.dumps(header),))
+            connection.execute("COMMIT")
+        return path.read_bytes()
+
+
+def _anchor_head(identity: str) -> str:
+    """First line of an anchor."""
+    return f"dpsvm_fast anchor 1 {identity}"
+
+
+def _anchored(path: Path, identity: str) -> str:
+    """The last mark in an anchor; each line after the first is one, and what is not ended is none.
+
+    Raises
+    ------
+    LedgerError
+        There is no anchor of this ledger.
+    """
+    try:
+        head, *lines = _contents(path, LARGEST_ANCHOR).decode("ascii").split("\n")[:-1]
+    except OSError as error:
+        raise LedgerError(
+            f"the anchor {path} cannot be read ({error.strerror}), and without it an older copy of "
+            "the budget cannot be told; nothing can be spent. Put it back"
+        ) from error
+    except ValueError as error:
+        raise LedgerError(f"{path} is no anchor") from error
+    marks = [line for line in lines[-3:] if _MARK.fullmatch(line)]
+    if head != _anchor_head(identity) or not marks:
+        raise LedgerError(f"{path} is no anchor of this ledger")
+    return marks[-1]
+
+
+def _advance(path: Path, mark: str) -> None:
+    """Add a mark to an anchor. Only ever added to: its owner can forbid anything else."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            # The first newline ends a line that was cut off; an empty one does no harm.
+            line = f"\n{mark}\n".encode()
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise LedgerError(
+            f"the spend is recorded, but the anchor {path} cannot be written "
+            f"({error.strerror}); nothing may be released"
+        ) from error
+
+
+def _brief(error: BaseException) -> str:
+    """The text of an error, which may quote a file, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _json(text: Any) -> Any:
+    """Return parsed JSON; damage is a ``LedgerError``."""
+    if type(text) is not str or len(text) > LONGEST_TEXT:
+        raise LedgerError("the ledger's file is damaged: a line is no text, or too long")
+    try:
+        return read_json(text)
+    except (*_UNREADABLE, TypeError) as error:
+        raise LedgerError("the ledger's file is damaged: a line is not JSON") from error
+
+
+def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -> None:
+    """Write budget and spends as JSON; a reader sees the old file or the new one, never half."""
+    document = {
+        "format": FORMAT,
+        **budget.to_dict(),
+        "spends": [record.to_dict() for record in records],
+    }
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if len(text) > LARGEST_SNAPSHOT:
+        raise LedgerError(
+            f"a snapshot of this history has more than {LARGEST_SNAPSHOT >> 20} MB, which nobody "
+            "reads; keep the ledger with path="
+        )
+    _looked_at(path)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
+    """Read what ``write_snapshot`` wrote.
+
+    Raises
+    ------
+    LedgerError
+        The file is no ledger of a known version.
+    """
+    try:
+        document = read_json(_contents(path, LARGEST_SNAPSHOT).decode("utf-8"))
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise LedgerError(
+            f"{path} is not JSON; a ledger made with path= is opened with path="
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise LedgerError(f"{path} is no ledger")
+    del document["format"]
+    spends = document.pop("spends", None)
+    if not isinstance(spends, list):
+        raise LedgerError(f"{path}: the spends are no list")
+    budget = Budget.from_dict(document, str(path))
+    records = [SpendRecord.from_dict(record) for record in spends]
+    if any(record.event.adjacency != budget.adjacency for record in records):
+        raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+    return budget, records
+
+
+_directory: tuple[int, Path] | None = None
+
+_directory_lock = threading.Lock()
+
+
+def private_directory() -> Path:
+    """Directory of this process for temporary stores: 0700, removed when the process exits."""
+    global _directory
+    with _directory_lock:
+        if _directory is None or _directory[0] != os.getpid():
+            path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-ledger-")).resolve()
+            _directory = (os.getpid(), path)
+            atexit.register(_remove, os.getpid(), path)
+        return _directory[1]
+
+
+def _remove(process: int, path: Path) -> None:
+    """Remove the directory in the process that made it; a forked child leaves it alone."""
+    if os.getpid() == process:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,818 @@
+"""Noise on weights and on sums: scales, grids, events, and what is left of a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.certificates import (
+    GaussianEvent,
+    Noise,
+    PrivacyEvent,
+    PrivacyStatement,
+    PureEvent,
+    ReleasePart,
+)
+from dpsvm_fast.certificates.words import PRODUCTS, fit_assumptions
+from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
+from dpsvm_fast.rounding import (
+    add_up,
+    div_down,
+    div_up,
+    fraction_down,
+    mul_up,
+    round_down,
+    round_up,
+    sqrt_down,
+    sqrt_up,
+)
+
+__all__ = [
+    "LARGEST",
+    "MOST_FEATURES",
+    "NOISES",
+    "NOISE_GRIDS",
+    "RELATION_FACTOR",
+    "SMALLEST",
+    "NoisySum",
+    "SecondMoments",
+    "WeightNoise",
+    "budget_of",
+    "check_delta_of_gaussian",
+    "check_range",
+    "check_row_norm",
+    "check_solvable",
+    "epsilon_left",
+    "flat_weights",
+    "gaussian_parameter",
+    "grid_below",
+    "grid_of_sums",
+    "joined_parameter",
+    "largest_within",
+    "nearest_on_grid",
+    "release_on_grid",
+    "rounding_distance",
+    "scale_for",
+    "share_of",
+    "statement_of",
+]
+
+
+# What the public settings of every mechanism have in common: words, factors and ranges.
+
+
+# Add or remove changes the objective by one record's loss, a replacement by two of them.
+RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
+
+NOISES = ("gaussian", "gamma")
+
+NOISE_GRIDS = ("exact", "float")
+
+# Beyond these a product of settings could overflow or lose its digits to underflow.
+SMALLEST, LARGEST = 1e-100, 1e100
+# Rows are stored in single precision beside the intercept: a smaller one would vanish.
+SMALLEST_INTERCEPT = 1e-30
+# The solver takes 1e-60 to 1e60, after scaling by a power of two.
+SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
+
+
+def check_range(
+    name: str, value: float, what: str, low: float = SMALLEST, high: float = LARGEST
+) -> None:
+    """Refuses settings so large or small that products of them leave the floats."""
+    if not low <= value <= high:
+        raise InvalidParameterError(
+            f"{name}: {what} is {value!r}, expected a number in [{low:g}, {high:g}]"
+        )
+
+
+def check_solvable(regularization: float, row_norm: float) -> None:
+    """Refuses what the smooth solver would refuse once the budget is spent."""
+    check_range("C", regularization, "the whole regularisation", SMALLEST_RATIO, LARGEST_RATIO)
+    ratio = regularization / row_norm / row_norm
+    check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
+
+
+def check_delta_of_gaussian(delta: float) -> None:
+    """Gaussian noise gives no pure guarantee."""
+    if not delta > 0.0:
+        raise InvalidParameterError(
+            f"delta: got {delta!r}, expected a number in (0, 1) with noise='gaussian'; "
+            "noise='gamma' gives delta = 0"
+        )
+
+
+def check_row_norm(data_norm: float, intercept_scaling: float, row_norm: float) -> None:
+    """Refuses bounds of the rows whose squares, or whose constant feature, would be lost."""
+    check_range("data_norm", data_norm, "the bound of the rows' norm")
+    check_range("data_norm", row_norm, "sqrt(data_norm^2 + intercept_scaling^2)")
+    if 0.0 < intercept_scaling < SMALLEST_INTERCEPT * data_norm:
+        raise InvalidParameterError(
+            f"intercept_scaling: got {intercept_scaling!r}, expected at least "
+            f"{SMALLEST_INTERCEPT:g} data_norm"
+        )
+
+
+# The power-of-two grid on which weights are released, and the release on it.
+#
+# Proved in docs/proofs/grid_gaussian.md: rounded weights plus exactly sampled rounded Gaussians
+# are a
+# post-processing of the weights plus Gaussians of the real numbers.
+
+
+# A noise scale of at most this many grid steps: sums of steps stay far inside 2**53.
+LARGEST_NOISE_STEPS = 2.0**44
+# Rounded weights are clamped to this many grid steps, a public range: sums with noise stay exact.
+LARGEST_WEIGHT_STEPS = 2.0**51
+
+
+def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
+    """Largest power of two at most ``spacing``, unless the noise then had too many grid steps.
+
+    Parameters
+    ----------
+    spacing : float > 0
+    largest_scale : float >= 0
+        Bound of the standard deviation of noise to be drawn on the grid; 0 for none.
+    """
+    exponent = math.frexp(spacing)[1] - 1
+    if largest_scale > 0.0:
+        exponent = max(exponent, math.frexp(largest_scale / LARGEST_NOISE_STEPS)[1])
+    return math.ldexp(1.0, exponent)
+
+
+def grid_of_sums(unit: float, largest_scale: float, size: int) -> tuple[float, float]:
+    """Grid for noise on exact sums, and how far rounding to it moves them.
+
+    Parameters
+    ----------
+    unit : float > 0
+        A power of two of which all sums are multiples: on a grid as fine, nothing is rounded.
+    largest_scale : float >= 0
+        Bound of the standard deviation of the noise.
+    size : int
+        Number of sums.
+    """
+    grid = grid_below(unit, largest_scale)
+    return grid, 0.0 if grid <= unit else rounding_distance(grid, size)
+
+
+def rounding_distance(grid: float, n_weights: int) -> float:
+    """How far rounding both to the grid can move two weight matrices apart, rounded up."""
+    return mul_up(grid, sqrt_up(float(n_weights)))
+
+
+def flat_weights(weights: NDArray[np.float64], n_weights: int) -> NDArray[np.float64]:
+    """``weights`` as one row.
+
+    Raises
+    ------
+    CertificationError
+        They are not ``n_weights`` finite numbers, so they cannot have been certified.
+    """
+    if weights.size != n_weights or not np.isfinite(weights).all():
+        raise CertificationError("the solver returned no usable weights; nothing is released")
+    return np.ascontiguousarray(weights, dtype=np.float64).ravel()
+
+
+def nearest_on_grid(noisy: NDArray[np.float64], grid: float) -> NDArray[np.float64]:
+    """Post-processing: hides the low bits in which floating-point noise differs."""
+    return np.asarray(np.rint(noisy / grid) * grid)
+
+
+def release_on_grid(
+    flat: NDArray[np.float64], sigma: float, grid: float, source: _core.NoiseSource, n_threads: int
+) -> NDArray[np.float64]:
+    """Round, clamp, add integer noise: no step of it rounds anything unintended.
+
+    Dividing by a power of two is exact in this range (a result that underflows rounds to 0
+    either way); ``rint`` and ``clip`` act on floats that are exact integers below 2**51, so the
+    conversion to int64 is exact; the noise is an exact int64 draw of about 2**44 steps, and the
+    integer sum cannot wrap. What follows, int64 to float and the product with the grid, is
+    post-processing of that sum (and exact below 2**53).
+    """
+    steps = np.clip(np.rint(flat / grid), -LARGEST_WEIGHT_STEPS, LARGEST_WEIGHT_STEPS)
+    noise = source.gaussian_on_grid(flat.size, sigma, grid, n_threads)
+    return np.asarray((steps.astype(np.int64) + noise).astype(np.float64) * grid)
+
+
+# Noise that covers a known distance between the weights of neighbours, released on a grid.
+
+
+@dataclass(frozen=True)
+class WeightNoise:
+    """Gaussian or Gamma noise on weights at a given distance, calibrated to (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        Positive with Gaussian noise, unused with Gamma noise.
+    adjacency : {"add_remove", "replace_one"}
+    noise : {"gaussian", "gamma"}
+    exact : bool
+        Whether Gaussian noise is drawn exactly on the grid. Otherwise noise is added in floats and
+        the sum is rounded to the grid, which is post-processing.
+    distance : float > 0
+        Bound of the distance between the weights of neighbours.
+    grid_share : float > 0 or None
+        What rounding may cost, as a share of the distance: the grid is as coarse as that allows,
+        and coarser where the noise would have too many steps. None: no rounding, for noise in
+        floats.
+    shape : tuple of int
+        (number of scores, n_features, plus 1 with an intercept).
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    noise: str
+    exact: bool
+    distance: float
+    grid_share: float | None
+    shape: tuple[int, int]
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def grid(self) -> float | None:
+        """Spacing of the released weights, a power of two; None when they are not rounded."""
+        if self.grid_share is None:
+            return None
+        fine = self.grid_share * self.distance / math.sqrt(self.n_weights)
+        # Twice what is known so far: the scale itself still grows with the grid.
+        return grid_below(fine, 2.0 * self._multiplier * self.distance)
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far rounding before the noise can move two weight matrices apart."""
+        if self.noise == "gamma" or not self.exact or self.grid is None:
+            # Noise is added before the rounding, which is then post-processing.
+            return 0.0
+        return rounding_distance(self.grid, self.n_weights)
+
+    @cached_property
+    def total(self) -> float:
+        """Bound of the distance between what two neighbours hand to the noise."""
+        return add_up(self.distance, self.rounding)
+
+    @cached_property
+    def scale(self) -> float:
+        """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
+        if self.noise == "gaussian":
+            return gaussian_sigma(self.epsilon, self.delta, self.total)
+        return div_down(self.epsilon, self.total)
+
+    @cached_property
+    def _multiplier(self) -> float:
+        """Root mean square of the noise in one weight at distance 1."""
+        if self.noise == "gaussian":
+            return gaussian_sigma(self.epsilon, self.delta)
+        return math.sqrt(self.n_weights + 1.0) / self.epsilon
+
+    @property
+    def deviation(self) -> float:
+        """Root mean square of the noise in one weight."""
+        return self._multiplier * self.total
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        if self.noise == "gamma":
+            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
+        return GaussianEvent(sigma=self.scale, sensitivity=self.total, adjacency=self.adjacency)
+
+    @property
+    def record(self) -> Noise:
+        """The noise as it is drawn, for the statement."""
+        gaussian = self.noise == "gaussian"
+        return Noise(
+            distribution=self.noise,
+            sampler="exact_grid" if gaussian and self.exact else "floating_point",
+            sigma=self.scale if gaussian else None,
+            beta=None if gaussian else self.scale,
+            grid=self.grid,
+            shape=self.shape,
+        )
+
+    def release(
+        self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Noisy copy of ``weights``, of their shape.
+
+        Raises
+        ------
+        CertificationError
+            ``weights`` are not finite numbers, so they cannot have been certified.
+        """
+        flat = flat_weights(weights, self.n_weights)
+        return self._noisy(flat, source, n_threads).reshape(weights.shape)
+
+    def release_many(
+        self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Independent releases of each of many weights, along the first axis.
+
+        For audits: every one of them spends the budget.
+        """
+        n = len(weights)
+        flat = flat_weights(weights, n * self.n_weights)
+        if self.noise == "gamma":
+            rows = flat.reshape(n, -1)
+            noisy = [self._noisy(row, source, n_threads) for row in rows]
+            return np.reshape(noisy, weights.shape)
+        return self._noisy(flat, source, n_threads).reshape(weights.shape)
+
+    def _noisy(
+        self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Numbers with noise; Gamma noise is one draw for all of them."""
+        if self.noise == "gaussian" and self.exact and self.grid is not None:
+            return release_on_grid(flat, self.scale, self.grid, source, n_threads)
+        draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
+        released = flat + draw(flat.size, self.scale, n_threads)
+        return released if self.grid is None else nearest_on_grid(released, self.grid)
+
+
+# What the statements of mechanisms that end with noise on weights have in common.
+
+
+class Release(Protocol):
+    """A release of weights, known in full before any data are read."""
+
+    @property
+    def adjacency(self) -> str:
+        """Neighbouring relation."""
+
+    @property
+    def epsilon(self) -> float:
+        """Of the whole release."""
+
+    @property
+    def delta(self) -> float:
+        """Of the whole release; unused by Gamma noise."""
+
+    @property
+    def noise(self) -> str:
+        """Law of the noise."""
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger records."""
+
+
+def statement_of(
+    release: Release, occasion: Mapping[str, Any], own_caveats: tuple[str, ...], **fields: Any
+) -> PrivacyStatement:
+    """Return the statement about a release on one occasion.
+
+    Parameters
+    ----------
+    release : Release
+    occasion : mapping
+        Fields of :class:`PrivacyStatement` about the fit: ``library_version``, and where there is
+        something to say ``random_source``, ``assumed_public``, ``caveats`` and
+        ``not_private_reasons``.
+    own_caveats : tuple of str
+        What the mechanism does not cover, whatever the fit.
+    **fields
+        All other fields.
+    """
+    given = dict(occasion)
+    assumed = fit_assumptions("data_norm", (), release.adjacency, labels="given")
+    caveats = own_caveats + tuple(given.pop("caveats", ()))
+    return PrivacyStatement(
+        adjacency=release.adjacency,
+        epsilon=release.epsilon,
+        delta=release.delta if release.noise == "gaussian" else 0.0,
+        events=release.events,
+        caveats=caveats,
+        **({"assumed_public": assumed} | given),
+        **fields,
+    )
+
+
+# A sum over records to which noise is added: how far neighbours move it, and the noise for that.
+#
+# Gaussian noise is calibrated to a parameter of Gaussian differential privacy, mu = sensitivity
+# over
+# sigma, because the squares of such parameters add up under composition. Every number is rounded
+# towards more noise; nothing here reads data.
+
+
+# A standard deviation of more grid steps is refused by the exact sampler.
+MOST_NOISE_STEPS = 2.0**46
+
+
+def gaussian_parameter(epsilon: float, delta: float) -> float:
+    """The largest mu of a Gaussian mechanism that is (epsilon, delta)-private, rounded down."""
+    mu = div_down(1.0, gaussian_sigma(epsilon, delta))
+    check_range("epsilon", mu, "the Gaussian parameter of the budget")
+    return mu
+
+
+def share_of(mu: float, share: float) -> float:
+    """The parameter whose square is ``share`` times that of ``mu``, rounded down."""
+    return sqrt_down(fraction_down(Fraction(share) * Fraction(mu) ** 2))
+
+
+def joined_parameter(*parameters: float) -> float:
+    """The parameter of several Gaussian mechanisms together, rounded down."""
+    return sqrt_down(fraction_down(sum((Fraction(mu) ** 2 for mu in parameters), Fraction(0))))
+
+
+def scale_for(sensitivity: float, mu: float) -> float:
+    """Smallest sigma at which ``sensitivity / sigma``, rounded up, is at most ``mu``."""
+    sigma = div_up(sensitivity, mu)
+    while div_up(sensitivity, sigma) > mu:
+        sigma = round_up(sigma)
+    return sigma
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisySum:
+    """One noisy sum over the records, or several of one kind.
+
+    Parameters
+    ----------
+    name, what : str
+        For the statement.
+    adjacency : {"add_remove", "replace_one"}
+    clip_norm : float > 0
+        Bound of the norm of one record's contribution.
+    relation_factor : float
+        By how many contributions the sums of neighbours can differ.
+    shape : tuple of int
+    mu : float > 0 or None
+        Parameter of the Gaussian noise, of all steps together.
+    epsilon : float > 0 or None
+        Of Gamma noise; exactly one of the two.
+    grid : float > 0 or None
+        A power of two on which the sum is rounded and Gaussian noise drawn exactly; None for
+        floating-point noise.
+    rounding : float >= 0
+        What rounding adds to a contribution.
+    n_steps : int >= 1
+        Number of sums.
+    """
+
+    name: str
+    what: str
+    adjacency: str
+    clip_norm: float
+    relation_factor: float
+    shape: tuple[int, ...]
+    mu: float | None = None
+    epsilon: float | None = None
+    grid: float | None = None
+    rounding: float = 0.0
+    n_steps: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuses budgets so small that no float, or no grid however coarse, suits the noise."""
+        if self.epsilon is not None:
+            check_range("epsilon", self.epsilon, "the budget of the noise")
+        if self.mu is None or self.grid is None:
+            return
+        if self.scale > MOST_NOISE_STEPS * self.grid:
+            raise InvalidParameterError(
+                f"epsilon: the Gaussian parameter of the noise in {self.what} is {self.mu!r}, "
+                "expected a budget whose noise can be drawn on a grid finer than what one record "
+                "contributes; use larger values of epsilon and delta, or noise_grid='float'"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of components."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def contribution(self) -> float:
+        """Bound of one record's contribution, rounding included."""
+        return add_up(self.clip_norm, self.rounding)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """Bound of the distance between what neighbours hand to the noise, over all steps."""
+        moved = mul_up(self.relation_factor, self.contribution)
+        return mul_up(sqrt_up(float(self.n_steps)), moved)
+
+    @cached_property
+    def scale(self) -> float:
+        """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
+        if self.mu is not None:
+            return scale_for(self.sensitivity, self.mu)
+        assert self.epsilon is not None
+        return div_down(self.epsilon, self.sensitivity)
+
+    @property
+    def deviation(self) -> float:
+        """Root mean square of the noise in one component."""
+        if self.mu is not None:
+            return self.scale
+        return math.sqrt(self.size + 1.0) / self.scale
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        if self.mu is None:
+            assert self.epsilon is not None
+            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
+        return GaussianEvent(
+            sigma=self.scale, sensitivity=self.sensitivity, adjacency=self.adjacency
+        )
+
+    @property
+    def part(self) -> ReleasePart:
+        """The same for the statement."""
+        gaussian = self.mu is not None
+        return ReleasePart(
+            name=self.name,
+            what=self.what,
+            distribution="gaussian" if gaussian else "gamma",
+            sampler="floating_point" if self.grid is None else "exact_grid",
+            clip_norm=self.clip_norm,
+            rounding=self.rounding,
+            contribution=self.contribution,
+            relation_factor=self.relation_factor,
+            sigma=self.scale if gaussian else None,
+            beta=None if gaussian else self.scale,
+            grid=self.grid,
+            shape=self.shape,
+            n_steps=self.n_steps,
+        )
+
+    def release(
+        self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Noisy copy of a flat sum: the only value derived from it that may leave the host."""
+        if self.mu is None:
+            return np.asarray(total + source.gamma_ball(total.size, self.scale, n_threads))
+        if self.grid is None:
+            return np.asarray(total + source.gaussian(total.size, self.scale, n_threads))
+        return release_on_grid(total, self.scale, self.grid, source, n_threads)
+
+    def release_many(
+        self, total: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
+
+        For audits: every one of them spends the budget.
+        """
+        if self.mu is None:
+            # One draw of Gamma noise belongs to all components together.
+            return np.array([self.release(total, source, n_threads) for _ in range(n)])
+        return self.release(np.tile(total, n), source, n_threads).reshape(n, total.size)
+
+
+# A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
+#
+# Proved in docs/proofs/private_pca.md, sections "Second moments" and "Symmetric noise". One row u
+# of
+# norm at most 1 moves :math:`\sum_i u_i u_i^\top` by :math:`\|u\|^2 \le 1` in Frobenius norm. A
+# replacement moves it by at most :math:`\sqrt2`, because
+#
+# .. math:: \|u u^\top - v v^\top\|_F^2 = \|u\|^4 + \|v\|^4 - 2 \langle u, v \rangle^2 \le 2.
+#
+# In the space of symmetric matrices with that norm the isotropic Gaussian has variance
+# :math:`\sigma^2` on the diagonal and :math:`\sigma^2 / 2` off it (Dwork, Talwar, Thakurta and
+# Zhang,
+# STOC 2014, with half the variance off the diagonal).
+
+
+# Rounding to the grid costs at most this share of the sensitivity, unless the noise would then
+# have too many steps.
+GRID_SHARE = 1e-6
+# Clamped to 2**51 grid steps, an exact entry and its rounded one are less than 5/8 of a step apart:
+# 1/8 for the sum's conversion to a float, 1/2 for the grid. Two of them, generously.
+ROUNDED_STEPS = 2.0
+# A matrix of 8 GB, of which several are needed: beyond, memory would surely be lacking, and only
+# once the budget is spent.
+MOST_FEATURES = 2**15
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondMoments:
+    """Release of the second moments of rows of norm at most 1; subclasses process it further.
+
+    Parameters
+    ----------
+    n_features : int
+    adjacency : {"add_remove", "replace_one"}
+    noise_grid : {"exact", "float"}
+    mu : float > 0
+        Parameter of the Gaussian noise.
+
+    Notes
+    -----
+    Guarantees: ``noisy`` is a Gaussian mechanism with parameter ``mu`` for exact sums over rows of
+    norm at most 1.
+    """
+
+    n_features: int
+    adjacency: str
+    noise_grid: str
+    mu: float
+
+    # The part's name in a statement.
+    part_name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Refuses matrices that no machine holds several of."""
+        if self.n_features > MOST_FEATURES:
+            raise ValueError(
+                f"X: got {self.n_features} features, expected at most {MOST_FEATURES} where a "
+                "matrix of second moments is released"
+            )
+
+    @cached_property
+    def sum(self) -> NoisySum:
+        """The noise and what it covers; sigma is that of the diagonal."""
+        d = self.n_features
+        factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
+        grid = None
+        if self.noise_grid == "exact":
+            grid = grid_below(GRID_SHARE / d, 2.0 * factor / self.mu)
+        return NoisySum(
+            name=self.part_name,
+            what=PRODUCTS,
+            adjacency=self.adjacency,
+            clip_norm=1.0,
+            relation_factor=factor,
+            shape=(d, d),
+            mu=self.mu,
+            grid=grid,
+            rounding=0.0 if grid is None else mul_up(ROUNDED_STEPS * grid, float(d)),
+        )
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        return self.sum.event
+
+    @property
+    def spectral_noise(self) -> float:
+        """About the spectral norm of the noise."""
+        return math.sqrt(2.0 * self.n_features) * self.sum.scale
+
+    def noisy(
+        self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Diagonal and upper triangle with noise, mirrored.
+
+        Parameters
+        ----------
+        moments : ndarray of shape (n_features, n_features)
+            Symmetric; entries that are not exact are rounded to nearest.
+        source : NoiseSource
+        n_threads : int
+            Does not change the result.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            Exactly symmetric.
+        """
+        return np.asarray(self.noisy_many(moments, 1, source, n_threads)[0])
+
+    def noisy_many(
+        self, moments: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
+    ) -> NDArray[np.float64]:
+        """``n`` independent noisy matrices, shape (n, n_features, n_features).
+
+        More than one for audits: every one of them spends the budget.
+        """
+        d = self.n_features
+        rows, columns = np.triu_indices(d, 1)
+        # Upwards: a little more noise than isotropic.
+        off_scale = self.sum.scale / sqrt_down(2.0)
+        off_scale = math.nextafter(off_scale, math.inf)
+        flat = np.tile(moments[rows, columns], n)
+        if self.sum.grid is None:
+            off = flat + source.gaussian(flat.size, off_scale, n_threads)
+        else:
+            off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
+        diagonal = np.ascontiguousarray(np.diagonal(moments))
+        noisy = np.zeros((n, d, d))
+        noisy[:, np.arange(d), np.arange(d)] = self.sum.release_many(diagonal, n, source, n_threads)
+        noisy[:, rows, columns] = off.reshape(n, -1)
+        noisy[:, columns, rows] = off.reshape(n, -1)
+        return noisy
+
+
+# Delta may be missed by this share, always from below; each step of the search takes a while.
+SHARE_UNUSED = 0.01
+# The first step of the search over what a Gaussian mechanism would need, and as a share at least.
+MORE, LEAST_STEP = 1.3, 1e-4
+
+STEPS = 20
+
+LEAST_DELTA = 5e-324
+# Of epsilon, that a smaller parameter should leave at the same delta.
+GOOD_PART = 0.1
+
+
+def epsilon_left(
+    epsilon: float,
+    delta: float,
+    spent: Sequence[PrivacyEvent],
+    events: Callable[[float], Sequence[PrivacyEvent]],
+    guess: float,
+) -> float:
+    """About the largest own epsilon of a mechanism that keeps the whole within (epsilon, delta).
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+        Of everything together.
+    spent : sequence of PrivacyEvent
+        What comes before.
+    events : callable
+        The mechanism's events, from its own epsilon.
+    guess : float > 0
+        What is likely a little too much.
+
+    Raises
+    ------
+    InvalidParameterError
+        Half of epsilon is already too much.
+    """
+
+    @cache
+    def log_excess(own: float) -> float:
+        # A delta below the floats is none the less.
+        found = max(composed_delta([*spent, *events(own)], epsilon), LEAST_DELTA)
+        return math.log(found) - math.log(delta)
+
+    low = high = guess if 0.5 * epsilon < guess < epsilon else 0.75 * epsilon
+    # About how far delta is missed, over the slope of a Gaussian mechanism's curve, and some more.
+    step = MORE * abs(log_excess(low)) * low / (2.0 * math.log(1.0 / delta) + 1.0)
+    step = max(step, LEAST_STEP * low)
+    while log_excess(low) > 0.0 and low > 0.5 * epsilon:
+        low, high, step = max(0.5 * epsilon, low - step), low, 4.0 * step
+    while low == high and high < epsilon:
+        high = min(epsilon, high + step)
+        if log_excess(high) <= 0.0:
+            low, step = high, 4.0 * step
+    return largest_within(log_excess, low, high)
+
+
+def largest_within(log_excess: Callable[[float], float], low: float, high: float) -> float:
+    """A point at which an increasing function is at most 0, and hardly less.
+
+    ``low`` must be one; regula falsi with the Illinois rule.
+    """
+    at_low, at_high = log_excess(low), log_excess(high)
+    if at_low > 0.0:
+        raise InvalidParameterError(
+            "epsilon: the pre-processing leaves less than half of it to the training; use "
+            "mechanism='gradient'"
+        )
+    if at_high <= 0.0:
+        return high
+    weight_low, weight_high = at_low, at_high
+    for _ in range(STEPS):
+        if at_low >= -SHARE_UNUSED:
+            break
+        # Aimed a little below the root, so that the safe side moves too.
+        aim = -0.5 * SHARE_UNUSED
+        middle = low + (high - low) * (aim - weight_low) / (weight_high - weight_low)
+        if not low < middle < high:
+            middle = 0.5 * (low + high)
+        value = log_excess(middle)
+        if value <= 0.0:
+            low, at_low, weight_low = middle, value, value
+            weight_high *= 0.5
+        else:
+            high, weight_high = middle, value
+            weight_low *= 0.5
+    return low
+
+
+def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
+    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
+
+    The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
+    """
+    own = gaussian_epsilon(delta, div_down(1.0, mu))
+    if own >= GOOD_PART * epsilon:
+        while div_down(1.0, gaussian_sigma(own, delta)) > mu:
+            own = round_down(own * (1.0 - 1e-14))
+        return own, delta
+    own = gaussian_delta(epsilon, div_down(1.0, mu))
+    while div_down(1.0, gaussian_sigma(epsilon, own)) > mu:
+        own = round_down(own * (1.0 - 1e-14))
+    return epsilon, own

@@ -1,0 +1,428 @@
+"""Public and released maps of rows, random features among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+
+__all__ = [
+    "KERNELS",
+    "LARGEST_GAMMA",
+    "MOST_COMPONENTS",
+    "SHORTEST_ROW",
+    "SMALLEST_GAMMA",
+    "FourierFeatures",
+    "PartitionedRows",
+    "PublicMap",
+    "ReleasedMap",
+    "feature_rows",
+    "feature_scores",
+    "mapped_rows",
+    "mapped_scores",
+    "row_blocks",
+    "structure_of",
+]
+
+
+# Maps of single rows: the public one before anything is released, and the released one after it.
+#
+# Both act on each row by itself and know public or released numbers only, so applying them to the
+# training rows costs no privacy and applying them to new rows is post-processing.
+
+
+# Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
+SHORTEST_ROW = 0.0625
+# Numbers in a block of rows: small beside the caches and large beside the cost of a call.
+BLOCK_SIZE = 1 << 20
+# Norms below this would lose digits in their squares.
+SAFE_NORM = 1e-140
+
+Array = NDArray[np.float64]
+
+
+@runtime_checkable
+class PartitionedRows(Protocol):
+    """Training rows that are never all in this process; only sums over them come here."""
+
+    def mapped_records(self, public: PublicMap, n_classes: int) -> Any:
+        """What stands for the records of the mapped rows, with the methods of ``Records``."""
+
+    def column_moments(self, offset: Array, scale: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+        """As ``_core.column_moments_dense`` of all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicMap:
+    r"""Rows of norm at most 1 from raw rows, by public numbers alone.
+
+    .. math:: z = \mathrm{clip}((x - o) \cdot c, l, h), \qquad
+              u = z / \|z\| \text{ or } z \min(1, \kappa / \|z\|) / \kappa
+
+    Parameters
+    ----------
+    offset, scale : ndarray of shape (n_features,) or None
+        o and c; None for 0 and 1. Sparse rows need ``offset=None``.
+    low, high : float
+        Range of the mapped entries; infinite for none.
+    data_norm : float > 0
+        Kappa. Not used with ``unit``.
+    unit : bool
+        Whether every row is scaled to norm 1; a row of zeros stays zero.
+    """
+
+    offset: Array | None = None
+    scale: Array | None = None
+    low: float = -np.inf
+    high: float = np.inf
+    data_norm: float = 1.0
+    unit: bool = True
+
+    @classmethod
+    def from_bounds(cls, low: Array, high: Array) -> PublicMap:
+        """Rows of norm 1 from public bounds: [-b, b] goes to [-1, 1], everything else to [0, 1].
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (n_features,)
+            ``low < high`` everywhere. Entries outside are clipped.
+        """
+        if np.array_equal(low, -high):
+            return cls(scale=1.0 / high, low=-1.0, high=1.0)
+        return cls(offset=low if low.any() else None, scale=1.0 / (high - low), low=0.0, high=1.0)
+
+    def records(
+        self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
+    ) -> _core.Records:
+        """The mapped training rows with their labels. Private: nothing leaves it without noise."""
+        if isinstance(X, PartitionedRows):
+            elsewhere: _core.Records = X.mapped_records(self, n_classes)
+            return elsewhere
+        shared: dict[str, Any] = {
+            "n_classes": n_classes,
+            "scale": self.scale,
+            "low": self.low,
+            "high": self.high,
+            "data_norm": self.data_norm,
+            "unit": self.unit,
+            "n_threads": n_threads,
+        }
+        if sparse.issparse(X):
+            return _core.Records.csr(X.data, X.indices, X.indptr, X.shape[1], codes, **shared)
+        return _core.Records.dense(X, codes, offset=self.offset, **shared)
+
+    def apply(self, X: Any) -> Any:
+        """Mapped rows, float64; CSR stays CSR.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        if sparse.issparse(X):
+            return self._apply_csr(X)
+        rows = self.entries(X)
+        largest = np.abs(rows).max(axis=1, initial=0.0)
+        rows /= np.where(largest > 0.0, largest, 1.0)[:, None]
+        rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
+        return rows
+
+    def entries(self, X: Any) -> Any:
+        """The entries z alone, float64, whatever the norm of their row; CSR stays CSR.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        if sparse.issparse(X):
+            data = self._stored_entries(X)
+            return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+        rows = X.astype(np.float64)
+        # What overflows is clipped, or shrunk with its row by ``apply``.
+        with np.errstate(over="ignore"):
+            if self.offset is not None:
+                rows -= self.offset
+            if self.scale is not None:
+                rows *= self.scale
+        return np.clip(rows, self.low, self.high)
+
+    def _stored_entries(self, X: Any) -> Array:
+        """Stored entries of a CSR matrix under the map; zeros are mapped to zeros."""
+        data = X.data.astype(np.float64)
+        if self.scale is not None:
+            with np.errstate(over="ignore"):
+                data *= self.scale[X.indices]
+        return np.asarray(np.clip(data, self.low, self.high))
+
+    def _apply_csr(self, X: Any) -> Any:
+        """As ``apply``: zeros are mapped to zeros."""
+        data = self._stored_entries(X)
+        row_of = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        largest = np.zeros(X.shape[0])
+        np.maximum.at(largest, row_of, np.abs(data))
+        data /= np.where(largest > 0.0, largest, 1.0)[row_of]
+        norms = np.sqrt(np.bincount(row_of, weights=data * data, minlength=X.shape[0]))
+        data *= self._factors(largest, norms)[row_of]
+        return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+
+    def _factors(self, largest: Array, norms: Array) -> Array:
+        """What rows, already divided by their largest entry, are multiplied by."""
+        norms = np.where(norms > 0.0, norms, 1.0)
+        if self.unit:
+            return np.asarray(1.0 / norms)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.minimum(1.0 / norms, largest / self.data_norm)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMap:
+    r"""Centring and whitening of rows u of norm at most 1, by released numbers.
+
+    .. math:: v = \frac{u - m}{\max(\|u - m\|, 1/16)}, \qquad
+              v = \frac{M (u - m)}{\|M (u - m)\|} \text{ where there is an M}
+
+    Parameters
+    ----------
+    centre : ndarray of shape (n_features,) or None
+        m; None leaves rows as they are before M.
+    matrix : ndarray of shape (n_features, n_features) or None
+        M; None for no whitening.
+    """
+
+    centre: Array | None
+    matrix: Array | None
+
+    def apply(self, rows: Array) -> Array:
+        """Mapped dense rows, each a function of itself alone, to the last bit.
+
+        A matrix product may add up in an order that depends on how many rows there are. Then one
+        record more would change the rounding of all others.
+        """
+        if self.matrix is None:
+            moved = self._moved(rows)
+        else:
+            turned = np.ascontiguousarray(self.matrix.T)
+            moved = _core.row_products(np.ascontiguousarray(rows), turned, 1)
+            if self.centre is not None:
+                moved -= self.matrix @ self.centre
+        return np.asarray(moved / self._norms(moved)[:, None])
+
+    def mapped(self, rows: Array) -> Array:
+        """As ``apply``, and faster: rounding may depend on the other rows. For prediction."""
+        moved = self._moved(rows)
+        return np.asarray(moved / self._norms(moved)[:, None])
+
+    def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
+        r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
+
+        Parameters
+        ----------
+        rows : ndarray or CSR matrix of shape (n_samples, n_features)
+            What a :class:`PublicMap` returns.
+        coef : ndarray of shape (n_scores, n_features)
+            Weights of the mapped row, times M.
+        intercept : ndarray of shape (n_scores,)
+        """
+        at_centre = 0.0 if self.centre is None else coef @ self.centre
+        products = np.asarray(rows @ coef.T) - at_centre
+        return np.asarray(products / self._lengths(rows)[:, None] + intercept)
+
+    def _moved(self, rows: Any) -> Array:
+        """M (u - m)."""
+        if self.matrix is None:
+            return np.asarray(rows if self.centre is None else rows - self.centre)
+        moved = np.asarray(rows @ self.matrix.T)
+        return moved if self.centre is None else moved - self.matrix @ self.centre
+
+    def _norms(self, moved: Array) -> Array:
+        """What ``_moved`` rows are divided by."""
+        return self._floored(np.linalg.norm(moved, axis=1))
+
+    def _lengths(self, rows: Any) -> Array:
+        """As ``_norms`` of ``_moved`` rows, without making sparse ones dense for a centre alone."""
+        if self.matrix is not None or not sparse.issparse(rows):
+            return self._norms(self._moved(rows))
+        squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+        if self.centre is not None:
+            squares = squares - 2.0 * (rows @ self.centre) + self.centre @ self.centre
+        return self._floored(np.sqrt(np.maximum(squares, 0.0)))
+
+    def _floored(self, norms: Array) -> Array:
+        """Rows near the centre are not stretched to norm 1, rows of zeros stay zero."""
+        if self.matrix is None and self.centre is None:
+            return np.ones_like(norms)
+        if self.matrix is None:
+            return np.maximum(norms, SHORTEST_ROW)
+        return np.where(norms > SAFE_NORM, norms, 1.0)
+
+
+def mapped_scores(
+    public: PublicMap, released: ReleasedMap, X: Any, coef: Array, intercept: Array
+) -> Array:
+    """Scores of raw rows, shape (n_samples, n_scores), block by block."""
+    scores = np.empty((X.shape[0], coef.shape[0]))
+    for block in row_blocks(X):
+        scores[block] = released.scores(public.apply(X[block]), coef, intercept)
+    return scores
+
+
+def mapped_rows(
+    public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type
+) -> NDArray[Any]:
+    """Raw dense rows under both maps, shape of ``X``, block by block."""
+    rows: NDArray[Any] = np.empty(X.shape, dtype=dtype)
+    for block in row_blocks(X):
+        rows[block] = released.apply(public.apply(X[block]))
+    return rows
+
+
+def row_blocks(rows: Any, n_numbers: int | None = None) -> Iterator[slice]:
+    """Slices of rows whose copies stay small.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix of shape (n_samples, n_features)
+    n_numbers : int or None
+        What is held for each row at a time; None for the row itself.
+    """
+    step = max(1, BLOCK_SIZE // max(1, rows.shape[1] if n_numbers is None else n_numbers))
+    for start in range(0, rows.shape[0], step):
+        yield slice(start, min(start + step, rows.shape[0]))
+
+
+# Public random Fourier features: what describes them, and where the map is drawn.
+#
+# Rahimi and Recht (NIPS 2007): with frequencies :math:`w_j` drawn from the spectrum of a kernel,
+#
+# .. math:: \phi(x) = D^{-1/2} (\cos\langle w_j, x\rangle, \sin\langle w_j, x\rangle)_{j \le D}
+#
+# has norm 1 for every x, and inner products that estimate the kernel. The frequencies come from a
+# public seed and are independent of all data, so the map costs no privacy, and applied to private
+# rows it keeps their bound (docs/proofs/random_features.md).
+
+
+KERNELS = ("rbf", "laplacian")
+# Beyond these, frequencies times rows leave the floats, or the kernel is constant.
+SMALLEST_GAMMA, LARGEST_GAMMA = 1e-30, 1e30
+# More would fill the memory after the budget is spent.
+MOST_COMPONENTS = 2**20
+# With more features than this, products of sign matrices replace orthogonal Gaussian ones: they
+# cost p log p operations a block of p frequencies instead of p d.
+MOST_ROTATED = 64
+# Maps that are kept ready; each holds its frequencies once or twice.
+MAPS_KEPT = 4
+
+
+def structure_of(kernel: str, n_features: int, *, orthogonal: bool) -> str:
+    """How frequencies are drawn: "independent", "orthogonal" or "fast", by public facts."""
+    if kernel != "rbf" or not orthogonal:
+        return "independent"
+    return "orthogonal" if n_features <= MOST_ROTATED else "fast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FourierFeatures:
+    r"""Public description of a map of rows to random Fourier features.
+
+    Parameters
+    ----------
+    n_features : int >= 1
+        Columns of a row.
+    n_components : int >= 1
+        Number D of frequencies; features are twice as many.
+    gamma : float > 0
+        Of the kernel: ``exp(-gamma ||x - x'||^2)`` for "rbf", ``exp(-gamma ||x - x'||_1)`` for
+        "laplacian".
+    kernel : {"rbf", "laplacian"}
+    structure : {"independent", "orthogonal", "fast"}
+        How the frequencies depend on each other.
+    centre : {"none", "sphere", "ball"}
+        The public set of rows whose mean feature is subtracted, about, before features are scaled
+        to norm 1 again.
+    seed : int
+        0 <= seed < 2**64. Public, and independent of the data.
+    """
+
+    n_features: int
+    n_components: int
+    gamma: float
+    kernel: str
+    structure: str
+    centre: str
+    seed: int
+
+    def map(self) -> _core.FourierMap:
+        """The compiled map; the same description always draws the same one."""
+        return _drawn(self)
+
+
+@lru_cache(maxsize=MAPS_KEPT)
+def _drawn(features: FourierFeatures) -> _core.FourierMap:
+    """Drawn once for many blocks of rows."""
+    return _core.FourierMap(**vars(features))
+
+
+def feature_rows(
+    features: FourierFeatures, public: PublicMap, released: ReleasedMap, X: Any, n_threads: int
+) -> NDArray[np.float32]:
+    """Features of raw rows for a solver, shape (n_samples, 2 n_components).
+
+    Each row is a function of the raw row and of public and released numbers alone, to the last bit.
+    """
+    rows = np.empty((X.shape[0], 2 * features.n_components), dtype=np.float32)
+    for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
+        mapped = _mapped(public, released, X[block], released.apply)
+        rows[block] = _features(features, mapped, np.float32, n_threads)
+    return rows
+
+
+def feature_scores(
+    features: FourierFeatures,
+    public: PublicMap,
+    released: ReleasedMap,
+    X: Any,
+    coef: Array,
+    intercept: Array,
+    n_threads: int,
+) -> Array:
+    """Scores of raw rows, shape (n_samples, n_scores).
+
+    Parameters
+    ----------
+    coef : ndarray of shape (n_scores, 2 n_components)
+        Weights of the features.
+    intercept : ndarray of shape (n_scores,)
+    """
+    scores = np.empty((X.shape[0], coef.shape[0]))
+    for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
+        mapped = _mapped(public, released, X[block], released.mapped)
+        phi = _features(features, mapped, np.float64, n_threads)
+        scores[block] = phi @ coef.T + intercept
+    return scores
+
+
+def _mapped(public: PublicMap, released: ReleasedMap, X: Any, apply: Callable[[Any], Array]) -> Any:
+    """Rows under both maps; sparse ones stay so where nothing was released."""
+    rows = public.apply(X)
+    if not sparse.issparse(rows):
+        return apply(rows)
+    if released.centre is None and released.matrix is None:
+        return rows
+    return apply(rows.toarray())
+
+
+def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int) -> NDArray[Any]:
+    """Features of mapped rows in the given precision."""
+    drawn = features.map()
+    if sparse.issparse(rows):
+        data = rows.data.astype(dtype)
+        return drawn.transform_csr(data, rows.indices, rows.indptr, rows.shape[1], n_threads)
+    return drawn.transform_dense(np.ascontiguousarray(rows, dtype=dtype), n_threads)

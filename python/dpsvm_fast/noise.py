@@ -1,0 +1,554 @@
+"""Noise of the kinds that the mechanisms add, for use on its own.
+
+Without a seed, every call takes a fresh key from the operating system's generator and expands it
+with ChaCha20. A seed makes the noise reproducible, hence known to whoever knows the seed: use it
+in tests only. Results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsvm_fast import _core
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import fraction_down
+from dpsvm_fast.validation import (
+    check_bool,
+    check_epsilon,
+    check_integer,
+    check_n_threads,
+    check_positive,
+    check_random_state,
+    check_real,
+)
+
+# Checks of the arguments of noise, and the source that it is drawn from.
+__all__ = [
+    "discrete_gaussian",
+    "discrete_laplace",
+    "exponential_mechanism",
+    "gamma_ball",
+    "gaussian",
+    "gaussian_on_grid",
+    "permute_and_flip",
+    "symmetric_gaussian",
+]
+
+
+_MIN_SIGMA, _MAX_SIGMA = 1e-290, 1e300
+
+MAX_SIDE = 2**63 - 1
+
+
+def make_source(random_state: int | None) -> _core.NoiseSource:
+    """Make a source of noise for `random_state`, in a thread that computes as the proofs assume."""
+    return _core.NoiseSource(check_random_state(random_state))
+
+
+def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return `shape` as a tuple whose product fits an array."""
+    sides = shape if isinstance(shape, (tuple, list)) else (shape,)
+    dims = tuple(check_integer("shape", side, 0, MAX_SIDE) for side in sides)
+    if math.prod(dims) > MAX_SIDE:
+        raise InvalidParameterError(f"shape: got {dims}, expected at most {MAX_SIDE} entries")
+    return dims
+
+
+def check_sigma(sigma: float) -> float:
+    """Return `sigma` as 0 or a positive float whose noise can be represented."""
+    number = check_real("sigma", sigma, low=0.0, high=_MAX_SIGMA)
+    if 0.0 < number < _MIN_SIGMA:
+        raise InvalidParameterError(
+            f"sigma: got {number}, expected 0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
+        )
+    return number
+
+
+# Noise with whole values: discrete Gaussian and discrete Laplace.
+
+
+MAX_SIGMA = 2**40 - 1
+
+
+@in_usual_arithmetic
+def discrete_gaussian(
+    shape: int | Sequence[int], sigma: int, random_state: int | None = None
+) -> NDArray[np.int64]:
+    """Discrete Gaussian noise, sampled exactly, ndarray of shape ``shape``.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    sigma : int from 1 to 2**40 - 1
+        Parameter of ``P(k)`` proportional to ``exp(-k**2 / (2 sigma**2))``. The standard deviation
+        is a little smaller: by 1.1e-7 of it for 1, by less than 1e-31 from 2 on.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape ``shape``, int64
+        Independent whole numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    See Also
+    --------
+    gaussian_on_grid : a Gaussian that is rounded. The sum of several is no Gaussian that is
+        rounded; the sum of several discrete Gaussians is very nearly a discrete Gaussian.
+
+    Notes
+    -----
+    Guarantees: the law is exact: whole numbers and random bits only
+    (docs/proofs/discrete_gaussian.md). (Whole numbers beyond 1024 sigma, of probability below
+    2**-700000, are drawn again.) The time of a draw depends on the value drawn, never on any data.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import discrete_gaussian
+    >>> discrete_gaussian((2, 3), sigma=1024).shape
+    (2, 3)
+    """
+    dims = check_shape(shape)
+    sigma = check_integer("sigma", sigma, 1, MAX_SIGMA)
+    stream, threads = make_source(random_state), check_n_threads(None)
+    return stream.discrete_gaussian(math.prod(dims), sigma, threads).reshape(dims)
+
+
+@in_usual_arithmetic
+def discrete_laplace(
+    shape: int | Sequence[int], scale: float, random_state: int | None = None
+) -> NDArray[np.int64]:
+    """Discrete Laplace noise, sampled exactly, ndarray of shape ``shape``.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    scale : float from 2**-20 to 2**30
+        b of ``P(k)`` proportional to ``exp(-|k| / b)``; rounded up to 20 bits. Added to a whole
+        number of sensitivity s, it costs epsilon = s / b.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape ``shape``, int64
+        Independent whole numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Notes
+    -----
+    Guarantees: the law is exact: whole numbers and random bits only. The time of a draw depends on
+    the value drawn, never on any data.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, NeurIPS 2020, Algorithm 2.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import discrete_laplace
+    >>> discrete_laplace((2, 3), scale=4.0).shape
+    (2, 3)
+    """
+    dims = check_shape(shape)
+    number = check_real("scale", scale, low=2.0**-20, high=2.0**30)
+    numerator, denominator = (-few_bits_down(-Fraction(number))).as_integer_ratio()
+    stream, threads = make_source(random_state), check_n_threads(None)
+    drawn = stream.discrete_laplace(math.prod(dims), numerator, denominator, threads)
+    return np.asarray(drawn).reshape(dims)
+
+
+# Noise with real values: Gaussian, Gaussian on a grid, Gamma-ball, symmetric Gaussian.
+
+
+@in_usual_arithmetic
+def gaussian(
+    shape: int | Sequence[int], sigma: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Gaussian noise in floating point, ndarray of shape ``shape``.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape ``shape``, float64
+        Independent draws of N(0, sigma**2); exact zeros for ``sigma=0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    See Also
+    --------
+    gaussian_on_grid : the exact law, for releases.
+
+    Notes
+    -----
+    Guarantees: independent entries; the law is that of N(0, sigma**2) up to the rounding of double
+    precision. That rounding can leak the value the noise was added to (Mironov 2012), so a proof
+    in real arithmetic does not cover a release with this noise.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gaussian
+    >>> gaussian((2, 3), sigma=1.0).shape
+    (2, 3)
+    """
+    dims = check_shape(shape)
+    sigma = check_sigma(sigma)
+    stream = make_source(random_state)
+    return stream.gaussian(math.prod(dims), sigma, check_n_threads(None)).reshape(dims)
+
+
+@in_usual_arithmetic
+def gaussian_on_grid(
+    shape: int | Sequence[int], sigma: float, grid: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Gaussian noise rounded to a grid, sampled exactly, ndarray of shape ``shape``.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation before rounding.
+    grid : float, a power of two
+        Spacing of the possible values; ``sigma / grid`` must lie between 2**-20 and 2**46.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape ``shape``, float64
+        Independent multiples of ``grid``; exact zeros for ``sigma=0``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Notes
+    -----
+    Guarantees: each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
+    sigma**2), and every value is exact in float64. The sampler uses integers and random bits only
+    (docs/proofs/grid_gaussian.md; tested against Karney's, which is exact too), so no
+    floating-point caveat applies to the noise itself. To keep it so, add it
+    to multiples of ``grid`` in a way that does not round. (Deviates beyond 1024 sigma, of
+    probability below 2**-700000, are drawn again.) The time of a draw depends on the value drawn,
+    never on any data.
+
+    References
+    ----------
+    Karney, "Sampling exactly from the normal distribution", ACM TOMS 42 (2016).
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gaussian_on_grid
+    >>> noise = gaussian_on_grid(1000, sigma=1.0, grid=2.0**-20)
+    >>> bool((noise * 2.0**20 % 1 == 0).all())
+    True
+    """
+    dims = check_shape(shape)
+    sigma = check_sigma(sigma)
+    grid = check_positive("grid", grid)
+    stream = make_source(random_state)
+    multiples = stream.gaussian_on_grid(math.prod(dims), sigma, grid, check_n_threads(None))
+    return (multiples * np.float64(grid)).reshape(dims)
+
+
+@in_usual_arithmetic
+def gamma_ball(
+    shape: int | Sequence[int], beta: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """One array b with density proportional to exp(-beta ||b||), ndarray of shape ``shape``.
+
+    Parameters
+    ----------
+    shape : int or sequence of int, each >= 0
+        Shape of the result; the norm is that of all its entries together (Frobenius).
+    beta : float > 0
+        Rate: the norm has mean ``size / beta``. At most 1e290, and so large that the norm is a
+        finite float64.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape ``shape``, float64
+        The norm is Gamma with shape parameter ``size`` and rate ``beta``; the direction is uniform
+        on the sphere and independent of the norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Notes
+    -----
+    Guarantees: finite for every accepted ``beta``; the law holds up to the rounding of double
+    precision, so a proof in real arithmetic does not cover the low bits of a release.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate, JMLR 12 (2011), Algorithm 1.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import gamma_ball
+    >>> gamma_ball((10, 4), beta=0.5).shape
+    (10, 4)
+    """
+    dims = check_shape(shape)
+    beta = check_positive("beta", beta)
+    stream = make_source(random_state)
+    return stream.gamma_ball(math.prod(dims), beta, check_n_threads(None)).reshape(dims)
+
+
+@in_usual_arithmetic
+def symmetric_gaussian(
+    d: int, sigma: float, random_state: int | None = None
+) -> NDArray[np.float64]:
+    """Symmetric Gaussian matrix, ndarray of shape (d, d).
+
+    Parameters
+    ----------
+    d : int >= 0
+        Side of the matrix.
+    sigma : float, 0 or from 1e-290 to 1e300
+        Standard deviation of the diagonal entries; those off the diagonal have
+        ``sigma / sqrt(2)``.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    ndarray of shape (d, d), float64
+        Exactly symmetric; independent on and above the diagonal: the isotropic Gaussian of the
+        space of symmetric matrices with the Frobenius norm.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range.
+    OSError
+        The operating system gave no entropy.
+    MemoryError
+        The result does not fit.
+
+    Notes
+    -----
+    Guarantees: as `gaussian`: independent entries, and the law up to the rounding of double
+    precision.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import symmetric_gaussian
+    >>> noise = symmetric_gaussian(5, sigma=1.0)
+    >>> bool((noise == noise.T).all())
+    True
+    """
+    side = check_integer("d", d, 0, MAX_SIDE)
+    sigma = check_sigma(sigma)
+    return make_source(random_state).symmetric_gaussian(side, sigma, check_n_threads(None))
+
+
+# Choices among scores with exact probabilities.
+
+
+# Of the rates of choices and scales of discrete noise.
+RATE_BITS = 20
+
+
+@in_usual_arithmetic
+def exponential_mechanism(
+    scores: ArrayLike,
+    epsilon: float,
+    sensitivity: int = 1,
+    *,
+    monotonic: bool = False,
+    random_state: int | None = None,
+) -> int:
+    """Choose an index at random, a low score with more probability.
+
+    Parameters
+    ----------
+    scores : array-like of int, shape (n_candidates,)
+        Private numbers, low ones good, such as numbers of errors. Differences below 2**32.
+    epsilon : float in (0, 1e4]
+        What the choice may cost; it costs that much or up to one millionth less.
+    sensitivity : int >= 1
+        By how much one record changes a score at most.
+    monotonic : bool, default=False
+        Whether one record changes all scores in the same direction, as counts of errors do when a
+        record is added. The choice is then twice as sharp for the same epsilon.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    int
+        Index i with probability proportional to ``exp(-r scores[i])``, r the rate that epsilon
+        allows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range; no message quotes a score.
+    OSError
+        The operating system gave no entropy.
+
+    See Also
+    --------
+    permute_and_flip : never worse at the same epsilon.
+
+    Notes
+    -----
+    Guarantees: epsilon-differential privacy with delta = 0. Probabilities are exact: the rate is
+    rounded down to 20 bits, so that its products with whole numbers are exact, and coins of
+    probability exp(-x) are tossed with whole numbers and random bits only.
+
+    References
+    ----------
+    McSherry and Talwar, FOCS 2007.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import exponential_mechanism
+    >>> exponential_mechanism([500, 20, 400], epsilon=1.0, monotonic=True)
+    1
+    """
+    rate = _selection_rate(epsilon, sensitivity, monotonic=monotonic)
+    return make_source(random_state).exponential_choice(_check_scores(scores), rate)
+
+
+@in_usual_arithmetic
+def permute_and_flip(
+    scores: ArrayLike,
+    epsilon: float,
+    sensitivity: int = 1,
+    *,
+    monotonic: bool = False,
+    random_state: int | None = None,
+) -> int:
+    """Choose an index at random, a low score with more probability, by permute-and-flip.
+
+    Candidates are visited in random order; candidate i is taken with probability
+    ``exp(-r (scores[i] - min(scores)))``, r the rate that epsilon allows.
+
+    Parameters
+    ----------
+    scores : array-like of int, shape (n_candidates,)
+        Private numbers, low ones good. Differences below 2**32.
+    epsilon : float in (0, 1e4]
+        What the choice may cost; it costs that much or up to one millionth less.
+    sensitivity : int >= 1
+        By how much one record changes a score at most.
+    monotonic : bool, default=False
+        Whether one record changes all scores in the same direction.
+    random_state : int from 0 to 2**64 - 1, or None
+        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument of the wrong type or outside its range; no message quotes a score.
+    OSError
+        The operating system gave no entropy.
+
+    Notes
+    -----
+    Guarantees: epsilon-differential privacy with delta = 0, with exact probabilities as
+    `exponential_mechanism`. Its expected score is never larger than that one's. It is not known to
+    have the smaller Renyi divergences of the exponential mechanism.
+
+    References
+    ----------
+    McKenna and Sheldon, NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.noise import permute_and_flip
+    >>> permute_and_flip([500, 20, 400], epsilon=1.0, monotonic=True)
+    1
+    """
+    rate = _selection_rate(epsilon, sensitivity, monotonic=monotonic)
+    return make_source(random_state).permute_and_flip(_check_scores(scores), rate)
+
+
+def few_bits_down(x: Fraction) -> float:
+    """Largest number of at most 20 bits that is at most x, not 0.
+
+    A rate of so few bits times a difference of scores is exact in double precision.
+    """
+    size = abs(x)
+    # The size is below two to the power of this, and not below a quarter of it.
+    exponent = size.numerator.bit_length() - size.denominator.bit_length() + 1
+    unit = Fraction(2) ** (exponent - RATE_BITS)
+    return fraction_down(math.floor(x / unit) * unit)
+
+
+def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> float:
+    """Rate of a choice for what it may cost."""
+    factor = 1 if check_bool("monotonic", monotonic) else 2
+    moved = factor * check_integer("sensitivity", sensitivity, 1, 2**31)
+    return few_bits_down(Fraction(check_epsilon(epsilon)) / moved)
+
+
+def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
+    """Return scores as an array of int64; private, so that nothing is said about them."""
+    array = np.asarray(scores)
+    if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
+        raise TypeError("scores: expected whole numbers, one for each of one or more candidates")
+    return np.ascontiguousarray(array, dtype=np.int64)

@@ -1,0 +1,975 @@
+"""What can be saved: classes, their parameters and attributes, and the checks of a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
+
+from dpsvm_fast import preprocessing as ours
+from dpsvm_fast import validation as check
+from dpsvm_fast.certificates import (
+    FederatedStatement,
+    PrivacyStatement,
+    SelectionStatement,
+    read_certificate,
+)
+from dpsvm_fast.estimators import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateGaussianMarginClassifier,
+    PrivateKernelSVC,
+    PrivateLinearSVC,
+)
+from dpsvm_fast.estimators.inputs import checked_bounds, public_classes
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.federated.classifier import FederatedLinearSVC
+from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
+from dpsvm_fast.mechanisms.pipeline import TRAINERS
+from dpsvm_fast.mechanisms.rows import (
+    KERNELS,
+    LARGEST_GAMMA,
+    MOST_COMPONENTS,
+    SMALLEST_GAMMA,
+    FourierFeatures,
+)
+from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.model_selection.search import ConstantClassifier
+from dpsvm_fast.persist.values import (
+    MOST_FEATURES,
+    Shape,
+    exact_record,
+    labels_from,
+    labels_to,
+    names_from,
+    numbers_from,
+    numbers_to,
+    plain_from,
+    plain_to,
+    real_from,
+    shown,
+    text_from,
+    whole_from,
+)
+from dpsvm_fast.preprocessing import squares
+from dpsvm_fast.verification import Verification, verify
+
+__all__ = [
+    "BOUNDS",
+    "FEATURE_NAMES",
+    "FLAG",
+    "FOURIER",
+    "LABELS",
+    "LOSS",
+    "N_FEATURES",
+    "PARAMETERS_OF_NOISE",
+    "SPECIFICATION",
+    "Attribute",
+    "Facts",
+    "Parameter",
+    "SavedClass",
+    "Statement",
+    "check_facts",
+    "check_holds",
+    "check_promise",
+    "hashing_parameters",
+    "numbers",
+    "parameters_of",
+    "real",
+    "same_labels",
+    "saved_classes",
+    "statement_from",
+    "whole",
+    "word",
+]
+
+
+# Kinds of fitted attributes: how each is written, and what a value from a file has to be.
+
+
+STRUCTURES = ("independent", "orthogonal", "fast")
+
+CENTRES = ("none", "sphere", "ball")
+
+MOST_CLASSES = 2**31
+# Bounds that are the same for all features are saved as one number; an array of more than this
+# would be much larger than the file that asks for it.
+MOST_REPEATED = 1 << 22
+
+# Attributes of the same object that have been read before.
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """How one fitted attribute is saved.
+
+    Parameters
+    ----------
+    write : callable
+        From a value to JSON.
+    read : callable
+        From where it is, JSON and the attributes before it to the value.
+    optional : bool
+        Whether it may be missing.
+    none : bool
+        Whether it may be None.
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[str, Any, Facts], Any]
+    optional: bool = False
+    none: bool = False
+
+    def written(self, value: Any) -> Any:
+        """JSON."""
+        return None if value is None and self.none else self.write(value)
+
+    def read_from(self, where: str, record: Any, facts: Facts) -> Any:
+        """The value."""
+        return None if record is None and self.none else self.read(where, record, facts)
+
+
+def numbers(
+    shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
+) -> Attribute:
+    """An array of finite floats, all of them more than ``above``."""
+
+    def read(where: str, record: Any, facts: Facts) -> Any:
+        array = numbers_from(where, record, shape(facts))
+        if not (array > above).all():
+            raise ModelFormatError(f"{where}: expected numbers > {above:g}")
+        return array
+
+    return Attribute(numbers_to, read, none=none)
+
+
+def real(
+    *, low: float = -math.inf, above: float = -math.inf, none: bool = False, optional: bool = False
+) -> Attribute:
+    """A finite float."""
+    return Attribute(
+        float,
+        lambda where, record, _: real_from(where, record, low=low, above=above),
+        none=none,
+        optional=optional,
+    )
+
+
+def whole(low: int, high: int, *, none: bool = False) -> Attribute:
+    """A whole number."""
+    return Attribute(int, lambda where, record, _: whole_from(where, record, low, high), none=none)
+
+
+def word(*options: str) -> Attribute:
+    """One of a few words."""
+    return Attribute(str, lambda where, record, _: text_from(where, record, options))
+
+
+def _flag(where: str, record: Any, facts: Facts) -> bool:
+    """True or False."""
+    if not isinstance(record, bool):
+        raise ModelFormatError(f"{where}: expected true or false")
+    return record
+
+
+def _names(where: str, record: Any, facts: Facts) -> Any:
+    """One name for each feature."""
+    return names_from(where, record, facts["n_features_in_"])
+
+
+def _bounds_to(bounds: Any) -> list[Any]:
+    """Lower and upper ones, each one number where that is enough."""
+    return [
+        float(side.flat[0])
+        if 0 < side.size <= MOST_REPEATED and (side == side.flat[0]).all()
+        else numbers_to(side)
+        for side in bounds
+    ]
+
+
+def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
+    """Two arrays of shape (n_features,), each low below high."""
+    if not isinstance(record, list) or len(record) != 2:
+        raise ModelFormatError(f"{where}: expected two sides")
+    d, sides = facts["n_features_in_"], []
+    for side in record:
+        if isinstance(side, dict):
+            sides.append(numbers_from(where, side, (d,)))
+            continue
+        number = real_from(where, side)
+        if d > MOST_REPEATED:
+            raise ModelFormatError(f"{where}: expected an array for so many features")
+        sides.append(np.full(d, number))
+    try:
+        low, high = checked_bounds(tuple(sides))
+    except InvalidParameterError as error:
+        raise ModelFormatError(f"{where}: {error}") from None
+    return low, high
+
+
+def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
+    """The loss of the fit, which says whether scores are probabilities."""
+    record = exact_record(where, record, {*LOSS_FIELDS})
+    per_class = _flag(f"{where}.per_class", record["per_class"], facts)
+    return Loss(
+        name=text_from(f"{where}.name", record["name"], WEIGHT_LOSSES),
+        n_classes=whole_from(f"{where}.n_classes", record["n_classes"], 2, MOST_CLASSES),
+        smoothing=real_from(f"{where}.smoothing", record["smoothing"], above=0.0),
+        margin=real_from(f"{where}.margin", record["margin"], low=0.0),
+        per_class=per_class,
+    )
+
+
+def _loss_to(loss: Loss) -> dict[str, Any]:
+    """Its fields."""
+    record = {name: getattr(loss, name) for name in LOSS_FIELDS}
+    return record | {name: float(record[name]) for name in ("smoothing", "margin")}
+
+
+def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
+    """Everything that the random features are drawn from."""
+    record = exact_record(where, record, {*FOURIER_FIELDS})
+
+    def at(name: str) -> tuple[str, Any]:
+        return f"{where}.{name}", record[name]
+
+    gamma = real_from(*at("gamma"), low=SMALLEST_GAMMA)
+    if gamma > LARGEST_GAMMA:
+        raise ModelFormatError(f"{where}.gamma: expected at most {LARGEST_GAMMA:g}")
+    features = FourierFeatures(
+        n_features=whole_from(*at("n_features"), 1, MOST_FEATURES),
+        n_components=whole_from(*at("n_components"), 1, MOST_COMPONENTS),
+        gamma=gamma,
+        kernel=text_from(*at("kernel"), KERNELS),
+        structure=text_from(*at("structure"), STRUCTURES),
+        centre=text_from(*at("centre"), CENTRES),
+        seed=whole_from(*at("seed"), 0, 2**64 - 1),
+    )
+    if features.kernel != "rbf" and features.structure != "independent":
+        raise ModelFormatError(f"{where}: only frequencies of 'rbf' depend on each other")
+    if features.n_features != facts["n_features_in_"]:
+        raise ModelFormatError(f"{where}: expected as many features as the model has")
+    return features
+
+
+def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
+    """Gaussian parameters by the name of what was released."""
+    if not isinstance(record, dict) or not set(record) <= set(RELEASES):
+        raise ModelFormatError(f"{where}: expected numbers for some of {RELEASES}")
+    return {name: real_from(f"{where}.{name}", mu, above=0.0) for name, mu in record.items()}
+
+
+LOSS_FIELDS = ("name", "n_classes", "smoothing", "margin", "per_class")
+
+FOURIER_FIELDS = (
+    *("n_features", "n_components", "gamma", "kernel", "structure", "centre", "seed"),
+)
+
+RELEASES = ("centre", "count", "whitening", "training")
+
+N_FEATURES = whole(1, MOST_FEATURES)
+
+FEATURE_NAMES = Attribute(lambda names: [str(name) for name in names], _names, optional=True)
+
+LABELS = Attribute(labels_to, lambda where, record, _: labels_from(where, record))
+
+FLAG = Attribute(bool, _flag)
+
+BOUNDS = Attribute(_bounds_to, _bounds_from, none=True)
+
+LOSS = Attribute(_loss_to, _loss_from)
+
+FOURIER = Attribute(
+    lambda features: {name: getattr(features, name) for name in FOURIER_FIELDS},
+    _fourier_from,
+    none=True,
+)
+
+PARAMETERS_OF_NOISE = Attribute(
+    lambda noises: {name: float(mu) for name, mu in noises.items()}, _noises_from
+)
+
+
+# Parameters of constructors: how each is written, and what a value from a file has to be.
+
+
+# Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
+# reads the file subtract the noise.
+NOT_SAVED = ("ledger", "n_threads", "random_state")
+
+# Words of an n-gram.
+MOST_WORDS = 1000
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """How one parameter of a constructor is saved.
+
+    Parameters
+    ----------
+    test : callable
+        Refuses a value that the class would refuse, and returns what it stands for.
+    write, read : callable
+        From the name and what ``test`` returned to JSON; from the name and JSON to the value.
+    """
+
+    test: Callable[[Any], Any]
+    write: Callable[[str, Any], Any] = plain_to
+    read: Callable[[str, Any], Any] = plain_from
+
+
+def _sides_to(name: str, bounds: Any) -> Any:
+    """Bounds as the user gave them: numbers stay numbers."""
+    if bounds is None:
+        return None
+    return [float(side) if side.ndim == 0 else numbers_to(side) for side in bounds]
+
+
+def _sides_from(name: str, record: Any) -> Any:
+    """A tuple of numbers or arrays."""
+    if not isinstance(record, list):
+        return record
+    return tuple(
+        numbers_from(name, side, (None,)) if isinstance(side, dict) else side for side in record
+    )
+
+
+def _labels_to(name: str, labels: Any) -> Any:
+    """A label set that the user gave."""
+    return None if labels is None else labels.tolist()
+
+
+def _point_to(name: str, point: Any) -> Any:
+    """A public point."""
+    return None if point is None else numbers_to(point)
+
+
+def _point_from(name: str, record: Any) -> Any:
+    """A public point."""
+    return None if record is None else numbers_from(name, record, (None,))
+
+
+def _spec_to(name: str, spec: FederatedSpec | None) -> Any:
+    """What the parties agreed on."""
+    return None if spec is None else spec.to_dict()
+
+
+def _spec_from(name: str, record: Any) -> FederatedSpec | None:
+    """What the parties agreed on, checked in full."""
+    return None if record is None else FederatedSpec(**record)
+
+
+def _checked_spec(spec: Any) -> Any:
+    """A specification, or None."""
+    if spec is not None and not isinstance(spec, FederatedSpec):
+        raise TypeError(f"spec: got {type(spec).__name__}, expected a FederatedSpec")
+    return spec
+
+
+def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:
+    """Parameters of a class with a table of tests."""
+    special: dict[str, dict[str, Any]] = {
+        "bounds": {"write": _sides_to, "read": _sides_from},
+        "centre": {"write": _point_to, "read": _point_from},
+        "classes": {"write": _labels_to},
+    }
+    return {
+        name: Parameter(test, **special.get(name, {}))
+        for name, test in tests.items()
+        if name not in NOT_SAVED
+    }
+
+
+def _only(name: str, *accepted: Any) -> Parameter:
+    """A parameter of which some values are plain and safe, and no others are saved."""
+
+    def test(value: Any) -> Any:
+        if not any(type(value) is type(known) and value == known for known in accepted):
+            raise InvalidParameterError(
+                f"{name}: expected one of {accepted} in a model that is saved"
+            )
+        return value
+
+    return Parameter(test)
+
+
+def _checked_range(value: Any) -> tuple[int, int]:
+    """Lengths of n-grams."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError("ngram_range: expected two whole numbers")
+    low, high = (check.check_integer("ngram_range", length, 1, MOST_WORDS) for length in value)
+    return low, high
+
+
+def _checked_words(value: Any) -> Any:
+    """None, a word for a list, or a list."""
+    plain = value is None or value == "english"
+    if plain or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
+        return value
+    raise InvalidParameterError("stop_words: expected None, 'english' or a list of words")
+
+
+def _float_type(name: str, record: Any) -> Any:
+    """Of the numbers that come out."""
+    return {"float64": np.float64, "float32": np.float32}.get(record, record)
+
+
+def _checked_float_type(value: Any) -> Any:
+    """One of two types."""
+    if value not in (np.float64, np.float32):
+        raise InvalidParameterError("dtype: expected numpy.float64 or numpy.float32")
+    return value
+
+
+def hashing_parameters() -> dict[str, Parameter]:
+    """Of scikit-learn's ``HashingVectorizer``, as far as they are plain.
+
+    Functions of the user's, files and regular expressions of one's own are refused: they would let
+    a file decide what is run or read when the model is used.
+    """
+    options: dict[str, tuple[Any, ...]] = {
+        "input": ("content",),
+        "encoding": ("utf-8",),
+        "decode_error": ("strict", "ignore", "replace"),
+        "strip_accents": (None, "ascii", "unicode"),
+        "lowercase": (True, False),
+        "preprocessor": (None,),
+        "tokenizer": (None,),
+        "token_pattern": (r"(?u)\b\w\w+\b",),
+        "analyzer": ("word", "char", "char_wb"),
+        "binary": (True, False),
+        "norm": ("l2", "l1", None),
+        "alternate_sign": (True, False),
+    }
+    found = {name: _only(name, *accepted) for name, accepted in options.items()}
+    n_features = partial(check.check_integer, "n_features", low=1, high=2**31 - 1)
+    return found | {
+        "n_features": Parameter(n_features),
+        "ngram_range": Parameter(_checked_range),
+        "stop_words": Parameter(_checked_words),
+        "dtype": Parameter(_checked_float_type, lambda _, kind: np.dtype(kind).name, _float_type),
+    }
+
+
+SPECIFICATION = Parameter(_checked_spec, _spec_to, _spec_from)
+
+
+# The classes that can be saved, and of each the parameters and attributes that are.
+#
+# A file names a class by a word of this table; nothing is ever imported because a file says so.
+# What
+# is not listed here is not saved: no ledger, no seed of private noise, no number of threads.
+
+
+MOST = 2**63 - 1
+
+Attributes = dict[str, Attribute]
+
+
+@dataclass(frozen=True)
+class SavedClass:
+    """What is saved of the objects of one class.
+
+    Parameters
+    ----------
+    kind : type
+    parameters : mapping of names to Parameter
+    attributes : mapping of names to Attribute
+        In the order in which they are read: later ones are checked against earlier ones.
+    mechanism : str or None
+        That of the certificate; None where a fit spends nothing.
+    fits : bool
+        Whether there is something to be fitted.
+    derived : callable or None
+        Attributes that follow from the others, not saved.
+    """
+
+    kind: type
+    parameters: Mapping[str, Parameter]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    mechanism: str | None = None
+    fits: bool = True
+    derived: Callable[[Facts], dict[str, Any]] | None = None
+
+
+def _anything(value: Any) -> Any:
+    """What is checked where it is used."""
+    return value
+
+
+def _rows(facts: Facts) -> int:
+    """Rows of the weights: two classes have one."""
+    n_classes = len(facts["classes_"])
+    return 1 if n_classes == 2 else n_classes
+
+
+def _columns(facts: Facts) -> int:
+    """Columns of the weights: features, or random features of them."""
+    features = facts.get("features_")
+    n_features: int = facts["n_features_in_"]
+    return n_features if features is None else 2 * features.n_components
+
+
+def _square(facts: Facts) -> tuple[int, int]:
+    """Shape of a matrix of the features."""
+    return (facts["n_features_in_"],) * 2
+
+
+def _row(facts: Facts) -> tuple[int]:
+    """Shape of one number for each feature."""
+    return (facts["n_features_in_"],)
+
+
+def _components(facts: Facts) -> tuple[int]:
+    """Shape of one number for each component."""
+    return (facts["n_components_"],)
+
+
+FEATURES: Attributes = {
+    "n_features_in_": N_FEATURES,
+    "feature_names_in_": FEATURE_NAMES,
+}
+
+WEIGHTS: Attributes = {
+    "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),
+    "intercept_": numbers(lambda facts: (_rows(facts),)),
+    "_fitted_loss": LOSS,
+}
+
+LINEAR: Attributes = FEATURES | {"classes_": LABELS} | WEIGHTS
+
+MAPPED: Attributes = {
+    "n_samples_": real(above=0.0, none=True),
+    "centre_": numbers(_row, none=True),
+    "whitened_": FLAG,
+    "whitening_": numbers(_square, none=True),
+    "mu_": PARAMETERS_OF_NOISE,
+    "max_grad_norm_": real(above=0.0, none=True),
+    "n_steps_": whole(1, MOST, none=True),
+    "learning_rate_": real(above=0.0, none=True),
+    "c_": real(above=0.0, none=True),
+    "lambda_": real(low=0.0, none=True),
+    "bounds_": BOUNDS,
+    "mechanism_": word(*TRAINERS),
+}
+# What weights are of comes before them.
+LIFTED: Attributes = {
+    "kernel_": word(*KERNELS, "linear"),
+    "gamma_": real(above=0.0, none=True),
+    "n_components_": whole(1, MOST_COMPONENTS, none=True),
+    "q_": real(none=True),
+    "features_": FOURIER,
+    "data_norm_": real(above=0.0, none=True),
+}
+
+ELLIPSOIDS: Attributes = {
+    "ellipsoids_": numbers(
+        lambda f: (len(f["classes_"]), None, f["n_features_in_"] + 1, f["n_features_in_"] + 1)
+    ),
+    "means_": numbers(lambda f: (*f["ellipsoids_"].shape[:2], f["n_features_in_"])),
+    "offsets_": numbers(lambda f: f["ellipsoids_"].shape[:2]),
+    "lambda_": real(above=0.0),
+    "data_norm_": real(above=0.0),
+    "_fitted_loss": LOSS,
+}
+
+
+def _of_ellipsoids(facts: Facts) -> dict[str, Any]:
+    """The blocks that a fit cuts out."""
+    blocks = facts["ellipsoids_"][..., :-1, :-1]
+    return {"precisions_": np.ascontiguousarray(blocks)}
+
+
+def _of_scales(facts: Facts) -> dict[str, Any]:
+    """The squares that a fit publishes beside its scales."""
+    scale = facts["scale_"]
+    return {"var_": None if scale is None else squares(scale)}
+
+
+def _of_features(facts: Facts) -> dict[str, Any]:
+    """What random features say about themselves."""
+    return {"seed_": facts["_features"].seed, "structure_": facts["_features"].structure}
+
+
+def _classifiers() -> list[SavedClass]:
+    """The estimators that are trained on rows with labels."""
+    linear = (
+        (OutputPerturbationSVC, "output_perturbation", LINEAR),
+        (ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
+        (GradientPerturbationSVC, "gradient_perturbation", LINEAR),
+        (PrivateLinearSVC, "private_linear", LINEAR | MAPPED),
+        (
+            PrivateKernelSVC,
+            "private_kernel",
+            FEATURES | {"classes_": LABELS} | LIFTED | WEIGHTS | MAPPED,
+        ),
+    )
+    found = [
+        SavedClass(kind, parameters_of(kind._parameters), attributes, mechanism)
+        for kind, mechanism, attributes in linear
+    ]
+    margin = PrivateGaussianMarginClassifier
+    attributes = FEATURES | {"classes_": LABELS} | ELLIPSOIDS
+    found.append(
+        SavedClass(
+            margin,
+            parameters_of(margin._parameters),
+            attributes,
+            "gaussian_margin",
+            derived=_of_ellipsoids,
+        )
+    )
+    federated = LINEAR | {
+        "components_": Attribute(
+            numbers_to,
+            lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
+            optional=True,
+        ),
+        "n_survivors_": whole(1, MOST),
+        "n_records_": whole(1, MOST, none=True),
+    }
+    spec = {"spec": SPECIFICATION}
+    found.append(SavedClass(FederatedLinearSVC, spec, federated, "federated"))
+    return found
+
+
+def _private_transformers() -> list[SavedClass]:
+    """Transformers with a certificate."""
+    norm = {"data_norm_": real(above=0.0)}
+    private: tuple[tuple[Any, Attributes], ...] = (
+        (ours.PrivateCenter, {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm),
+        (ours.PrivateWhitener, {"whitening_": numbers(_square)} | norm),
+        (
+            ours.PrivatePCA,
+            {
+                "n_components_": whole(1, MOST),
+                "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
+                "eigenvalues_": numbers(_components),
+                "explained_variance_ratio_": numbers(_components),
+                "scales_": numbers(_components, above=0.0),
+                "centre_": numbers(_row),
+            }
+            | norm,
+        ),
+        (
+            ours.PrivateStandardScaler,
+            {
+                "mean_": numbers(_row),
+                "scale_": numbers(_row, above=0.0, none=True),
+                "n_samples_seen_": real(above=0.0),
+                "bounds_": replace(BOUNDS, none=False),
+            }
+            | norm,
+        ),
+    )
+    derived = {ours.PrivateStandardScaler: _of_scales}
+    return [
+        SavedClass(
+            kind,
+            parameters_of(kind._parameters),
+            FEATURES | attributes,
+            kind._mechanism_name,
+            derived=derived.get(kind),
+        )
+        for kind, attributes in private
+    ]
+
+
+def _public_transformers() -> list[SavedClass]:
+    """Transformers that learn nothing."""
+    drawn: dict[str, Callable[[Any], Any]] = {
+        "n_components": partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS),
+        "gamma": partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA),
+        "kernel": partial(check.check_option, "kernel", options=KERNELS),
+        "orthogonal": partial(check.check_bool, "orthogonal"),
+    }
+    # The frequencies are public, and so is their seed.
+    seed = {"random_state": Parameter(check.check_random_state)}
+    fourier = FEATURES | {"_features": replace(FOURIER, none=False)}
+    normal: dict[str, Callable[[Any], Any]] = {
+        "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
+        "copy": partial(check.check_bool, "copy"),
+    }
+    return [
+        SavedClass(
+            ours.RandomFourierFeatures, parameters_of(drawn) | seed, fourier, derived=_of_features
+        ),
+        SavedClass(
+            ours.PublicScaler, parameters_of({"bounds": checked_bounds}), FEATURES, fits=False
+        ),
+        SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
+        SavedClass(HashingVectorizer, hashing_parameters(), fits=False),
+    ]
+
+
+def _compositions() -> list[SavedClass]:
+    """What is made of others; their estimators are saved apart from this table."""
+    searched = (
+        *("param_grid", "epsilon", "delta", "strategy", "selection", "scoring", "class_weight"),
+        *("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs"),
+        *("score_fraction", "verbose"),
+    )
+    own: dict[str, Callable[[Any], Any]] = {
+        "epsilon": check.check_epsilon,
+        "delta": check.check_delta,
+        "adjacency": check.check_adjacency,
+    }
+    attributes = {
+        **{name: _optional(attribute) for name, attribute in FEATURES.items()},
+        "classes_": _optional(LABELS),
+        "best_params_": Attribute(
+            partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
+        ),
+        "best_index_": whole(-1, MOST),
+        "best_score_": real(optional=True),
+    }
+    return [
+        SavedClass(
+            PrivateGridSearch,
+            parameters_of({name: own.get(name, _anything) for name in searched}),
+            attributes,
+            "search",
+        ),
+        SavedClass(Pipeline, {"verbose": Parameter(partial(check.check_bool, "verbose"))}),
+        SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
+    ]
+
+
+def _optional(attribute: Attribute) -> Attribute:
+    """The same, that may be missing."""
+    return Attribute(attribute.write, attribute.read, optional=True, none=attribute.none)
+
+
+@lru_cache(maxsize=1)
+def saved_classes() -> dict[str, SavedClass]:
+    """Every class that can be saved, by the word for it in a file."""
+    every = [
+        *(*_classifiers(), *_private_transformers()),
+        *(*_public_transformers(), *_compositions()),
+    ]
+    return {saved.kind.__name__: saved for saved in every}
+
+
+Statement = PrivacyStatement | SelectionStatement | FederatedStatement
+
+# Where nothing is released before the weights, a pipeline has the certificate of its trainer.
+PIPELINES = {"private_linear", "private_kernel"}
+
+SINGLE_RELEASES = {"output_perturbation", "objective_perturbation"}
+
+# Recomputations that are remembered: workers load the same model again and again.
+REMEMBERED = 64
+
+
+def statement_from(where: str, record: object) -> Any:
+    """The statement of a certificate; of which kind it has to be depends on the model."""
+    if not isinstance(record, Mapping):
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected a certificate")
+    try:
+        return read_certificate(record)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFormatError(
+            f"{where}: no certificate that this release reads: {error}"
+        ) from None
+
+
+def check_holds(where: str, statement: Statement) -> None:
+    """Recompute what the certificate promises; of one that is not private, what its noise gives.
+
+    Raises
+    ------
+    ModelFormatError
+        It does not follow from its numbers.
+    """
+    found = _verified(statement.to_json(indent=None))
+    if not found:
+        verdict = "cannot be confirmed" if found.undecided else "does not hold"
+        raise ModelFormatError(
+            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on this model's "
+            "epsilon and delta"
+        )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _verified(text: str) -> Verification:
+    """What ``verify`` finds, apart from the reasons for which the statement is not private."""
+    # Whether its numbers follow from each other does not depend on who knows the seed.
+    statement: Any = read_certificate(text)
+    plain = replace(statement, not_private_reasons=(), random_source="operating_system")
+    return verify(plain)
+
+
+def check_promise(where: str, mechanism: str, model: Any, statement: Statement) -> None:
+    """Whether a certificate is about a release with the parameters of this model.
+
+    Parameters
+    ----------
+    where : str
+        For messages.
+    mechanism : str
+        That of the class; "search" and "federated" for the classes with other certificates.
+    model : estimator
+        With its parameters.
+    statement : Statement
+    """
+    if mechanism == "federated":
+        _check_federated(where, model.spec, statement)
+        return
+    _check_same(where, "adjacency", statement.adjacency, model.adjacency)
+    if isinstance(statement, SelectionStatement):
+        _check_search(where, mechanism, model, statement)
+        return
+    known = {mechanism} | (SINGLE_RELEASES if mechanism in PIPELINES else set())
+    if not isinstance(statement, PrivacyStatement) or statement.mechanism not in known:
+        raise ModelFormatError(
+            f"{where}: the certificate is about another mechanism than {type(model).__name__} has"
+        )
+    more = mechanism == "gradient_perturbation" and statement.epsilon > model.epsilon
+    if not more:
+        # Calls of partial_fit spend more than the parameter says.
+        _check_same(where, "epsilon", statement.epsilon, model.epsilon)
+    pure = getattr(model, "noise", None) == "gamma"
+    _check_same(where, "delta", statement.delta, 0.0 if pure else model.delta)
+
+
+def _check_search(where: str, mechanism: str, model: Any, statement: SelectionStatement) -> None:
+    """The search itself promises what it was given; a model out of it was given less."""
+    names = ("epsilon", "delta")
+    if mechanism == "search":
+        for name in (*names, "strategy"):
+            _check_same(where, name, getattr(statement, name), getattr(model, name))
+        return
+    for name in names:
+        if getattr(model, name) > getattr(statement, name):
+            raise ModelFormatError(
+                f"{where}: the parameter {name} is larger than that of the search in its "
+                "certificate"
+            )
+
+
+def _check_federated(where: str, spec: Any, statement: Statement) -> None:
+    """What the parties agreed on is what is promised."""
+    if not isinstance(statement, FederatedStatement) or spec is None:
+        raise ModelFormatError(f"{where}: expected a specification and a federated certificate")
+    names = ("algorithm", "epsilon", "delta", "n_users", "honest_fraction", "max_dropout")
+    for name in (*names, "min_survivors"):
+        _check_same(where, name, getattr(statement, name), getattr(spec, name))
+
+
+def _check_same(where: str, name: str, promised: object, parameter: object) -> None:
+    """Refuse a certificate whose number is not that of the model."""
+    if promised != parameter:
+        raise ModelFormatError(
+            f"{where}: {name} is {shown(promised)} in the certificate of the fit and "
+            f"{shown(parameter)} in the parameters, expected the same"
+        )
+
+
+def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any) -> None:
+    """Whether fitted attributes, parameters and the certificate are about the same weights.
+
+    Shapes of attributes among each other have been checked.
+    """
+    classes: Any = facts.get("classes_")
+    given = getattr(model, "classes", None)
+    if classes is not None and given is not None and not same_labels(given, classes):
+        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
+    _check_widths(where, model, facts)
+    _check_choices(where, facts)
+    _check_trainer(where, facts, statement)
+    loss = facts.get("_fitted_loss")
+    if loss is None:
+        return
+    n_rivals = len(classes) if "coef_" in facts else _ellipsoids(facts) - _each(facts) + 1
+    if loss.n_classes != n_rivals:
+        raise ModelFormatError(f"{where}: the loss is for another number of classes")
+    if not isinstance(statement, PrivacyStatement):
+        return
+    _check_same(where, "loss", statement.loss, loss.name)
+    noise = statement.noise
+    if noise is not None and noise.n_weights != _noisy_numbers(model, facts, loss.n_scores):
+        raise ModelFormatError(
+            f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
+            "as the model has"
+        )
+
+
+def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Public parameters with a number for each feature are about as many as there are."""
+    n_features = facts.get("n_features_in_")
+    if n_features is None:
+        return
+    spec = getattr(model, "spec", None)
+    if spec is not None and not (
+        spec.n_features == n_features and same_labels(spec.classes, facts["classes_"])
+    ):
+        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
+    bounds, centre = getattr(model, "bounds", None), getattr(model, "centre", None)
+    sides = [] if bounds is None else list(checked_bounds(bounds))
+    sides += [] if centre is None else [np.asarray(centre)]
+    if any(side.ndim == 1 and side.size != n_features for side in sides):
+        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
+
+
+def same_labels(given: Any, classes: NDArray[Any]) -> bool:
+    """Whether a label set, as the user gives it, is that of a model."""
+    known = public_classes(list(given))
+    kinds = {labels.dtype.kind for labels in (known, classes)}
+    same: bool = known.tolist() == classes.tolist()
+    return same and (len(kinds) == 1 or kinds <= set("iu"))
+
+
+def _each(facts: Mapping[str, Any]) -> int:
+    """Ellipsoids of a class."""
+    return int(facts["ellipsoids_"].shape[1])
+
+
+def _ellipsoids(facts: Mapping[str, Any]) -> int:
+    """Ellipsoids of all classes."""
+    return int(facts["ellipsoids_"].shape[0]) * _each(facts)
+
+
+def _noisy_numbers(model: Any, facts: Mapping[str, Any], n_scores: int) -> int:
+    """Numbers that were released with noise on the weights."""
+    if "ellipsoids_" in facts:
+        return _ellipsoids(facts) * math.comb(facts["n_features_in_"] + 2, 2)
+    return n_scores * (int(facts["coef_"].shape[1]) + int(model.fit_intercept))
+
+
+def _check_trainer(where: str, facts: Mapping[str, Any], statement: Any) -> None:
+    """The certificate of a trainer is about the one that the pipeline took."""
+    chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
+    if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
+        raise ModelFormatError(f"{where}: mechanism_ is not that of the certificate")
+
+
+def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
+    """What was chosen in a fit goes with what was released by it."""
+    if "whitening_" in facts and "whitened_" in facts:
+        if facts["whitened_"] is not (facts["whitening_"] is not None):
+            raise ModelFormatError(f"{where}: whitened_ does not go with whitening_")
+        if facts["mechanism_"] == "gradient" and facts["n_steps_"] is None:
+            raise ModelFormatError(f"{where}: mechanism_ does not go with n_steps_")
+    if "kernel_" not in facts:
+        return
+    features = facts["features_"]
+    chosen = (
+        ("linear", None, None)
+        if features is None
+        else (features.kernel, features.gamma, features.n_components)
+    )
+    if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
+        raise ModelFormatError(
+            f"{where}: kernel_, gamma_ or n_components_ is not that of features_"
+        )

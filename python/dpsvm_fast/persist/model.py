@@ -1,0 +1,670 @@
+"""Saved models: JSON files that hold a fitted model, its certificate and its table's schema.
+
+Loading one runs no code. The format is described in docs/model_format.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from dpsvm_fast import _core
+from dpsvm_fast.certificates.statement import bound_certificate, certificate_schema
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.files import checked_key, read_bytes, write_bytes
+from dpsvm_fast.persist.classes import (
+    SavedClass,
+    Statement,
+    check_facts,
+    check_holds,
+    check_promise,
+    same_labels,
+    saved_classes,
+    statement_from,
+)
+from dpsvm_fast.persist.values import (
+    VERSION,
+    check_seals,
+    exact_record,
+    parsed,
+    sealed_text,
+    shown,
+    text_from,
+)
+
+if TYPE_CHECKING:
+    from dpsvm_fast.data import TableSchema
+
+__all__ = [
+    "Reading",
+    "SavedModel",
+    "check_certificates",
+    "load_model",
+    "model_from",
+    "model_schema",
+    "read_model",
+    "record_of",
+    "save_certificate",
+    "save_model",
+    "statement_of",
+]
+
+
+# Fitted objects as records of plain values, and back.
+
+
+# Of `set_output`: kinds of data frames.
+OUTPUTS = ("default", "pandas", "polars")
+
+SEARCH = "PrivateGridSearch"
+
+PIPELINE = "Pipeline"
+
+NOTHING = "passthrough"
+# Of a pipeline. Far fewer make sense, and a file must not ask for millions.
+MOST_STEPS = 1000
+
+
+@dataclass
+class Reading:
+    """What is found while a model is read.
+
+    Parameters
+    ----------
+    verified : bool
+        Whether certificates are recomputed.
+    """
+
+    verified: bool = True
+    statements: list[tuple[str, Statement]] = field(default_factory=list)
+
+
+def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
+    """What is saved of a model.
+
+    Parameters
+    ----------
+    model : estimator
+    where : str
+        For messages.
+    fitted : bool
+        Whether to save what was fitted, which then must be there.
+
+    Raises
+    ------
+    InvalidParameterError
+        A class, or a value of a parameter, that cannot be saved.
+    NotFittedError
+    """
+    saved = _saved_class(model, where)
+    name = type(model).__name__
+    record: dict[str, Any] = {"class": name, "parameters": _parameters_of(model, saved, where)}
+    if name == PIPELINE:
+        record["steps"] = _steps_of(model, where, fitted=fitted)
+    if name == SEARCH:
+        record["estimator"] = record_of(model.estimator, f"{where}.estimator", fitted=False)
+    if fitted:
+        record["attributes"] = _attributes_of(model, saved, where)
+        if saved.mechanism is not None:
+            record["privacy"] = model.privacy_.to_dict()
+        if name == SEARCH:
+            best = f"{where}.best_estimator_"
+            record["best_estimator"] = record_of(model.best_estimator_, best)
+    output = vars(model).get("_sklearn_output_config", {}).get("transform")
+    if output is not None:
+        record["output"] = output
+    return record
+
+
+def _saved_class(model: Any, where: str) -> SavedClass:
+    """The table's entry, of the class itself and of no parent."""
+    name = type(model).__name__
+    saved = saved_classes().get(name)
+    if saved is None or saved.kind is not type(model):
+        known = ", ".join(saved_classes())
+        raise InvalidParameterError(
+            f"{where}: got an object of class {name}, which cannot be saved as JSON; save it with "
+            f"joblib.dump for readers who trust you, or give one of {known}"
+        )
+    return saved
+
+
+def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
+    """Parameters as the class checks them."""
+    if getattr(model, "transform_input", None) is not None:
+        raise InvalidParameterError(f"{where}.transform_input: expected None in a saved Pipeline")
+    return {
+        name: parameter.write(name, parameter.test(getattr(model, name)))
+        for name, parameter in saved.parameters.items()
+    }
+
+
+def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
+    """Fitted attributes; None where nothing was fitted and nothing has to be."""
+    found = vars(model)
+    if saved.mechanism is None and not any(name in found for name in saved.attributes):
+        if saved.fits and saved.attributes:
+            raise _not_fitted(model, where)
+        return {} if type(model).__name__ == PIPELINE else None
+    if saved.mechanism is not None and "privacy_" not in found:
+        raise _not_fitted(model, where)
+    missing = [n for n, a in saved.attributes.items() if n not in found and not a.optional]
+    if missing:
+        raise InvalidParameterError(f"{where}: expected the fitted attribute {missing[0]}")
+    return {
+        name.lstrip("_"): attribute.written(found[name])
+        for name, attribute in saved.attributes.items()
+        if name in found
+    }
+
+
+def _not_fitted(model: Any, where: str) -> NotFittedError:
+    """Says what to do first."""
+    name = type(model).__name__
+    return NotFittedError(f"{where}: this {name} is not fitted; call fit before save_model")
+
+
+def _steps_of(pipeline: Any, where: str, *, fitted: bool) -> list[Any]:
+    """Names and records of the steps."""
+    return [
+        [name, record_of(step, f"{where}[{name!r}]", fitted=fitted) if _does(step) else None]
+        for name, step in pipeline.steps
+    ]
+
+
+def _does(step: object) -> bool:
+    """Whether a step of a pipeline does anything."""
+    return step is not None and not isinstance(step, str)
+
+
+def model_from(record: object, where: str, reading: Reading, *, fitted: bool = True) -> Any:
+    """The object that :func:`record_of` wrote.
+
+    Raises
+    ------
+    ModelFormatError
+    """
+    name = record.get("class") if isinstance(record, dict) else None
+    saved = saved_classes().get(name) if isinstance(name, str) else None
+    if saved is None:
+        raise ModelFormatError(
+            f"{where}: got the class {shown(name)}, which this release cannot load"
+        )
+    assert isinstance(record, dict)
+    exact_record(where, record, _fields(saved, record, fitted=fitted))
+    model = _made(saved, record, where, reading, fitted=fitted)
+    if fitted:
+        _set_fitted(model, saved, record, where, reading)
+    if "output" in record:
+        _set_output(model, text_from(f"{where}.output", record["output"], OUTPUTS), where)
+    return model
+
+
+def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
+    """Names that a record has to have."""
+    name = saved.kind.__name__
+    names = {"class", "parameters"} | ({"output"} & set(record))
+    names |= {PIPELINE: {"steps"}, SEARCH: {"estimator"}}.get(name, set())
+    if fitted:
+        names |= {"attributes"} | ({"privacy"} if saved.mechanism is not None else set())
+        names |= {"best_estimator"} if name == SEARCH else set()
+    return names
+
+
+def _made(
+    saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
+) -> Any:
+    """The object before it was fitted."""
+    inside = f"{where}.parameters"
+    records = exact_record(inside, record["parameters"], set(saved.parameters))
+    parameters: dict[str, Any] = {}
+    for name, parameter in saved.parameters.items():
+        try:
+            value = parameter.read(name, records[name])
+            parameter.test(value)
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{inside}.{error}") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelFormatError(f"{inside}: {error}") from None
+        parameters[name] = value
+    if "estimator" in record:
+        inner = f"{where}.estimator"
+        parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
+    if "steps" in record:
+        parameters["steps"] = _steps_from(record["steps"], where, reading, fitted=fitted)
+    return saved.kind(**parameters)
+
+
+def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
+    """Steps of a pipeline, whose rows have to fit each other."""
+    steps: list[Any] = []
+    if not isinstance(records, list) or not 0 < len(records) <= MOST_STEPS:
+        raise ModelFormatError(f"{where}: expected a list of 1 to {MOST_STEPS} steps")
+    for entry in records:
+        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise ModelFormatError(f"{where}: expected a name and a record of every step")
+        name, record = entry
+        if not name or "__" in name or name in [known for known, _ in steps]:
+            raise ModelFormatError(f"{where}: expected different names of steps, without '__'")
+        inner = f"{where}[{shown(name)}]"
+        last = len(steps) == len(records) - 1
+        step = NOTHING if record is None else model_from(record, inner, reading, fitted=fitted)
+        if record is not None and not last and not hasattr(step, "transform"):
+            raise ModelFormatError(f"{inner}: expected a transformer before the last step")
+        steps.append((name, step))
+    width: int | None = None
+    for name, step in steps if fitted else ():
+        expected = vars(step).get("n_features_in_") if _does(step) else width
+        if None not in (width, expected) and width != expected:
+            raise ModelFormatError(
+                f"{where}[{shown(name)}]: takes {expected} features, the step before makes {width}"
+            )
+        width = _width(step, width if expected is None else expected)
+    return steps
+
+
+def _width(step: Any, before: int | None) -> int | None:
+    """Columns that come out of a step."""
+    width: int | None = getattr(step, "_n_features_out", before)
+    return width
+
+
+def _set_fitted(
+    model: Any, saved: SavedClass, record: dict[str, Any], where: str, reading: Reading
+) -> None:
+    """Publish what the fit published."""
+    if record["attributes"] is None and saved.mechanism is None and not saved.fits:
+        return
+    facts = _facts_from(saved, record["attributes"], f"{where}.attributes")
+    statement = None
+    if saved.mechanism is not None:
+        inside = f"{where}.privacy"
+        statement = statement_from(inside, record["privacy"])
+        check_promise(inside, saved.mechanism, model, statement)
+        reading.statements.append((inside, statement))
+        facts["privacy_"] = statement
+    check_facts(where, model, facts, statement)
+    if "best_estimator" in record:
+        facts["best_estimator_"] = best = _best_from(record, where, reading, statement)
+        _check_same_rows(where, facts, best)
+    model.__dict__.update(facts)
+
+
+def _facts_from(saved: SavedClass, records: object, where: str) -> dict[str, Any]:
+    """Attributes by name, each checked against those before it."""
+    given = records if isinstance(records, dict) else {}
+    wanted = {
+        name.lstrip("_"): (name, attribute)
+        for name, attribute in saved.attributes.items()
+        if not attribute.optional or name.lstrip("_") in given
+    }
+    found = exact_record(where, records, set(wanted))
+    facts: dict[str, Any] = {}
+    for short, (name, attribute) in wanted.items():
+        facts[name] = attribute.read_from(f"{where}.{short}", found[short], facts)
+    return facts | (saved.derived(facts) if saved.derived is not None else {})
+
+
+def _best_from(record: dict[str, Any], where: str, reading: Reading, statement: Any) -> Any:
+    """The model that a search released; what it promises is what the search does."""
+    best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
+    inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
+    if any(isinstance(found, type(statement)) and found != statement for found in inner):
+        raise ModelFormatError(
+            f"{where}.best_estimator: expected the certificate of the search that it comes from"
+        )
+    return best
+
+
+def _check_same_rows(where: str, facts: dict[str, Any], best: Any) -> None:
+    """A search says the same of rows and labels as the model that it released."""
+    for name in ("n_features_in_", "classes_"):
+        own, inner = facts.get(name), getattr(best, name, None)
+        if own is not None and inner is not None and not np.array_equal(own, inner):
+            raise ModelFormatError(f"{where}.best_estimator: has another {name} than the search")
+
+
+def _set_output(model: Any, kind: str, where: str) -> None:
+    """The kind of data frames that a transformer returns."""
+    if not hasattr(model, "set_output"):
+        raise ModelFormatError(f"{where}.output: this class has no output to be set")
+    model.set_output(transform=kind)
+
+
+def check_certificates(reading: Reading) -> None:
+    """Recompute every certificate that was read."""
+    if reading.verified:
+        for where, statement in reading.statements:
+            check_holds(where, statement)
+
+
+LONGEST_VERSION = 100
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """What a file holds.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The fitted model, with its certificate in ``privacy_``.
+    schema : TableSchema or None
+        Of the table that it was trained on, where it was saved with one.
+    format_version : int
+    library_version : str
+        Of the release that wrote the file.
+    signature : {"none", "not checked", "checked"}
+        "not checked": the file is signed, and was read without the key. It is as good as unsigned.
+    """
+
+    estimator: Any
+    schema: TableSchema | None
+    format_version: int
+    library_version: str
+    signature: str
+
+
+def save_model(
+    model: Any,
+    path: PathLike,
+    *,
+    schema: TableSchema | None = None,
+    key: bytes | PathLike | None = None,
+) -> None:
+    """Save a fitted model as a JSON file.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
+        them, ``Normalizer`` and ``HashingVectorizer``.
+    path : str or path
+        An existing file is replaced once the new one is complete.
+    schema : TableSchema or None, default=None
+        Of the table that the model was trained on; saved with it.
+    key : bytes, path of a file with them, or None, default=None
+        Secret of 16 bytes or more: the file is signed with HMAC-SHA256, and whoever loads it with
+        the key notices every change. The key is not saved.
+
+    Raises
+    ------
+    InvalidParameterError
+        A class that cannot be saved, a parameter that was changed after the fit, or a schema of
+        another table.
+    NotFittedError
+        The model is not fitted.
+    OSError
+        The file cannot be written.
+
+    Notes
+    -----
+    Guarantees: what is written is a fixed list of parameters and fitted attributes for each class,
+    and nothing else of the object. All of it is public or was released by the fit, so that the file
+    is as private as the model. Not saved: the ledger, ``n_threads``, the seed of private noise
+    (whoever knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the state
+    that ``partial_fit`` goes on from.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.persist import load_model, save_model
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PrivateLinearSVC(2.0, bounds=(0, 10), classes=[0, 1, 2]).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, f"{folder}/iris.json")
+    ...     again = load_model(f"{folder}/iris.json")
+    >>> bool((again.predict(X) == model.predict(X)).all()), again.privacy_.epsilon
+    (True, 2.0)
+    """
+    secret = checked_key(key)
+    record = record_of(model, "model")
+    described = None if schema is None else schema.to_dict()
+    try:
+        # What could not be loaded is not saved. The certificate comes from this object's own fit.
+        made = model_from(record, "model", Reading(verified=False))
+        if schema is not None:
+            _check_table(made, schema)
+    except ModelFormatError as error:
+        raise InvalidParameterError(f"{error}; set it back or fit again before saving") from None
+    contents = {
+        "library_version": _core.build_info()["version"],
+        "model": record,
+        "schema": described,
+    }
+    write_bytes(Path(path), sealed_text(contents, secret))
+
+
+def save_certificate(
+    model: PathLike, path: PathLike, *, key: bytes | PathLike | None = None
+) -> None:
+    """Save the certificate of a saved model, bound to the model by a digest of it.
+
+    Parameters
+    ----------
+    model : str or path
+        File that :func:`save_model` wrote.
+    path : str or path
+        An existing file is replaced once the new one is complete.
+    key : bytes, path of a file with them, or None, default=None
+        Secret of 16 bytes or more: the digest and the certificate are signed with HMAC-SHA256. It
+        need not be that of the model.
+
+    Raises
+    ------
+    InvalidParameterError
+        The model has no certificate, as public transformers.
+    ModelFormatError, OSError
+        As of :func:`load_model`.
+
+    Notes
+    -----
+    Guarantees: ``verify(certificate, model=..., key=...)`` is true only for the model of that
+    digest: its class, parameters, numbers and certificate. Without a key, whoever replaces the
+    model can write another digest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dpsvm_fast import PrivateCenter, verify
+    >>> from dpsvm_fast.persist import save_certificate, save_model
+    >>> centre = PrivateCenter(1.0).fit([[0.6, 0.8], [0.0, 1.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model, certificate = f"{folder}/centre.json", f"{folder}/certificate.json"
+    ...     save_model(centre, model)
+    ...     save_certificate(model, certificate)
+    ...     found = verify(Path(certificate).read_text(), model=model)
+    >>> found.ok, found.matches[-1]
+    (True, 'noisy sums and their shapes')
+    """
+    where = Path(model)
+    document = parsed(read_bytes(where))
+    estimator = read_model(where, verify=False).estimator
+    statement = statement_of(estimator)
+    record = bound_certificate(statement.to_dict(), document, checked_key(key))
+    write_bytes(Path(path), json.dumps(record, indent=2, allow_nan=False).encode("ascii") + b"\n")
+
+
+def statement_of(model: Any) -> Any:
+    """Return the promise of a fitted estimator, or of all steps of a pipeline together."""
+    if hasattr(model, "privacy_"):
+        return model.privacy_
+    steps = [step for _, step in getattr(model, "steps", ()) if hasattr(step, "privacy_")]
+    if len(steps) == 1:
+        return steps[0].privacy_
+    from dpsvm_fast.pipelines import total_privacy
+
+    return total_privacy(model)
+
+
+def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True) -> Any:
+    """Load the model of a file that :func:`save_model` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    key : bytes, path of a file with them, or None, default=None
+        The key that the file was signed with; with one, an unsigned file is refused. None checks no
+        signature, also of a signed file: ``read_model(path).signature`` says so.
+    verify : bool, default=True
+        Whether to recompute the certificate's epsilon and delta, which takes some seconds for
+        searches and for noise inside an objective. False is for files that were checked before.
+
+    Returns
+    -------
+    estimator
+        Predictions and scores are those of the saved model, to the last bit.
+
+    Raises
+    ------
+    ModelFormatError
+        The file is no model that this release reads, was changed after it was saved, or its
+        certificate does not hold. The text says what to do.
+    OSError
+        The file cannot be read.
+
+    Notes
+    -----
+    Guarantees: no code out of the file is run and nothing is imported because of it; every value
+    is checked before it is used. Without a key, the digest in the file shows accidents and careless
+    edits only: whoever changes a file on purpose can write a new digest. With a key, nobody who
+    does not have it can change the file unnoticed.
+
+    Examples
+    --------
+    >>> import secrets, tempfile
+    >>> from dpsvm_fast import PublicScaler
+    >>> from dpsvm_fast.persist import load_model, save_model
+    >>> key = secrets.token_bytes(32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(PublicScaler((0, 10)).fit([[1.0, 2.0]]), f"{folder}/scaler.json", key=key)
+    ...     scaler = load_model(f"{folder}/scaler.json", key=key)
+    >>> scaler.transform([[5.0, 20.0]]).tolist()
+    [[0.5, 1.0]]
+    """
+    return read_model(path, key=key, verify=verify).estimator
+
+
+def read_model(
+    path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True
+) -> SavedModel:
+    """Load everything that a file of :func:`save_model` holds.
+
+    Parameters
+    ----------
+    path : str or path
+    key, verify
+        As of :func:`load_model`.
+
+    Returns
+    -------
+    SavedModel
+
+    Raises
+    ------
+    ModelFormatError, OSError
+        As :func:`load_model`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dpsvm_fast import PublicScaler
+    >>> from dpsvm_fast.data import TableSchema
+    >>> from dpsvm_fast.persist import read_model, save_model
+    >>> schema = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 100]}}})
+    >>> scaler = PublicScaler(schema.bounds).fit([[30.0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(scaler, f"{folder}/scaler.json", schema=schema)
+    ...     saved = read_model(f"{folder}/scaler.json")
+    >>> saved.schema.feature_names, saved.format_version
+    (('age',), 1)
+    """
+    secret = checked_key(key)
+    where = Path(path)
+    try:
+        document = parsed(read_bytes(where))
+        signature = check_seals(document, secret)
+        return _saved_model(document, signature, Reading(verified=verify))
+    except ModelFormatError as error:
+        raise ModelFormatError(f"{str(where)!r} {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        # Checks of one value that meet another one: whatever they say, it is no model.
+        raise ModelFormatError(
+            f"{str(where)!r} cannot be loaded: what is in it does not go together"
+        ) from None
+
+
+def model_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of saved models, complete in itself.
+
+    Returns
+    -------
+    dict
+        A new copy. Readers of this library are stricter in what a schema cannot say: arrays have
+        the shapes that the other attributes ask for, and certificates hold.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.persist import model_schema
+    >>> model_schema()["properties"]["format"]["const"]
+    'dpsvm_fast.model'
+    """
+    path = files("dpsvm_fast.persist") / "schemas" / "model.v1.json"
+    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    certificates = certificate_schema()
+    return schema | {"$defs": schema["$defs"] | certificates["$defs"]}
+
+
+def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
+    """The contents of a document whose seals have been checked."""
+    version = document["library_version"]
+    if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
+        raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")
+    try:
+        estimator = model_from(document["model"], "model", reading)
+        schema = _schema_from(document["schema"], estimator)
+        check_certificates(reading)
+    except ModelFormatError as error:
+        raise ModelFormatError(f"cannot be loaded: {error}") from None
+    return SavedModel(estimator, schema, VERSION, version, signature)
+
+
+def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
+    """The table's schema, which must be that of the model's features."""
+    if record is None:
+        return None
+    from dpsvm_fast.data.schema import OF_MODEL, TableSchema
+
+    try:
+        schema = TableSchema.from_dict(record, origin=OF_MODEL)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelFormatError(f"schema: {error}") from None
+    _check_table(estimator, schema)
+    return schema
+
+
+def _check_table(estimator: Any, schema: Any) -> None:
+    """Whether rows of the table are rows for the model."""
+    n_features = getattr(estimator, "n_features_in_", None)
+    if n_features not in (None, schema.n_features):
+        raise ModelFormatError(
+            f"schema: the table has {schema.n_features} features and the model {n_features}"
+        )
+    classes = getattr(estimator, "classes_", None)
+    if classes is None or schema.classes is None:
+        return
+    if not same_labels(schema.classes, classes):
+        raise ModelFormatError("schema: the table declares other classes than the model has")

@@ -1,0 +1,566 @@
+"""Fitted models as ONNX graphs, for runtimes without Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer
+from sklearn.utils.validation import check_is_fitted
+
+from dpsvm_fast import _core
+from dpsvm_fast import preprocessing as ours
+from dpsvm_fast.estimators.base import PrivateLinearClassifier
+from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
+from dpsvm_fast.estimators.inputs import checked_bounds, public_map
+from dpsvm_fast.estimators.linear import PrivatePipeline
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.files import write_bytes
+from dpsvm_fast.mechanisms.moments import JUST_BELOW_ONE
+from dpsvm_fast.mechanisms.rows import SAFE_NORM, SHORTEST_ROW, FourierFeatures, PublicMap
+from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.pipelines import total_privacy
+from dpsvm_fast.validation import check_option, optional_module
+
+__all__ = ["Graph", "score_rows", "to_onnx", "transform_rows"]
+
+
+# A graph of ONNX operators that is written from its input on.
+
+
+# Old enough for every runtime in use: these operators and this file format are of 2020.
+OPSET = 13
+
+IR_VERSION = 7
+# Bytes of all constants. A file of this kind cannot have more than 2 GiB.
+MOST_BYTES = 1 << 30
+
+
+class Graph:
+    """Nodes, constants and outputs, with names made up as they come.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}
+        Of the rows and of everything that is computed from them.
+    n_features : int
+        Columns of the input ``X``.
+
+    Raises
+    ------
+    ImportError
+        onnx is not installed.
+    """
+
+    def __init__(self, dtype: str, n_features: int) -> None:
+        self.onnx = optional_module("onnx", "to_onnx", "onnx")
+        self.dtype = np.dtype(dtype)
+        self.kind = self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
+        self.n_features = n_features
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.outputs: list[Any] = []
+        self.n_bytes = 0
+
+    def constant(self, values: Any) -> str:
+        """A float constant."""
+        array: NDArray[Any] = np.ascontiguousarray(values, dtype=self.dtype)
+        if np.shape(values) == ():
+            array = array.reshape(())
+        return self.stored(array)
+
+    def stored(self, array: NDArray[Any]) -> str:
+        """A constant of its own type."""
+        self.n_bytes += array.nbytes
+        if self.n_bytes > MOST_BYTES:
+            raise InvalidParameterError(
+                f"model: got more than {MOST_BYTES} bytes of weights, expected fewer: random "
+                "features are written out as a matrix; fewer of them, or load_model, avoid it"
+            )
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """The output of one operator."""
+        name = f"{kind}_{len(self.nodes)}"
+        node = self.onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes)
+        self.nodes.append(node)
+        return name
+
+    def output(self, name: str, value: str, kind: int, shape: list[Any]) -> None:
+        """Publish a value under a name."""
+        self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name], name=name))
+        info = self.onnx.helper.make_tensor_value_info(name, kind, shape)
+        self.outputs.append(info)
+
+    def column(self, value: str) -> str:
+        """Values of shape (n, 1) as values of shape (n,)."""
+        return self.op("Squeeze", value, self.stored(np.array([1], dtype=np.int64)))
+
+    def row_sum(self, value: str) -> str:
+        """Sums along rows, shape (n, 1)."""
+        return self.op("ReduceSum", value, self.stored(np.array([1], dtype=np.int64)), keepdims=1)
+
+    def or_one(self, value: str) -> str:
+        """The value where it is above 0, and 1 elsewhere."""
+        positive = self.op("Greater", value, self.constant(0.0))
+        return self.op("Where", positive, value, self.constant(1.0))
+
+    def norms(self, rows: str) -> tuple[str, str, str]:
+        """Rows over their largest entry, that entry, and the norm of the quotient.
+
+        Nothing overflows. For a row of zeros all three are zeros but the last two are given as 1.
+        """
+        largest = self.op("ReduceMax", self.op("Abs", rows), axes=[1], keepdims=1)
+        scaled = self.op("Div", rows, self.or_one(largest))
+        return scaled, largest, self.or_one(self.norm(scaled))
+
+    def norm(self, rows: str) -> str:
+        """Norms of rows, shape (n, 1)."""
+        return self.op("Sqrt", self.row_sum(self.op("Mul", rows, rows)))
+
+    def unit(self, rows: str) -> str:
+        """Rows of norm 1; rows of zeros stay zero."""
+        scaled, _, norm = self.norms(rows)
+        return self.op("Div", scaled, norm)
+
+    def within(self, rows: str, data_norm: float) -> str:
+        """Rows scaled down to a norm where they are longer, over that norm."""
+        scaled, largest, norm = self.norms(rows)
+        inverse = self.op("Div", self.constant(1.0), norm)
+        shrunk = self.op("Div", largest, self.constant(data_norm))
+        return self.op("Mul", scaled, self.op("Min", inverse, shrunk))
+
+    def proto(self, properties: dict[str, str]) -> Any:
+        """The model, checked.
+
+        Parameters
+        ----------
+        properties : dict of str
+            Facts for people, beside the graph.
+        """
+        helper = self.onnx.helper
+        rows = helper.make_tensor_value_info("X", self.kind, ["n", self.n_features])
+        graph = helper.make_graph(
+            self.nodes, "dpsvm_fast", [rows], self.outputs, initializer=self.constants
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="dpsvm_fast",
+            producer_version=_core.build_info()["version"],
+            domain="dpsvm_fast",
+            model_version=1,
+        )
+        helper.set_model_props(model, properties)
+        self.onnx.checker.check_model(model)
+        return model
+
+
+# Fitted objects as operators: the same arithmetic on released and public numbers.
+
+
+# Scores over temperatures are cut here: beyond, probabilities are 0 or 1.
+LARGEST_LOGIT = {"float64": 1e300, "float32": 1e30}
+
+
+def transform_rows(graph: Graph, step: Any, rows: str) -> str:
+    """Rows under a fitted transformer.
+
+    Raises
+    ------
+    InvalidParameterError
+        What it does cannot be written as operators.
+    """
+    if step is None or isinstance(step, str):
+        return rows
+    if isinstance(step, Pipeline):
+        for _, inner in step.steps:
+            rows = transform_rows(graph, inner, rows)
+        return rows
+    if isinstance(step, PrivateGridSearch):
+        return transform_rows(graph, step.best_estimator_, rows)
+    for kind, write in TRANSFORMERS.items():
+        if type(step) is kind:
+            return write(graph, step, rows)
+    raise _not_expressible(step)
+
+
+def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
+    """Scores, the index of the class, and the classifier itself.
+
+    Scores have shape (n, n_classes), or (n, 1) for two classes.
+
+    Raises
+    ------
+    InvalidParameterError
+        What it does cannot be written as operators.
+    """
+    if isinstance(model, PrivateGridSearch):
+        return score_rows(graph, model.best_estimator_, rows)
+    if isinstance(model, Pipeline):
+        for _, step in model.steps[:-1]:
+            rows = transform_rows(graph, step, rows)
+        return score_rows(graph, model.steps[-1][1], rows)
+    if isinstance(model, EllipsoidClassifier):
+        return (*_ellipsoid_scores(graph, model, rows), model)
+    if isinstance(model, PrivatePipeline):
+        scores = _mapped_scores(graph, model, rows)
+    elif isinstance(model, PrivateLinearClassifier):
+        scores = _affine(graph, rows, model.coef_.T, model.intercept_)
+    else:
+        raise _not_expressible(model)
+    if model.coef_.shape[0] > 1:
+        return scores, graph.op("ArgMax", scores, axis=1, keepdims=0), model
+    positive = graph.op("Greater", scores, graph.constant(0.0))
+    whole = graph.op("Cast", positive, to=graph.onnx.TensorProto.INT64)
+    return scores, graph.column(whole), model
+
+
+def probabilities(graph: Graph, model: Any, scores: str) -> str:
+    """Probabilities of the classes of a loss that is a likelihood, shape (n, n_classes)."""
+    loss = model._used_loss()
+    largest = LARGEST_LOGIT[graph.dtype.name]
+    logits = graph.op("Div", scores, graph.constant(loss.temperature))
+    logits = graph.op("Clip", logits, graph.constant(-largest), graph.constant(largest))
+    if loss.n_scores == 1:
+        other = graph.op("Sigmoid", graph.op("Neg", logits))
+        return graph.op("Concat", other, graph.op("Sigmoid", logits), axis=1)
+    if not loss.joint:
+        logits = _log_sigmoid(graph, logits)
+    return graph.op("Softmax", logits, axis=1)
+
+
+def _log_sigmoid(graph: Graph, x: str) -> str:
+    """min(x, 0) - log(1 + exp(-|x|))."""
+    below = graph.op("Exp", graph.op("Neg", graph.op("Abs", x)))
+    tail = graph.op("Log", graph.op("Add", below, graph.constant(1.0)))
+    return graph.op("Sub", graph.op("Min", x, graph.constant(0.0)), tail)
+
+
+def _affine(graph: Graph, rows: str, matrix: Any, offset: Any) -> str:
+    """Rows times a matrix plus a row."""
+    product = graph.op("MatMul", rows, graph.constant(matrix))
+    return graph.op("Add", product, graph.constant(offset))
+
+
+def _public(graph: Graph, public: PublicMap, rows: str) -> str:
+    """Rows under the map by public numbers."""
+    rows = _entries(graph, public, rows)
+    return graph.unit(rows) if public.unit else graph.within(rows, public.data_norm)
+
+
+def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
+    """Entries by themselves."""
+    if public.offset is not None:
+        rows = graph.op("Sub", rows, graph.constant(public.offset))
+    if public.scale is not None:
+        rows = graph.op("Mul", rows, graph.constant(public.scale))
+    if np.isfinite(public.low):
+        rows = graph.op("Clip", rows, graph.constant(public.low), graph.constant(public.high))
+    return rows
+
+
+def _released(graph: Graph, model: Any, rows: str) -> str:
+    """Rows under the released maps, before they are scaled."""
+    if model.centre_ is not None:
+        rows = graph.op("Sub", rows, graph.constant(model.centre_))
+    if model.whitening_ is None:
+        return rows
+    return graph.op("MatMul", rows, graph.constant(model.whitening_.T))
+
+
+def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
+    """What moved rows are divided by; None for nothing."""
+    if model.centre_ is None and model.whitening_ is None:
+        return None
+    norms = graph.norm(moved)
+    if model.whitening_ is None:
+        return graph.op("Max", norms, graph.constant(SHORTEST_ROW))
+    safe = graph.op("Greater", norms, graph.constant(SAFE_NORM))
+    return graph.op("Where", safe, norms, graph.constant(1.0))
+
+
+def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
+    """Scores of the private pipelines, linear or with random features."""
+    data_norm = getattr(model, "data_norm_", None)
+    public = (
+        public_map(model.bounds_, sparse_rows=False)
+        if data_norm is None
+        else PublicMap(unit=False, data_norm=data_norm)
+    )
+    rows = _public(graph, public, rows)
+    moved = _released(graph, model, rows)
+    lengths = _lengths(graph, model, moved)
+    features = getattr(model, "features_", None)
+    if features is not None:
+        mapped = moved if lengths is None else graph.op("Div", moved, lengths)
+        return _affine(graph, _fourier(graph, features, mapped), model.coef_.T, model.intercept_)
+    if model.centre_ is not None:
+        # Weights have the whitening in them, so that only the centre is taken away.
+        rows = graph.op("Sub", rows, graph.constant(model.centre_))
+    products = graph.op("MatMul", rows, graph.constant(model.coef_.T))
+    products = products if lengths is None else graph.op("Div", products, lengths)
+    return graph.op("Add", products, graph.constant(model.intercept_))
+
+
+def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
+    """Random features of norm 1; a structured map is written out as a matrix."""
+    drawn = features.map()
+    angles = graph.op("MatMul", rows, graph.constant(drawn.weights().T))
+    cosines, sines = _cosines(graph, angles), graph.op("Sin", angles)
+    if features.centre == "none":
+        both = graph.op("Concat", cosines, sines, axis=1)
+        return graph.op("Mul", both, graph.constant(features.n_components**-0.5))
+    cosines = graph.op("Sub", cosines, graph.constant(drawn.constants()))
+    return graph.unit(graph.op("Concat", cosines, sines, axis=1))
+
+
+def _cosines(graph: Graph, angles: str) -> str:
+    """1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision."""
+    half = graph.op("Sin", graph.op("Mul", angles, graph.constant(0.5)))
+    twice = graph.op("Mul", graph.op("Mul", half, half), graph.constant(2.0))
+    return graph.op("Sub", graph.constant(1.0), twice)
+
+
+def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
+    """Scores and the class of the smallest quadratic form."""
+    n_classes, n_each, side = model.ellipsoids_.shape[:3]
+    bound = graph.constant(model.data_norm_)
+    rows = graph.op("Mul", graph.within(rows, model.data_norm_), bound)
+    # A column of ones, of as many rows as there are.
+    first = graph.op(
+        "Slice", rows, *(graph.stored(np.array([i], dtype=np.int64)) for i in (0, 1, 1))
+    )
+    ones = graph.op("Add", graph.op("Mul", first, graph.constant(0.0)), graph.constant(1.0))
+    lifted = graph.op("Concat", rows, ones, axis=1)
+    flat = model.ellipsoids_.reshape(-1, side, side)
+    products = graph.op("MatMul", lifted, graph.constant(np.hstack(list(flat))))
+    shape = graph.stored(np.array([0, len(flat), side], dtype=np.int64))
+    middle = graph.stored(np.array([1], dtype=np.int64))
+    forms = graph.op(
+        "Mul", graph.op("Reshape", products, shape), graph.op("Unsqueeze", lifted, middle)
+    )
+    last = graph.stored(np.array([2], dtype=np.int64))
+    values = graph.op("ReduceSum", forms, last, keepdims=0)
+    values = graph.op("Max", values, graph.constant(0.0))
+    shape = graph.stored(np.array([0, n_classes, n_each], dtype=np.int64))
+    values = graph.op("ReduceMin", graph.op("Reshape", values, shape), axes=[2], keepdims=0)
+    index = graph.op("ArgMin", values, axis=1, keepdims=0)
+    scores = graph.op("Neg", values)
+    if n_classes == 2:
+        sides = graph.constant([[-1.0], [1.0]])
+        scores = graph.op("MatMul", scores, sides)
+    return scores, index
+
+
+def _scaled(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PublicScaler``."""
+    sides = (np.atleast_1d(side) for side in checked_bounds(step.bounds))
+    low, high = np.broadcast_arrays(*sides)
+    return _entries(graph, PublicMap.from_bounds(low, high), rows)
+
+
+def _normalized(graph: Graph, step: Any, rows: str) -> str:
+    """Of scikit-learn's ``Normalizer``."""
+    if step.norm == "l2":
+        return graph.unit(rows)
+    sizes = graph.op("Abs", rows)
+    if step.norm == "l1":
+        return graph.op("Div", rows, graph.or_one(graph.row_sum(sizes)))
+    return graph.op("Div", rows, graph.or_one(graph.op("ReduceMax", sizes, axes=[1], keepdims=1)))
+
+
+def _clipped(graph: Graph, step: Any, rows: str) -> str:
+    """Rows scaled down to the bound of the fit."""
+    within = graph.within(rows, step.data_norm_)
+    return graph.op("Mul", within, graph.constant(step.data_norm_))
+
+
+def _centred(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PrivateCenter``."""
+    return graph.op("Sub", _clipped(graph, step, rows), graph.constant(step.mean_))
+
+
+def _whitened(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PrivateWhitener``."""
+    return graph.op("MatMul", _clipped(graph, step, rows), graph.constant(step.whitening_))
+
+
+def _projected(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PrivatePCA``."""
+    if step.centre_.any():
+        rows = graph.op("Sub", rows, graph.constant(step.centre_))
+    rows = graph.within(rows, step.data_norm_)
+    matrix = (step.components_ * step.scales_[:, None]).T
+    rows = graph.op("MatMul", rows, graph.constant(matrix))
+    over = graph.op("Div", graph.norm(rows), graph.constant(JUST_BELOW_ONE))
+    over = graph.op("Max", over, graph.constant(1.0))
+    return graph.op("Mul", graph.op("Div", rows, over), graph.constant(step.data_norm_))
+
+
+def _standardised(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PrivateStandardScaler``."""
+    low, high = (graph.constant(side) for side in step.bounds_)
+    rows = graph.op(
+        "Sub", graph.op("Min", graph.op("Max", rows, low), high), graph.constant(step.mean_)
+    )
+    return rows if step.scale_ is None else graph.op("Div", rows, graph.constant(step.scale_))
+
+
+def _randomised(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``RandomFourierFeatures``."""
+    return _fourier(graph, step._features, rows)
+
+
+TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
+    ours.PublicScaler: _scaled,
+    ours.PrivateCenter: _centred,
+    ours.PrivateWhitener: _whitened,
+    ours.PrivatePCA: _projected,
+    ours.PrivateStandardScaler: _standardised,
+    ours.RandomFourierFeatures: _randomised,
+    Normalizer: _normalized,
+}
+
+
+def _not_expressible(step: Any) -> InvalidParameterError:
+    """Says what can be."""
+    known = ", ".join(kind.__name__ for kind in TRANSFORMERS)
+    return InvalidParameterError(
+        f"model: {type(step).__name__} cannot be written in ONNX; expected a classifier of this "
+        f"library, {known}, or a Pipeline or search of them"
+    )
+
+
+DTYPES = ("float64", "float32")
+
+
+def to_onnx(
+    model: Any, path: str | os.PathLike[str] | None = None, *, dtype: str = "float64"
+) -> Any:
+    """Write the map from rows to scores and labels as an ONNX graph.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier or transformer of this library, a ``PrivateGridSearch``, or a Pipeline
+        of them and of ``Normalizer``.
+    path : str, path or None, default=None
+        Where to write the graph.
+    dtype : {"float64", "float32"}, default="float64"
+        Of the rows and of all arithmetic. With float32 scores have about six digits, and labels of
+        rows between two classes may differ.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Input ``X`` of shape (n, n_features). Outputs of a classifier: ``label`` of shape (n,),
+        ``scores`` as ``decision_function`` returns them, and ``probabilities`` of shape (n,
+        n_classes) where the model has ``predict_proba``; of a transformer: ``transformed``. The
+        certificate is in ``metadata_props`` under ``dpsvm_fast.certificate``.
+
+    Raises
+    ------
+    InvalidParameterError
+        The model holds something that cannot be written as operators, or too many numbers.
+    NotFittedError
+        The model is not fitted.
+    ImportError
+        onnx is not installed.
+
+    Notes
+    -----
+    Guarantees: post-processing of what the fit released; the graph holds released and public
+    numbers only. Its roundings are those of the runtime, so that scores agree with Python's up to
+    rounding and not to the last bit. Random features are written out as a matrix. Rows are not
+    checked: a missing value gives a label like any other.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.persist import to_onnx
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = PrivateLinearSVC(2.0, bounds=(0, 10), classes=[0, 1, 2]).fit(X, y)
+    >>> [output.name for output in to_onnx(model).graph.output]
+    ['label', 'scores', 'probabilities']
+    """
+    check_option("dtype", dtype, DTYPES)
+    check_is_fitted(model)
+    graph = Graph(dtype, _n_features(model))
+    if hasattr(model, "predict"):
+        _write_classifier(graph, model)
+    else:
+        rows = transform_rows(graph, model, "X")
+        graph.output("transformed", rows, graph.kind, ["n", None])
+    proto = graph.proto(_properties(model))
+    if path is not None:
+        write_bytes(Path(path), proto.SerializeToString())
+    return proto
+
+
+def _n_features(model: Any) -> int:
+    """Columns of a row."""
+    n_features = getattr(model, "n_features_in_", None)
+    if n_features is None:
+        raise InvalidParameterError(
+            "model: expected one that knows its number of features; call fit before to_onnx"
+        )
+    return int(n_features)
+
+
+def _write_classifier(graph: Graph, model: Any) -> None:
+    """Labels, scores, and probabilities where there are any."""
+    scores, index, classifier = score_rows(graph, model, "X")
+    classes = classifier.classes_
+    labels, kind = _labels(graph, classes)
+    graph.output("label", graph.op("Gather", labels, index, axis=0), kind, ["n"])
+    two = len(classes) == 2
+    shown = graph.column(scores) if two else scores
+    graph.output("scores", shown, graph.kind, ["n"] if two else ["n", len(classes)])
+    if hasattr(classifier, "predict_proba"):
+        shares = probabilities(graph, classifier, scores)
+        graph.output("probabilities", shares, graph.kind, ["n", len(classes)])
+
+
+def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
+    """The label set as a constant, and its type."""
+    types = graph.onnx.TensorProto
+    if classes.dtype.kind == "U":
+        return graph.stored(classes.astype(object)), types.STRING
+    if classes.dtype.kind == "b":
+        return graph.stored(classes.astype(np.bool_)), types.BOOL
+    if classes.dtype.kind == "f":
+        return graph.stored(classes.astype(np.float64)), types.DOUBLE
+    if int(classes.max()) > np.iinfo(np.int64).max:
+        raise InvalidParameterError(
+            "model: got labels beyond 64-bit integers, expected smaller ones"
+        )
+    return graph.stored(classes.astype(np.int64)), types.INT64
+
+
+def _properties(model: Any) -> dict[str, str]:
+    """What people and tools read beside the graph."""
+    found = {
+        "dpsvm_fast.library_version": str(_core.build_info()["version"]),
+        "dpsvm_fast.model": type(model).__name__,
+    }
+    statement = getattr(model, "privacy_", None)
+    if statement is None and isinstance(model, Pipeline):
+        private = any(hasattr(step, "privacy_") for _, step in model.steps)
+        statement = total_privacy(model) if private else None
+    if statement is not None:
+        found["dpsvm_fast.certificate"] = statement.to_json(indent=None)
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None:
+        found["dpsvm_fast.feature_names"] = json.dumps([str(name) for name in names])
+    return found

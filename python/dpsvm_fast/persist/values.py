@@ -1,0 +1,407 @@
+"""Values of a saved model as strict JSON: exact arrays, digest, signature."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.certificates import record as strict_json
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+
+__all__ = [
+    "FORMAT",
+    "MOST_FEATURES",
+    "NOT_CHECKED",
+    "VERSION",
+    "check_seals",
+    "exact_record",
+    "labels_from",
+    "labels_to",
+    "names_from",
+    "numbers_from",
+    "numbers_to",
+    "parsed",
+    "plain_from",
+    "plain_to",
+    "real_from",
+    "sealed_text",
+    "shown",
+    "text_from",
+    "whole_from",
+]
+
+
+# Arrays, labels and parameters as JSON values, and back: exact to the last bit.
+
+
+# Columns are numbered by 32 bits in the core.
+MOST_FEATURES = 2**32 - 2
+
+# Little-endian: the same bytes on every machine.
+FLOATS = "<f8"
+# Of all labels, each as long as the longest.
+MOST_CHARACTERS = 1 << 24
+# Of an array among parameters.
+MOST_AXES = 8
+# Label sets: their types, and what JSON has for them.
+LABEL_TYPES: dict[str, type] = {
+    "bool": bool,
+    "str": str,
+    "float64": float,
+    "float32": float,
+    **{f"{sign}int{bits}": int for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+Shape = tuple[int | None, ...]
+
+
+def exact_record(where: str, record: object, names: set[str]) -> dict[str, Any]:
+    """The record if it is an object of exactly these names."""
+    if not isinstance(record, dict):
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected an object")
+    wrong = sorted(set(record) ^ names)
+    if wrong:
+        raise ModelFormatError(f"{where}: missing or unknown fields {', '.join(map(shown, wrong))}")
+    return record
+
+
+def numbers_to(values: Any) -> dict[str, Any]:
+    """An array of floats: type, shape, and its bytes in base64."""
+    array = np.ascontiguousarray(values, dtype=FLOATS)
+    data = base64.b64encode(array.tobytes()).decode("ascii")
+    return {"dtype": FLOATS, "shape": list(np.shape(values)), "data": data}
+
+
+def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64]:
+    """The array that :func:`numbers_to` wrote.
+
+    Parameters
+    ----------
+    where : str
+        For messages.
+    record : object
+    shape : tuple of int or None
+        What is expected; None for any length from 1.
+    """
+    record = exact_record(where, record, {"dtype", "shape", "data"})
+    if record["dtype"] != FLOATS:
+        raise ModelFormatError(f"{where}: got dtype {shown(record['dtype'])}, expected {FLOATS!r}")
+    given, data = record["shape"], record["data"]
+    if not isinstance(given, list) or not all(type(n) is int and n >= 0 for n in given):
+        raise ModelFormatError(f"{where}: expected a shape of whole numbers")
+    pairs = zip(given, shape, strict=False)
+    fits = len(given) == len(shape) and all(
+        n == expected or (expected is None and n > 0) for n, expected in pairs
+    )
+    if not fits:
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise ModelFormatError(
+            f"{where}: got the shape ({', '.join(map(shown, given[:5]))}), expected ({wanted})"
+        )
+    try:
+        raw = base64.b64decode(data, validate=True) if isinstance(data, str) else b""
+    except (ValueError, binascii.Error):
+        raise ModelFormatError(f"{where}: expected bytes in base64") from None
+    if len(raw) != 8 * math.prod(given):
+        raise ModelFormatError(f"{where}: got {len(raw)} bytes, expected those of its shape")
+    array = np.frombuffer(raw, dtype=FLOATS).astype(np.float64).reshape(given)
+    if not np.isfinite(array).all():
+        raise ModelFormatError(f"{where}: expected finite numbers")
+    return np.asarray(array)
+
+
+def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
+    """A label set: its type and plain values."""
+    kind = "str" if labels.dtype.kind == "U" else labels.dtype.name
+    if kind not in LABEL_TYPES:
+        raise InvalidParameterError(
+            f"model: got labels of type {kind}, expected ints, strings, bools or whole floats"
+        )
+    return {"dtype": kind, "values": labels.tolist()}
+
+
+def labels_from(where: str, record: object) -> NDArray[Any]:
+    """The sorted label set that :func:`labels_to` wrote."""
+    record = exact_record(where, record, {"dtype", "values"})
+    kind, values = record["dtype"], record["values"]
+    expected = LABEL_TYPES.get(kind) if isinstance(kind, str) else None
+    if expected is None:
+        raise ModelFormatError(f"{where}: got labels of type {shown(kind)}, which no model has")
+    if not isinstance(values, list) or not all(type(value) is expected for value in values):
+        raise ModelFormatError(f"{where}: expected a list of labels of one type")
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_CHARACTERS:
+        raise ModelFormatError(f"{where}: expected shorter labels, or fewer of them")
+    try:
+        labels = np.array(values, dtype=None if kind == "str" else kind)
+    except (OverflowError, ValueError):
+        raise ModelFormatError(f"{where}: a label is outside its type") from None
+    if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
+        raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
+    if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
+        raise ModelFormatError(f"{where}: expected two labels or more, floats whole ones")
+    return labels
+
+
+def names_from(where: str, record: object, n_features: int) -> NDArray[Any]:
+    """Names of features, as scikit-learn keeps them."""
+    if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
+        raise ModelFormatError(f"{where}: expected a list of names")
+    if len(record) != n_features:
+        raise ModelFormatError(f"{where}: got {len(record)} names, expected {n_features}")
+    return np.array(record, dtype=object)
+
+
+def real_from(
+    where: str, record: object, *, low: float = -math.inf, above: float = -math.inf
+) -> float:
+    """A finite float, at least ``low`` and more than ``above``."""
+    if not _is_finite(record) or record < low or record <= above:
+        bound = f" > {above:g}" if above > low else ("" if math.isinf(low) else f" >= {low:g}")
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected a finite float{bound}")
+    return record
+
+
+def _is_finite(record: object) -> TypeGuard[float]:
+    """Whether it is a float, and a finite one."""
+    return type(record) is float and math.isfinite(record)
+
+
+def whole_from(where: str, record: object, low: int, high: int) -> int:
+    """A whole number within its range."""
+    if type(record) is not int or not low <= record <= high:
+        raise ModelFormatError(
+            f"{where}: got {shown(record)}, expected a whole number in {low}..{high}"
+        )
+    return record
+
+
+def text_from(where: str, record: object, options: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(record, str) or record not in options:
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected one of {options}")
+    return record
+
+
+def plain_to(where: str, value: Any) -> Any:
+    """A parameter of any plain kind; what JSON has no form for is marked.
+
+    Raises
+    ------
+    InvalidParameterError
+        Something that is not plain, such as a function.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuU":
+        value = value.tolist()
+    if isinstance(value, (list, range)):
+        return [plain_to(where, item) for item in value]
+    if isinstance(value, tuple):
+        return {"tuple": [plain_to(where, item) for item in value]}
+    if isinstance(value, dict):
+        return {"pairs": [[plain_to(where, part) for part in pair] for pair in value.items()]}
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        return {"numbers": numbers_to(value)}
+    raise InvalidParameterError(
+        f"{where}: got {type(value).__name__}, expected finite numbers, strings, lists, tuples, "
+        "dicts or arrays of them: only those can be saved"
+    )
+
+
+def plain_from(where: str, record: Any) -> Any:
+    """The parameter that :func:`plain_to` wrote."""
+    if isinstance(record, list):
+        return [plain_from(where, item) for item in record]
+    if not isinstance(record, dict):
+        return record
+    if set(record) == {"tuple"} and isinstance(record["tuple"], list):
+        return tuple(plain_from(where, item) for item in record["tuple"])
+    if set(record) == {"numbers"}:
+        inner = record["numbers"]
+        n_axes = len(inner["shape"]) if _is_shaped(inner) else 0
+        return numbers_from(where, inner, (None,) * n_axes)
+    if set(record) == {"pairs"} and isinstance(record["pairs"], list):
+        return _plain_pairs(where, record["pairs"])
+    raise ModelFormatError(f"{where}: expected a plain value, list, tuple, pairs or array")
+
+
+def _is_shaped(record: object) -> bool:
+    """Whether there is a list where arrays have their shape."""
+    shape = record.get("shape") if isinstance(record, dict) else None
+    return isinstance(shape, list) and len(shape) <= MOST_AXES
+
+
+def _plain_pairs(where: str, record: list[Any]) -> dict[Any, Any]:
+    """A dict whose keys are plain values."""
+    found: dict[Any, Any] = {}
+    for pair in record:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ModelFormatError(f"{where}: expected pairs")
+        key, value = (plain_from(where, part) for part in pair)
+        if not isinstance(key, (bool, int, float, str)) or key in found:
+            raise ModelFormatError(f"{where}: expected different plain keys")
+        found[key] = value
+    return found
+
+
+FORMAT = "dpsvm_fast.model"
+
+VERSION = 1
+
+
+DIGEST, SIGNATURE = "sha256", "hmac_sha256"
+# What is known of a file's signature once it has been read.
+UNSIGNED, NOT_CHECKED, CHECKED = SIGNATURES = ("none", "not checked", "checked")
+
+FIELDS = ("format", "version", "library_version", "model", "schema")
+
+# How files begin that people take for models.
+OTHER_FILES = {
+    b"\x80": "a pickle; joblib or pickle reads it, and runs the code in it",
+    b"PK": "a zip archive, as skops and numpy write them",
+    b"\x1f\x8b": "compressed by gzip; decompress it first",
+    b"PAR1": "Parquet data",
+}
+
+
+def shown(value: object) -> str:
+    """Something from a file for a message: short, and without control characters."""
+    if isinstance(value, str):
+        value = value[:50]
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a long number"
+    if isinstance(value, (str, int, float)) or value is None:
+        text = ascii(value)
+        return text if len(text) <= 40 else f"{text[:40]}..."
+    return f"{'an object' if isinstance(value, dict) else 'a list'}"
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """The document of a file: format, version and digest are not checked yet.
+
+    Raises
+    ------
+    ModelFormatError
+        Anything but one JSON object within the limits.
+    """
+    for begin, kind in OTHER_FILES.items():
+        if data.startswith(begin):
+            raise ModelFormatError(f"is {kind}; expected a file that save_model wrote")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ModelFormatError("is no text; expected a file that save_model wrote") from None
+    if not text.strip():
+        raise ModelFormatError("is empty; expected a file that save_model wrote")
+    try:
+        document = strict_json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ModelFormatError(_no_json(text, error)) from None
+    except ValueError as error:
+        raise ModelFormatError(f"{error}; no model does") from None
+    if not isinstance(document, dict):
+        raise ModelFormatError("holds no JSON object; expected a file that save_model wrote")
+    return document
+
+
+def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
+    """Check format and version, that nothing is missing or added, and that nothing was changed.
+
+    Returns
+    -------
+    str
+        One of ``SIGNATURES``.
+
+    Raises
+    ------
+    ModelFormatError
+    """
+    if document.get("format") != FORMAT:
+        got = shown(document.get("format"))
+        hint = "; a certificate is for verify" if "certificate" in got else ""
+        raise ModelFormatError(f"has the format {got}, expected {FORMAT!r}{hint}")
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        raise ModelFormatError(f"has the version {shown(version)}, expected a whole number from 1")
+    if version > VERSION:
+        raise ModelFormatError(
+            f"was written by a newer dpsvm_fast (format {shown(version)}; this release reads up to "
+            f"{VERSION}): pip install --upgrade dpsvm-fast"
+        )
+    wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
+    wrong -= {SIGNATURE} - set(document)
+    if wrong:
+        raise ModelFormatError(f"has missing or unknown fields: {_listed(wrong)}")
+    text = _canonical({name: document[name] for name in FIELDS})
+    if not _same(document[DIGEST], hashlib.sha256(text).hexdigest()):
+        raise ModelFormatError(
+            "was changed or damaged after it was saved: its contents do not have the SHA-256 that "
+            "it states; take the file from where it was saved"
+        )
+    if key is None:
+        return NOT_CHECKED if SIGNATURE in document else UNSIGNED
+    if SIGNATURE not in document:
+        raise ModelFormatError("is not signed; load it without key, or save it with the key")
+    if not _same(document[SIGNATURE], _signature(text, key)):
+        raise ModelFormatError(
+            "was not signed with this key, or was changed after that; expected the key that it was "
+            "saved with"
+        )
+    return CHECKED
+
+
+def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
+    """The file: contents with format and version, digest, and signature if there is a key."""
+    document = {"format": FORMAT, "version": VERSION, **contents}
+    text = _canonical(document)
+    document[DIGEST] = hashlib.sha256(text).hexdigest()
+    if key is not None:
+        document[SIGNATURE] = _signature(text, key)
+    return json.dumps(document, indent=1, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _canonical(contents: Mapping[str, Any]) -> bytes:
+    """What is signed: the same bytes however the file is laid out."""
+    try:
+        text = json.dumps(contents, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise ModelFormatError("is nested too deeply; no model is") from None
+    return text.encode("ascii")
+
+
+def _signature(text: bytes, key: bytes) -> str:
+    """HMAC-SHA256 of the canonical text, hexadecimal."""
+    return hmac.new(key, text, hashlib.sha256).hexdigest()
+
+
+def _same(stated: object, computed: str) -> bool:
+    """Whether two texts are the same, in a time that does not tell where they differ."""
+    return isinstance(stated, str) and hmac.compare_digest(
+        stated.encode("utf-8", "surrogatepass"), computed.encode()
+    )
+
+
+def _listed(names: set[str]) -> str:
+    """A few names from a file."""
+    return ", ".join(map(shown, sorted(names)[:5])) + ("" if len(names) <= 5 else ", ...")
+
+
+def _no_json(text: str, error: json.JSONDecodeError) -> str:
+    """What is wrong with the text, as far as one can tell."""
+    if not text.lstrip().startswith("{"):
+        return "is no JSON; expected a file that save_model wrote"
+    if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):
+        return "ends in the middle of the model: the file was cut off; copy or save it again"
+    return f"is no JSON from line {error.lineno} on; take the file from where it was saved"

@@ -1,0 +1,1187 @@
+"""Displays: audits, profiles, plans, accuracy, boundaries and ellipses."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from dpsvm_fast.accounting import composed_delta
+from dpsvm_fast.audit import AuditReport
+from dpsvm_fast.certificates import (
+    AlternativesEvent,
+    FederatedStatement,
+    ObjectiveEvent,
+    ParallelEvent,
+    PipelineStatement,
+    PrivacyStatement,
+    RandomStoppingEvent,
+    SelectionStatement,
+)
+from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
+from dpsvm_fast.estimators.fit import private_steps
+from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.planning import NoisePlan
+from dpsvm_fast.plotting.drawing import (
+    COLOURS,
+    HATCHES,
+    NOT_PRIVATE,
+    AxesDisplay,
+    PlaneDisplay,
+    axes_for,
+    class_names,
+    class_style,
+    draw_regions,
+    draw_rows,
+    epsilon_axis,
+    legend_beside,
+    matplotlib_module,
+)
+from dpsvm_fast.rounding import add_up, div_down, mul_down
+from dpsvm_fast.validation import check_epsilon, check_integer, check_option, check_positive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
+
+__all__ = [
+    "AuditDisplay",
+    "BoundaryDisplay",
+    "EllipsoidDisplay",
+    "NoisePlanDisplay",
+    "PrivacyProfileDisplay",
+    "PrivacyUtilityDisplay",
+    "feature_names",
+    "predicted_codes",
+    "private_scores",
+]
+
+
+# Where a classifier of two features predicts what, as a scikit-learn Display object.
+
+
+Array = NDArray[np.float64]
+
+
+class BoundaryDisplay(PlaneDisplay):
+    """Regions of two features in which each class is predicted.
+
+    Made of predictions on a grid between public bounds. It knows no row of the data.
+
+    Parameters
+    ----------
+    x, y : array-like of shape (n_x,), (n_y,)
+        Sides of the grid, increasing.
+    codes : array-like of shape (n_y, n_x)
+        Number of the class that is predicted at each point.
+    classes : array-like of shape (n_classes,)
+    names : tuple of str, default=("feature 0", "feature 1")
+        Of the features.
+    private : bool, default=True
+        Whether the statement of the model promises anything.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    regions_ : list of matplotlib PathPatch
+        One for each class; that of a class which is nowhere predicted is empty.
+    points_ : list of matplotlib PathCollection
+        Rows that were passed, class by class.
+
+    Raises
+    ------
+    InvalidParameterError
+        Codes that are not one for every point of the grid.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.plotting import BoundaryDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> petals = X[:, 2:]
+    >>> model = PrivateLinearSVC(2.0, 1e-5, classes=range(3), bounds=(0, 8)).fit(petals, y)
+    >>> display = BoundaryDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        x: ArrayLike,
+        y: ArrayLike,
+        codes: ArrayLike,
+        classes: ArrayLike,
+        names: tuple[str, str] = ("feature 0", "feature 1"),
+        private: bool = True,
+    ) -> None:
+        self.x = np.asarray(x, dtype=np.float64)
+        self.y = np.asarray(y, dtype=np.float64)
+        self.codes = np.asarray(codes, dtype=np.int64)
+        self.classes = np.asarray(classes)
+        self.names = names
+        self.private = private
+        if self.codes.shape != (*self.y.shape, *self.x.shape):
+            raise InvalidParameterError.of(
+                "codes", got=f"shape {self.codes.shape}", accepted="shape (n_y, n_x)"
+            )
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike | None = None,
+        *,
+        y: ArrayLike | None = None,
+        bounds: Any = None,
+        grid_resolution: int = 300,
+        ax: Axes | None = None,
+    ) -> BoundaryDisplay:
+        """Ask a fitted classifier about a grid, and draw.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted on two features: of this library, a Pipeline, a search, or any other.
+        X : array-like of shape (n_samples, 2) or None, default=None
+            Rows to be drawn too. They must be public: nothing protects them.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels, each one of the estimator's, for colours and markers.
+        bounds : tuple (low, high) of numbers or arrays of shape (2,), or None, default=None
+            PUBLIC limits of the figure. None takes those that the estimator was made with: its
+            ``bounds``, those of the first step of a Pipeline, or its ``data_norm``.
+        grid_resolution : int >= 2, default=300
+            Points on each side of the grid.
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        BoundaryDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        sklearn.exceptions.NotFittedError
+            The estimator is not fitted.
+        InvalidParameterError
+            More or less than two features, wrong bounds, or none and nothing public to take them
+            from.
+
+        Notes
+        -----
+        Guarantees: without X the figure is a function of the released model and of public bounds,
+        as private as the model is. Its limits never come from rows.
+        """
+        matplotlib_module("figure")
+        check_is_fitted(estimator)
+        if getattr(estimator, "n_features_in_", None) != 2 or not hasattr(estimator, "classes_"):
+            raise InvalidParameterError(
+                "estimator: expected a classifier that was fitted on 2 features"
+            )
+        n_points = check_integer("grid_resolution", grid_resolution, 2)
+        low, high = _limits(estimator, bounds)
+        first, second = (np.linspace(low[i], high[i], n_points) for i in range(2))
+        statement = getattr(_last_step(estimator), "privacy_", None)
+        display = cls(
+            x=first,
+            y=second,
+            codes=predicted_codes(estimator, first, second),
+            classes=estimator.classes_,
+            names=feature_names(estimator),
+            private=statement is None or bool(statement.private),
+        )
+        return display.plot(X, y=y, ax=ax)
+
+    @property
+    def _classes(self) -> NDArray[Any]:
+        return self.classes
+
+    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
+        labels = class_names(self.classes)
+        self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
+        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
+        ax.set(
+            xlabel=self.names[0],
+            ylabel=self.names[1],
+            xlim=(self.x[0], self.x[-1]),
+            ylim=(self.y[0], self.y[-1]),
+        )
+        if not self.private:
+            ax.set_title(NOT_PRIVATE)
+        legend_beside(ax, [*self.regions_, *self.points_])
+
+
+def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
+    """Number of the class that is predicted at every point of a grid, shape (n_y, n_x)."""
+    plane = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    with warnings.catch_warnings():
+        # Where no library of tables is there to give the grid the names of the fit.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        labels = np.asarray(estimator.predict(_named(estimator, plane)))
+    codes = (labels[:, None] == np.asarray(estimator.classes_)).argmax(axis=1)
+    return np.asarray(codes, dtype=np.int64).reshape(y.size, x.size)
+
+
+def feature_names(estimator: Any) -> tuple[str, str]:
+    """Names of two features, made up where the estimator knows none."""
+    first, second = getattr(estimator, "feature_names_in_", ("feature 0", "feature 1"))
+    return str(first), str(second)
+
+
+def _named(estimator: Any, plane: Array) -> Any:
+    """The grid with the names of a fit on a table, where its steps may choose columns by them."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        for library, argument in (("pandas", "columns"), ("polars", "schema")):
+            with contextlib.suppress(ModuleNotFoundError):
+                frames = importlib.import_module(library)
+                return frames.DataFrame(plane, **{argument: list(names)})
+    return plane
+
+
+def _last_step(estimator: Any) -> Any:
+    """What the predictions come from."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _limits(estimator: Any, bounds: Any) -> tuple[Array, Array]:
+    """Lower and upper limits of both axes, from public facts alone."""
+    if bounds is None:
+        bounds = _public_bounds(estimator)
+    limits = broadcast_bounds(checked_bounds(bounds), 2)
+    assert limits is not None
+    return limits
+
+
+def _public_bounds(estimator: Any) -> Any:
+    """What the rows' place was declared to be."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    if isinstance(estimator, Pipeline):
+        return _public_bounds(estimator.steps[0][1])
+    for name in ("bounds_", "bounds"):
+        found = getattr(estimator, name, None)
+        if found is not None:
+            return found
+    for name in ("data_norm_", "data_norm"):
+        norm = getattr(estimator, name, None)
+        if norm is not None:
+            return -norm, norm
+    raise InvalidParameterError(
+        "bounds: got None, expected public limits (low, high) of the figure: the estimator was "
+        "made without bounds or data_norm, and limits from rows would not be private"
+    )
+
+
+# The ellipses of a Gaussian classifier in two dimensions, as a scikit-learn Display object.
+
+
+# Points on a side of the grid on which regions are decided, and on an ellipse.
+GRID_POINTS, ELLIPSE_POINTS = 301, 181
+# The part of the plane that is drawn, in units of the bound of the rows.
+REACH = 1.1
+
+
+class EllipsoidDisplay(PlaneDisplay):
+    """Regions and ellipses of the classes of two features, from the released matrices alone.
+
+    Regions follow from squared distances plus offsets, ellipses from distances alone: a region need
+    not look like the ellipse of its class.
+
+    Parameters
+    ----------
+    model : PrivateGaussianMarginClassifier
+        Fitted on two features.
+    level : float > 0 or None, default=None
+        Squared Mahalanobis distance at which ellipses are drawn. None: the one at which the
+        smallest of them has the area of a circle of half the radius that rows may have.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    regions_ : list of matplotlib PathPatch
+        Where each class is predicted.
+    ellipses_ : list of matplotlib Line2D
+        Class by class, and of each class ellipsoid by ellipsoid.
+    centres_ : list of matplotlib Line2D
+        One marker for each ellipse.
+    points_ : list of matplotlib PathCollection
+        Rows that were passed, class by class.
+
+    Raises
+    ------
+    TypeError
+        Another kind of model.
+    sklearn.exceptions.NotFittedError
+        The model is not fitted.
+    InvalidParameterError
+        A model of more or less than two features; a level that is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast import PrivateGaussianMarginClassifier
+    >>> from dpsvm_fast.plotting import EllipsoidDisplay
+    >>> X = np.random.default_rng(0).uniform(-1.0, 1.0, size=(1000, 2))
+    >>> y = (np.linalg.norm(X, axis=1) > 0.75).astype(int)
+    >>> model = PrivateGaussianMarginClassifier(4.0, data_norm=1.5, classes=[0, 1]).fit(X, y)
+    >>> display = EllipsoidDisplay.from_estimator(model)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, *, model: PrivateGaussianMarginClassifier, level: float | None = None
+    ) -> None:
+        if not isinstance(model, PrivateGaussianMarginClassifier):
+            raise TypeError(
+                f"model: got {type(model).__name__}, expected a PrivateGaussianMarginClassifier"
+            )
+        check_is_fitted(model)
+        if model.n_features_in_ != 2:
+            raise InvalidParameterError.of(
+                "model", got=f"{model.n_features_in_} features", accepted="2 features"
+            )
+        self.model = model
+        self.level = None if level is None else check_positive("level", level)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: PrivateGaussianMarginClassifier,
+        X: ArrayLike | None = None,
+        *,
+        y: ArrayLike | None = None,
+        level: float | None = None,
+        ax: Axes | None = None,
+    ) -> EllipsoidDisplay:
+        """Draw a fitted model.
+
+        Parameters
+        ----------
+        model : PrivateGaussianMarginClassifier
+        X : array-like of shape (n_samples, 2) or None, default=None
+            Rows to be drawn too. They must be public: nothing protects them.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels, each one of the model's, for colours and markers.
+        level : float > 0 or None, default=None
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        EllipsoidDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+
+        Notes
+        -----
+        Guarantees: without X the figure is a function of the released matrices, as private as they
+        are.
+        """
+        matplotlib_module("figure")
+        return cls(model=model, level=level).plot(X, y=y, ax=ax)
+
+    @property
+    def _classes(self) -> NDArray[Any]:
+        return self.model.classes_
+
+    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
+        model = self.model
+        labels = class_names(model.classes_)
+        reach = REACH * model.data_norm_
+        side = np.linspace(-reach, reach, GRID_POINTS)
+        # Rows beyond the circle are scaled down to it.
+        angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
+        first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
+        (circle,) = ax.plot(
+            first, second, color="#000000", linewidth=0.8, label="bound of the rows", zorder=3
+        )
+        handles = [*self._draw_ellipses(ax), circle]
+        curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
+        obstacles = np.concatenate([*curves, *([] if rows is None else [rows])])
+        codes_of_plane = predicted_codes(model, side, side)
+        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, obstacles)
+        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
+        first_name, second_name = feature_names(model)
+        ax.set(xlabel=first_name, ylabel=second_name, xlim=(-reach, reach), ylim=(-reach, reach))
+        ax.set_aspect("equal")
+        if not model.privacy_.private:
+            ax.set_title(NOT_PRIVATE)
+        legend_beside(ax, [*self.regions_, *handles, *self.points_])
+
+    def _draw_ellipses(self, ax: Axes) -> list[Any]:
+        """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""
+        model = self.model
+        level = self._automatic_level() if self.level is None else self.level
+        self.ellipses_, self.centres_ = [], []
+        firsts = []
+        for c, label in enumerate(class_names(model.classes_)):
+            style = class_style(c)
+            how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
+            for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
+                curve = ax.plot(
+                    *_ellipse(centre, precision, level), label=f"ellipse {label}", **how
+                )
+                self.ellipses_ += curve
+                self.centres_ += ax.plot(
+                    *centre[:, None],
+                    style.marker,
+                    color=style.colour,
+                    markeredgecolor="#000000",
+                    markersize=8,
+                    zorder=4,
+                )
+            firsts.append(self.ellipses_[-len(model.means_[c])])
+        return firsts
+
+    def _automatic_level(self) -> float:
+        """The level at which the smallest ellipse has half the size of the rows' ball."""
+        model = self.model
+        roots = np.sqrt(np.maximum(np.linalg.det(model.precisions_), 0.0)).max()
+        return float((0.5 * model.data_norm_) ** 2 * roots) or 1.0
+
+
+def _ellipse(centre: Array, precision: Array, level: float) -> Array:
+    """Points, shape (2, n), at a squared distance ``level`` from the centre."""
+    values, vectors = np.linalg.eigh(precision)
+    # A singular direction has no end: the curve leaves the figure.
+    axes = np.sqrt(level / np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
+    angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
+    circle = np.stack([np.cos(angles), np.sin(angles)])
+    return np.asarray(centre[:, None] + vectors @ (axes[:, None] * circle))
+
+
+# Both worlds of an audit as histograms, as a scikit-learn Display object.
+
+
+class AuditDisplay(AxesDisplay):
+    """The statistic of an audit in both worlds, where it was cut, the claim and the bound.
+
+    One world is filled, the other an outline, so that they are told apart without colours.
+
+    Parameters
+    ----------
+    report : AuditReport
+        Of :func:`dpsvm_fast.audit.audit`.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    worlds_ : list of matplotlib StepPatch
+        The filled histogram and the outline.
+    threshold_ : matplotlib Line2D
+        Where the statistic was cut.
+
+    Raises
+    ------
+    InvalidParameterError
+        A report without a histogram: of one run, or of densities.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import OutputPerturbationSVC
+    >>> from dpsvm_fast.audit import audit
+    >>> from dpsvm_fast.plotting import AuditDisplay
+    >>> report = audit(OutputPerturbationSVC(1.0, 1e-5, C=0.1), n_trials=10_000)
+    >>> display = AuditDisplay.from_report(report)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, report: AuditReport) -> None:
+        if not isinstance(report, AuditReport):
+            raise TypeError(f"report: got {type(report).__name__}, expected an AuditReport")
+        if not report.histogram:
+            raise InvalidParameterError.of(
+                "report", got=report.method, accepted="a report of audit(), which has histograms"
+            )
+        self.report = report
+
+    @classmethod
+    def from_report(cls, report: AuditReport, *, ax: Axes | None = None) -> AuditDisplay:
+        """Draw a report.
+
+        Parameters
+        ----------
+        report : AuditReport
+        ax : matplotlib Axes or None, default=None
+            None draws on new ones.
+
+        Returns
+        -------
+        AuditDisplay
+        """
+        return cls(report=report).plot(ax=ax)
+
+    def _draw(self, ax: Axes) -> None:
+        report = self.report
+        edges = np.asarray(report.histogram["edges"])
+        total = max(1, report.n_trials)
+        first, second = (np.asarray(report.histogram[w]) / total for w in ("first", "second"))
+        self.worlds_: list[Any] = [
+            ax.stairs(
+                first, edges, fill=True, color=COLOURS[0], alpha=0.45, label="first data set"
+            ),
+            ax.stairs(second, edges, color=COLOURS[-1], linewidth=1.4, label="second data set"),
+        ]
+        self.threshold_ = ax.axvline(
+            report.threshold, color=COLOURS[1], linestyle="--", label="cut, chosen beforehand"
+        )
+        refuted = "  (refuted)" if report.exceeds_claim else ""
+        ax.set_title(
+            f"{report.mechanism}, {report.adjacency}\n"
+            f"claimed: epsilon {report.epsilon:.3g}   "
+            f"certified: epsilon ≥ {report.certified:.3g}{refuted}"
+        )
+        ax.set_xlabel(f"{report.statistic}, {report.n_trials:,} runs of each")
+        ax.set_ylabel("share of the runs")
+        # Room for the legend above the histograms.
+        ax.set_ylim(0.0, 1.35 * max(first.max(), second.max(), 1e-9))
+        ax.legend(frameon=False)
+
+
+# The curve of guarantees of a release, as a scikit-learn Display object.
+
+
+CURVE_COLOUR, MARK_COLOUR = COLOURS[0], COLOURS[1]
+# Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
+PROFILE_POINTS, PROFILE_REACH = 201, 2.0
+# Fewer where each takes a search, or the law of noise in an objective many times over.
+DEAR_PROFILE_POINTS = 51
+
+DEAR_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
+
+STATEMENTS = (PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement)
+# A profile is drawn down to this share of the claimed delta.
+PROFILE_DEPTH = 1e-4
+
+
+class PrivacyProfileDisplay(AxesDisplay):
+    """Delta against epsilon: every guarantee that one release gives, with the claimed one marked.
+
+    Parameters
+    ----------
+    epsilons, deltas : array-like of shape (n_points,)
+        The curve.
+    claimed : tuple of float
+        The (epsilon, delta) of the statement.
+    private : bool, default=True
+        Whether the statement promises anything.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    line_ : matplotlib Line2D
+        The curve, where delta is positive.
+    mark_ : matplotlib Line2D
+        The claimed point; a vertical line where the claimed delta is 0.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.plotting import PrivacyProfileDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = PrivateLinearSVC(1.0, 1e-5, classes=range(10), bounds=(0, 16)).fit(X, y)
+    >>> display = PrivacyProfileDisplay.from_statement(model.privacy_)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilons: ArrayLike,
+        deltas: ArrayLike,
+        claimed: tuple[float, float],
+        private: bool = True,
+    ) -> None:
+        self.epsilons = np.asarray(epsilons, dtype=np.float64)
+        self.deltas = np.asarray(deltas, dtype=np.float64)
+        self.claimed = claimed
+        self.private = private
+
+    @classmethod
+    def from_statement(
+        cls,
+        statement: PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement,
+        *,
+        ax: Axes | None = None,
+    ) -> PrivacyProfileDisplay:
+        """Draw the profile of a statement's events; costs no budget.
+
+        Parameters
+        ----------
+        statement : PrivacyStatement, PipelineStatement, SelectionStatement or FederatedStatement
+            For example ``model.privacy_``, or the result of `total_privacy`.
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        PrivacyProfileDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        TypeError
+            Not a statement.
+        """
+        if not isinstance(statement, STATEMENTS):
+            raise TypeError(
+                f"statement: got {type(statement).__name__}, expected a statement, such as "
+                "model.privacy_"
+            )
+        dear = any(isinstance(event, DEAR_EVENTS) for event in statement.events)
+        points = DEAR_PROFILE_POINTS if dear else PROFILE_POINTS
+        epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
+        deltas = [composed_delta(statement.events, float(epsilon)) for epsilon in epsilons]
+        claimed = (statement.epsilon, statement.delta)
+        display = cls(epsilons=epsilons, deltas=deltas, claimed=claimed, private=statement.private)
+        return display.plot(ax=ax)
+
+    def _draw(self, ax: Axes) -> None:
+        epsilon, delta = self.claimed
+        # A logarithmic axis has no zero.
+        shown = np.where(self.deltas > 0.0, self.deltas, np.nan)
+        (self.line_,) = ax.plot(self.epsilons, shown, color=CURVE_COLOUR, label="this release")
+        claim: dict[str, Any] = {
+            "color": MARK_COLOUR,
+            "markeredgecolor": "#000000",
+            "markersize": 10,
+            "zorder": 3,
+            "label": rf"claimed: $\epsilon$ = {epsilon:g}, $\delta$ = {delta:g}",
+        }
+        ax.set_yscale("log")
+        if delta > 0.0:
+            (self.mark_,) = ax.plot([epsilon], [delta], "D", **claim)
+            ax.set_ylim(PROFILE_DEPTH * delta, 1.0)
+        else:
+            self.mark_ = ax.axvline(epsilon, linestyle="--", **claim)
+        ax.set(
+            xlabel=r"privacy parameter $\epsilon$",
+            ylabel=r"privacy parameter $\delta$ (smaller is more private)",
+        )
+        if not self.private:
+            ax.set_title(NOT_PRIVATE)
+        ax.grid(alpha=0.3)
+        ax.set_xlim(self.epsilons[0], self.epsilons[-1])
+        ax.legend(loc="lower left")
+
+
+# What privacy costs in accuracy, as a scikit-learn Display object.
+
+
+PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
+
+
+def private_scores(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_test: Any,
+    y_test: Any,
+    epsilons: Sequence[float],
+    n_repeats: int,
+) -> NDArray[np.float64]:
+    """Test score of fresh private fits, several for every epsilon.
+
+    Parameters
+    ----------
+    estimator : private classifier, or Pipeline with one at its end
+        Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it in
+        the proportion of theirs. Ledgers, if any, are charged. From a ``random_state``, if any,
+        every fit gets a seed of its own.
+    X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,)
+    X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
+    y_test : array-like of shape (n_test,)
+    epsilons : sequence of float in (0, 1e4]
+        Of all steps together.
+    n_repeats : int >= 1
+        Fits for every epsilon; they differ in their noise only.
+
+    Returns
+    -------
+    ndarray of shape (n_epsilons, n_repeats)
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without private steps;
+        nothing was fitted.
+
+    Notes
+    -----
+    Guarantees: none of its own. Every fit is a release that costs its epsilon and delta, so
+    that scores on private data cost the budgets of all fits together; scores on private test
+    rows are protected by nothing. Meant for public or demonstration data.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.plotting import private_scores
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svc = PrivateLinearSVC(delta=1e-5, classes=range(10), bounds=(0, 16))
+    >>> test = {"X_test": X[1300:], "y_test": y[1300:]}
+    >>> private_scores(svc, X[:1300], y[:1300], **test, epsilons=[1, 8], n_repeats=3).shape
+    (2, 3)
+    """
+    shares = _shares(estimator)
+    budgets = [check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
+    if not budgets:
+        raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")
+    n_repeats = check_integer("n_repeats", n_repeats, 1)
+    shape = (len(budgets), n_repeats)
+    scores = np.empty(shape)
+    seeds = [
+        _seeds(step.random_state, place, shape) for place, step in enumerate(_private(estimator))
+    ]
+    for i, epsilon in enumerate(budgets):
+        for j in range(n_repeats):
+            model = clone(estimator)
+            for step, share, own in zip(_private(model), shares, seeds, strict=True):
+                step.set_params(epsilon=mul_down(share, epsilon), random_state=own[i, j])
+            scores[i, j] = model.fit(X, y).score(X_test, y_test)
+    return scores
+
+
+def _private(estimator: Any) -> list[Any]:
+    """The estimators inside that make releases, in the order in which rows meet them."""
+    return [step.estimator for step in private_steps(estimator)]
+
+
+def _shares(estimator: Any) -> list[float]:
+    """What part of an epsilon each private step gets; by basic composition they add up to 1."""
+    steps = _private(estimator)
+    known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
+    # A Pipeline without a classifier has no score, which would be found out after its fit.
+    if not (steps and known and is_classifier(estimator)):
+        raise TypeError(
+            f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
+            "epsilon, delta and random_state, or a Pipeline with one at its end"
+        )
+    own = [check_epsilon(step.epsilon) for step in steps]
+    total = add_up(*own)
+    return [1.0] if len(own) == 1 else [div_down(one, total) for one in own]
+
+
+def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDArray[np.object_]:
+    """One seed a fit and step: with a single one, every repeat would be the same model."""
+    seeds = np.full(shape, None, dtype=object)
+    if random_state is not None:
+        entropy = random_state if place == 0 else (random_state, place)
+        words = np.random.SeedSequence(entropy).generate_state(seeds.size, np.uint64)
+        seeds[:] = words.astype(object).reshape(shape)
+    return seeds
+
+
+class PrivacyUtilityDisplay(AxesDisplay):
+    """Accuracy against epsilon: mean and spread over noise draws, under the non-private ceiling.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (n_epsilons,)
+        Positive.
+    scores : array-like of shape (n_epsilons, n_repeats)
+        Scores of independent private fits.
+    non_private_score : float or None, default=None
+        Score of a model without noise.
+    delta : float or None, default=None
+        Named on the axis.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    line_, band_ : matplotlib artists
+        Mean, and mean plus and minus one standard deviation over the draws.
+    ceiling_ : matplotlib Line2D or None
+        The dashed line of the non-private score.
+
+    Raises
+    ------
+    InvalidParameterError
+        Scores that are not one row for every epsilon.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.svm import LinearSVC
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.plotting import PrivacyUtilityDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = PrivacyUtilityDisplay.from_estimator(
+    ...     PrivateLinearSVC(delta=1e-5, classes=range(10), bounds=(0, 16)),
+    ...     X[:1300],
+    ...     y[:1300],
+    ...     X_test=X[1300:],
+    ...     y_test=y[1300:],
+    ...     epsilons=[0.5, 1, 2],
+    ...     n_repeats=3,
+    ... )  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilons: ArrayLike,
+        scores: ArrayLike,
+        non_private_score: float | None = None,
+        delta: float | None = None,
+    ) -> None:
+        self.epsilons = np.asarray(epsilons, dtype=np.float64)
+        self.scores = np.asarray(scores, dtype=np.float64)
+        self.non_private_score = non_private_score
+        self.delta = delta
+        rows = (*self.epsilons.shape, *self.scores.shape[1:])
+        if self.epsilons.ndim != 1 or self.scores.ndim != 2 or self.scores.shape != rows:
+            raise InvalidParameterError.of(
+                "scores",
+                got=f"shape {self.scores.shape} for epsilons of shape {self.epsilons.shape}",
+                accepted="shape (n_epsilons, n_repeats)",
+            )
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        X_test: Any,
+        y_test: Any,
+        epsilons: Sequence[float],
+        n_repeats: int = 10,
+        non_private: Any = None,
+        ax: Axes | None = None,
+    ) -> PrivacyUtilityDisplay:
+        """Fit at every epsilon, score on test rows, and draw.
+
+        Parameters
+        ----------
+        estimator : private classifier, or Pipeline with one at its end
+            Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it
+            in the proportion of theirs.
+        X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
+        y_test : array-like of shape (n_test,)
+        epsilons : sequence of float in (0, 1e4]
+            Of all steps together, by basic composition: `total_privacy` may promise less.
+        n_repeats : int >= 1, default=10
+            Fits for every epsilon.
+        non_private : classifier or None, default=None
+            Cloned and fitted once for the dashed line.
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing. Nothing was fitted or spent.
+        InvalidParameterError, TypeError
+            A wrong epsilon or ``n_repeats``, or an estimator without private steps. Nothing was
+            fitted or spent.
+
+        Notes
+        -----
+        Guarantees: every fit is a real release. Such a figure on private data costs the budgets
+        of all its fits together (a ledger on the estimator is charged for each), and the ceiling
+        has no protection at all: meant for public or demonstration data.
+        """
+        matplotlib_module("figure")
+        test = {"X_test": X_test, "y_test": y_test}
+        scores = private_scores(estimator, X, y, **test, epsilons=epsilons, n_repeats=n_repeats)
+        ceiling = None
+        if non_private is not None:
+            ceiling = float(clone(non_private).fit(X, y).score(X_test, y_test))
+        delta = add_up(*(step.delta for step in _private(estimator)))
+        display = cls(epsilons=epsilons, scores=scores, non_private_score=ceiling, delta=delta)
+        return display.plot(ax=ax)
+
+    def _draw(self, ax: Axes) -> None:
+        order = np.argsort(self.epsilons)
+        epsilons, scores = self.epsilons[order], self.scores[order]
+        n_repeats = scores.shape[1]
+        mean = scores.mean(axis=1)
+        spread = scores.std(axis=1, ddof=1) if n_repeats > 1 else np.zeros_like(mean)
+        (self.line_,) = ax.plot(
+            epsilons, mean, "o-", color=PRIVATE_COLOUR, label=_mean_label(n_repeats)
+        )
+        self.band_ = ax.fill_between(
+            epsilons,
+            mean - spread,
+            mean + spread,
+            color=PRIVATE_COLOUR,
+            alpha=0.2,
+            linewidth=0,
+            label="one standard deviation" if n_repeats > 1 else None,
+        )
+        self.ceiling_ = None
+        if self.non_private_score is not None:
+            self.ceiling_ = ax.axhline(
+                self.non_private_score, color=CEILING_COLOUR, linestyle="--", label="not private"
+            )
+        epsilon_axis(ax, epsilons)
+        delta = "" if self.delta is None else rf" at $\delta$ = {self.delta:g}"
+        ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
+        ax.grid(alpha=0.3)
+        ax.legend(loc="lower right")
+
+
+def _mean_label(n_repeats: int) -> str:
+    """Name of the curve."""
+    return f"private, mean of {n_repeats} noise draws" if n_repeats > 1 else "private"
+
+
+KINDS = ("lead", "budget")
+# What plans side by side have in common; they differ in epsilon and delta.
+COMMON = ("estimator", "adjacency", "n_features", "n_classes", "n_samples")
+
+# In the order in which they are made.
+RELEASES = ("centre and number of rows", "whitening", "training")
+# Epsilons under more bars than this are slanted, or they run into each other.
+MANY_BARS = 8
+
+
+class NoisePlanDisplay:
+    """What the noise will be at several epsilons, from plans that looked at no data.
+
+    ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
+    noise of a prediction with probability 95 %, beside the largest that so many rows can bring
+    about. Where the first is above the second the noise drowns every decision. ``kind="budget"``
+    shows what part of the budget each release takes.
+
+    Parameters
+    ----------
+    plans : NoisePlan or iterable of them
+        Of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator and one
+        shape of the data.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    survives_ : matplotlib Line2D
+        The lead that survives the noise. ``kind="lead"`` only.
+    largest_ : matplotlib Line2D or None
+        The largest lead; None for plans without a number of rows. ``kind="lead"`` only.
+    drowned_ : matplotlib PolyCollection or None
+        Where the noise drowns decisions; None where it does not. ``kind="lead"`` only.
+    bars_ : list of matplotlib BarContainer
+        One for each release. ``kind="budget"`` only.
+
+    Raises
+    ------
+    TypeError
+        Something else than plans.
+    InvalidParameterError
+        No plan, plans for different fits, or two of one epsilon.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.planning import plan_noise
+    >>> from dpsvm_fast.plotting import NoisePlanDisplay
+    >>> plans = [
+    ...     plan_noise(PrivateLinearSVC(epsilon, 1e-5, classes=range(10)), 64, n_samples=1347)
+    ...     for epsilon in (0.1, 1.0, 10.0)
+    ... ]
+    >>> display = NoisePlanDisplay.from_plans(plans)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
+        plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
+        for plan in plans:
+            if not isinstance(plan, NoisePlan):
+                raise TypeError(f"plans: got {type(plan).__name__}, expected plans of plan_noise()")
+        if not plans:
+            raise InvalidParameterError.of("plans", got=[], accepted="at least one plan")
+        for name in COMMON:
+            if len({getattr(plan, name) for plan in plans}) > 1:
+                raise InvalidParameterError(f"plans: expected the same {name} in all of them")
+        if len({plan.epsilon for plan in plans}) < len(plans):
+            raise InvalidParameterError("plans: expected one plan for each epsilon")
+        self.plans = tuple(sorted(plans, key=lambda plan: plan.epsilon))
+
+    @classmethod
+    def from_plans(
+        cls, plans: NoisePlan | Iterable[NoisePlan], *, kind: str = "lead", ax: Axes | None = None
+    ) -> NoisePlanDisplay:
+        """Draw plans; costs no budget.
+
+        Parameters
+        ----------
+        plans : NoisePlan or iterable of them
+        kind : {"lead", "budget"}, default="lead"
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        NoisePlanDisplay
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        """
+        return cls(plans=plans).plot(kind=kind, ax=ax)
+
+    def plot(self, ax: Axes | None = None, *, kind: str = "lead") -> NoisePlanDisplay:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+        kind : {"lead", "budget"}, default="lead"
+
+        Returns
+        -------
+        NoisePlanDisplay
+
+        Raises
+        ------
+        InvalidParameterError
+            Another kind, or plans of which a number of rows decides what there is to be shown.
+        """
+        check_option("kind", kind, KINDS)
+        if kind == "lead" and any(plan.decision is None for plan in self.plans):
+            raise InvalidParameterError.of(
+                "plans",
+                got="plans without n_samples",
+                accepted="plans with it: it decides the noise",
+            )
+        matplotlib_module("figure")
+        self.ax_ = ax = axes_for(ax)
+        self.figure_ = ax.figure
+        (self._plot_lead if kind == "lead" else self._plot_budget)(ax)
+        ax.set_title(self._title(), fontsize="medium", loc="left")
+        return self
+
+    def _title(self) -> str:
+        """What the plans are for."""
+        plan = self.plans[0]
+        rows = "" if plan.n_samples is None else f"{plan.n_samples:,} rows, "
+        return f"{plan.estimator}: {rows}{plan.n_features} features, {plan.n_classes} classes"
+
+    def _plot_lead(self, ax: Axes) -> None:
+        """Lead that survives the noise beside the largest that rows can bring about."""
+        epsilons = np.array([plan.epsilon for plan in self.plans])
+        decisions = [plan.decision for plan in self.plans if plan.decision is not None]
+        survives = np.array([decision.lead for decision in decisions])
+        at_least = "at least " if decisions[0].is_bound else ""
+        how: dict[str, Any] = {"linewidth": 1.8, "markeredgecolor": "#000000"}
+        (self.survives_,) = ax.plot(
+            epsilons,
+            survives,
+            "o-",
+            color=COLOURS[1],
+            label=f"survives the noise with {at_least}95 %",
+            **how,
+        )
+        self.largest_ = self.drowned_ = None
+        leads = [decision.largest_lead for decision in decisions]
+        if None not in leads:
+            largest = np.array(leads, dtype=np.float64)
+            (self.largest_,) = ax.plot(
+                epsilons,
+                largest,
+                "s--",
+                color=COLOURS[0],
+                label=f"largest that {self.plans[0].n_samples:,} rows allow",
+                **how,
+            )
+            if any(decision.drowned for decision in decisions):
+                self.drowned_ = _hatched(ax, epsilons, largest, survives)
+        ax.set_yscale("log")
+        epsilon_axis(ax, epsilons)
+        ax.set(
+            xlabel=self._epsilon_label(),
+            ylabel=f"lead of one class over another,\nrow of norm {decisions[0].data_norm:g}",
+        )
+        ax.grid(alpha=0.3)
+        ax.legend(loc="best")
+
+    def _plot_budget(self, ax: Axes) -> None:
+        """A bar for every epsilon, cut into the shares of the releases."""
+        table = [_budget_shares(plan) for plan in self.plans]
+        names = [name for name in RELEASES if any(name in shares for shares in table)]
+        places = np.arange(len(table))
+        bottoms = np.zeros(len(table))
+        self.bars_ = []
+        for i, name in enumerate(names):
+            heights = 100.0 * np.array([shares.get(name, 0.0) for shares in table])
+            bars = ax.bar(
+                places,
+                heights,
+                bottom=bottoms,
+                color=matplotlib_module("colors").to_rgba(COLOURS[i], 0.35),
+                edgecolor="#000000",
+                hatch=HATCHES[i],
+                label=name,
+                width=0.7,
+            )
+            self.bars_.append(bars)
+            bottoms += heights
+        slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
+        ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
+        unit = r"$\epsilon$" if self.plans[0].mu is None else r"$\mu^2$"
+        ax.set(xlabel=self._epsilon_label(), ylabel=f"share of the budget ({unit}) in %")
+        legend_beside(ax)
+
+    def _epsilon_label(self) -> str:
+        """The axis of epsilons, with delta where all plans have one."""
+        deltas = {plan.delta for plan in self.plans}
+        delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
+        return rf"$\epsilon${delta} (smaller is more private)"
+
+
+def _hatched(
+    ax: Axes,
+    epsilons: NDArray[np.float64],
+    largest: NDArray[np.float64],
+    survives: NDArray[np.float64],
+) -> PolyCollection:
+    """Where no lead that rows can bring about survives the noise."""
+    return ax.fill_between(
+        epsilons,
+        largest,
+        survives,
+        where=(largest < survives).tolist(),
+        interpolate=True,
+        facecolor="#dddddd",
+        edgecolor="#777777",
+        hatch="///",
+        linewidth=0.0,
+        label="noise drowns every decision",
+    )
+
+
+def _budget_shares(plan: NoisePlan) -> dict[str, float]:
+    """Part of the budget of each release; what is not planned apart is the training's."""
+    centre, whitening, training = RELEASES
+    shares = {}
+    if plan.centre is not None:
+        share = plan.centre.mu_share
+        if share is None:
+            assert plan.centre.epsilon is not None
+            share = plan.centre.epsilon / plan.epsilon
+        shares[centre] = share
+    if plan.whitening is not None and plan.whitening.whitened:
+        shares[whitening] = plan.whitening.mu_share
+    return {**shares, training: 1.0 - sum(shares.values())}

@@ -1,0 +1,398 @@
+"""What all displays share: styles told apart without colours, and matplotlib, imported to draw."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpsvm_fast.estimators.frames import label_values
+from dpsvm_fast.exceptions import InvalidParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+__all__ = [
+    "COLOURS",
+    "NOT_PRIVATE",
+    "AxesDisplay",
+    "ClassStyle",
+    "PlaneDisplay",
+    "axes_for",
+    "class_names",
+    "class_style",
+    "draw_regions",
+    "draw_rows",
+    "epsilon_axis",
+    "legend_beside",
+    "matplotlib_module",
+]
+
+# Okabe and Ito: told apart with any colour vision. Blue, vermilion and black also in grey.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#F0E442",
+    "#000000",
+)
+
+HATCHES = ("", "///", "...", "\\\\\\", "xx", "---", "oo", "|||", "++", "**")
+
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)))
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+# Names are wider than high: how much room upwards is worth as much as this sideways.
+ROOM_SIDEWAYS = 0.3
+# In steps of the grid; without it slanted borders have steps.
+SMOOTHING = 1.0
+# Share of the colour in the ground of a region, under its hatching.
+TINT = 0.25
+# Longer names of classes are cut, so that legend and names leave room for the figure.
+NAME_LENGTH = 24
+# Names of more classes than this are written small.
+MANY_CLASSES = 5
+# Sizes of a legend's text by its number of lines, so that it is no higher than the axes.
+LEGEND_SIZES = ((12, "medium"), (18, "small"))
+
+SMALLEST_SIZE = "x-small"
+
+NOT_PRIVATE = "NOT PRIVATE: this is not promised, see the statement"
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClassStyle:
+    """How one class is drawn: no two of the first seventy have colour and hatching in common.
+
+    Parameters
+    ----------
+    colour, hatch, marker : str
+    line : object
+        A line style of matplotlib.
+    """
+
+    colour: str
+    hatch: str
+    line: Any
+    marker: str
+
+    @property
+    def ground(self) -> tuple[float, ...]:
+        """The colour of its region, opaque."""
+        colour = matplotlib_module("colors").to_rgb(self.colour)
+        return tuple(1.0 - TINT * (1.0 - part) for part in colour)
+
+
+def class_style(c: int) -> ClassStyle:
+    """The style of class number ``c``; black is left to what is no class."""
+    return ClassStyle(
+        colour=COLOURS[c % (len(COLOURS) - 1)],
+        hatch=HATCHES[c % len(HATCHES)],
+        line=LINES[c % len(LINES)],
+        marker=MARKERS[c % len(MARKERS)],
+    )
+
+
+def class_names(classes: Any) -> list[str]:
+    """The classes as text, long names cut at the end or in the middle where they still differ."""
+    names = [str(label) for label in classes]
+    half = NAME_LENGTH // 2 - 1
+    for head, tail in ((NAME_LENGTH - 1, 0), (half, half)):
+        shown = [
+            name if len(name) <= NAME_LENGTH else f"{name[:head]}\u2026{name[len(name) - tail :]}"
+            for name in names
+        ]
+        if len(set(shown)) == len(set(names)):
+            return shown
+    return names
+
+
+def draw_regions(
+    ax: Axes,
+    x: Array,
+    y: Array,
+    codes: NDArray[np.int64],
+    names: list[str],
+    obstacles: Array | None = None,
+) -> list[Any]:
+    """Fill the part of the plane of each class and write its name where there is most room.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    x, y : ndarray of shape (n_x,), (n_y,)
+        Sides of the grid.
+    codes : ndarray of shape (n_y, n_x)
+        Which class each point of the grid is of.
+    names : list of str
+        Of all classes.
+    obstacles : ndarray of shape (n_points, 2) or None, default=None
+        What names should not hide.
+
+    Returns
+    -------
+    list of matplotlib PathPatch
+        One for each class; that of a class with no part is empty.
+    """
+    patches = matplotlib_module("patches")
+    free = np.ones(codes.shape, dtype=bool)
+    if obstacles is not None:
+        columns, lines = (np.searchsorted(side, obstacles[:, i]) for i, side in enumerate((x, y)))
+        shown = (columns < x.size) & (lines < y.size)
+        free[lines[shown], columns[shown]] = False
+    regions = []
+    for c, name in enumerate(names):
+        style = class_style(c)
+        region = patches.PathPatch(
+            _outline(x, y, codes == c),
+            facecolor=style.ground,
+            # Also the colour of the hatching; the outline is a line of its own, in black.
+            edgecolor=style.colour,
+            hatch=style.hatch,
+            linewidth=0.0,
+            label=f"class {name}",
+            zorder=0.5,
+        )
+        regions.append(ax.add_patch(region))
+        border = patches.PathPatch(
+            region.get_path(), fill=False, edgecolor="#000000", linewidth=0.8, zorder=0.6
+        )
+        ax.add_patch(border)
+        size = "medium" if len(names) <= MANY_CLASSES else "small"
+        _write_name(ax, x, y, free & (codes == c), name, size)
+    return regions
+
+
+def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
+    """The points of the grid that are inside, as a path with holes."""
+    smooth = importlib.import_module("scipy.ndimage").gaussian_filter
+    heights = smooth(inside.astype(np.float64), SMOOTHING, mode="nearest")
+    generator = importlib.import_module("contourpy").contour_generator
+    levels = generator(x, y, heights, fill_type="OuterCode")
+    polygons, kinds = levels.filled(0.5, 1.5)
+    path = matplotlib_module("path").Path
+    if not polygons:
+        return path(np.empty((0, 2)))
+    return path(np.concatenate(polygons), np.concatenate(kinds))
+
+
+def _write_name(
+    ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: str, size: str
+) -> None:
+    """Write at the point that is farthest from all that is not inside, the figure's end too."""
+    if not inside.any():
+        return
+    ndimage = importlib.import_module("scipy.ndimage")
+    room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, ROOM_SIDEWAYS))
+    room = room[1:-1, 1:-1]
+    row, column = np.unravel_index(int(room.argmax()), room.shape)
+    box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.85}
+    ax.text(
+        float(x[column]),
+        float(y[row]),
+        name,
+        ha="center",
+        va="center",
+        fontsize=size,
+        bbox=box,
+        clip_on=True,
+        parse_math=False,
+        zorder=5,
+    )
+
+
+def draw_rows(
+    ax: Axes, rows: Array, codes: NDArray[np.int64] | None, names: list[str]
+) -> list[Any]:
+    """Draw public rows: a marker for each class, or black dots where no classes are given.
+
+    Returns
+    -------
+    list of matplotlib PathCollection
+        One for each class with rows, or the only one.
+    """
+    how: dict[str, Any] = {"s": 22, "linewidths": 0.6, "edgecolors": "#000000", "zorder": 4}
+    if codes is None:
+        return [ax.scatter(rows[:, 0], rows[:, 1], c="#000000", label="row", **how)]
+    points = []
+    for c in np.unique(codes):
+        style, own = class_style(int(c)), rows[codes == c]
+        look: dict[str, Any] = {
+            "c": style.colour,
+            "marker": style.marker,
+            "label": f"row of {names[c]}",
+        }
+        points.append(ax.scatter(own[:, 0], own[:, 1], **look, **how))
+    return points
+
+
+def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
+    """A legend right of the axes, where it hides nothing."""
+    where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
+    how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
+    shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
+    fitting = (size for most, size in LEGEND_SIZES if len(shown) <= most)
+    how["fontsize"] = next(fitting, SMALLEST_SIZE)
+    return ax.legend(handles=shown, borderaxespad=0.0, **where, **how)
+
+
+def epsilon_axis(ax: Axes, epsilons: Array) -> None:
+    """A logarithmic axis with a tick at every epsilon."""
+    ticker = matplotlib_module("ticker")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(ticker.FixedLocator(list(epsilons)))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
+
+
+def axes_for(ax: Axes | None) -> Axes:
+    """The axes to draw on."""
+    if ax is not None:
+        return ax
+    new: Axes = matplotlib_module("pyplot").subplots(layout="compressed")[1]
+    return new
+
+
+def matplotlib_module(module: str) -> Any:
+    """A module of matplotlib, or how to install it."""
+    try:
+        return importlib.import_module(f"matplotlib.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise ImportError(
+            'matplotlib is needed to draw; install it with: pip install "dpsvm-fast[plot]"'
+        ) from error
+
+
+# What displays have in common: how they are drawn, and which rows may be drawn with them.
+
+
+Curve = TypeVar("Curve", bound="AxesDisplay")
+
+Plane = TypeVar("Plane", bound="PlaneDisplay")
+
+
+class AxesDisplay:
+    """A display that is drawn on axes."""
+
+    ax_: Axes
+    figure_: FigureBase
+
+    def plot(self: Curve, ax: Axes | None = None) -> Curve:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        display
+            This one.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        """
+        self.ax_ = ax = axes_for(ax)
+        self.figure_ = ax.figure
+        self._draw(ax)
+        return self
+
+    def _draw(self, ax: Axes) -> None:
+        """Everything on the axes."""
+        raise NotImplementedError
+
+
+class PlaneDisplay:
+    """A display of the plane of two features, with public rows in it if there are any."""
+
+    ax_: Axes
+    figure_: FigureBase
+
+    def plot(
+        self: Plane,
+        X: ArrayLike | None = None,
+        *,
+        y: ArrayLike | None = None,
+        ax: Axes | None = None,
+    ) -> Plane:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, 2) or None, default=None
+            Public rows to be drawn too.
+        y : array-like of shape (n_samples,) or None, default=None
+            Their labels.
+        ax : matplotlib Axes or None, default=None
+
+        Returns
+        -------
+        display
+            This one.
+
+        Raises
+        ------
+        ImportError
+            matplotlib is missing.
+        InvalidParameterError
+            Rows of more or less than two features, or labels that are not one of the classes for
+            each.
+        """
+        rows, codes = _public_rows(X, y, self._classes)
+        self.ax_ = ax = axes_for(ax)
+        self.figure_ = ax.figure
+        self._draw(ax, rows, codes)
+        return self
+
+    @property
+    def _classes(self) -> NDArray[Any]:
+        """Labels of the classes."""
+        raise NotImplementedError
+
+    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
+        """Everything on the axes, with rows and the numbers of their classes."""
+        raise NotImplementedError
+
+
+def _public_rows(
+    X: ArrayLike | None, y: ArrayLike | None, classes: NDArray[Any]
+) -> tuple[Array | None, NDArray[np.int64] | None]:
+    """Rows to be drawn, and the numbers of their classes; None where there are none.
+
+    Raises
+    ------
+    InvalidParameterError
+        Rows of more or less than two features, or labels that are not one of the classes for each.
+    """
+    if X is None:
+        if y is not None:
+            raise InvalidParameterError("y: got labels without rows, expected X too")
+        return None, None
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != 2:
+        raise InvalidParameterError.of(
+            "X", got=f"shape {rows.shape}", accepted="shape (n_samples, 2)"
+        )
+    if y is None:
+        return rows, None
+    labels = np.asarray(label_values(y))
+    if labels.shape != rows.shape[:1]:
+        raise InvalidParameterError("y: expected one of the model's labels for each row")
+    known = labels[:, None] == classes
+    if not known.any(axis=1).all():
+        raise InvalidParameterError("y: expected one of the model's labels for each row")
+    return rows, np.asarray(known.argmax(axis=1), dtype=np.int64)

@@ -1,0 +1,256 @@
+"""Checks of public arguments, one function per kind and one place per fact.
+
+A wrong type is a ``TypeError``, a wrong value an ``InvalidParameterError`` (a ``ValueError``). Both
+name the argument, what came and what is accepted. What came is quoted because these arguments are
+public by the library's contract; nothing here may be called on data.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import operator
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsvm_fast.exceptions import InvalidParameterError
+
+__all__ = [
+    "ADJACENCIES",
+    "check_adjacency",
+    "check_arithmetic",
+    "check_bool",
+    "check_delta",
+    "check_epsilon",
+    "check_fraction",
+    "check_integer",
+    "check_n_threads",
+    "check_non_negative",
+    "check_option",
+    "check_positive",
+    "check_random_state",
+    "check_real",
+    "optional_module",
+]
+
+# Neighbouring relations: one record more or fewer; one record exchanged for another.
+ADJACENCIES = ("add_remove", "replace_one")
+
+# Beyond this a budget says nothing any more, and the calibration is not proven.
+MAX_EPSILON = 1e4
+
+MAX_THREADS = 1024
+
+MAX_SEED = 2**64 - 1
+
+# Names, not literals: the compiler would compute with those, before anyone changed the rounding.
+_ONE, _TINY = 1.0, 2.0**-60
+
+_NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
+
+
+def check_real(
+    name: str,
+    value: object,
+    *,
+    low: float,
+    high: float,
+    open_low: bool = False,
+    open_high: bool = False,
+) -> float:
+    """``value`` as a float in the given range; int, float and numpy real scalars are accepted.
+
+    Decimal, Fraction and long doubles are refused rather than rounded: a rounded privacy parameter
+    would be another one than was asked for. So are bools, strings and arrays.
+    """
+    accepted = _real_text(low, high, open_low=open_low, open_high=open_high)
+    if isinstance(value, (bool, np.bool_, np.longdouble)) or not isinstance(
+        value, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    inside = (low < number if open_low else low <= number) and (
+        number < high if open_high else number <= high
+    )
+    if not (math.isfinite(number) and inside):
+        raise InvalidParameterError.of(name, got=_plain(value), accepted=accepted)
+    return number
+
+
+def check_epsilon(value: object, name: str = "epsilon") -> float:
+    """Accept a privacy parameter epsilon: 0 < epsilon <= 1e4."""
+    return check_real(name, value, low=0.0, high=MAX_EPSILON, open_low=True)
+
+
+def check_delta(value: object, name: str = "delta") -> float:
+    """Accept a privacy parameter delta: 0 <= delta < 1; 0 stands for pure differential privacy.
+
+    Subnormal numbers are refused: no calibration is exact there.
+    """
+    delta = check_real(name, value, low=0.0, high=1.0, open_high=True)
+    if 0.0 < delta < _NORMAL:
+        raise InvalidParameterError.of(name, got=delta, accepted=f"0 or a number >= {_NORMAL:.3g}")
+    return delta
+
+
+def check_positive(name: str, value: object) -> float:
+    """Accept a finite float above 0."""
+    return check_real(name, value, low=0.0, high=math.inf, open_low=True)
+
+
+def check_non_negative(name: str, value: object) -> float:
+    """Accept a finite float, 0 or above."""
+    return check_real(name, value, low=0.0, high=math.inf)
+
+
+def check_fraction(name: str, value: object) -> float:
+    """Accept a float in (0, 1]."""
+    return check_real(name, value, low=0.0, high=1.0, open_low=True)
+
+
+def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
+    """Accept an int in ``low..high``; numpy integers are accepted, bools and floats are not."""
+    accepted = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+    number = operator.index(value)
+    if number < low or (high is not None and number > high):
+        raise InvalidParameterError.of(name, got=number, accepted=accepted)
+    return number
+
+
+def check_bool(name: str, value: object) -> bool:
+    """Accept True or False; 0, 1, None and strings are not."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: got {_described(value)}, expected True or False")
+    return bool(value)
+
+
+def check_option(name: str, value: object, options: Sequence[str]) -> str:
+    """One of a few strings, spelled exactly."""
+    accepted = "one of " + ", ".join(map(repr, options)) if len(options) > 1 else repr(options[0])
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+    if value not in options:
+        raise InvalidParameterError.of(name, got=value, accepted=accepted)
+    return str(value)
+
+
+def check_adjacency(value: object, name: str = "adjacency") -> str:
+    """Accept a neighbouring relation."""
+    return check_option(name, value, ADJACENCIES)
+
+
+def check_n_threads(value: object, name: str = "n_threads") -> int:
+    """Accept a number of threads; None stands for all cores that this process may use."""
+    if value is None:
+        return min(_usable_cores(), MAX_THREADS)
+    return check_integer(name, value, 1, MAX_THREADS)
+
+
+def check_random_state(value: object, name: str = "random_state") -> int | None:
+    """None (entropy of the operating system) or a seed in ``0..2**64 - 1``.
+
+    Generators are refused: their streams are predictable from their output, and noise that can
+    be predicted can be subtracted.
+    """
+    if value is None:
+        return None
+    accepted = f"None or an integer in 0..{MAX_SEED}"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(
+            f"{name}: got {_described(value)}, expected {accepted}; noise comes from a "
+            "cryptographic stream of this library, which takes no other generator"
+        )
+    return check_integer(name, value, 0, MAX_SEED)
+
+
+def check_arithmetic() -> None:
+    """Refuse a thread whose floating-point unit was set to compute otherwise than by default.
+
+    Bounds of roundings, and exact sums made of rounded ones, are proved for rounding to nearest
+    with subnormal numbers. Libraries compiled with ``-ffast-math``, and calls of ``fesetround``,
+    change that for the thread that loads or makes them.
+
+    Raises
+    ------
+    FloatingPointError
+        Numbers are not rounded to nearest, or subnormal numbers are taken for 0.
+    """
+    # One of the two is inexact and moves in each of the three directed roundings.
+    if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
+        changed = "does not round to nearest"
+    elif _NORMAL * 0.5 == 0.0 or _SUBNORMAL * 2.0 == 0.0:
+        changed = "takes subnormal numbers for 0"
+    else:
+        return
+    raise FloatingPointError(
+        f"the floating-point unit of this thread {changed}: something in this process changed it "
+        "(fesetround, or a library compiled with -ffast-math). No guarantee is proved for that; "
+        "nothing was read or spent. Another thread or process that did not load it will do"
+    )
+
+
+def _usable_cores() -> int:
+    """Cores that the scheduler gives this process, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _real_text(low: float, high: float, *, open_low: bool, open_high: bool) -> str:
+    """Return the range of a real argument in words."""
+    above, below = (">" if open_low else ">="), ("<" if open_high else "<=")
+    text = f"a finite number {above} {low:g}"
+    return text if math.isinf(high) else f"{text} and {below} {high:g}"
+
+
+def _plain(value: object) -> object:
+    """Return a numpy scalar as the Python number that a reader expects in a message."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _described(value: object) -> str:
+    """Type, and value where its text is short and surely a plain scalar."""
+    kind = type(value).__name__
+    plain = _plain(value)
+    if value is None or not isinstance(plain, (bool, int, float, str)):
+        return kind
+    text = repr(plain)
+    return f"{text} of type {kind}" if len(text) <= 40 else kind
+
+
+# Packages that are imported only where they are used.
+
+
+def optional_module(module: str, who: str, extra: str) -> Any:
+    """Return a module of a package that need not be installed.
+
+    Parameters
+    ----------
+    module : str
+        Its dotted name.
+    who : str
+        What needs it, as the start of a sentence.
+    extra : str
+        The extra of this package that installs it.
+
+    Raises
+    ------
+    ImportError
+        It is not installed; the sentence says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise ImportError(
+            f'{who} needs {name}, which is not installed: pip install "dpsvm-fast[{extra}]"'
+        ) from None

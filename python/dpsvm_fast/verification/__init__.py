@@ -1,0 +1,8 @@
+"""Verification: recompute the promise of a certificate from its numbers alone.
+
+Imports certificates, NumPy and SciPy and nothing else: no compiled module, no accountant.
+"""
+
+from dpsvm_fast.verification.verify import Verification, verify
+
+__all__ = ["Verification", "verify"]

@@ -1,0 +1,664 @@
+"""Epsilon and delta of a list of events, recomputed for verification.
+
+Shares no numerical code with the accountant: a record's choices of branches are gone through one
+by one, and whatever has no closed form goes in as a curve, which is that of a loss with finitely
+many values. All is an upper bound: docs/proofs/accountant.md, "What verify computes".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln, ndtr
+
+from dpsvm_fast.certificates.events import (
+    AlternativesEvent,
+    ApproximateEvent,
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    PureEvent,
+    RandomStoppingEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.verification.losses import (
+    DEPTH,
+    FALL,
+    Curve,
+    cost,
+    least_delta,
+    stopped_curve,
+    two_sided_delta,
+    two_sided_deltas,
+    work,
+    zcdp_curve,
+    zcdp_delta,
+)
+from dpsvm_fast.verification.objective import objective_delta
+from dpsvm_fast.verification.sampled import FIRST_POINTS, Losses, composed_delta
+
+__all__ = [
+    "ALLOWANCE",
+    "Choice",
+    "CurvedEvent",
+    "choice_of",
+    "choices_of",
+    "least_delta_of",
+    "least_gaussian",
+    "recomputed_events",
+    "responses",
+]
+
+
+# What is known of lists of events, once it is known which branches a record meets.
+
+
+Array = NDArray[np.float64]
+
+# Choices of branches that are gone through, and losses known as curves that are composed.
+MOST_CHOICES, MOST_CURVES = 4096, 8
+# Of one event among those of one record, as entries of an array.
+WORK_OF_EVENT = 500
+# Outcomes of randomised responses.
+MOST_OUTCOMES = 20_000
+# A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
+LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
+
+CurvedEvent = ObjectiveEvent | AlternativesEvent | RandomStoppingEvent
+
+
+@dataclass
+class Choice:
+    """Events of one record, once its branches are known."""
+
+    replace_one: bool
+    squares: list[float] = field(default_factory=list)
+    pure: list[float] = field(default_factory=list)
+    stays: list[float] = field(default_factory=list)
+    sampled: list[tuple[float, float, int]] = field(default_factory=list)
+    rho: list[float] = field(default_factory=list)
+    curved: list[CurvedEvent] = field(default_factory=list)
+    distances: list[float] = field(default_factory=list)
+
+    @property
+    def told(self) -> float:
+        """Probability of an infinite loss."""
+        return -math.expm1(math.fsum(map(math.log1p, self.stays)))
+
+    @property
+    def mu(self) -> float:
+        """Parameter of the Gaussian loss."""
+        return math.sqrt(math.fsum(self.squares))
+
+    @property
+    def distance(self) -> float:
+        """Sum of the distances."""
+        return math.fsum(self.distances)
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether there are randomised responses alone."""
+        others = self.stays or self.sampled or self.rho or self.curved or self.distances
+        return not (self.squares or others)
+
+    def composable(self) -> Choice:
+        """The same, without the curves that are too many, or of too much, to be composed here."""
+        within = [event for event in self.curved if _is_within_reach(event)]
+        return replace(self, curved=within[:MOST_CURVES])
+
+
+def _gaussian_square(event: ObjectiveEvent) -> float | None:
+    """Squared parameter of the Gaussian mechanism that noise in an objective is, if it is one.
+
+    One score, or a softmax of two, whose Jacobian costs nothing at any epsilon >= 0: kappa is at
+    most 1/(2 sigma^2). docs/proofs/objective_perturbation.md, "One score and one-vs-rest".
+    """
+    scores = 2.0 if event.law == "softmax" and event.n_scores == 2 else 1.0
+    if event.adjacency != "add_remove" or event.n_scores > scores:
+        return None
+    if event.kappa is None:
+        free = event.jacobian == 0.0
+    else:
+        smooth = event.law in ("logistic", "softmax")
+        free = smooth and 2.0 * event.kappa * event.sigma**2 <= 1.0 - 1e-12
+    return scores / event.sigma**2 if free else None
+
+
+def _is_within_reach(event: CurvedEvent) -> bool:
+    """Whether the events inside can be composed, so that the whole has a curve."""
+    if isinstance(event, ObjectiveEvent):
+        return True
+    if isinstance(event, RandomStoppingEvent):
+        bases = choices_of(event.base)
+    else:
+        bases = [choice_of(branch) for branch in event.branches]
+    return bases is not None and all(base == base.composable() for base in bases)
+
+
+def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
+    """What a record can meet; None where there is too much of it."""
+    counts = Counter(events)
+    ways = 1
+    options: list[list[tuple[PrivacyEvent, ...]]] = []
+    for event, count in counts.items():
+        if not isinstance(event, ParallelEvent) or isinstance(event, AlternativesEvent):
+            options.append([(event,) * count])
+            continue
+        ways *= math.comb(count + len(event.branches) - 1, count)
+        if ways > MOST_CHOICES:
+            return None
+        meetings = itertools.combinations_with_replacement(event.branches, count)
+        options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
+    work(ways * WORK_OF_EVENT * len(events))
+    found = {
+        tuple(sorted(itertools.chain(*each), key=repr)) for each in itertools.product(*options)
+    }
+    return [choice_of(each) for each in found]
+
+
+def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
+    """Sort events by what is known of them."""
+    work(WORK_OF_EVENT * len(events))
+    choice = Choice(replace_one=events[0].adjacency == "replace_one")
+    for event in events:
+        if isinstance(event, GaussianEvent):
+            choice.squares.append(_square(event.sensitivity / event.sigma))
+        elif isinstance(event, PureEvent):
+            choice.pure.append(event.epsilon)
+        elif isinstance(event, ApproximateEvent):
+            choice.pure.append(event.epsilon)
+            choice.stays.append(-event.delta)
+        elif isinstance(event, SubsampledGaussianEvent):
+            _add_sampled(choice, event)
+        elif isinstance(event, ZCDPEvent):
+            choice.rho.append(min(event.rho, LARGEST_MU))
+        elif isinstance(event, RandomStoppingEvent):
+            _add_stopping(choice, event)
+        elif isinstance(event, AlternativesEvent):
+            _add_alternatives(choice, event)
+        elif isinstance(event, ObjectiveEvent):
+            square = _gaussian_square(event)
+            if square is None:
+                choice.curved.append(event)
+            else:
+                choice.squares.append(square)
+        elif isinstance(event, DistanceEvent):
+            choice.distances.append(event.distance)
+        else:
+            raise TypeError(f"event: got {type(event).__name__}, which nothing is known about")
+    return choice
+
+
+def _square(mu: float) -> float:
+    """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
+    return min(mu, LARGEST_MU) ** 2
+
+
+def _add_sampled(choice: Choice, event: SubsampledGaussianEvent) -> None:
+    """Sampled sums, which are Gaussian mechanisms where everyone is in each."""
+    if event.sampling_rate < 1.0:
+        # More noise than that is still counted as no more.
+        noise = min(event.noise_multiplier, LARGEST_NOISE)
+        steps = (noise, event.sampling_rate, event.n_steps)
+        choice.sampled.append(steps)
+    else:
+        moved = 2.0 if choice.replace_one else 1.0
+        choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
+
+
+def _add_alternatives(choice: Choice, event: AlternativesEvent) -> None:
+    """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
+    branches = [choice_of(branch) for branch in event.branches]
+    # Whichever it is, it is no further away than the farthest.
+    farthest = max(branches, key=lambda branch: branch.distance)
+    choice.distances.extend(farthest.distances)
+    for branch in branches:
+        branch.distances = []
+    for branch in branches:
+        if all(_covers(branch, other) for other in branches):
+            for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
+                getattr(choice, name).extend(getattr(branch, name))
+            return
+    if all(branch.is_pure for branch in branches):
+        choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
+    else:
+        choice.curved.append(event)
+
+
+def _covers(large: Choice, small: Choice) -> bool:
+    """Whether there is no less of anything in ``large``."""
+    pairs = itertools.zip_longest(
+        sorted(large.pure, reverse=True), sorted(small.pure, reverse=True), fillvalue=0.0
+    )
+    return (
+        all(one >= other for one, other in pairs)
+        and math.fsum(large.squares) >= math.fsum(small.squares)
+        and large.told >= small.told
+        and math.fsum(large.rho) >= math.fsum(small.rho)
+        and not Counter(small.curved) - Counter(large.curved)
+        and not _steps(small) - _steps(large)
+    )
+
+
+def _steps(choice: Choice) -> Counter[tuple[float, float]]:
+    """Number of sampled steps of each kind."""
+    counts: Counter[tuple[float, float]] = Counter()
+    for z, q, n in choice.sampled:
+        counts[z, q] += n
+    return counts
+
+
+def _add_stopping(choice: Choice, event: RandomStoppingEvent) -> None:
+    """Best of several runs, which is pure where a run is."""
+    bases = choices_of(event.base)
+    if bases is None or not all(base.is_pure for base in bases):
+        choice.curved.append(event)
+        return
+    epsilon = max(math.fsum(base.pure) for base in bases)
+    # The largest ratio of densities is at the kink of what u can become.
+    low, high = 1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))
+    if event.stopping == "poisson":
+        choice.pure.append(epsilon + event.mean * (high - low))
+        return
+    rest = 1.0 - event.gamma
+    power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
+    ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
+    choice.pure.append(epsilon + power * ratio)
+
+
+def responses(pure: list[float]) -> tuple[Array, Array]:
+    """Losses and masses of randomised responses; of too many outcomes, the largest loss alone."""
+    losses, masses = np.zeros(1), np.ones(1)
+    for size, count in Counter(pure).items():
+        minus = np.arange(count + 1.0)
+        logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
+        logs -= minus * size + count * math.log1p(math.exp(-size))
+        if losses.size * minus.size > MOST_OUTCOMES:
+            return np.array([math.fsum(pure)]), np.ones(1)
+        losses = np.add.outer(losses, (count - 2.0 * minus) * size).ravel()
+        masses = np.multiply.outer(masses, np.exp(logs)).ravel()
+    return losses, masses
+
+
+# A lower bound of delta, for verification: no list of events tells less than what is in it.
+#
+# Gaussian sums, zCDP events and noise in objectives contain Gaussian mechanisms: of an objective,
+# the
+# one of a record whose gradient is the longest wherever the noise puts the weights. Together with
+# randomised responses these are real pairs of neighbours, so a claim below their delta is false,
+# whatever else is computed. docs/proofs/accountant.md, "What verify computes is an upper bound".
+
+
+# What the roundings of one Gaussian delta may come to, and of each outcome's loss.
+LEAST_ROUNDING = 1e-9
+
+
+def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) -> float:
+    """Gaussian parameter of the record with the longest gradient of a law."""
+    if law == "softmax":
+        square = 2.0
+    elif law == "weston_watkins":
+        square = n_scores * (n_scores - 1.0)
+    else:
+        square = float(n_scores)
+    return (2.0 if replace_one else 1.0) * math.sqrt(square) / sigma
+
+
+def least_delta_of(choice: Choice, epsilon: float) -> float:
+    """Lower bound of delta of what one record meets."""
+    squares = [*choice.squares, *(2.0 * rho for rho in choice.rho)]
+    for event in choice.curved:
+        if isinstance(event, ObjectiveEvent):
+            mu = least_gaussian(
+                event.law, event.n_scores, event.sigma, replace_one=choice.replace_one
+            )
+            squares.append(mu * mu)
+    mu = math.sqrt(math.fsum(squares)) * (1.0 - LEAST_ROUNDING)
+    losses, masses = responses(choice.pure)
+    if losses.size == 1:
+        # Too many outcomes: without them it is less.
+        losses = losses * 0.0
+    found = math.fsum(
+        mass * two_sided_delta(epsilon * (1.0 + LEAST_ROUNDING) - loss * (1.0 - LEAST_ROUNDING), mu)
+        for loss, mass in zip(losses, masses, strict=True)
+        if mass > 0.0
+    )
+    told = choice.told
+    return (1.0 - LEAST_ROUNDING) * (told + (1.0 - told) * min(1.0, found))
+
+
+# A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
+# ten-millionth of delta. Some bounds exceed the truth by as much.
+ALLOWANCE = 1e-7
+# A bound that exceeds the claim by no more than this refutes nothing.
+CLOSE = 0.02
+# More than what roundings, and masses of responses, may come to.
+ROUNDING = 1e-11
+# Of sums of epsilons.
+EPSILON_SLACK = 1e-12
+# Values of the sum of all losses but the Gaussian one that are gone through, and curves.
+MOST_ATOMS, MOST_TOGETHER = 5_000_000, 2
+# Of those that are looked at when points of a curve are chosen.
+MOST_LOOKED_AT = 2000
+# How many of them are gone through at once.
+CHUNK = 2**18
+# The fall of log delta between points of a curve that is looked at more closely where it counts;
+# points there, and where each of them takes long; of one that is used as it is.
+FIRST_FALL, CLOSER, DEAR_CLOSER, DEAR_FALL = 0.3, 150.0, 60.0, 0.05
+# The logarithm of the smallest delta of a curve each point of which takes long.
+DEAR_DEPTH = -34.0
+# Outcomes of randomised responses at each of which an objective alone beside them is looked at.
+FEW_OUTCOMES = 40
+
+
+def recomputed_events(
+    events: tuple[PrivacyEvent, ...], epsilon: float, delta: float
+) -> tuple[float, float, bool | None]:
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+
+    Parameters
+    ----------
+    events : tuple of PrivacyEvent
+        Of one neighbouring relation, on the same records together.
+    epsilon, delta : float
+        The claim.
+
+    Returns
+    -------
+    epsilon, delta : float
+    holds : bool or None
+        None where there is more than can be composed here, and what can be does not refute the
+        claim; epsilon and delta are those of nothing private then.
+    """
+    whole = choices_of(events)
+    if whole is None:
+        return math.inf, 1.0, None
+    if all(choice.is_pure for choice in whole):
+        total = max(math.fsum(choice.pure) for choice in whole)
+        if total <= epsilon * (1.0 + EPSILON_SLACK):
+            return total, 0.0, True
+    elif delta == 0.0:
+        # Delta may underflow; it is never 0.
+        return math.inf, 1.0, False
+    least = max(least_delta_of(choice, epsilon) for choice in whole)
+    if least > delta:
+        return _refuted(whole, delta, epsilon), least, False
+    # Fewer events tell less: what these exceed, all of them do.
+    choices = [choice.composable() for choice in whole]
+    found, best = max(_least_delta(choice, epsilon) for choice in choices)
+    holds = found <= delta * (1.0 + ALLOWANCE)
+    if (holds and choices != whole) or (delta < found <= delta * (1.0 + CLOSE) and not holds):
+        return math.inf, 1.0, None
+    # Where delta is met, so is epsilon.
+    met = 0.97 * delta <= found <= delta and best == epsilon
+    return epsilon if met else _epsilon(choices, delta, best), found, holds
+
+
+def _refuted(choices: list[Choice], delta: float, low: float) -> float:
+    """Lower bound of epsilon at ``delta``, to three digits; it is above ``low``."""
+
+    def excess(epsilon: float) -> float:
+        return max(least_delta_of(choice, epsilon) for choice in choices) - delta
+
+    high = max(2.0 * low, 1e-3)
+    while excess(high) > 0.0:
+        low, high = high, 2.0 * high
+        if high > 1e5:
+            return math.inf
+    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-12))
+
+
+def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
+    """Epsilon at ``delta``, to four digits; of distances it is the least one that is looked for."""
+    if delta == 0.0:
+        pure = all(choice.is_pure for choice in choices)
+        return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
+
+    def excess(epsilon: float) -> float:
+        return max(math.log(max(_whole_delta(c, epsilon, near), 1e-320) / delta) for c in choices)
+
+    low, high = 0.0, near
+    if 0.0 < excess(near) <= math.log1p(ALLOWANCE):
+        return near
+    while excess(high) > 0.0:
+        low, high = high, max(1.5 * high, 1e-3)
+        if high > 1e4 or max(cost(c.distance, high) for c in choices) > delta:
+            return math.inf
+    if excess(low) <= 0.0:
+        return low
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-3))
+
+
+def _whole_delta(choice: Choice, epsilon: float, near: float) -> float:
+    """Delta of one choice with its distances."""
+    found = _delta(choice, epsilon, near=near, quickly=True)
+    return min(1.0, found + cost(choice.distance, epsilon))
+
+
+def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
+    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    if choice.distance == 0.0:
+        return _delta(choice, epsilon, near=epsilon), epsilon
+    kink = math.fsum(choice.pure)
+    found, best = least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
+    return min(found, _delta(choice, best, near=best) + cost(choice.distance, best)), best
+
+
+def _delta(
+    choice: Choice, epsilon: float, *, near: float | None = None, quickly: bool = False
+) -> float:
+    """Delta of one choice, distances apart; with curves looked at closely for epsilons near one."""
+    told = choice.told
+    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon, near, quickly=quickly))
+
+
+def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool = False) -> float:
+    """Delta of one choice without infinite losses."""
+    bounds = [1.0]
+    if choice.rho and not (choice.sampled or choice.curved):
+        left = epsilon - math.fsum(choice.pure)
+        if left >= 0.0:
+            bounds.append(zcdp_delta(math.fsum(choice.rho) + 0.5 * choice.mu**2, left))
+        if not (choice.mu or choice.pure):
+            return bounds[-1]
+    others = choice.mu or choice.sampled or choice.rho
+    if not others and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
+        if not choice.pure:
+            return _of_objective(choice.curved[0], epsilon, quickly=quickly)
+        losses, masses = responses(choice.pure)
+        if losses.size <= FEW_OUTCOMES:
+            return _beside_responses(choice.curved[0], epsilon, losses, masses)
+    if choice.sampled or bool(choice.rho) + len(choice.curved) > MOST_TOGETHER:
+        bounds.append(_tilted(choice, _curves(choice, DEAR_FALL), epsilon, quickly))
+        return min(bounds)
+    curves = _curves(choice, FIRST_FALL)
+    if near is not None:
+        curves = _looked_at(choice, curves, near)
+    if not (others or choice.pure) and len(curves) == 1:
+        bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
+        return min(bounds)
+    outcomes = responses(choice.pure)
+    laws = [curve.atoms() for curve in curves]
+    if outcomes[0].size * math.prod(law[0].size for law in laws) > MOST_ATOMS:
+        bounds.append(_tilted(choice, curves, epsilon, quickly))
+    else:
+        bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
+    return min(bounds)
+
+
+def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
+    """Delta of one objective and of randomised responses: the sum over their outcomes."""
+    found = 0.0
+    for loss, mass in zip(losses, masses, strict=True):
+        left = (epsilon - loss) - 1e-15 * (abs(epsilon) + abs(loss))
+        value = _of_objective(event, float(abs(left)), quickly=True)
+        if left < 0.0:
+            value = -math.expm1(left) + math.exp(left) * value
+        found += mass * min(value, 1.0)
+    return float(found * (1.0 + ROUNDING))
+
+
+def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
+    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
+    counts = tuple(Counter(choice.pure).items())
+    losses = Losses(
+        mu=choice.mu,
+        sampled=tuple(choice.sampled),
+        pure=counts,
+        curves=tuple(curves),
+        # Without sampled sums both directions are one.
+        replace_one=choice.replace_one or not choice.sampled,
+    )
+    if quickly:
+        return composed_delta(epsilon, losses, FIRST_POINTS)
+    return composed_delta(epsilon, losses)
+
+
+def _curves(choice: Choice, fall: float) -> list[Curve]:
+    """Curves of one choice."""
+    curves = [zcdp_curve(math.fsum(choice.rho), min(fall, FALL))] if choice.rho else []
+    return curves + [_curve(event, fall) for event in choice.curved]
+
+
+def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
+    """The same curves with more points where they count for delta at ``epsilon``."""
+    functions = [_zcdp_of(math.fsum(choice.rho))] if choice.rho else []
+    functions += [_function_of(event) for event in choice.curved]
+    losses, masses = responses(choice.pure)
+    found = []
+    for place, (curve, (function, closer)) in enumerate(zip(curves, functions, strict=True)):
+        if closer == 0.0:
+            found.append(curve)
+            continue
+        rest, weights = losses, masses
+        for other in curves[:place] + curves[place + 1 :]:
+            values, more, _ = other.atoms()
+            rest = np.add.outer(rest, values).ravel()
+            weights = np.multiply.outer(weights, more).ravel()
+        if rest.size > MOST_LOOKED_AT:
+            # For a choice of points, a sample is enough.
+            kept = slice(None, None, 1 + rest.size // MOST_LOOKED_AT)
+            rest, weights = rest[kept], weights[kept]
+
+        def below(x: Array, rest: Array = rest, weights: Array = weights) -> Array:
+            if choice.mu:
+                scaled = (np.subtract.outer(x, rest)) / choice.mu - 0.5 * choice.mu
+                return np.asarray(ndtr(scaled) @ weights)
+            order = np.argsort(rest)
+            sums = np.append(0.0, np.cumsum(weights[order]))
+            return np.asarray(sums[np.searchsorted(rest[order], x, "right")])
+
+        work(20.0 * rest.size * curve.size)
+        found.append(curve.closer(function, epsilon, below, closer))
+    return found
+
+
+_known: dict[tuple[PrivacyEvent, float], Curve] = {}
+
+
+def _curve(event: CurvedEvent, fall: float) -> Curve:
+    """Curve of one event; the last few are remembered."""
+    if (event, fall) not in _known:
+        if len(_known) >= 32:
+            _known.clear()
+        _known[event, fall] = _made_curve(event, fall)
+    return _known[event, fall]
+
+
+def _is_dear(event: ObjectiveEvent) -> bool:
+    """Whether the sums of many scores take long."""
+    return event.n_scores > (2 if event.law == "softmax" else 1)
+
+
+def _function_of(event: CurvedEvent) -> tuple[Callable[[float], float], float]:
+    """What the curve of an event is made from, and how closely it is looked at."""
+    if not isinstance(event, ObjectiveEvent):
+        return _nothing, 0.0
+    closer = DEAR_CLOSER if _is_dear(event) else CLOSER
+    return lambda epsilon: _of_objective(event, epsilon, quickly=True), closer
+
+
+def _zcdp_of(rho: float) -> tuple[Callable[[float], float], float]:
+    """The same of zCDP."""
+    return lambda epsilon: zcdp_delta(rho, epsilon), CLOSER
+
+
+def _nothing(_: float) -> float:
+    """What is known of no curve."""
+    return 1.0
+
+
+def _made_curve(event: CurvedEvent, fall: float) -> Curve:
+    """Curve of one event."""
+    if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
+        if isinstance(event, RandomStoppingEvent):
+            bases = choices_of(event.base)
+        else:
+            bases = [choice_of(branch) for branch in event.branches]
+        if bases is None:
+            return Curve.hopeless()
+        dear = any(base.sampled or base.curved for base in bases)
+        base = Curve.of(_largest(bases), *((DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)))
+        if isinstance(event, AlternativesEvent):
+            return base
+        rho = None
+        if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
+            rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
+        return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
+    depth = DEAR_DEPTH if _is_dear(event) else DEPTH
+    return Curve.of(_function_of(event)[0], fall, depth)
+
+
+def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
+    """Delta of noise in one objective; one of many bounds may be made on coarser grids."""
+    return objective_delta(
+        event.law,
+        event.n_scores,
+        epsilon,
+        event.sigma,
+        kappa=event.kappa,
+        jacobian=event.jacobian,
+        replace_one=event.adjacency == "replace_one",
+        quickly=quickly,
+    )
+
+
+def _largest(choices: list[Choice]) -> Callable[[float], float]:
+    """Delta of the worst of several choices."""
+    return lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in choices)
+
+
+def _of_curves(
+    laws: list[tuple[Array, Array, float]],
+    outcomes: tuple[Array, Array],
+    mu: float,
+    epsilon: float,
+) -> float:
+    """Delta of curves beside a Gaussian loss and randomised responses.
+
+    A curve is that of a loss with finitely many values, so each sum of them leaves the Gaussian
+    mechanism, which has a formula.
+    """
+    losses, masses = outcomes
+    work(30.0 * losses.size * math.prod(law[0].size for law in laws))
+    for more, their_masses, _ in laws[1:]:
+        losses = np.add.outer(losses, more).ravel()
+        masses = np.multiply.outer(masses, their_masses).ravel()
+    first, their_masses = laws[0][:2] if laws else (np.zeros(1), np.ones(1))
+    found, rows = 0.0, max(1, CHUNK // losses.size)
+    for start in range(0, first.size, rows):
+        piece = first[start : start + rows, None]
+        left = (epsilon - piece) - losses
+        left -= 1e-15 * (abs(epsilon) + np.abs(piece) + np.abs(losses))
+        found += float(their_masses[start : start + rows] @ (two_sided_deltas(left, mu) @ masses))
+    return found * (1.0 + ROUNDING) + math.fsum(infinite for _, _, infinite in laws)

@@ -1,0 +1,782 @@
+r"""Upper bounds for sums of privacy losses: Gaussian ones, tables, curves.
+
+Curves of delta for verification: tables of upper bounds, and what is made from them.
+
+A table bounds delta at some epsilons, for both directions. What is bounded is convex in
+:math:`e^\epsilon`, so it lies below the chords in :math:`e^\epsilon` of any such table, and below
+the greatest convex function under these: that is the curve of a loss with finitely many values.
+
+The best of K runs has :math:`h(s) = \sup_u (a(u) - a(B(u)) s)_+`, and with :math:`w_j` the mass
+that the second derivative of h has at :math:`s_j`, times :math:`s_j`,
+:math:`\delta_A(\epsilon) = \sum_j w_j \delta(\epsilon - \log s_j)`. h is bounded from above on
+cells of u and by chords in s (docs/proofs/accountant.md, "What verify computes").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
+
+__all__ = [
+    "Curve",
+    "TooMuchWorkError",
+    "cell_means",
+    "conditional_sums",
+    "cost",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "least_delta",
+    "limited_work",
+    "normal_density",
+    "normal_excess",
+    "one_score_delta",
+    "one_score_threshold",
+    "power",
+    "stopped_curve",
+    "sum_delta",
+    "two_sided_delta",
+    "two_sided_deltas",
+    "work",
+    "zcdp_curve",
+    "zcdp_delta",
+]
+
+
+# How much a verification may compute: whoever made the certificate must not decide that.
+
+
+# Entries of arrays that a computation goes through, which take up to 10 ns each. The dearest
+# certificates of the tests take a fifth of this.
+MOST_WORK = 5e9
+
+_left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
+
+
+class TooMuchWorkError(Exception):
+    """A recomputation takes more than any certificate that a fit makes."""
+
+
+@contextmanager
+def limited_work() -> Iterator[None]:
+    """Let what is inside do no more than ``MOST_WORK``: the same everywhere, unlike a time."""
+    token = _left.set(MOST_WORK)
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def work(amount: float) -> None:
+    """Say, before doing it, how much is about to be done.
+
+    Raises
+    ------
+    TooMuchWorkError
+        It is more than is left.
+    """
+    left = _left.get() - amount
+    _left.set(left)
+    if left < 0.0:
+        raise TooMuchWorkError
+
+
+# Delta of Gaussian noise from SciPy's tail functions, for verification.
+#
+# .. math:: \delta = \varphi(x) \, [m(-x) - m(y)], \quad x = \tfrac{\mu}{2} - \tfrac{\epsilon}{\mu},
+#     \quad y = \tfrac{\mu}{2} + \tfrac{\epsilon}{\mu},
+#
+# with :math:`m(t) = (1 - \Phi(t)) / \varphi(t)` the Mills ratio, because
+# :math:`e^\epsilon \varphi(y) = \varphi(x)`. Shares no numerical code with the calibration.
+
+
+# What SciPy's functions may err by, relatively.
+ROUNDING = 2e-15
+# Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Delta of the Gaussian mechanism; see the formula at the head of this file."""
+    if math.isnan(mu):
+        return 1.0
+    if mu <= 0.0:
+        return 0.0
+    x, y = mu / 2.0 - epsilon / mu, mu / 2.0 + epsilon / mu
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return 1.0 if mu > 1.0 else 0.0
+    if x > 0.0 and mu >= 1.0:
+        # Both terms are of the order of delta here.
+        first, second = float(log_ndtr(x)), float(epsilon + log_ndtr(-y))
+        # Never larger than the first, but for the rounding of absurd numbers: then no less than
+        # delta is returned.
+        return math.exp(first) - (math.exp(second) if second < first else 0.0)
+    density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+    if mu >= 1.0:
+        return density * float(_mills(-x) - _mills(y))
+    # The two arguments are only mu apart: integrate the slope instead of subtracting.
+    middle, half = epsilon / mu, mu / 2.0
+    points = middle + half * _NODES
+    return density * half * float(_WEIGHTS @ (1.0 - points * _mills(points)))
+
+
+def two_sided_delta(epsilon: float, mu: float) -> float:
+    """Delta of a Gaussian loss, or of none, at any real epsilon."""
+    if mu == 0.0:
+        return max(0.0, -math.expm1(min(epsilon, 0.0)))
+    if epsilon >= 0.0:
+        return gaussian_delta(epsilon, mu)
+    return 1.0 - math.exp(epsilon) * (1.0 - gaussian_delta(-epsilon, mu))
+
+
+def two_sided_deltas(epsilon: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
+    """Upper bounds of delta of a Gaussian loss, or of none, at any real epsilons."""
+    if mu == 0.0:
+        return np.asarray(np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0))
+    return normal_excess(0.5 * mu - epsilon / mu, mu)
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Epsilon of the Gaussian mechanism at ``delta``, to report beside the claim."""
+    if delta == 0.0 or not math.isfinite(mu):
+        return math.inf
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    high = 1.0
+    while gaussian_delta(high, mu) > delta:
+        high *= 2.0
+        if math.isinf(high):
+            return math.inf
+    return float(
+        brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-300, rtol=1e-14)
+    )
+
+
+def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
+    r""":math:`E (1 - e^{-t (a + z)})_+` for standard normal z, at each a, from above."""
+    below = np.minimum(a, 0.0)
+    mills = _mills(-below)
+    tail = normal_density(below) * (mills * (1.0 + ROUNDING) - _mills(t - below))
+    above = np.maximum(a, 0.0)
+    body = ndtr(above) * (1.0 + ROUNDING) - np.exp(0.5 * t * t - above * t + log_ndtr(above - t))
+    return np.asarray(np.maximum(np.where(a < 0.0, tail, body), 0.0) * (1.0 + 1e-12))
+
+
+def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Density of the standard normal law."""
+    return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi))
+
+
+def _mills(t: Any) -> Any:
+    """Tail of the normal distribution over its density; its slope is ``t * _mills(t) - 1``."""
+    return math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
+
+
+# What distances from the described laws cost, recomputed for verification.
+
+
+# Points among which the best epsilon is looked for first.
+GRID_POINTS = 65
+# A cost below this share of delta is not worth a smaller epsilon.
+NEGLIGIBLE_DISTANCE = 1e-9
+
+
+def cost(distance: float, epsilon: float) -> float:
+    r""":math:`(1 + e^\epsilon) T`, at most 1."""
+    if distance == 0.0:
+        return 0.0
+    return min(1.0, distance + math.exp(min(0.0, epsilon + math.log(distance))))
+
+
+def least_delta(
+    rest: Callable[[float], float], distance: float, kink: float, epsilon: float
+) -> tuple[float, float]:
+    """Delta at the best epsilon up to a given one, and which that is.
+
+    Parameters
+    ----------
+    rest : function of an epsilon
+        Delta of everything else, decreasing.
+    distance : float >= 0
+    kink : float >= 0
+        An epsilon from which ``rest`` may not fall any more.
+    epsilon : float >= 0
+    """
+    if distance == 0.0:
+        return rest(epsilon), epsilon
+    # Beyond this the distance alone costs 1.
+    top = min(epsilon, max(0.0, -math.log(distance)))
+
+    def whole(x: float) -> float:
+        return min(1.0, rest(x) + cost(distance, x))
+
+    at_top = whole(top)
+    if cost(distance, top) <= NEGLIGIBLE_DISTANCE * at_top or top <= 0.0:
+        return at_top, top
+    # It falls before it rises, with a corner where everything else is pure.
+    points = [kink, *np.linspace(0.0, top, GRID_POINTS)]
+    at_best, best = min((whole(float(x)), float(x)) for x in points if x <= top)
+    step = top / (GRID_POINTS - 1)
+    near = (max(0.0, best - step), min(top, best + step))
+    found = minimize_scalar(whole, bounds=near, method="bounded", options={"xatol": 1e-10})
+    return min((at_top, top), (at_best, best), (float(found.fun), float(found.x)))
+
+
+# Upper bounds for sums of independent privacy losses, for verification.
+#
+# A loss Y >= 0 is given by thresholds z(v) with :math:`P(Y > v) \le \Phi(-z(v))`, z concave. On a
+# grid, mass is moved to both ends of its cell so that it and :math:`E e^{-Y}` stay: that is the law
+# whose mass at a grid point is the mean of the tail over the cell left of it, less that over the
+# cell
+# right of it, means with the weight :math:`e^{-v}`. As :math:`(1 - e^{\epsilon - \sum Y})_+` is
+# convex in each :math:`e^{-Y}`, it can only gain. Tilting by :math:`e^{\lambda y}` puts the tail
+# that
+# matters where a transform is accurate; what the transform and everything beyond the grid may
+# come to
+# is added. docs/proofs/objective_perturbation.md, "Recomputed".
+
+
+Array = NDArray[np.float64]
+
+# Grid points of one convolution, and of each of the many of ``conditional_sums``.
+POINTS, FEW_POINTS = 2**17, 2**14
+# By how much fewer there are for one of many bounds.
+COARSER = 16
+# Knots of a table of thresholds, and cells of an integral.
+KNOTS, CELLS = 4096, 2**18
+# A sum is cut off that many of its standard deviations above the point of interest.
+REACH = 9.0
+# What the tables of one term take.
+WORK_OF_TERM = 2e6
+# Beyond this above epsilon an integral against exp(epsilon - v) is bounded at once.
+FARTHEST = 64.0
+# What functions and sums may err by, relatively; what underflows.
+SUM_ROUNDING, SMALLEST = 1e-12, 1e-300
+# A row that adds less than this share is bounded by its exponential moment alone.
+NEGLIGIBLE = -28.0
+
+UNIT = 2.0**-53
+
+
+def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = False) -> float:
+    """Delta of one score whose curvature is proportional to u (1 - u)."""
+    work(WORK_OF_TERM)
+    start = max(epsilon, kappa - 0.5 * t * t)
+    # From there on the supremum is attained at u = 1, where there is no curvature.
+    rest = math.exp(epsilon - start) * gaussian_delta(start, t)
+    if start == epsilon:
+        return rest
+    # Farther out the integrand is less than e^-64 of what it was; with much noise it falls steeply
+    # near the logarithm of the largest curvature.
+    high = min(start, epsilon + FARTHEST)
+    v = _dense(epsilon, high, t, kappa, CELLS // (COARSER if quickly else 1))
+    z = one_score_threshold(v, t, kappa)
+    means = cell_means(z, np.diff(v))
+    weights = np.exp(epsilon - v[:-1]) * -np.expm1(-np.diff(v))
+    far = math.exp(epsilon - high) * float(ndtr(-z[-1])) if high < start else 0.0
+    return float(rest + (weights @ means + far) * (1.0 + SUM_ROUNDING))
+
+
+def _dense(low: float, high: float, t: float, kappa: float, count: int) -> Array:
+    """Points from low to high, more of them where a loss with this curvature falls steeply."""
+    steep = math.log1p(0.25 * kappa) + t * np.linspace(-9.0, 9.0, count // 2 + 1)
+    small = low + (high - low) * np.geomspace(1e-9, 1.0, count // 8)
+    even = np.linspace(low, high, count // 2 + 1)
+    return np.unique(np.concatenate([even, small, np.clip(steep, low, high)]))
+
+
+def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
+    r"""Smallest z at which the loss passes v, from below.
+
+    The infimum over u of :math:`(v - \psi(u))/(t u)`, :math:`\psi = t^2 u^2/2 + \log(1 + \kappa u
+    (1 - u))`. It is attained at u = 1 or at the only root of :math:`\psi - u \psi' = v` in one of
+    the at most two intervals where psi is concave, and the roots are bisected.
+    """
+    square = t * t
+    # psi is concave where 1 / (1 + kappa g), g = u (1 - u), is above this.
+    four = kappa * kappa + 4.0 * kappa
+    least = (kappa + math.sqrt(kappa * kappa + square * four)) / four
+    g = min((1.0 / least - 1.0) / kappa, 0.25) if least < 1.0 else 0.0
+    turn = 0.5 * (1.0 - math.sqrt(1.0 - 4.0 * g))
+
+    def terms(u: Array) -> tuple[Array, Array]:
+        bend = kappa * u * (1.0 - u)
+        return np.log1p(bend), kappa * u * (1.0 - 2.0 * u) / (1.0 + bend)
+
+    def height(u: Array) -> Array:
+        log, _ = terms(u)
+        half = 0.5 * square * u * u
+        doubt = 8.0 * UNIT * (v + half + log)
+        return np.asarray((v - half - log - doubt) / (t * u))
+
+    found = height(np.ones(v.size))
+    for start, end in ((0.0, turn), (1.0 - turn, 1.0)) if g < 0.25 else ((0.0, 1.0),):
+        low, high = np.full(v.size, start), np.full(v.size, end)
+        for _ in range(64):
+            u = 0.5 * (low + high)
+            log, slope = terms(u)
+            below = log - slope - 0.5 * square * u * u < v
+            low, high = np.where(below, u, low), np.where(below, high, u)
+        for u in (low, high):
+            inside = np.maximum(u, 1e-18)
+            found = np.minimum(found, height(inside))
+    # At 0 the infimum is a limit.
+    return np.asarray(np.where(v <= 0.0, -(kappa + 0.5 * square) / t, found))
+
+
+def cell_means(z: Array, step: Any) -> Array:
+    """Upper bounds of the means of a tail over cells, given thresholds at the ends of cells.
+
+    Means have the weight exp(-v). Between the ends a concave threshold is above its chord, and the
+    tail along the chord is convex above 0 (below its own chord) and concave below 0 (below its
+    value at the mean place); where z changes its sign, the left end counts.
+    """
+    # Lower bound of the mean place in a cell.
+    place = np.maximum(0.5 - np.asarray(step) / 12.0, 0.0)
+    left, right = z[..., :-1], z[..., 1:]
+    tail = ndtr(-z)
+    chord = (1.0 - place) * tail[..., :-1] + place * tail[..., 1:]
+    means = np.where(right <= 0.0, ndtr(-(left + place * (right - left))), chord)
+    means = np.where((left < 0.0) & (right > 0.0), tail[..., :-1], means)
+    return np.asarray(np.minimum(means * (1.0 + SUM_ROUNDING), 1.0))
+
+
+def _masses(means: Array) -> Array:
+    """Masses on a grid from 0, from the means of the tail over its cells."""
+    falling = np.maximum.accumulate(means[..., ::-1], axis=-1)[..., ::-1]
+    ends = np.ones((*means.shape[:-1], 1)), np.zeros((*means.shape[:-1], 1))
+    return np.asarray(-np.diff(np.concatenate([ends[0], falling, ends[1]], axis=-1), axis=-1))
+
+
+class _Term:
+    """One of several equal losses: the means of its tail, and its moments on a coarse grid."""
+
+    def __init__(self, t: float, kappa: float | None, replace_one: bool, quickly: bool) -> None:  # noqa: FBT001
+        work(2 * WORK_OF_TERM)
+        self._t, self._replace_one, self._knots = t, replace_one, None
+        top = (4.0 if replace_one else 1.0) * t * (t + 38.0)
+        if kappa is not None:
+            count = KNOTS // (4 if quickly else 1)
+            self._knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, count)
+            self._table = one_score_threshold(self._knots, t, kappa)
+            top = min(top + self._knots[-1], math.log1p(0.25 * kappa) + t * (t + 38.0))
+        self.grid: Array = np.linspace(0.0, top, 4001)
+        self.logs = _logs(_masses(self.means(self.grid)))
+        self.lams = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 141) / top])
+        self.moments = np.array([float(logsumexp(self.logs + x * self.grid)) for x in self.lams])
+
+    def means(self, v: Array) -> Array:
+        """Upper bounds of the means of the tail over cells of equal size."""
+        t, step = self._t, v[1] - v[0]
+        # Less by what rounding takes from a difference of large numbers.
+        plain = v / t - 0.5 * t - 8.0 * UNIT * (v / t + t)
+        if self._replace_one:
+            both = v / (2.0 * t) - t - 8.0 * UNIT * (v / t + t)
+            return np.minimum(cell_means(both, step) + 2.0 * cell_means(plain, step), 1.0)
+        if self._knots is not None:
+            inside = np.interp(v, self._knots, self._table)
+            plain = np.where(v >= self._knots[-1], plain, inside)
+        return cell_means(plain, step)
+
+
+_term = lru_cache(maxsize=16)(_Term)
+
+
+def sum_delta(
+    epsilon: float,
+    t: float,
+    n: int,
+    *,
+    kappa: float | None = None,
+    replace_one: bool = False,
+    quickly: bool = False,
+) -> float:
+    """Delta of the sum of n independent one-score losses."""
+    # First on a coarse grid, to see where the tilted sum lives.
+    term = _term(t, kappa, replace_one, quickly)
+    bounds = n * term.moments - term.lams * epsilon
+    place = int(np.argmin(bounds))
+    lam, bound, coarse = float(term.lams[place]), float(bounds[place]), term.grid
+    if bound < -680.0:
+        return math.exp(bound) * 2.0 + SMALLEST
+    points = POINTS // (COARSER if quickly else 1)
+    work(30 * points)
+    tilted = np.exp(lam * coarse + term.logs - term.moments[place])
+    mean = float(tilted @ coarse)
+    spread = math.sqrt(n * max(float(tilted @ coarse**2) - mean * mean, 0.0))
+    reach = max(epsilon, n * mean) + REACH * spread + 6.0 / max(lam, 1.0)
+    grid = np.arange(points) * (reach / (points - 1))
+    masses = _masses(term.means(np.asarray(grid)))
+    logs = _logs(masses)
+    scale = float(logsumexp(logs + lam * grid))
+    law, error = power(np.exp(logs + lam * grid - scale), n)
+    beyond = grid - epsilon
+    weights = np.where(beyond > 0.0, np.exp(-lam * np.maximum(beyond, 0.0)), 0.0)
+    weights *= np.maximum(-np.expm1(-beyond), 0.0)
+    # What lies beyond the grid: a term alone, or a sum of terms that are not.
+    shares = lam + np.geomspace(0.1, 30.0, 9) / max(spread, 1e-9)
+    chernoff = min(n * float(logsumexp(logs + s * grid)) - s * reach for s in shares)
+    rest = n * float(masses[-1]) + math.exp(min(chernoff, 0.0))
+    inside = float(law @ weights) + error * float(np.linalg.norm(weights))
+    return math.exp(n * scale - lam * epsilon) * inside * (1.0 + 1e-11 * n) + rest + SMALLEST
+
+
+def power(masses: Array, n: int) -> tuple[Array, float]:
+    """Convolution power of masses with sums of 1 at most, and the 2-norm of its error.
+
+    What leaves the grid comes back at its other end, where it only adds. Powers are products, so
+    that the rounding of each is that of one multiplication.
+    """
+    points = masses.shape[-1]
+    size = 2 ** math.ceil(math.log2(2 * points))
+    base: Any = np.fft.rfft(masses, size)
+    result: Any = None
+    exponent = n
+    while True:
+        if exponent & 1:
+            result = base if result is None else result * base
+        exponent >>= 1
+        if not exponent:
+            break
+        base = base * base
+    law = np.maximum(np.fft.irfft(result, size)[..., :points], 0.0)
+    return law, (8.0 * (math.log2(size) + 2.0) * (n + 1) + 8.0 * n) * UNIT
+
+
+def _logs(masses: Array) -> Array:
+    """Logarithms of masses, from above; of none, one that adds nothing."""
+    return np.asarray(np.log(np.maximum(masses, 0.0) + 1e-307))
+
+
+def conditional_sums(
+    epsilon: float, s: float, n: int, shifts: Array, log_weights: Array, *, quickly: bool = False
+) -> Array:
+    r""":math:`E (1 - e^{\epsilon - Y})_+` of :math:`Y = \sum_{i \le n} \max(0, a + s z_i)`.
+
+    At each a of ``shifts``, from above; where the weight makes it negligible, coarsely.
+    """
+    work(100 * shifts.size)
+    a = shifts[:, None]
+    # The generating function of one term is known: moments without a grid.
+    lams = np.concatenate([[0.0], np.geomspace(1e-2, 60.0, 90)]) / s
+    with np.errstate(over="ignore"):
+        rises = lams * a + 0.5 * (lams * s) ** 2 + log_ndtr(a / s + lams * s)
+    generating = np.logaddexp(log_ndtr(-a / s), rises)
+    bounds = n * generating - lams * epsilon
+    found = np.exp(np.minimum(bounds.min(axis=1), 0.0)) * (1.0 + 1e-9)
+    total = log_weights + np.minimum(bounds.min(axis=1), 0.0)
+    rows = np.flatnonzero(total > total.max() + NEGLIGIBLE - math.log(total.size))
+    points = FEW_POINTS // (4 if quickly else 1)
+    work(60 * points * rows.size)
+    lam, a = lams[bounds[rows].argmin(axis=1)][:, None], a[rows]
+    centre = np.maximum(a + lam * s * s, 0.0)
+    top = np.maximum(epsilon, n * (centre + s)) + REACH * s * math.sqrt(n)
+    beyond = np.exp(np.minimum((n * generating[rows] - lams * top).min(axis=1), 0.0))
+    step = top / (points - 1)
+    grid = np.arange(points) * step
+    masses = _masses(cell_means((grid - a) / s, step))
+    logs = _logs(masses) + lam * grid
+    scale = logsumexp(logs, axis=1, keepdims=True)
+    law, error = power(np.exp(logs - scale), n)
+    above = np.maximum(grid - epsilon, 0.0)
+    weights = np.exp(-lam * above) * -np.expm1(-above)
+    inside = (law * weights).sum(axis=1) + error * np.linalg.norm(weights, axis=1)
+    whole = np.exp(n * scale[:, 0] - lam[:, 0] * epsilon) * inside * (1.0 + 1e-11 * n)
+    found[rows] = np.minimum(found[rows], whole + beyond * (1.0 + 1e-9) + n * masses[:, -1])
+    return np.asarray(found + SMALLEST)
+
+
+# Logarithm of the smallest delta of a table, and the largest epsilon.
+DEPTH, LARGEST = -41.0, 300.0
+# By how much log delta falls between points of a table: its square over 12 is lost.
+FALL = 0.025
+# Most points of a table.
+MOST_POINTS = 3000
+# Points of u and of s, lines that bound what u can become, and orders of Renyi divergences: first
+# looked at, and around the best of these.
+POINTS_U, POINTS_S, LINES = 3000, 6000, 4001
+
+ORDERS, NEAR_ORDERS = 500, 100
+
+_ALL_ORDERS = np.geomspace(1e-4, 1e7, ORDERS)
+# A bend of what u can become in one cell, relative to it, that counts as a corner.
+CORNER = 2e-4
+# More than the roundings of a value.
+CURVE_ROUNDING = 1e-12
+
+
+class Curve:
+    """Upper bound of delta at any real epsilon, in both directions.
+
+    Parameters
+    ----------
+    epsilons : ndarray, increasing from 0
+    deltas : ndarray of values in (0, 1]
+    """
+
+    def __init__(self, epsilons: Array, deltas: Array) -> None:
+        self._x = epsilons
+        self._g = np.minimum(_convex(epsilons, deltas) * (1.0 + CURVE_ROUNDING), 1.0)
+
+    @classmethod
+    def of(cls, delta: Callable[[float], float], fall: float = FALL, depth: float = DEPTH) -> Curve:
+        """Table of a function, whose logarithm falls by about ``fall`` from point to point."""
+        x, g = [0.0], [min(1.0, delta(0.0))]
+        if g[0] <= 0.0:
+            return cls(np.array([0.0, 1.0]), np.array([1e-300, 1e-300]))
+        enough = max(math.exp(depth), delta(LARGEST) * (1.0 + 1e-6))
+        step = fall * max(g[0], 1e-9)
+        while g[-1] > enough and x[-1] < LARGEST and len(x) < MOST_POINTS:
+            value = max(delta(x[-1] + step), 1e-300)
+            fell = math.log(g[-1] / value)
+            if fell > 2.0 * fall and step > 1e-9 * (1.0 + x[-1]) and value > enough:
+                step *= 0.5
+                continue
+            x.append(x[-1] + step)
+            g.append(min(value, g[-1]))
+            step *= min(2.0, max(0.5, fall / max(fell, 0.1 * fall)))
+            step = max(step, 1e-9 * (1.0 + x[-1]))
+        return cls(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
+
+    def closer(
+        self,
+        delta: Callable[[float], float],
+        epsilon: float,
+        below: Callable[[Array], Array],
+        points: float,
+    ) -> Curve:
+        """The same with more points where it counts for a sum of losses at ``epsilon``.
+
+        ``below``: distribution function of the other losses. A chord between points that differ by
+        f in log delta exceeds by f^2 / 12, and counts by how probable it makes the sum.
+        """
+        x, g = self._x, self._g
+        reached = np.abs(np.diff(below(epsilon - x))) * g[:-1]
+        reached += np.abs(np.diff(below(epsilon + x))) * g[:-1] * np.exp(-x[:-1])
+        fall = np.log(g[:-1] / g[1:])
+        share = reached / max(float(reached.sum()), 1e-300)
+        pieces = np.ceil(points * np.cbrt(share * fall * fall))
+        pieces[-1] = 1.0
+        found_x, found_g = [x], [g]
+        for place in np.flatnonzero(pieces > 1.0):
+            inner = np.linspace(x[place], x[place + 1], int(pieces[place]) + 1)[1:-1]
+            found_x.append(inner)
+            found_g.append(np.array([max(delta(float(point)), 1e-300) for point in inner]))
+        every_x, every_g = np.concatenate(found_x), np.concatenate(found_g)
+        order = np.argsort(every_x)
+        return Curve(every_x[order], np.minimum.accumulate(every_g[order]))
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return self._x.size
+
+    @classmethod
+    def hopeless(cls) -> Curve:
+        """Nothing is known."""
+        return cls(np.array([0.0, 1.0]), np.ones(2))
+
+    @property
+    def limit(self) -> float:
+        """Epsilon at which the table ends."""
+        return float(self._x[-2])
+
+    def at(self, epsilon: Array) -> Array:
+        """Values at any arguments: chords in exp(epsilon), and the last value beyond."""
+        size = np.minimum(np.abs(epsilon), self._x[-1])
+        left = np.clip(np.searchsorted(self._x, size, "right") - 1, 0, self._x.size - 2)
+        share = np.expm1(size - self._x[left]) / np.expm1(np.diff(self._x))[left]
+        value = self._g[left] - share * (self._g[left] - self._g[left + 1])
+        mirrored = -np.expm1(-np.abs(epsilon)) + np.exp(-np.abs(epsilon)) * value
+        found = np.where(epsilon < 0.0, mirrored, value) * (1.0 + CURVE_ROUNDING)
+        return np.asarray(np.minimum(found, 1.0))
+
+    def atoms(self) -> tuple[Array, Array, float]:
+        """Losses and masses of the loss with this curve, and the mass of an infinite one.
+
+        Above 0 a corner at epsilon has the mass exp(epsilon) times the change of slope; below 0 it
+        is the other direction's, and what is left is at 0.
+        """
+        gap, fall = np.diff(self._x), -np.diff(self._g)
+        # A slope times exp of its left and of its right end, and what rounding may change it by.
+        before, after = fall / -np.expm1(-gap), fall / np.expm1(gap)
+        doubt = 1e-15 * self._g[:-1] / -np.expm1(-gap)
+        masses = np.maximum(before - np.append(after[1:], 0.0), 0.0)
+        masses += doubt + np.append(doubt[1:], 0.0)
+        x, infinite = self._x[1:], float(self._g[-1])
+        mirrored = masses * np.exp(-x)
+        at_zero = (
+            max(1.0 - infinite - float(masses.sum()) - float(mirrored.sum()), 0.0) + CURVE_ROUNDING
+        )
+        return (
+            np.concatenate([-x[::-1], [0.0], x]),
+            np.concatenate([mirrored[::-1], [at_zero], masses]),
+            infinite,
+        )
+
+
+def _convex(x: Array, g: Array) -> Array:
+    """Values at x of the greatest convex function of exp(epsilon) below the curve, both ways.
+
+    What is bounded is convex, so it lies below that function too.
+    """
+    mirrored = -np.expm1(-x[:0:-1]) + np.exp(-x[:0:-1]) * g[:0:-1]
+    alpha = np.concatenate([[0.0], np.exp(-x[:0:-1]), np.exp(x)])
+    value = np.concatenate([[1.0], mirrored, g])
+    kept = _hull(alpha, value)
+    found = np.interp(alpha, alpha[kept], value[kept])
+    return np.asarray(np.minimum(found[-x.size :], g))
+
+
+def _hull(x: Array, y: Array) -> list[int]:
+    """Indices of the greatest convex function below points with increasing x."""
+    kept: list[int] = []
+    for i in range(x.size):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            if (y[b] - y[a]) * (x[i] - x[b]) < (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return kept
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """Delta of rho-zCDP at ``epsilon >= 0``, by the best of many orders; each is a bound."""
+
+    def logs(a: Array) -> Array:
+        large = a * ((1.0 + a) * rho + epsilon)
+        found = a * ((1.0 + a) * rho - epsilon) - (1.0 + a) * np.log1p(1.0 / a) - np.log(a)
+        return np.asarray(found + 1e-15 * (2.0 + large))
+
+    work(2 * ORDERS)
+    orders = _ALL_ORDERS
+    for _ in range(3):
+        found = logs(orders)
+        place = int(np.argmin(found))
+        near = orders[[max(place - 1, 0), min(place + 1, orders.size - 1)]]
+        orders = np.geomspace(near[0], near[1], NEAR_ORDERS)
+    least = float(found.min())
+    return math.exp(min(0.0, least)) * (1.0 + CURVE_ROUNDING)
+
+
+@lru_cache(maxsize=32)
+def zcdp_curve(rho: float, fall: float = FALL) -> Curve:
+    """Table of the same."""
+    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon), fall)
+
+
+def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
+    """Density of the best run over that of one run."""
+    if kind == "poisson":
+        return np.asarray(mean * np.exp(-mean * u))
+    rest = gamma + (1.0 - gamma) * u
+    if kind == "geometric":
+        return np.asarray(gamma / rest**2)
+    return np.asarray((gamma - 1.0) / (math.log(gamma) * rest))
+
+
+def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float | None) -> Curve:
+    """Curve of the best of K runs with that curve; ``rho`` where a run is known by it alone."""
+    work(4 * POINTS_U * (LINES + POINTS_S))
+    top, bottom = _weights_of_runs(kind, gamma, mean, base)
+    with np.errstate(divide="ignore"):
+        last = float(np.max(np.log(top) - np.log(bottom))) + CURVE_ROUNDING
+    if not last < 500.0:
+        return Curve.hopeless()
+    log_s = np.linspace(min(-8.0, -2.0 * last), last, POINTS_S)
+    s = np.append(0.0, np.exp(log_s))
+    h = np.array([max(0.0, float((top - bottom * point).max())) for point in s])
+    # h is convex: below its chords, and below the greatest convex function under them.
+    kept = _hull(s, h * (1.0 + CURVE_ROUNDING))
+    s, h = s[kept], h[kept] * (1.0 + CURVE_ROUNDING)
+    slopes = np.append(np.diff(h) / np.diff(s), 0.0)
+    masses, log_s = s[1:] * np.diff(slopes), np.log(s[1:])
+
+    renyi = None if rho is None else _renyi_curve(kind, gamma, mean, rho)
+
+    def delta(epsilon: float) -> float:
+        work(20 * POINTS_S)
+        found = float(masses @ base.at(epsilon - log_s)) * (1.0 + 1e-9) + float(h[-1])
+        d = float(base.at(np.array([epsilon - last]))[0])
+        found = min(found, _upper_tail(kind, gamma, mean, d), 1.0)
+        if renyi is not None:
+            found = min(found, renyi(epsilon))
+        return max(found, 1e-300)
+
+    return Curve.of(delta)
+
+
+def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple[Array, Array]:
+    """Pairs (a, b) such that a(u) - a(B(u)) s is at most the largest a - b s, at every s >= 0.
+
+    The density a falls and is convex, and a(B(u)) with B a minimum of lines is too. On a cell of u,
+    a is below its chord and a(B(u)) above the chords of both neighbouring cells: the largest
+    difference is at an end of the cell, or where those two meet.
+    """
+    u = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, POINTS_U)])
+    x = np.linspace(-base.limit, base.limit, LINES)
+    lines, starts = np.exp(x), base.at(x)
+
+    def reached(points: Array) -> Array:
+        # Column by column: the whole table would be large.
+        return np.array([min(1.0, float((lines * point + starts).min())) for point in points])
+
+    reach = reached(u)
+    for _ in range(2):
+        # Corners of B are points of their own: where the lines of two cells meet.
+        slope = np.diff(reach) / np.diff(u)
+        bend = (slope[:-2] - slope[2:]) * np.diff(u)[1:-1] > CORNER * reach[1:-2]
+        at = np.flatnonzero(bend)
+        place = reach[at + 2] - reach[at + 1] - slope[at + 2] * np.diff(u)[at + 1]
+        corners = u[at + 1] + place / (slope[at] - slope[at + 2])
+        inside = (corners > u[at + 1]) & (corners < u[at + 2])
+        width = 1e-3 * np.diff(u)[at + 1][inside]
+        more = np.concatenate([corners[inside] + k * width for k in (-1.0, 0.0, 1.0)])
+        u = np.unique(np.concatenate([u, np.clip(more, 0.0, 1.0)]))
+        reach = reached(u)
+    a, b = _weight(kind, gamma, mean, u), _weight(kind, gamma, mean, reach * (1.0 + CURVE_ROUNDING))
+    gap, slope = np.diff(u), np.diff(b) / np.diff(u)
+    # Where the chord of the cell before and that of the cell after meet, and what they are there.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = (b[2:-1] - b[1:-2] - slope[2:] * gap[1:-1]) / (slope[:-2] - slope[2:])
+    place = np.clip(np.nan_to_num(place, nan=0.0), 0.0, gap[1:-1])
+    low = np.maximum(b[1:-2] + slope[:-2] * place, b[2:-1] - slope[2:] * (gap[1:-1] - place))
+    inner = a[1:-2] + (a[2:-1] - a[1:-2]) * place / gap[1:-1]
+    # The first cell has no cell before it, the last none after it.
+    ends = np.array([b[1] - slope[1] * gap[0], b[-2] + slope[-2] * gap[-1]])
+    top = np.concatenate([a, inner, [a[0], a[-1]]]) * (1.0 + CURVE_ROUNDING)
+    bottom = np.concatenate([b, low, np.maximum(ends, b[-1])]) * (1.0 - CURVE_ROUNDING)
+    return top, bottom
+
+
+def _upper_tail(kind: str, gamma: float, mean: float, d: float) -> float:
+    """Mass 1 - E (1 - d)^K of the best run on an event of mass d."""
+    if kind == "poisson":
+        return 1.0 - math.exp(-mean * d)
+    rest = gamma + (1.0 - gamma) * d
+    return d / rest if kind == "geometric" else 1.0 - math.log(rest) / math.log(gamma)
+
+
+def _renyi_curve(kind: str, gamma: float, mean: float, rho: float) -> Callable[[float], float]:
+    """Delta by Papernot and Steinke, Theorems 2 and 6, over many orders."""
+    a = np.geomspace(1e-4, 1e7, 10 * ORDERS)
+    if kind == "poisson":
+        near = zcdp_curve(rho).at(np.log1p(1.0 / a))
+        fixed = a * ((1.0 + a) * rho + mean * near) + math.log(mean)
+    else:
+        other = np.geomspace(1.0, 1e9, 10 * ORDERS)
+        power = 2.0 if kind == "geometric" else 1.0
+        least = float(np.min((other - 1.0) * rho - math.log(gamma) / other))
+        expected = float(_weight(kind, gamma, mean, np.zeros(1))[0])
+        fixed = a * ((1.0 + a) * rho + power * least) + math.log(expected)
+    fixed += -(1.0 + a) * np.log1p(1.0 / a) - np.log(a)
+    return lambda epsilon: math.exp(min(0.0, float(np.min(fixed - a * epsilon))))

@@ -1,0 +1,714 @@
+r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
+
+Follows docs/proofs/objective_perturbation.md, "Recomputed", and shares no numerical code with the
+compiled laws: what is returned is an upper bound, on grids of its own. With
+:math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
+
+.. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
+    = \begin{cases} E (1 - e^{e - V})_+ & e = \epsilon - c_0 \ge 0 \\
+      1 - e^e (1 - E (1 - e^{-V})_+) & e < 0. \end{cases}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr, logsumexp, ndtr
+
+from dpsvm_fast.verification.losses import (
+    conditional_sums,
+    gaussian_delta,
+    normal_density,
+    normal_excess,
+    one_score_delta,
+    sum_delta,
+    work,
+)
+
+__all__ = ["jacobian_of", "joint_delta", "largest_nodes", "objective_delta"]
+
+
+# An upper bound of the joint law of softmax objective perturbation, for verification.
+#
+# Follows docs/proofs/joint_bound.md for K > 2 classes: with n = K - 1, w the largest of the n
+# competitors' normal numbers and :math:`X = t \Xi`, for every
+# :math:`\theta_1 \in [\min(\omega, \kappa), \kappa]` and both forms of psi,
+#
+# .. math:: \delta(\epsilon) \le \int d\Phi^n(w) \, E[h(w + \Xi) \mid w], \quad
+#     h(x) = E_\zeta (1 - e^{r (e - \psi(2 \omega + t (x + \zeta)))})_+, \quad e = \epsilon - c.
+#
+# Every step is an upper bound, and none is a copy of the compiled one (the same page,
+# "Recomputed"):
+# h is a mixture of shifted normal distribution functions by chords; the law of Xi is moved to a
+# grid
+# by keeping means; the integral over w is a trapezoidal rule whose error is below any rounding.
+
+
+Array = NDArray[np.float64]
+
+# First guesses of theta_1 between its two ends, and steps of the golden section after them.
+FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
+
+GOLDEN_STEPS = 5
+# By how much a form may be above the other one and still be searched.
+NEAR = 2.0
+# Larger ratios theta / t are useless: the search leaves them out.
+LARGEST_RATIO = 12.0
+# Spacing of grids in standard deviations, and points of the law of a gap: in a search,
+# for one of many bounds, and for one alone.
+COARSE, QUICK, FINE = (0.1, 64), (0.04, 128), (0.01, 512)
+# What the first of two losses has of the level, at least and at most, and levels looked at.
+LEAST_SHARE, LEVELS = 0.3, 9
+# No mass of a normal law is beyond this that a double could hold; where psi is above its level by
+# CERTAIN, its payoff counts as 1.
+BEYOND, CERTAIN = 38.5, 60.0
+# All roundings together, and what underflows.
+ROUNDING, SMALLEST = 1e-9, 1e-300
+# What one bound takes before the law of Xi.
+WORK_OF_BOUND = 1e6
+
+UNIT = 2.0**-53
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    r"""What the bound depends on; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
+
+    With ``rate`` r the bound is of :math:`E (1 - e^{r (level - U)})_+`.
+    """
+
+    t: float
+    kappa: float
+    n: int
+    quadratic: float
+    rate: float
+
+
+def joint_delta(
+    epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool, quickly: bool = False
+) -> float:
+    """Smallest joint bound over theta_1 and both forms; one of many takes them from a neighbour."""
+    if replace_one:
+        setting = _Setting(t, kappa, K - 1, t * t, 2.0)
+    else:
+        setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
+    if not quickly:
+        theta1, form = _best(epsilon, setting)
+        return _Bound(setting, theta1, form, (epsilon, epsilon, epsilon), FINE).at(epsilon)
+    # Far below the noise delta hardly depends on epsilon.
+    place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
+    return _neighbour(place, setting).at(epsilon)
+
+
+@lru_cache(maxsize=256)
+def _neighbour(place: int, setting: _Setting) -> _Bound:
+    """The bound that all epsilons near 2 ** (place / 2) share."""
+    near = 2.0 ** (0.5 * place)
+    found = {_best(near, setting)}
+    if setting.kappa - setting.quadratic <= LARGEST_RATIO * setting.t:
+        # There the Jacobian costs nothing.
+        found.add((setting.kappa, True))
+    theta1, form = min(found, key=lambda each: _at_once(near, setting, *each))
+    return _Bound(setting, theta1, form, (near / 1.19, near, near * 1.19), QUICK)
+
+
+def _at_once(epsilon: float, setting: _Setting, theta1: float, logarithmic: bool) -> float:  # noqa: FBT001
+    """About the bound at one epsilon."""
+    price = _price(theta1, setting.kappa, setting.n if logarithmic else setting.n + 1)
+    if theta1 - setting.quadratic > LARGEST_RATIO * setting.t or epsilon <= price:
+        return 1.0
+    return _Bound(setting, theta1, logarithmic, (epsilon, epsilon, epsilon), COARSE).about(epsilon)
+
+
+@lru_cache(maxsize=256)
+def _best(epsilon: float, setting: _Setting) -> tuple[float, bool]:
+    """Choose theta_1 and the form; any are valid."""
+    forms = (True, False) if epsilon < 2.0 * setting.kappa else (True,)
+    low = min(setting.quadratic, setting.kappa)
+    fractions = FRACTIONS if low < setting.kappa else (1.0,)
+    found = [
+        [(_at_once(epsilon, setting, low + (setting.kappa - low) * x, form), x) for x in fractions]
+        for form in forms
+    ]
+    least = min(min(values) for values in found)[0]
+    best = (2.0, setting.kappa, True)
+    for form, values in zip(forms, found, strict=True):
+        # A form that is far behind will not catch up between two guesses.
+        if min(values)[0] <= NEAR * least:
+            best = min(best, _searched(epsilon, setting, values, logarithmic=form))
+    return best[1:]
+
+
+class _Bound:
+    """The bound at one theta_1, for both relations, at many epsilons.
+
+    Parameters
+    ----------
+    setting : _Setting
+    theta1 : float
+    logarithmic : bool
+        Which form of psi.
+    epsilons : tuple of three floats
+        Smallest, middle and largest one that it is made for; it is a bound at all others, too.
+    grid : pair of spacing and number of points
+    """
+
+    def __init__(
+        self,
+        setting: _Setting,
+        theta1: float,
+        logarithmic: bool,  # noqa: FBT001
+        epsilons: tuple[float, float, float],
+        grid: tuple[float, int],
+    ) -> None:
+        n = setting.n
+        self._setting = setting
+        self._price = _price(theta1, setting.kappa, n if logarithmic else n + 1)
+        low, middle, high = (max(epsilon - self._price, 1e-9) for epsilon in epsilons)
+        if setting.rate == 1.0:
+            self._first = _Sum(setting, theta1, logarithmic, (low, middle, high), grid)
+            return
+        # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
+        # split of the level is a bound; both parts fall about as fast, so the best is near the
+        # middle. It is chosen by splines of logarithms.
+        levels = (LEAST_SHARE * low, 0.5 * middle, (1.0 - LEAST_SHARE) * high)
+        self._first = _Sum(setting, theta1, logarithmic, levels, grid)
+        known = np.linspace(levels[0], levels[2], LEVELS)
+        firsts = [max(self._first.at(float(level)), SMALLEST) for level in known]
+        self._logs = (
+            CubicSpline(known, np.log(firsts)),
+            CubicSpline(known, np.log(self._seconds(known) + SMALLEST)),
+        )
+
+    def _seconds(self, levels: Array) -> Array:
+        """Delta of the second loss at each level."""
+        t, rate = self._setting.t, self._setting.rate
+        w, masses = largest_nodes(self._setting.n)
+        work(100.0 * w.size * levels.size)
+        return np.asarray(masses @ normal_excess(w[:, None] + 2.0 * t - levels / t, rate * t))
+
+    def split(self, epsilon: float) -> tuple[float, float]:
+        """The best level of the first of two losses, and about what both come to there."""
+        e = epsilon - self._price
+        levels = e * np.linspace(LEAST_SHARE, 1.0 - LEAST_SHARE, 801)
+        sums = np.logaddexp(self._logs[0](levels), self._logs[1](e - levels))
+        place = int(np.argmin(sums))
+        return float(levels[place]), math.exp(min(float(sums[place]), 0.0))
+
+    def about(self, epsilon: float) -> float:
+        """About the bound, where it was made for, to compare it with others."""
+        if self._setting.rate == 1.0 or epsilon <= self._price:
+            return self.at(epsilon)
+        return self.split(epsilon)[1]
+
+    def at(self, epsilon: float) -> float:
+        """The bound."""
+        e = epsilon - self._price
+        if e <= 0.0:
+            return 1.0
+        if self._setting.rate == 1.0:
+            return self._first.at(e)
+        level = self.split(epsilon)[0]
+        return self._first.at(level) + float(self._seconds(np.array([e - level]))[0])
+
+
+def _searched(
+    epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
+) -> tuple[float, float, bool]:
+    """Smallest bound over theta_1 of one form, and where: a golden section beside a best guess."""
+    low_end = min(setting.quadratic, setting.kappa)
+
+    def at(fraction: float) -> tuple[float, float, bool]:
+        theta1 = low_end + (setting.kappa - low_end) * fraction
+        return _at_once(epsilon, setting, theta1, logarithmic), theta1, logarithmic
+
+    place = guesses.index(min(guesses))
+    best = (guesses[place][0], low_end + (setting.kappa - low_end) * guesses[place][1], logarithmic)
+    if len(guesses) == 1:
+        return best
+    low, high = FRACTIONS[max(place - 1, 0)], FRACTIONS[min(place + 1, len(FRACTIONS) - 1)]
+    ratio = (math.sqrt(5.0) - 1.0) / 2.0
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = at(left), at(right)
+    for _ in range(GOLDEN_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = at(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = at(right)
+    return min(best, at_left, at_right)
+
+
+@lru_cache(maxsize=32)
+def largest_nodes(n: int) -> tuple[Array, Array]:
+    """Nodes and masses of the largest of n standard normal numbers: trapezoidal.
+
+    What is integrated is a mixture of normal densities of variance 1/(n + 1), of which this rule
+    misses a relative 4 exp(-2 pi^2 / (step^2 (n + 1))) at most: e^-40 at this step.
+    """
+    step = math.pi * math.sqrt(2.0 / (42.0 * (n + 1)))
+    work(200.0 * BEYOND / step)
+    w = np.arange(-BEYOND, BEYOND, step)
+    return w, step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
+
+
+class _Sum:
+    """Law of w + Xi at one theta_1, put on the knots of the payoff, whatever the level.
+
+    The payoff is taken between knots along its chords, so that a mass between two knots may as
+    well lie on both. ``levels``: rows that count at the first or the last of them are computed,
+    the others are bounded by the cap; the slope at the middle one is the tilt.
+    """
+
+    def __init__(
+        self,
+        setting: _Setting,
+        theta1: float,
+        logarithmic: bool,  # noqa: FBT001
+        levels: tuple[float, float, float],
+        grid: tuple[float, int],
+    ) -> None:
+        n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
+        step, points = grid
+        w, masses = largest_nodes(n)
+        cap = ratio * (1.0 - 1.0 / n)
+        knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
+        work(WORK_OF_BOUND + 10.0 * knots.size)
+        self._payoff = _Payoff(knots, setting, ratio, logarithmic, step)
+        self._chord = (1.0 + _chord_excess(step)) * (1.0 + ROUNDING)
+        self._masses = np.zeros(knots.size)
+
+        def add(x: Array, weights: Array) -> None:
+            place = (x - knots[0]) / step
+            left = np.clip(place.astype(np.intp), 0, knots.size - 2)
+            right = np.clip(place - left, 0.0, 1.0) * weights
+            for index, share in ((left, weights - right), (left + 1, right)):
+                self._masses += np.bincount(index.ravel(), share.ravel(), knots.size)
+
+        if ratio == 0.0:
+            add(w, masses)
+            return
+        # Where even the cap makes no difference to the result, the cap is taken.
+        kept = np.zeros(w.size, dtype=bool)
+        for level in {levels[0], levels[2]}:
+            most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
+            kept |= most > 1e-9 * most.sum()
+        add(w[~kept] + cap, masses[~kept])
+        w, masses = w[kept], masses[kept]
+        logs = np.log(self._payoff.heights(levels[1]))
+        rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
+        lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
+        for rows, values, law in _laws_of_xi(w, lam, ratio, n, points):
+            add(w[rows, None] + np.minimum(values, cap), masses[rows, None] * law)
+        self._chord *= (1.0 + _chord_excess(ratio / points)) ** (n - 1)
+
+    def at(self, level: float) -> float:
+        """The bound, in the logarithmic (A) or the quadratic form (B) of psi."""
+        if level <= 0.0:
+            return 1.0
+        return self._chord * float(self._masses @ self._payoff.heights(level)) + SMALLEST
+
+
+def _chord_excess(step: float) -> float:
+    """How far the normal distribution function is above its chords (L5), relatively."""
+    return 0.03025 * step * step / float(ndtr(-step))
+
+
+class _Payoff:
+    """Upper bounds of h at equally spaced knots of w + Xi: L4 of the proof."""
+
+    def __init__(
+        self,
+        knots: Array,
+        setting: _Setting,
+        ratio: float,
+        logarithmic: bool,  # noqa: FBT001
+        step: float,
+    ) -> None:
+        self._knots, self._setting, self._step = knots, setting, step
+        self._theta, self._logarithmic = ratio * setting.t, logarithmic
+        self._known: dict[float, tuple[float, Array]] = {}
+
+    def _curve(self, top: float) -> tuple[float, Array]:
+        """The first node, and psi at all of them from ``top`` down to where no noise gets."""
+        if top not in self._known:
+            setting, t, step = self._setting, self._setting.t, self._step
+            shift = 2.0 * setting.quadratic / t
+            first = top / t - shift
+            lowest = max((-self._end - 1.0) / t - shift, -2.0 * BEYOND - 2.0)
+            count = 2 + max(math.ceil((first - lowest) / step), 0)
+            work(100.0 * count)
+            s = first - step * np.arange(count)
+            psi = _psi(np.asarray(t * (s + shift)), setting, self._theta, self._logarithmic)
+            # It rises with V: roundings of single values must not turn that round.
+            psi = np.maximum.accumulate(psi[::-1])[::-1]
+            self._known = {top: (first, psi * (1.0 + 4.0 * UNIT))}
+        return self._known[top]
+
+    @property
+    def _end(self) -> float:
+        """From there on psi(V) = V."""
+        gap = max(self._setting.kappa - self._setting.quadratic, 0.0)
+        return 2.0 * (gap if self._logarithmic else self._theta)
+
+    def heights(self, e: float) -> Array:
+        """The bounds at one level."""
+        setting, knots, step, m = self._setting, self._knots, self._step, self._end
+        t, rate = setting.t, setting.rate
+        shift = 2.0 * setting.quadratic / t
+        found = np.full(knots.size, SMALLEST)
+        # Above this the payoff counts as 1: it nearly is, or no noise gets there.
+        top = min(m, e + CERTAIN / rate, t * (float(knots[-1]) + BEYOND + 1.0 + shift))
+        whole = top == m
+        if whole:
+            start = max(m, e)
+            rest = normal_excess(shift + knots - start / t, rate * t)
+            found += math.exp(rate * (e - start)) * rest
+        if m <= e:
+            return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+        # Nodes from the top down to where the payoff is 0, or no noise gets.
+        first, psi = self._curve(top)
+        above = rate * np.maximum(psi - e, 0.0)
+        # Below the first node without a payoff there are no increments.
+        above = above[: max(int(np.count_nonzero(above)) + 2, 2)]
+        payoff = -np.expm1(-above)
+        # Means between nodes; the lowest payoff counts as one of all that lies below.
+        mean = payoff[1:] + np.exp(-above[1:]) * _mean_rise(above[:-1] - above[1:])
+        ends = np.concatenate([[payoff[0] if whole else 1.0], mean, payoff[-1:]])
+        weights = np.maximum(ends[:-1] - ends[1:], 0.0)
+        found += payoff[-1]
+        last = int(np.flatnonzero(weights > 0.0)[-1]) + 1 if weights.any() else 1
+        # Knot i and node k meet at knots[0] - first + (i + k) step.
+        places = knots[0] - first + step * np.arange(knots.size + last - 1)
+        work(0.05 * knots.size * last)
+        normal = ndtr(places + 1e-13 * (1.0 + np.abs(places)))
+        found += (1.0 + _chord_excess(step)) * np.correlate(normal, weights[:last], "valid")
+        return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+
+
+def _mean_rise(d: Array) -> Array:
+    """1 - (1 - e^-d) / d, from above."""
+    small = np.minimum(d, 0.02)
+    series = small * (0.5 - small * (1.0 / 6.0 - small / 24.0))
+    large = np.maximum(d, 0.02)
+    return np.asarray(np.where(d <= 0.02, series, 1.0 + np.expm1(-large) / large + 1e-15))
+
+
+def _price(x: float, kappa: float, m: int) -> float:
+    """c_m(x): what is left of a rank m - 1 Jacobian when x times its trace is taken away."""
+    if m == 1 or x >= kappa:
+        return 0.0
+    trace = 1.0 - 1.0 / m
+    if x > 0.0:
+        trace = min(max((m - 1) * (1.0 / x - 1.0 / kappa), 0.0), trace)
+    gain, cost = (m - 1) * math.log1p(kappa * trace / (m - 1)), x * trace
+    return max(gain - cost, 0.0) + 1e-14 * (gain + cost)
+
+
+def _psi(v: Array, setting: _Setting, theta: float, logarithmic: bool) -> Array:  # noqa: FBT001
+    """Upper bound of psi at V = v."""
+    if not logarithmic:
+        if theta == 0.0:
+            return np.maximum(v, 0.0)
+        middle = np.maximum(v + 2.0 * theta, 0.0) ** 2 / (8.0 * theta)
+        return np.asarray(np.where(v >= 2.0 * theta, v, middle))
+    # A tangent of the concave l at any u bounds it: bisect for the best one.
+    low, high = np.zeros(v.size), np.ones(v.size)
+    for _ in range(45):
+        u = 0.5 * (low + high)
+        rises = v + _own_class(u, setting)[1] > 0.0
+        low, high = np.where(rises, u, low), np.where(rises, high, u)
+    u = 0.5 * (low + high)
+    value, slope = _own_class(u, setting)
+    size = np.abs(value) + np.abs(slope) * u + np.abs(v)
+    found = value - slope * u + np.maximum(v + slope, 0.0) + 1e-14 * size
+    # Two tangents are known without any search: at the ends.
+    m = 2.0 * max(setting.kappa - setting.quadratic, 0.0)
+    return np.asarray(np.minimum(found, np.maximum(v + m, 0.0)))
+
+
+def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
+    """l(u), the largest log(1 + kappa x) - omega x for x up to 2 u (1 - u), and its slope."""
+    omega, kappa = setting.quadratic, setting.kappa
+    most = max(1.0 / omega - 1.0 / kappa, 0.0)
+    reach = 2.0 * u * (1.0 - u)
+    x = np.minimum(reach, most)
+    slope = np.where(reach < most, kappa / (1.0 + kappa * x) - omega, 0.0) * 2.0 * (1.0 - 2.0 * u)
+    return np.asarray(np.log1p(kappa * x) - omega * x), np.asarray(slope)
+
+
+def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
+    """Rows of w, and values and masses of a law that bounds that of Xi there.
+
+    A constant c takes c^2 T out of the sum of n - 1 independent terms and leaves
+    (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
+    constant. Whichever has the smallest exponential moment at ``lam`` is taken.
+    """
+    work(30 * points * w.size)
+    fine = 0.04 if points > COARSE[1] else 0.12
+    offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, fine))]
+    costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
+    chosen = costs.argmin(axis=0)
+    step = T / points
+    grid = step * np.arange(points)
+    for place in np.unique(chosen):
+        c, scale = offers[place]
+        rows = np.flatnonzero(chosen == place)
+        tilt = lam[rows, None]
+        masses = _masses_of_term(w[rows], 2.0 * T * (1.0 - c), scale, step, points)
+        with np.errstate(divide="ignore"):
+            logs = np.log(masses) + tilt * np.append(grid, T)
+        one = logsumexp(logs, axis=1, keepdims=True)
+        inside, error = _power(np.exp(logs - one)[:, :points], n - 1)
+        # What lies above the grid is above the cap: the caller puts it there.
+        lost = np.maximum(1.0 + error - inside.sum(1, keepdims=True), 0.0)
+        total = np.exp((n - 1) * one) * (1.0 + ROUNDING)
+        law = inside * np.exp(-tilt * grid) * total
+        rest = lost * np.exp(-tilt * T) * total
+        values = np.append(grid, T) + T * c * c
+        yield rows, np.broadcast_to(values, (rows.size, points + 1)), np.append(law, rest, axis=1)
+
+
+def _power(base: Array, exponent: int) -> tuple[Array, float]:
+    """Convolution powers of rows, without what lies above the grid, from above.
+
+    Returns also how much all entries of a row are too large together (L3 of the proof).
+    """
+    points = base.shape[1]
+    size = 2 ** math.ceil(math.log2(2 * points))
+    rounding = 32.0 * math.log2(size) * UNIT
+
+    def product(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Array, float]:
+        spectra = np.fft.rfft(one[0], size) * np.fft.rfft(other[0], size)
+        entries = np.maximum(np.fft.irfft(spectra, size)[:, :points], 0.0) + rounding
+        return entries, (one[1] + other[1]) * (1.0 + 1e-6) + 2.0 * points * rounding
+
+    square, result = (base, points * 1e-15), None
+    while True:
+        if exponent & 1:
+            result = square if result is None else product(result, square)
+        exponent >>= 1
+        if not exponent:
+            break
+        square = product(square, square)
+    assert result is not None
+    return result
+
+
+def _masses_of_term(w: Array, top: float, scale: float, step: float, points: int) -> Array:
+    """Masses on 0, step, ... of (top - gap)_+^2 / scale, moved there so that the mean stays.
+
+    The mass at j is the mean of P(term > x) over the cell left of j, less that over the cell right
+    of it. These means are bounded from above: a trapezoid where the probability is convex in x, the
+    middle where it is concave, the left end where it changes from one to the other; that is at the
+    two roots of r^2 + (w - top) r + 1, r = sqrt(scale x) = top - gap.
+    """
+    largest = top * top / scale
+    cells = step * np.arange(points + 1)
+    x = np.unique(
+        np.concatenate([cells, np.linspace(0.0, top, points + 1) ** 2 / scale, [largest]])
+    )
+    middle = 0.5 * (x[:-1] + x[1:])
+    width = np.diff(x)
+    ends, between = (_exceeds(w, top, scale, largest, places) for places in (x, middle))
+    best = np.maximum(0.5 * (ends[:, :-1] + ends[:, 1:]), between)
+    spread = np.sqrt(np.maximum((top - w) ** 2 - 4.0, 0.0))
+    for root in (0.5 * (top - w + spread), 0.5 * (top - w - spread)):
+        turn = np.where((top - w >= 2.0) & (root > 0.0), root * root / scale, -1.0)[:, None]
+        best = np.where(
+            (x[:-1] <= turn * (1.0 + 1e-9)) & (turn <= x[1:] * (1.0 + 1e-9)), ends[:, :-1], best
+        )
+    starts = np.searchsorted(x, cells)
+    means = np.add.reduceat(best * width, np.minimum(starts[:-1], width.size - 1), axis=1) / step
+    # A cell that starts where no term reaches has no mass.
+    means = np.where(cells[:-1] < largest, means, 0.0) * (1.0 + 1e-13)
+    means = np.maximum.accumulate(np.minimum(means, 1.0)[:, ::-1], axis=1)[:, ::-1]
+    one, none = np.ones((w.size, 1)), np.zeros((w.size, 1))
+    return np.asarray(-np.diff(np.concatenate([one, means, none], axis=1), axis=1))
+
+
+def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Array:
+    """P(term > x | w) = P(gap < top - sqrt(scale x) | w), from above."""
+    gap = np.maximum(top - np.sqrt(scale * np.minimum(x, largest)), 0.0)
+    w, below = w[:, None], w[:, None] - gap
+    # The two sides of the normal law, so that no digits are lost in either.
+    right = ndtr(-below) - ndtr(-w) + 8.0 * UNIT * ndtr(-below)
+    logs = log_ndtr(below), log_ndtr(w)
+    left = -np.expm1(logs[0] - logs[1]) + 8.0 * UNIT * (1.0 - logs[0])
+    found = np.where(w > 0.0, right / ndtr(w), left)
+    return np.where(x < largest, np.clip(found, 0.0, 1.0), 0.0)
+
+
+def _log_moment(w: Array, lam: Array, T: float, n: int, c: float, scale: float) -> Array:
+    """Logarithm of the exponential moment of the bound of Xi at one choice of c and scale."""
+    top = 2.0 * T * (1.0 - c)
+    gap = 0.5 * top * (1.0 + _NODES)
+    density = normal_density(w[:, None] - gap) / ndtr(w)[:, None]
+    gain = np.expm1(lam[:, None] * (top - gap) ** 2 / scale)
+    moment = 0.5 * top * ((density * gain) @ _WEIGHTS)
+    return np.asarray(lam * T * c * c + (n - 1) * np.log1p(moment))
+
+
+@lru_cache(maxsize=4096)
+def objective_delta(
+    law: str,
+    n_scores: int,
+    epsilon: float,
+    sigma: float,
+    *,
+    kappa: float | None,
+    jacobian: float | None,
+    replace_one: bool,
+    quickly: bool = False,
+) -> float:
+    """Delta of one objective event: the smallest of the bounds that are proved for its law.
+
+    ``quickly`` on coarser grids: larger by a thousandth, and still a bound.
+    """
+    t, K = 1.0 / sigma, n_scores
+    if law == "softmax" and K == 2:
+        # Only the difference of the two scores matters: one score with all of it doubled.
+        law, K, t = "logistic", 1, math.sqrt(2.0) * t
+        kappa = None if kappa is None else 2.0 * kappa
+    c0 = float(jacobian or 0.0) if kappa is None else _smaller_price(law, K, kappa, t)
+    zero = _replaced if replace_one else _added
+    bounds = [_shifted(lambda e: zero(law, K, e, t, quickly), epsilon - c0 * (1.0 + 1e-14))]
+    if kappa is not None and law == "logistic" and not replace_one:
+        bounds.append(
+            one_score_delta(epsilon, t, kappa, quickly=quickly)
+            if K == 1
+            else sum_delta(epsilon, t, K, kappa=kappa, quickly=quickly)
+        )
+    if kappa is not None and law == "softmax":
+        bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one, quickly=quickly))
+    # What the roundings of a closed form may come to, and what underflows.
+    return min(1.0, min(bounds) * (1.0 + 1e-12) + 1e-300)
+
+
+def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
+    """c0: the largest log-determinant of one record's Hessian."""
+    K = n_scores
+    if law == "softmax":
+        return (K - 1) * math.log1p(kappa / K)
+    if law == "weston_watkins":
+        return math.log1p(K * kappa / 2.0) + (K - 2) * math.log1p(kappa / 2.0)
+    return K * math.log1p(kappa / 4.0)
+
+
+def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
+    """c0, less what the quadratic term pays where curvature is u (1 - u) or that of a softmax."""
+    half = 0.5 * t * t
+    if law == "softmax":
+        S = min(max((K - 1) * (1.0 / half - 1.0 / kappa), 0.0), 1.0 - 1.0 / K)
+        return (K - 1) * math.log1p(kappa * S / (K - 1)) - half * S
+    if law == "logistic":
+        g = min(max(1.0 / half - 1.0 / kappa, 0.0), 0.25)
+        return K * (math.log1p(kappa * g) - half * g)
+    return jacobian_of(law, K, kappa)
+
+
+def _shifted(zero: Callable[[float], float], e: float) -> float:
+    """Delta at e = epsilon - c0 of either sign, from the delta of V at e >= 0."""
+    return zero(e) if e >= 0.0 else -math.expm1(e) + math.exp(e) * zero(0.0)
+
+
+def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
+    """``add_remove`` without a Jacobian, e >= 0."""
+    if law == "softmax":
+        w, masses = largest_nodes(K - 1)
+        return float(masses @ normal_excess(w + t - e / t, t))
+    if law == "weston_watkins":
+        # Two scores have one difference.
+        return gaussian_delta(e, math.sqrt(2.0) * t) if K == 2 else _in_pairs(K, e, t, quickly)
+    return gaussian_delta(e, t) if K == 1 else sum_delta(e, t, K, quickly=quickly)
+
+
+def _in_pairs(K: int, e: float, t: float, quickly: bool) -> float:  # noqa: FBT001
+    """``add_remove`` for a loss that is a sum over the other classes."""
+    z, masses = _normal_nodes(K)
+    shifts = 0.5 * K * t * t - t * z
+    return float(masses @ conditional_sums(e, t, K - 1, shifts, np.log(masses), quickly=quickly))
+
+
+def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa: FBT001
+    """Twice the excess over x of one record's share of a loss in pairs, ``replace_one``."""
+    if K == 2:
+        scale = 2.0 * math.sqrt(2.0) * t
+        return 2.0 * float(normal_excess(np.array([-x / scale]), scale)[0])
+    z, masses = _normal_nodes(K)
+    sums = conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z, np.log(masses), quickly=quickly)
+    return 2.0 * float(masses @ sums)
+
+
+def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
+    """``replace_one`` without a Jacobian, e >= 0."""
+    if law == "softmax":
+        w, masses = largest_nodes(K - 1)
+        twice = _doubled(
+            e - 4.0 * t * t,
+            lambda x: 2.0 * float(masses @ normal_excess(w - x / (2.0 * t), 2.0 * t)),
+            t,
+        )
+        return min(twice, _union_of_extremes(K, e, t))
+    if law == "weston_watkins":
+        return _doubled(
+            e - 2.0 * K * (K - 1) * t * t, lambda x: _replaced_pairs(K, x, t, quickly), K * t
+        )
+    if K > 1:
+        return sum_delta(e, t, K, replace_one=True, quickly=quickly)
+    # Two gradients add up, or one of them acts alone; no probability is above 1.
+    return _doubled(e, lambda x: gaussian_delta(x, 2.0 * t) + 2.0 * gaussian_delta(x, t), t)
+
+
+def _doubled(e: float, excess: Callable[[float], float], scale: float) -> float:
+    r"""Delta of a loss Y >= 0 whose tail is at most 1, and at most that of ``excess``.
+
+    ``excess(x)`` is :math:`\int_x^\infty e^{x - v} T(v) dv` of a tail T. For every s from e (and 0)
+    on, :math:`\delta \le 1 - e^{e - s} + e^{e - s} \, excess(s)`; the least is where T is 1.
+    """
+
+    def bound(s: float) -> float:
+        return -math.expm1(e - s) + math.exp(e - s) * excess(s)
+
+    low = max(e, 0.0)
+    found = bound(low)
+    if found > 0.01:
+        best = minimize_scalar(
+            bound, bounds=(low, low + 8.0 * scale), method="bounded", options={"maxiter": 12}
+        )
+        found = min(found, float(best.fun))
+    return found
+
+
+def _union_of_extremes(K: int, e: float, t: float) -> float:
+    """Union bound over the pairs of extreme gradients of two records."""
+
+    def pairs(scale: float) -> float:
+        return gaussian_delta(e, math.sqrt(scale) * t)
+
+    same = _added("softmax", K, e, 2.0 * t) + (K - 1) * (K - 2) * pairs(6.0)
+    other = pairs(8.0) + 3 * (K - 2) * pairs(6.0) + (K - 2) * (K - 3) * pairs(4.0)
+    return 2.0 * _added("softmax", K, e, t) + max(same, other)
+
+
+def _normal_nodes(K: int) -> tuple[Array, Array]:
+    """Nodes and masses of a standard normal number, far into both tails.
+
+    What is integrated is a mixture of normal densities of variance 1/K; as for the largest one.
+    """
+    step = math.pi * math.sqrt(2.0 / (42.0 * K))
+    z = np.arange(-38.0, 38.0, step)
+    return z, step * normal_density(z) * (1.0 + 1e-12)

@@ -1,0 +1,854 @@
+"""Releases of a certificate recomputed: noisy sums, objectives, searches, secure sums.
+
+The certificate of training across parties, recomputed number by number.
+
+Shares nothing with the planning of noise: numbers of parties, sensitivities, distances and noise
+are written out again, in exact fractions or in logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from scipy.optimize import brentq, minimize_scalar
+
+from dpsvm_fast.certificates.events import (
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.certificates.releases import (
+    ENCODABLE,
+    LastIterate,
+    Noise,
+    ObjectiveNoise,
+    ReleasePart,
+    SecureRound,
+    Sensitivity,
+)
+from dpsvm_fast.certificates.statement import (
+    CHOICES,
+    FederatedStatement,
+    PrivacyStatement,
+    SelectionStatement,
+)
+from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
+from dpsvm_fast.verification.losses import gaussian_delta
+from dpsvm_fast.verification.objective import jacobian_of, objective_delta
+
+__all__ = [
+    "ALLOWANCE",
+    "EXCESS",
+    "PARTS",
+    "ROUNDING_SLACK",
+    "check_federated",
+    "check_objective",
+    "check_parts",
+    "check_selection",
+    "curvature_of",
+    "follows",
+    "lipschitz_of",
+    "objective_event_matches",
+    "objective_share",
+    "reserved_problems",
+    "scores_of",
+    "weight_events",
+    "weight_releases",
+]
+
+
+# The part of a certificate that is about noise in the objective, recomputed.
+
+
+# The recomputation rounds to nearest and the promise rounded outward: it stays far within this.
+ROUNDING_SLACK = 1e-12
+# A number that should follow from others may be larger than they say (that is the safe side), but
+# a large excess means that it does not follow from them.
+EXCESS = 1e-9
+
+# A claim may be below the recomputed bound of delta by this share, which the bound of one score
+# with curvature may exceed the truth by: what is confirmed holds up to a ten-millionth of delta.
+ALLOWANCE = 1e-7
+
+
+# Losses that compare the own class with each other one in a pair of scores.
+WESTON_WATKINS = ("m3", "huber_ww")
+
+
+class _Row(NamedTuple):
+    """What the proofs use of a loss; tau is its temperature."""
+
+    law: str
+    lipschitz: float
+    curvature: float
+    temperature: float
+
+
+def lipschitz_of(loss: str, n_scores: int) -> float | None:
+    """Largest norm of a loss's gradient in the scores; None for an unknown loss."""
+    if loss == "crammer_singer" or (loss == "softmax_margin" and n_scores > 1):
+        return math.sqrt(2.0)
+    if loss in WESTON_WATKINS:
+        return math.sqrt(n_scores * (n_scores - 1.0))
+    if loss == "margin_distance":
+        # The slope of a Huber function of a distance.
+        return 1.0
+    if loss in ("huber", "logistic", "softplus", "softmax_margin"):
+        # One term for each score, each with a derivative in [-1, 1].
+        return math.sqrt(n_scores)
+    return None
+
+
+def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
+    """Largest eigenvalue of a loss's Hessian in the scores; None for a loss that has none."""
+    if loss in WESTON_WATKINS:
+        return n_scores / (2.0 * smoothing)
+    if loss == "margin_distance":
+        return 1.0 / smoothing
+    if loss == "huber" or (loss == "softmax_margin" and n_scores > 1):
+        return 1.0 / (2.0 * smoothing)
+    if loss in ("softplus", "softmax_margin", "logistic"):
+        # One-score terms; the temperature of the logistic loss is 1.
+        return 1.0 / (4.0 * smoothing)
+    return None
+
+
+def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
+    """Numbers about the noise in the objective that do not follow from the ones before them."""
+    o = statement.objective
+    if o is None:
+        return []
+    row = _row(statement, o)
+    if row is None:
+        return [f"loss {statement.loss!r} with {o.n_classes} classes has not {o.shape[0]} scores"]
+    problems = _ellipsoid_problems(statement, o)
+    if o.shape != noise.shape:
+        problems.append("the two noises are of different shapes")
+    if o.distribution != noise.distribution:
+        problems.append("the two noises are of different kinds")
+    if statement.loss == "logistic" and o.smoothing != 1.0:
+        problems.append("smoothing is not 1, the temperature of the logistic loss")
+    if o.epsilon > statement.epsilon or o.delta > statement.delta:
+        problems.append("the noise in the objective has more than the whole budget")
+    if o.grid is not None and math.frexp(o.grid)[0] != 0.5:
+        problems.append("grid is not a power of two")
+    step = o.grid if o.grid is not None else 0.0
+    radius = (o.gradient_tol + 0.5 * step * math.sqrt(noise.n_weights)) / o.regularization
+    kappa = o.row_norm**2 / (o.regularization * row.temperature)
+    for name, stated, recomputed in (
+        ("lipschitz", o.lipschitz, row.lipschitz),
+        ("curvature", o.curvature, row.curvature),
+        ("row_norm", o.row_norm, s.row_norm),
+        ("curvature_ratio", o.curvature_ratio, kappa),
+        ("solver_radius", s.solver_radius, radius),
+        ("C", s.C, 1.0 / o.regularization),
+    ):
+        problems += follows(name, stated, recomputed, ROUNDING_SLACK if name != "C" else EXCESS)
+    if o.beta is not None and o.jacobian is not None:
+        noise_alone = s.relation_factor * o.beta * row.lipschitz * o.row_norm
+        problems += follows("epsilon", o.epsilon, noise_alone + o.jacobian)
+    return problems
+
+
+def follows(
+    name: str, stated: float, recomputed: float, slack: float = ROUNDING_SLACK
+) -> list[str]:
+    """One problem when ``stated`` is less than it must be, or much more."""
+    if not stated >= recomputed * (1.0 - slack):
+        return [f"{name} is {stated!r}, less than the {recomputed!r} that follows"]
+    if stated > recomputed * (1.0 + EXCESS):
+        return [f"{name} is {stated!r}, more than the {recomputed!r} that follows"]
+    return []
+
+
+def objective_event_matches(
+    statement: PrivacyStatement, o: ObjectiveNoise, event: PrivacyEvent
+) -> bool:
+    """Whether an event says what the noise in the objective says."""
+    if o.sigma is None:
+        return isinstance(event, PureEvent) and event.epsilon == o.epsilon
+    row = _row(statement, o)
+    return (
+        row is not None
+        and isinstance(event, ObjectiveEvent)
+        and (event.law, event.n_scores) == (row.law, scores_of(statement, o.shape[0]))
+        and (event.kappa, event.jacobian) == (o.curvature_ratio, None)
+        # A smaller sigma would promise less; it is this one that was charged.
+        and not follows("sigma", o.sigma / o.row_norm, event.sigma)
+    )
+
+
+def objective_share(
+    statement: PrivacyStatement, o: ObjectiveNoise
+) -> tuple[tuple[float, float], bool]:
+    """Epsilon and delta of the noise in the objective, and whether they are within its share.
+
+    Epsilon is the claimed one where that holds, and recomputed where it does not.
+    """
+    row = _row(statement, o)
+    if row is None:
+        return (math.inf, 1.0), False
+    n_scores = scores_of(statement, o.shape[0])
+    factor = 1 if statement.adjacency == "add_remove" else 2
+    if o.beta is not None:
+        epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
+        return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)
+    delta_at = _profile(statement, o, row)
+    claimed = o.delta * (1.0 + ALLOWANCE)
+    mu = least_gaussian(
+        row.law, n_scores, _sigma_of(o), replace_one=statement.adjacency == "replace_one"
+    )
+    delta = max(delta_at(o.epsilon), gaussian_delta(o.epsilon, mu))
+    if delta <= claimed:
+        return (o.epsilon, delta), True
+    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
+
+
+def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Callable[[float], float]:
+    """Delta of Gaussian noise in the objective, at any epsilon from 0 on."""
+
+    def delta_at(epsilon: float) -> float:
+        return objective_delta(
+            row.law,
+            scores_of(statement, o.shape[0]),
+            epsilon,
+            _sigma_of(o),
+            kappa=o.curvature_ratio,
+            jacobian=None,
+            replace_one=statement.adjacency == "replace_one",
+        )
+
+    return delta_at
+
+
+def _sigma_of(o: ObjectiveNoise) -> float:
+    """Noise over the bound of the rows' norm."""
+    return 0.0 if o.sigma is None else o.sigma / o.row_norm
+
+
+def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float) -> float:
+    """Epsilon above ``low`` at which a delta is reached, to three digits."""
+    high = 2.0 * low
+    while delta_at(high) > delta:
+        low, high = high, 2.0 * high
+        if high > 1e5:
+            return math.inf
+    return float(
+        brentq(lambda e: math.log((delta_at(e) + 1e-320) / delta), low, high, rtol=1e-3, xtol=1e-9)
+    )
+
+
+def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int) -> float:
+    """Epsilon of noise with density ~ exp(-beta ||B||), rate = beta times row norm."""
+    if row.law == "logistic":
+        other = rate * math.sqrt(n) * (factor - 1)
+        return other + _maximum(
+            lambda u: rate * math.sqrt(n) * u + n * math.log1p(kappa * u * (1.0 - u)), 1.0
+        )
+    if row.law == "softmax":
+        other = rate * math.sqrt(2.0) * (factor - 1)
+        return other + _maximum(
+            lambda S: rate * math.sqrt(2.0 - S) + (n - 1) * math.log1p(kappa * S / (n - 1)),
+            1.0 - 1.0 / n,
+        )
+    return factor * rate * row.lipschitz + jacobian_of(row.law, n, kappa)
+
+
+def _maximum(f: Callable[[float], float], high: float) -> float:
+    """Maximum of a concave function on [0, high]."""
+    inside = minimize_scalar(
+        lambda x: -f(x), bounds=(0.0, high), method="bounded", options={"xatol": 1e-12}
+    )
+    return max(f(0.0), f(high), -float(inside.fun))
+
+
+def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
+    """Scores in the loss of one record.
+
+    With several ellipsoids a class, its own ellipsoid's and all those of the other classes.
+    """
+    o = statement.objective
+    if statement.mechanism == "gaussian_margin" and o is not None:
+        return o.n_classes
+    return n_rows
+
+
+def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[str]:
+    """Whether so many scores of a record and so many matrices belong together."""
+    if statement.mechanism != "gaussian_margin" or o.n_classes == o.shape[0]:
+        return []
+    ellipsoids = o.shape[0] - o.n_classes + 1
+    fits = ellipsoids > 1 and o.shape[0] % ellipsoids == 0 and o.shape[0] > ellipsoids
+    if not (fits and statement.parts):
+        return [f"{o.n_classes} scores in the loss of a record do not belong to {o.shape[0]}"]
+    return []
+
+
+def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
+    """The line of the table of losses; None if the scores are not those of loss and classes."""
+    loss, K, n, tau = statement.loss, o.n_classes, scores_of(statement, o.shape[0]), o.smoothing
+    if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
+        # Also of two classes each has a score: their matrices are constrained one by one.
+        return _Row("softmax", math.sqrt(2.0), 1.0 / (2.0 * tau), tau)
+    if loss == "logistic":
+        tau = 1.0
+    lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
+    if lipschitz is None or curvature is None or loss == "margin_distance":
+        # The last one has no law.
+        return None
+    if n != (1 if K == 2 and loss not in WESTON_WATKINS else K):
+        return None
+    if loss in WESTON_WATKINS:
+        return _Row("weston_watkins", lipschitz, curvature, tau)
+    if loss == "softmax_margin" and n > 1:
+        return _Row("softmax", lipschitz, curvature, tau)
+    if loss == "huber":
+        return _Row("huber", lipschitz, curvature, tau / 2.0)
+    return _Row("logistic", lipschitz, curvature, tau)
+
+
+# The part of a certificate that is about noisy sums, recomputed number by number.
+
+
+# Mechanisms that are made of noisy sums, and of which.
+PARTS = {
+    "gradient_perturbation": ("training",),
+    "private_linear": ("centre", "whitening", "training"),
+    "private_kernel": ("count", "centre", "whitening", "training"),
+    "private_center": ("centre",),
+    "private_whitener": ("centre", "whitening"),
+    "private_pca": ("components",),
+    "private_standard_scaler": ("means", "moments"),
+    "gaussian_margin": ("anchors",),
+}
+# Of these sums every release of a mechanism has at least one.
+NEEDED = {
+    "gradient_perturbation": {"training"},
+    "private_linear": {"centre"},
+    "private_kernel": {"count", "centre"},
+    "private_center": {"centre"},
+    "private_whitener": {"whitening"},
+    "private_pca": {"components"},
+    "private_standard_scaler": {"means", "moments"},
+}
+# Sums that are vectors, and those that are square matrices. A count is one number.
+VECTORS, SQUARES = ("count", "centre", "means", "moments"), ("whitening", "components")
+# How often rows are whitened at most; elsewhere once.
+WHITENINGS = {"private_linear": 3, "private_kernel": 3}
+# By how many contributions sums can differ when a record is exchanged.
+EXCHANGED = {
+    "count": 2.0,
+    "centre": 2.0,
+    "whitening": math.sqrt(2.0),
+    "components": math.sqrt(2.0),
+    "training": 2.0,
+    "means": 2.0,
+    "moments": 1024.0 / 539.0,
+    "anchors": 2.0,
+}
+# What sums of rows, and of columns, are multiples of: noise on a grid at least as fine needs no
+# rounding.
+ROW_GRID, COLUMN_GRID = 2.0**-20, 2.0**-23
+
+FREE_GRIDS = {
+    "count": 1.0,
+    "centre": ROW_GRID,
+    "anchors": ROW_GRID,
+    "means": COLUMN_GRID,
+    "moments": COLUMN_GRID,
+}
+# More than rounding adds to the contribution of a row to a matrix.
+RESERVED_ROUNDING = 0.01
+# Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
+COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
+
+
+def check_parts(statement: PrivacyStatement) -> list[str]:
+    """Numbers of the noisy sums, and their events, that do not follow from the ones before them."""
+    parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    if statement.mechanism == "gaussian_margin" and not parts:
+        return []
+    if bool(parts) != bool(known):
+        return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
+    problems = []
+    names = [part.name for part in parts]
+    if any(name not in known for name in names):
+        return [f"noisy sums {names}, expected some of {list(known)}"]
+    if known and not _needed(statement) & set(names):
+        problems.append(f"{statement.mechanism!r} without the noisy sum that it is made of")
+    # Training may be taken up again; what comes before it may not.
+    if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
+        problems.append("the noisy sums are not in their order")
+    trained_twice = names.count("training") > 1 and len(known) > 1
+    if trained_twice or names.count("whitening") > WHITENINGS.get(statement.mechanism, 1):
+        problems.append("a noisy sum is there twice")
+    if names.count("means") + names.count("moments") > 1:
+        problems.append("a noisy sum is there twice")
+    if len(statement.events) < len(parts):
+        return [*problems, f"{len(statement.events)} events, expected one for each noisy sum"]
+    for part, event in zip(parts, statement.events, strict=False):
+        found = _check_part(statement, part)
+        if event.adjacency != statement.adjacency:
+            found.append("its event is of another neighbouring relation")
+        if not _event_matches(part, event):
+            found.append("its event does not describe it")
+        problems += [f"{part.name}: {problem}" for problem in found]
+    return problems
+
+
+def _needed(statement: PrivacyStatement) -> set[str]:
+    """Sums of which there must be one; the number of rows is private in one relation only."""
+    if statement.mechanism == "private_kernel" and statement.adjacency == "replace_one":
+        return set(PARTS["private_kernel"])
+    return NEEDED.get(statement.mechanism, set(PARTS[statement.mechanism]))
+
+
+def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
+    """The whitening that was paid for and, as a released number decided, did not happen."""
+    behind = statement.events[len(statement.parts) + 2 :]
+    skips = statement.mechanism in ("private_linear", "private_kernel")
+    whitened = any(part.name == "whitening" for part in statement.parts)
+    if statement.objective is None or not skips or whitened or len(behind) != 1:
+        return ()
+    return tuple(event for event in behind if isinstance(event, GaussianEvent))
+
+
+def weight_events(statement: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
+    """Releases of weights, behind noisy sums and noise in the objective."""
+    before = len(statement.parts) + (0 if statement.objective is None else 1)
+    behind = len(statement.events) - len(reserved_events(statement))
+    return statement.events[before:behind]
+
+
+def weight_releases(statement: PrivacyStatement) -> int:
+    """How often weights were released with the stated noise."""
+    return max(1, len(weight_events(statement)))
+
+
+def reserved_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether what was reserved for the whitening has the sensitivity of one of unit rows."""
+    factor = EXCHANGED["whitening"] if statement.adjacency == "replace_one" else 1.0
+    low, high = factor * (1.0 - ROUNDING_SLACK), factor * (1.0 + RESERVED_ROUNDING)
+    if all(low <= event.sensitivity <= high for event in reserved_events(statement)):
+        return []
+    return ["the event of the whitening that was skipped is not one of a whitening"]
+
+
+def steps_of(part: ReleasePart) -> float:
+    """As how many full sums the part counts."""
+    last = part.last_iterate
+    return float(part.n_steps) if last is None else last.effective_steps
+
+
+def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
+    """Numbers of one part by themselves."""
+    problems = _check_shape(part)
+    exact = Fraction(part.clip_norm) + Fraction(part.rounding)
+    below = math.nextafter(part.contribution, 0.0)
+    if not Fraction(below) < exact <= Fraction(part.contribution):
+        problems.append("contribution is not clip_norm + rounding, rounded up")
+    factor = 1.0 if statement.adjacency == "add_remove" else EXCHANGED[part.name]
+    if not factor <= part.relation_factor <= factor * (1.0 + ROUNDING_SLACK):
+        problems.append(f"relation_factor is not that of {statement.adjacency}")
+    if part.grid is not None:
+        if math.frexp(part.grid)[0] != 0.5:
+            problems.append("grid is not a power of two")
+        free = part.grid <= FREE_GRIDS.get(part.name, 0.0)
+        moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
+        if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
+            problems.append("rounding is less than that to the grid")
+    if part.name in COLUMN_SQUARES:
+        problems += _check_columns(statement, part)
+    if part.last_iterate is not None:
+        problems += _check_last_iterate(statement, part, part.last_iterate)
+    return problems
+
+
+def _check_shape(part: ReleasePart) -> list[str]:
+    """Whether such a sum has numbers in such an arrangement."""
+    fits = len(part.shape) == (1 if part.name in VECTORS else 2)
+    if part.name in SQUARES:
+        fits = fits and part.shape[0] == part.shape[1]
+    if part.name == "count":
+        fits = fits and part.shape[0] == 1
+    return [] if fits else ["shape is not that of such a sum"]
+
+
+def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
+    """Whether a record's part of sums of columns is that of so many features."""
+    counts = statement.adjacency == "add_remove"
+    square, numbers = COLUMN_SQUARES[part.name]
+    features, odd = divmod(part.n_numbers - counts, numbers)
+    if odd or features < 1:
+        return ["shape is not that of so many features"]
+    total = features * square
+    if counts:
+        # The weight of the number of rows, the fourth root of that of features to 10 binary places.
+        total += Fraction(math.isqrt(math.isqrt(features << 40)), 1024) ** 2
+    return follows("clip_norm", part.clip_norm, math.sqrt(total))
+
+
+def _check_last_iterate(
+    statement: PrivacyStatement, part: ReleasePart, last: LastIterate
+) -> list[str]:
+    """Whether the run was within the reach of its theorem, and counts as so many steps."""
+    n_scores = part.shape[0]
+    lipschitz = lipschitz_of(statement.loss, n_scores)
+    curvature = curvature_of(statement.loss, n_scores, last.smoothing)
+    if part.name != "training" or lipschitz is None or curvature is None:
+        return [f"the last iterate of {part.name!r} with loss {statement.loss!r} is not bounded"]
+    problems = follows("lipschitz", last.lipschitz, lipschitz)
+    problems += follows("curvature", last.curvature, curvature)
+    problems += follows("clip_norm", part.clip_norm, last.lipschitz * last.row_norm)
+    if statement.loss == "logistic" and last.smoothing != 1.0:
+        problems.append("smoothing is not 1, the temperature of the logistic loss")
+    eta, m, M = (Fraction(x) for x in (last.learning_rate, last.regularization, last.smoothness))
+    curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
+    problems += follows("smoothness", last.smoothness, float(m + curved / Fraction(last.divisor)))
+    if eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK)):
+        problems.append("learning_rate is above 2 / (strong convexity + smoothness)")
+    # Of a factor close to 1 the distance from 1 counts.
+    gap, stated = float(1 - max(abs(1 - eta * m), abs(1 - eta * M))), 1.0 - last.contraction
+    if not gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16:
+        problems.append("contraction is not that of a step")
+    problems += follows("effective_steps", last.effective_steps, _counted(last, part.n_steps))
+    return problems
+
+
+def _counted(last: LastIterate, n_steps: int) -> float:
+    r""":math:`(1 - c^T)(1 + c) / ((1 + c^T)(1 - c))`, by the hyperbolic tangents that these are."""
+    if last.contraction == 0.0:
+        return 1.0
+    half = -0.5 * math.log1p(last.contraction - 1.0)
+    return math.tanh(n_steps * half) / math.tanh(half)
+
+
+def _event_matches(part: ReleasePart, event: PrivacyEvent) -> bool:
+    """Whether an event says what the noise of a part says."""
+    moved = part.relation_factor * part.contribution
+    if part.beta is not None:
+        return isinstance(event, PureEvent) and not follows(
+            "epsilon", event.epsilon, part.beta * moved
+        )
+    if part.sigma is None:
+        return False
+    if part.sampling_rate < 1.0:
+        return (
+            isinstance(event, SubsampledGaussianEvent)
+            and (event.sampling_rate, event.n_steps) == (part.sampling_rate, part.n_steps)
+            # A smaller multiplier promises less; it is this one that was charged.
+            and not follows("sigma", part.sigma / part.contribution, event.noise_multiplier)
+        )
+    return (
+        isinstance(event, GaussianEvent)
+        and event.sigma == part.sigma
+        and not follows("sensitivity", event.sensitivity, math.sqrt(steps_of(part)) * moved)
+    )
+
+
+# Whether the numbers in the statement of a search follow from each other.
+
+
+# By how much more a choice costs where scores may move in opposite directions.
+CHOICE_FACTOR = {"add_remove": 1, "replace_one": 2}
+
+
+def check_selection(statement: SelectionStatement) -> list[str]:
+    """Say what does not follow, beside the total.
+
+    The events of the choice are made from its numbers, so only these can be wrong: what the fits
+    cost is stated as events, each with its own numbers in it.
+    """
+    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
+    if statement.random_source != "operating_system":
+        problems.append("the noise does not come from the operating system's entropy")
+    chosen = statement.selection
+    factor = CHOICE_FACTOR[statement.adjacency] if chosen.mechanism in CHOICES else 1
+    if chosen.relation_factor != factor:
+        problems.append(
+            f"relation_factor of the selection is not that of {statement.adjacency} with "
+            f"{chosen.mechanism}"
+        )
+    return problems
+
+
+# Shares of parties are decimal numbers that were rounded to floats: by less than this.
+SHARE_SLACK = Fraction(1, 2**50)
+# What a grid step adds beside half a step on either side, for rounding before it.
+GRID_EXCESS = 2.0**-20
+# Integers are added modulo this.
+MODULUS = 2**48
+# Distances are logarithms of tiny numbers.
+DISTANCE_SLACK = 1e-6
+# Terms of a sum over merges that are not equal to the limit.
+MERGES = 4096
+# An assumption of less than this is no assumption that anybody makes.
+LEAST_ASSUMED = 2.0**-128
+
+
+def check_federated(statement: FederatedStatement) -> list[str]:
+    """Say what does not follow, beside the total."""
+    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
+    if statement.random_source != "operating_system":
+        problems.append("the noise does not come from the operating system's entropy")
+    problems += _count_problems(statement)
+    if lipschitz_of(statement.loss, 2) is None:
+        problems.append(f"unknown loss {statement.loss!r}")
+    if statement.sensitivity is not None:
+        problems += _sensitivity_problems(statement, statement.sensitivity)
+    for part in statement.rounds:
+        problems += [f"{part.name}: {problem}" for problem in _round_problems(statement, part)]
+    problems += _arrangement_problems(statement)
+    return problems + _local_problems(statement)
+
+
+def _count_problems(statement: FederatedStatement) -> list[str]:
+    """Numbers of parties: honest ones in every sum, and those who can open one."""
+    users, left = statement.n_users, statement.min_survivors
+    honest = math.ceil(Fraction(statement.honest_fraction) * users * (1 - SHARE_SLACK))
+    lost = math.floor(Fraction(statement.max_dropout) * users * (1 + SHARE_SLACK))
+    problems = []
+    if left > users - lost:
+        problems.append("min_survivors is more than max_dropout leaves")
+    if statement.honest_survivors != left - (users - honest):
+        problems.append("honest_survivors is not what is left without all that are not honest")
+    if users * 2 * ENCODABLE > MODULUS:
+        problems.append("n_users is more than sums have room for")
+    threshold = statement.threshold
+    if threshold is not None:
+        if threshold <= users - honest:
+            problems.append("threshold lets those who are not honest open the sum")
+        if 2 * threshold <= users:
+            problems.append("threshold lets no more than half of the parties open the sum")
+        if threshold > left:
+            problems.append("threshold is more than min_survivors: the sum could not be opened")
+    if (
+        statement.min_records is not None
+        and statement.max_records is not None
+        and statement.min_records > statement.max_records
+    ):
+        problems.append("min_records is more than max_records")
+    return problems
+
+
+def _weight(statement: FederatedStatement) -> int | None:
+    """Largest weight of a party's model; None where nothing bounds it."""
+    return 1 if statement.weighting == "users" else statement.max_records
+
+
+def _touched(statement: FederatedStatement) -> int:
+    """In how many parties neighbours can differ."""
+    return min(statement.group_size, statement.n_users) if statement.unit == "group" else 1
+
+
+def _sensitivity_problems(statement: FederatedStatement, s: Sensitivity) -> list[str]:
+    """Numbers of what one row moves that do not follow from the ones before them."""
+    assert statement.n_scores is not None
+    lipschitz = lipschitz_of(statement.loss, statement.n_scores)
+    problems = []
+    if s.relation_factor != 2:
+        problems.append("relation_factor is not that of replace_one")
+    least = 1 if statement.weighting == "records" else statement.min_records
+    if statement.regularization is None or least is None:
+        problems.append("C does not follow: expected a regularization and min_records")
+    else:
+        problems += follows("C", s.C, 1.0 / statement.regularization / least)
+    if lipschitz is not None:
+        problems += follows("lipschitz", s.lipschitz, lipschitz)
+    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
+    problems += follows("exact", s.exact, 2.0 * s.C * s.lipschitz * s.row_norm)
+    for part in statement.rounds:
+        if part.name == "model":
+            own = part.grid * math.sqrt(part.size) * (1.0 + GRID_EXCESS)
+            problems += follows("rounding", s.rounding, own)
+            if part.size % statement.n_scores:
+                problems.append("n_scores does not divide the number of weights")
+    return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
+
+
+def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
+    """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
+    rows = {
+        "record": 1,
+        "group": statement.group_size,
+        "user": statement.max_records,
+    }[statement.unit]
+    if part.clip_norm is not None:
+        return None if rows is None else math.sqrt(2.0) * part.clip_norm * rows
+    s, weight, touched = statement.sensitivity, _weight(statement), _touched(statement)
+    assert s is not None
+    bounds = []
+    if statement.unit != "user":
+        assert rows is not None
+        bounds.append(rows * s.exact + 2.0 * touched * s.solver_radius)
+    if statement.radius is not None and weight is not None:
+        bounds.append(2.0 * touched * weight * statement.radius)
+    return min(bounds, default=None)
+
+
+def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
+    """Numbers of one sum."""
+    problems = []
+    if part.honest_survivors != statement.honest_survivors:
+        problems.append("honest_survivors is not that of the statement")
+    if part.parties != _touched(statement):
+        problems.append("parties is not in how many of them neighbours can differ")
+    moved = _moved(statement, part)
+    if moved is None:
+        problems.append("exact does not follow: nothing bounds what a unit moves")
+    else:
+        problems += follows("exact", part.exact, moved)
+    own = part.grid * math.sqrt(part.size) * (1.0 + GRID_EXCESS)
+    problems += follows("rounding", part.rounding, part.parties * own)
+    if not _follows_exactly(part.total, Fraction(part.exact) + Fraction(part.rounding)):
+        problems.append("total is not exact + rounding, rounded up")
+    problems += _noise_problems(part)
+    problems += _distance_problems(statement, part)
+    return problems + _range_problems(statement, part)
+
+
+def _follows_exactly(stated: float, exact: Fraction) -> bool:
+    """Whether a number is at least another one, and hardly more."""
+    return exact <= Fraction(stated) <= exact * (1 + Fraction(EXCESS))
+
+
+def _noise_problems(part: SecureRound) -> list[str]:
+    """The noise of one party, and of all whose noise counts."""
+    problems = []
+    if part.sigma_steps & (part.sigma_steps - 1):
+        problems.append("sigma_steps is not a power of two")
+    steps = part.honest_survivors * Fraction(part.sigma_steps) ** 2 - Fraction(part.smoothing) ** 2
+    square, stated = steps * Fraction(part.grid) ** 2, Fraction(part.sigma) ** 2
+    if not square * (1 - Fraction(EXCESS)) <= stated <= square:
+        problems.append("sigma is not that of the noises that count, rounded down")
+    return problems
+
+
+def _log_of_series(square: float) -> float:
+    """Logarithm of ``sum_m exp(-2 pi^2 m^2 square)``, m from 1 on."""
+    first = -2.0 * math.pi**2 * square
+    # Further terms: exp(first)^3, exp(first)^8, ...
+    more = math.fsum(math.exp((m * m - 1) * first) for m in (2, 3, 4))
+    return first + math.log1p(more)
+
+
+def _log_of_ratio(square: float) -> float:
+    """Logarithm of ``log((1 + e) / (1 - e))``, e twice that series."""
+    log_e = math.log(2.0) + _log_of_series(square)
+    if log_e >= -1e-9:
+        # No bound at all; a probability of 1.
+        return 0.0
+    if log_e < -30.0:
+        # The first term of the series of 2 artanh(e).
+        return math.log(2.0) + log_e
+    return math.log(2.0 * math.atanh(math.exp(log_e)))
+
+
+def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
+    """Whether distances are at least what the proof needs; more of them promises less."""
+    variance, r2 = float(part.sigma_steps) ** 2, part.smoothing**2
+    # The smallest noise that anything is said of is that of one party.
+    logs = [_log_of_ratio(r2 * (variance - r2) / variance)]
+    merges = part.honest_survivors - 1
+    for k in range(1, min(merges, MERGES) + 1):
+        logs.append(_log_of_ratio(variance * k / (k + 1.0)))
+    if merges > MERGES:
+        rest = _log_of_ratio(variance * MERGES / (MERGES + 1.0))
+        logs.append(rest + math.log(merges - MERGES))
+    needed = math.log(part.size) + _log_sum(logs)
+    problems = []
+    if not _at_least(part.discreteness, needed):
+        problems.append("discreteness is less than the distance from noise on real numbers")
+    room = (ENCODABLE - part.range_steps) / part.sigma_steps
+    needed = math.log(2.0 * statement.n_users * part.size) - 0.5 * room * room
+    if not _at_least(part.overflow, needed):
+        problems.append("overflow is less than the probability of leaving the range")
+    if statement.trust == "trusted_curator":
+        if part.computational != 0.0:
+            problems.append("computational is not 0, though nothing is encrypted")
+    elif part.computational < LEAST_ASSUMED:
+        problems.append("computational says that the cryptography cannot be broken at all")
+    return problems
+
+
+def _log_sum(logs: list[float]) -> float:
+    """Logarithm of a sum of exponentials."""
+    top = max(logs)
+    return top + math.log(math.fsum(math.exp(x - top) for x in logs))
+
+
+def _at_least(stated: float, log_needed: float) -> bool:
+    """Whether a probability is at least another one, known by its logarithm."""
+    # Below the smallest float there is none to state.
+    return stated > 0.0 and math.log(stated) >= min(log_needed, 0.0) - DISTANCE_SLACK
+
+
+def _range_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
+    """Whether contributions of every party stay within the range that was counted on."""
+    if part.range_steps >= ENCODABLE:
+        return ["range_steps leaves no room for noise"]
+    if part.clip_norm is not None:
+        rows = statement.max_records
+        largest = None if rows is None else rows * part.clip_norm
+    else:
+        weight, radius = _weight(statement), statement.radius
+        largest = None if weight is None or radius is None else weight * radius
+    if largest is None:
+        return ["range_steps does not follow: nothing bounds what a party contributes"]
+    if part.range_steps < (largest / part.grid) * (1.0 - ROUNDING_SLACK) + 0.5:
+        return ["range_steps is less than what a party can contribute"]
+    return []
+
+
+def _arrangement_problems(statement: FederatedStatement) -> list[str]:
+    """Whether these sums are those of the algorithm, and the events those of the unit."""
+    names = [part.name for part in statement.rounds]
+    problems = []
+    if statement.algorithm == "dp_helmet":
+        if names != ["model"]:
+            problems.append("dp_helmet sums up models with noise, once")
+        if statement.local_events:
+            problems.append("dp_helmet has no noise beside that of its sum")
+    elif names not in ([], ["gram"], ["model"], ["gram", "model"]):
+        problems.append("fed_dpdr sums up matrices, then models")
+    elif len(names) + bool(statement.local_events) < 2 and len(statement.local_events) < 2:
+        problems.append("fed_dpdr has noise in each of its two rounds")
+    if statement.local_events and statement.unit != "record":
+        problems.append("noise that parties add for themselves is about one row")
+    if any(isinstance(event, DistanceEvent) for event in statement.local_events):
+        problems.append("local_events contain a distance")
+    return problems
+
+
+def _local_problems(statement: FederatedStatement) -> list[str]:
+    """Whether a single party's noise protects as much as is said."""
+    stated = statement.local_epsilon
+    if stated is None:
+        return []
+    events = statement.sent_events
+    rhos = [event.rho for event in events if isinstance(event, ZCDPEvent)]
+    if len(rhos) == len(events):
+        holds = zcdp_log_delta(math.fsum(rhos), stated) <= math.log(statement.delta) + EXCESS
+    else:
+        holds = bool(recomputed_events(events, stated, statement.delta)[2])
+    return [] if holds else ["local_epsilon is less than what one party's own noise gives"]
+
+
+def zcdp_log_delta(rho: float, epsilon: float) -> float:
+    r"""Logarithm of the least :math:`e^{(a-1)(a \rho - \epsilon)} (1 - 1/a)^a / (a - 1)`."""
+
+    def log_delta(log_order: float) -> float:
+        a = 1.0 + math.exp(log_order)
+        exponent = (a - 1.0) * (a * rho - epsilon)
+        return exponent + a * math.log1p(-1.0 / a) - log_order
+
+    middle = math.log(min(max(epsilon / (2.0 * rho), 1e-6), 1e100))
+    best = minimize_scalar(log_delta, bounds=(middle - 8.0, middle + 8.0), method="bounded")
+    return float(best.fun)
