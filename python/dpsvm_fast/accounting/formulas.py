@@ -558,8 +558,17 @@ def _on_grid(
 
 Array = NDArray[np.float64]
 
-# Nodes between which chords are drawn; fewer where each costs a convolution, or meets many atoms.
+# Nodes between which chords are drawn; fewer where each meets many atoms.
 MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 60_000
+# Where each costs a convolution: least and most nodes, and about the milliseconds for all of them.
+LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
+# Milliseconds of each value of a curve without chords: for few atoms and no Gaussian loss.
+DIRECT = 10.0
+# Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
+# is nearly all there is, and a node would cost 50 ms.
+MOSTLY_JACOBIAN = 300.0
+# Least deltas that dear nodes go down to, the next where a result is not far above the last.
+FLOORS, FAR_ABOVE = (1e-17, 1e-60, 1e-300), 1e4
 
 NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
 # Where a law of atoms ends: what is beyond counts as an infinite loss.
@@ -676,12 +685,13 @@ def _nearest_zero(a: Array, b: Array, half: float) -> Array:
 
 
 def mixed_curve(
-    event: ObjectiveEvent, others: OtherLosses, low: float, high: float
+    event: ObjectiveEvent, others: OtherLosses, low: float, high: float, wanted: float = 0.0
 ) -> Callable[[float], float]:
     """Upper bound of delta of one objective event together with other losses.
 
-    As a function of epsilon. It is close from ``low`` to ``high`` and a bound everywhere: what lies
-    outside the nodes counts with the profile's value at the nearest smaller node, or 1.
+    As a function of epsilon. It is close from ``low`` to ``high``, where it is above ``wanted``,
+    and a bound everywhere: what lies outside the nodes counts with the profile's value at the
+    nearest smaller node, or 1.
     """
     if not others.mu < LARGEST_MU:
         return lambda _: 1.0
@@ -690,12 +700,16 @@ def mixed_curve(
     slack, beyond = 8.0 * math.ulp(1.0 + largest), 1e-9 * (1.0 + largest)
     if 0.0 < others.mu < SMALLEST_MU_SHARE * (1.0 + largest):
         others = replace(others, mu=SMALLEST_MU_SHARE * (1.0 + largest))
+    if not _is_quick(event):
+        if others.mu == 0.0 and others.atoms[0].size * _dear_cost(event) <= DIRECT:
+            return lambda epsilon: _direct(event, others, epsilon - slack)
+        farthest = others.span(37.0)[1] - low + beyond
+        return lambda epsilon: _dear_chords(event, others, epsilon - slack, farthest, wanted)
     # Beyond the reach the Gaussian part weighs little beside the result.
     at_least = max(profile(event, max(high, 0.0)), 1e-300)
     reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
     least, most = others.span(reach)
-    count = MOST_NODES if _is_quick(event) else FEW_NODES
-    count = min(count, max(FEW_NODES, MOST_PAIRS // others.atoms[0].size))
+    count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // others.atoms[0].size))
     # Over a short range the profile is nearly straight, and each node adds its rounding.
     wanted = NODES_PER_DEVIATION * event.sigma * (high + most - low - least)
     count = int(min(max(wanted, LEAST_NODES), count))
@@ -712,11 +726,21 @@ def _profile_between(
     x, g = _curve(event, near, far, count)
     if low >= 0.0:
         return x, g
-    mirrored = np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0)
     if high <= 0.0:
-        return -x[::-1], mirrored[::-1]
-    # The first point, next to 0, needs no second one on the other side.
-    return np.concatenate([-x[:0:-1], x]), np.concatenate([mirrored[:0:-1], g])
+        return -x[::-1], _mirrored(x, g)[::-1]
+    return _on_both_sides(x, g)
+
+
+def _mirrored(x: Array, g: Array) -> Array:
+    """Bounds of delta at ``-x``."""
+    return np.asarray(
+        np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0), dtype=np.float64
+    )
+
+
+def _on_both_sides(x: Array, g: Array) -> tuple[Array, Array]:
+    """Nodes and bounds on both sides of 0; the first, next to 0, needs no second one."""
+    return np.concatenate([-x[:0:-1], x]), np.concatenate([_mirrored(x, g)[:0:-1], g])
 
 
 @lru_cache(maxsize=256)
@@ -757,6 +781,92 @@ def _chords(others: OtherLosses, epsilon: float, nodes: Array, g: Array) -> floa
     return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
 
 
+def _direct(event: ObjectiveEvent, others: OtherLosses, epsilon: float) -> float:
+    """E g(epsilon - T) for a T of few atoms."""
+    values = [profile(event, float(epsilon - loss)) for loss in others.atoms[0]]
+    total = (float(others.atoms[1] @ values) + others.infinite) * (1.0 + len(values) * ERROR)
+    return min(1.0, add_up(total, SMALLEST_DELTA))
+
+
+def _dear_chords(
+    event: ObjectiveEvent, others: OtherLosses, epsilon: float, farthest: float, wanted: float
+) -> float:
+    """Bound of E g(epsilon - T) by few nodes, the same ones for every epsilon.
+
+    Below -top the bound is linear in :math:`e^x`: one node as far away as ``farthest`` is enough.
+    """
+    least = 1.0
+    for floor in FLOORS:
+        x, g = _dear_points(event, floor)
+        x, g = np.append(x, max(x[-1] + 1.0, min(farthest, 600.0))), np.append(g, g[-1])
+        least = min(least, _chords(others, epsilon, *_on_both_sides(x, g)))
+        if max(least, wanted) > FAR_ABOVE * floor:
+            break
+    return least
+
+
+@lru_cache(maxsize=256)
+def _dear_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array]:
+    """Few epsilons >= 0 and bounds of delta there, close to each other where it falls to ``floor``.
+
+    Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
+    """
+    event = _with_whole_jacobian(event)
+    jacobian = event.n_scores * _jacobian_share(event) / event.sigma
+    top = jacobian + _norm(event) / event.sigma * (9.0 + 0.5 * _norm(event) / event.sigma)
+    at = sorted({0.0, min(jacobian, MAX_EPSILON), min(top, MAX_EPSILON)})
+    values = [profile(event, x) for x in at]
+    while values[-1] > floor and at[-1] < MAX_EPSILON:
+        at.append(min(2.0 * at[-1], MAX_EPSILON))
+        values.append(profile(event, at[-1]))
+    count = min(max(DEAR_TOTAL / _dear_cost(event), LEAST_DEAR), MOST_DEAR)
+    for _ in range(int(count)):
+        i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
+        at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
+        values.insert(i + 1, profile(event, at[i + 1]))
+    # What is known at one epsilon is known at all larger ones.
+    return np.array(at), np.minimum.accumulate(values)
+
+
+def _missed(x: Array, g: Array) -> Array:
+    """About how much larger an epsilon the chord of each cell may show than the curve does.
+
+    A convex curve lies above the neighbouring chords, drawn on into the cell.
+    """
+    alpha = np.exp(x - x[-1])
+    slopes = np.diff(g) / np.diff(alpha)
+    middle, half = 0.5 * (g[:-1] + g[1:]), 0.5 * np.diff(alpha)
+    from_left = np.append(0.0, g[1:-1] + slopes[:-1] * half[1:])
+    from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
+    least = np.maximum(np.maximum(from_left, from_right), g[1:])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
+    # What is nearly nothing counts less.
+    return np.asarray(np.diff(x) * np.minimum(share, 1.0) * np.where(g[:-1] < 1e-13, 0.25, 1.0))
+
+
+def _dear_cost(event: ObjectiveEvent) -> float:
+    """About the milliseconds that one point of the profile costs."""
+    if event.law == "weston_watkins":
+        return 10.0 + 1.3 * event.n_scores
+    return 1.0 + min(0.55 * _jacobian_share(event), 80.0)
+
+
+def _jacobian_share(event: ObjectiveEvent) -> float:
+    """Jacobian of one score over the deviation of its loss; 0 where it is not computed jointly."""
+    if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
+        return 0.0
+    return event.sigma * math.log1p(0.25 * event.kappa)
+
+
+def _with_whole_jacobian(event: ObjectiveEvent) -> ObjectiveEvent:
+    """Return the event, its Jacobian counted in full where that is nearly all there is."""
+    if not MOSTLY_JACOBIAN < _jacobian_share(event) or event.kappa is None:
+        return event
+    whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
+    return replace(event, kappa=None, jacobian=whole)
+
+
 def _is_quick(event: ObjectiveEvent) -> bool:
     """Whether many points of the profile cost little: one score, or one law for many of them."""
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
@@ -768,12 +878,20 @@ def profile_points(event: ObjectiveEvent) -> tuple[Array, Array] | None:
 
     None where the loss may be so large that a grid of it says nothing.
     """
+    if not _is_quick(event):
+        return _convex_points(*_on_both_sides(*_dear_points(event, NEGLIGIBLE)))
     top = _norm(event) / event.sigma * (9.0 + 0.5 * _norm(event) / event.sigma)
     while not top > LARGEST_LOSS and profile(event, top) > NEGLIGIBLE:
         top *= 1.3
     if top > LARGEST_LOSS:
         return None
-    x, g = _profile_between(event, -top, top, ATOM_NODES if _is_quick(event) else FEW_NODES)
+    return _convex_points(*_profile_between(event, -top, top, ATOM_NODES))
+
+
+def _convex_points(x: Array, g: Array) -> tuple[Array, Array] | None:
+    """Return those on the greatest convex function of exp(x) below; None beyond the largest loss."""
+    if x[-1] > LARGEST_LOSS:
+        return None
     # At alpha = 0 every delta is 1.
     kept = _convex_below(np.concatenate([[0.0], np.exp(x)]), np.concatenate([[1.0], g]))
     inner = np.array(kept[1:]) - 1
@@ -856,10 +974,7 @@ BASIC_SHARES = (0.01, 0.1, 0.5)
 def formula_delta(totals: Totals, epsilon: float) -> float:
     """Upper bound of delta at ``epsilon >= 0``."""
     if totals.objective:
-        split = _split_delta(totals, epsilon)
-        if _is_alone(totals):
-            return split
-        return min(split, _objective_curve(totals, epsilon, epsilon)(epsilon))
+        return _objective_delta(totals, epsilon, 0.0)
     bound = _basic_delta(totals, epsilon)
     if bound == 0.0 or not totals.pure:
         return bound
@@ -961,7 +1076,19 @@ def _is_alone(totals: Totals) -> bool:
     return totals.objective.total() == 1 and not (totals.mu_squared or totals.pure)
 
 
-def _objective_curve(totals: Totals, low: float, high: float) -> Callable[[float], float]:
+def _objective_delta(totals: Totals, epsilon: float, wanted: float) -> float:
+    """Delta with objective events; a result below ``wanted`` need not be close."""
+    if _is_alone(totals):
+        return _split_delta(totals, epsilon)
+    mixed = _objective_curve(totals, epsilon, epsilon, wanted)(epsilon)
+    if mixed < 1.0 and not all(map(_is_quick, totals.objective)):
+        return mixed
+    return min(mixed, _split_delta(totals, epsilon))
+
+
+def _objective_curve(
+    totals: Totals, low: float, high: float, wanted: float = 0.0
+) -> Callable[[float], float]:
     """Delta from ``low`` to ``high`` by the profile of one event, all others being losses."""
     events = sorted(totals.objective, key=lambda event: (event.sigma, repr(event)))
     last = events[0]
@@ -975,7 +1102,7 @@ def _objective_curve(totals: Totals, low: float, high: float) -> Callable[[float
         atoms, cut = thinned(sum_of_losses(atoms, power[0], cap), NEGLIGIBLE)
         infinite = add_up(infinite, power[1], cut)
     atoms = sum_of_losses(atoms, NO_LOSS, MAX_ATOMS_WITH_PROFILE)
-    curve = mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high)
+    curve = mixed_curve(last, OtherLosses(atoms, infinite, totals.mu), low, high, wanted)
     return lambda epsilon: min(1.0, mul_up(curve(epsilon), HEADROOM))
 
 
@@ -984,7 +1111,7 @@ def _searched_epsilon(totals: Totals, delta: float) -> float:
     if delta == 0.0:
         return math.inf
     high = max(1.0, totals.pure_epsilon)
-    while formula_delta(totals, high) > delta:
+    while _objective_delta(totals, high, delta) > delta:
         high *= 2.0
         if high > LARGEST_SEARCHED:
             return math.inf
@@ -993,7 +1120,7 @@ def _searched_epsilon(totals: Totals, delta: float) -> float:
     low = 0.0
     # The nodes of a curve are spread over its whole range: a second one is drawn where it counts.
     for narrower in (0.9, 0.0):
-        curve = _objective_curve(totals, low, high)
+        curve = _objective_curve(totals, low, high, delta)
         high = crossing(curve, delta, low, high)
         low = narrower * high
     return high
