@@ -253,8 +253,9 @@ def test_of_parallel_branches_the_farthest_counts() -> None:
         whole = kind((near, far, (GAUSSIAN,)), ADJACENCY)
         for epsilon in (0.5, 1.0):
             assert composed_delta([whole], epsilon) == composed_delta(far, epsilon)
-            recomputed = recomputed_events((whole,), epsilon, 1e-3)[1]
-            assert recomputed == pytest.approx(composed_delta(far, epsilon), rel=1e-4)
+            # Of a claim that holds: below a false one the check stops as soon as it shows that.
+            recomputed = recomputed_events((whole,), epsilon, 1e-2)[1]
+            assert recomputed == pytest.approx(composed_delta(far, epsilon), rel=1e-8)
         twice = composed_delta([whole, whole], 1.0)
         assert twice == pytest.approx(composed_delta([*far, *far], 1.0), rel=1e-12)
 

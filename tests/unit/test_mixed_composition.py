@@ -48,9 +48,11 @@ def sampled(z: float, q: float, n_steps: int, adjacency: str = "add_remove") -> 
     return SubsampledGaussianEvent(z, q, n_steps, adjacency)
 
 
-MIXTURES: list[tuple[Losses, float]] = [
-    (Losses(mu=0.3, sampled=((1.5, 0.02, 300),)), 1.5),
-    (Losses(mu=0.01, sampled=((1.5, 0.02, 300), (0.8, 0.01, 20))), 2.5),
+MIXTURES: list[Any] = [
+    pytest.param(Losses(mu=0.3, sampled=((1.5, 0.02, 300),)), 1.5, marks=pytest.mark.slow),
+    pytest.param(
+        Losses(mu=0.01, sampled=((1.5, 0.02, 300), (0.8, 0.01, 20))), 2.5, marks=pytest.mark.slow
+    ),
     (Losses(sampled=((2.0, 0.1, 50),), pure=((0.3, 2),)), 2.0),
     (Losses(mu=0.5, sampled=((1.0, 0.05, 10),), pure=((0.2, 1), (0.05, 40))), 4.0),
 ]

@@ -107,8 +107,11 @@ def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(
 
 
 def test_the_limit_is_above_what_a_fit_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = ("gradient_sgd", "objective", "ellipsoids", "search")
-    monkeypatch.setattr(work_check, "MOST_WORK", work_check.MOST_WORK / 5.0)
-    assert all(verify(certificate(kind)).ok for kind in kinds)
+    most = work_check.MOST_WORK
+    monkeypatch.setattr(work_check, "MOST_WORK", most / 50.0)
+    assert all(verify(certificate(kind)).ok for kind in ("objective", "ellipsoids", "search"))
+    # Sampled steps are looked for on grids: they take a tenth of what is allowed.
+    monkeypatch.setattr(work_check, "MOST_WORK", most / 10.0)
+    assert verify(certificate("gradient_sgd")).ok
     monkeypatch.setattr(work_check, "MOST_WORK", 1e4)
     assert verify(certificate("gradient_sgd") | {"epsilon": 1.5}).undecided

@@ -861,7 +861,7 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 
 def _with_whole_jacobian(event: ObjectiveEvent) -> ObjectiveEvent:
     """Return the event, its Jacobian counted in full where that is nearly all there is."""
-    if not MOSTLY_JACOBIAN < _jacobian_share(event) or event.kappa is None:
+    if event.kappa is None or _jacobian_share(event) <= MOSTLY_JACOBIAN:
         return event
     whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
     return replace(event, kappa=None, jacobian=whole)
@@ -889,7 +889,7 @@ def profile_points(event: ObjectiveEvent) -> tuple[Array, Array] | None:
 
 
 def _convex_points(x: Array, g: Array) -> tuple[Array, Array] | None:
-    """Return those on the greatest convex function of exp(x) below; None beyond the largest loss."""
+    """Points on the greatest convex function of exp(x) below; None beyond the largest loss."""
     if x[-1] > LARGEST_LOSS:
         return None
     # At alpha = 0 every delta is 1.
