@@ -29,15 +29,8 @@ from benches.papers.cells import grid, shown
 from benches.papers.data import load
 from benches.tables import Row, as_rows
 from dpsvm_fast import NotPrivateWarning, PrivateLinearSVC, _core
-from dpsvm_fast.mechanisms import (
-    moments as whitening,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as descent_rule,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as linear_pipeline,
-)
+from dpsvm_fast.mechanisms import moments as whitening
+from dpsvm_fast.mechanisms import pipeline
 
 Array = NDArray[np.float64]
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -186,14 +179,14 @@ def _recipe(name: str) -> Iterator[None]:
     shares, averages = SETTINGS[name]
     before: Any = (
         whitening.whitening_shares,
-        descent_rule.SMALLEST_WHITENED_C,
-        descent_rule.AVERAGED_WHITENED_SHARE,
+        pipeline.SMALLEST_WHITENED_C,
+        pipeline.AVERAGED_WHITENED_SHARE,
     )
 
     def put(values: Any) -> None:
-        setattr(linear_pipeline, "whitening_shares", values[0])  # noqa: B010
-        setattr(descent_rule, "SMALLEST_WHITENED_C", values[1])  # noqa: B010
-        setattr(descent_rule, "AVERAGED_WHITENED_SHARE", values[2])  # noqa: B010
+        setattr(pipeline, "whitening_shares", values[0])  # noqa: B010
+        setattr(pipeline, "SMALLEST_WHITENED_C", values[1])  # noqa: B010
+        setattr(pipeline, "AVERAGED_WHITENED_SHARE", values[2])  # noqa: B010
 
     put((lambda d, K: shares, *averages))
     try:

@@ -18,13 +18,8 @@ from scipy import stats
 from dpsvm_fast import ObjectivePerturbationSVC, _core, verify
 from dpsvm_fast.estimators import fit as training
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import (
-    noise as settings,
-)
-from dpsvm_fast.mechanisms import (
-    objective as gaussian_objective,
-)
-from dpsvm_fast.mechanisms import objective as mechanisms
+from dpsvm_fast.mechanisms import noise as settings
+from dpsvm_fast.mechanisms import objective as objective_module
 from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.audit import ALPHA
@@ -34,7 +29,7 @@ Patch = pytest.MonkeyPatch
 Mutate = Callable[[Patch], None]
 
 
-def plan(**changes: Any) -> mechanisms.ObjectivePerturbation:
+def plan(**changes: Any) -> objective_module.ObjectivePerturbation:
     # Enough curvature for the change of variables to cost something.
     settings: dict[str, Any] = {
         "epsilon": 1.0, "delta": 1e-6, "adjacency": "add_remove", "noise": "gaussian",
@@ -42,7 +37,7 @@ def plan(**changes: Any) -> mechanisms.ObjectivePerturbation:
         "n_features": 6, "data_norm": 1.0, "intercept_scaling": 0.5, "C": 0.2,
         "extra_regularization": 0.0, "tol": 1e-5,
     }  # fmt: skip
-    return mechanisms.ObjectivePerturbation(**(settings | changes))
+    return objective_module.ObjectivePerturbation(**(settings | changes))
 
 
 def certificate_holds(**changes: Any) -> bool:
@@ -74,9 +69,9 @@ def replaced(target: Any, name: str, value: Any) -> Mutate:
 
 def added_for_replaced(patch: Patch) -> None:
     """The law of one record more or fewer for a replaced one."""
-    original = gaussian_objective._calibrated
+    original = objective_module._calibrated
     patch.setattr(
-        gaussian_objective,
+        objective_module,
         "_calibrated",
         lambda loss, epsilon, delta, _, **k: original(loss, epsilon, delta, "add_remove", **k),
     )
@@ -84,11 +79,11 @@ def added_for_replaced(patch: Patch) -> None:
 
 def budget_spent_twice(patch: Patch) -> None:
     """The noise in the objective has all of epsilon, and the noise on the weights a part."""
-    patch.setattr(mechanisms, "add_down", lambda whole, _: whole)
+    patch.setattr(objective_module, "add_down", lambda whole, _: whole)
 
 
 def without_the_constant_feature(patch: Patch) -> None:
-    patch.setattr(mechanisms, "hypot_up", lambda a, _: a)
+    patch.setattr(objective_module, "hypot_up", lambda a, _: a)
 
 
 SOFTMAX = {"loss": Loss(name="softmax_margin", n_classes=4, smoothing=0.5), "C": 0.1}
@@ -256,9 +251,9 @@ def test_the_pure_bound_without_its_maximum_is_rejected(monkeypatch: Patch) -> N
     """The free Jacobian of logistic losses, claimed where it is not free."""
     settings = {"noise": "gamma", "loss": Loss(name="softplus", n_classes=2, smoothing=0.5)}
     assert certificate_holds(**settings, C=0.5)
-    original = mechanisms.largest_rate
+    original = objective_module.largest_rate
     monkeypatch.setattr(
-        mechanisms,
+        objective_module,
         "largest_rate",
         lambda loss, epsilon, _, factor: original(loss, epsilon, 1e-9, factor),
     )

@@ -19,27 +19,8 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.estimators.linear import fitted_weights
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import (
-    moments as centre,
-)
-from dpsvm_fast.mechanisms import (
-    moments as whitening,
-)
-from dpsvm_fast.mechanisms import (
-    noise as noise_grid,
-)
-from dpsvm_fast.mechanisms import (
-    noise as noisy_moments,
-)
-from dpsvm_fast.mechanisms import (
-    noise as noisy_sum,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as descent_rule,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as linear_pipeline,
-)
+from dpsvm_fast.mechanisms import moments as moments_module
+from dpsvm_fast.mechanisms import noise, pipeline
 from dpsvm_fast.mechanisms.pipeline import PrivateLinear, Training
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import div_up, sqrt_down
@@ -182,8 +163,8 @@ def rounding_is_covered(adjacency: str) -> bool:
     """
     d = 60
     settings: dict[str, Any] = {"n_features": d, "adjacency": adjacency, "noise_grid": "exact"}
-    mean = centre.NoisyMean(mu=COARSE, **settings)
-    moments = whitening.NoisyMoments(mu=COARSE, **settings)
+    mean = moments_module.NoisyMean(mu=COARSE, **settings)
+    moments = moments_module.NoisyMoments(mu=COARSE, **settings)
     factor = 1.0 if adjacency == "add_remove" else 2.0
     here, there = split(np.full(d, factor / d**0.5), mean.sum.grid)
     rows = int(adjacency == "add_remove")
@@ -215,7 +196,7 @@ def split(change: Array, grid: float | None) -> tuple[Array, Array]:
     return low + np.sign(change) * (whole + over) * grid, low
 
 
-def _rule(adjacency: str) -> descent_rule.DescentRule:
+def _rule(adjacency: str) -> pipeline.DescentRule:
     rule = plan(adjacency).training(1000.0).rule
     assert rule is not None
     return rule
@@ -233,9 +214,9 @@ def returning(
 
 def moments_not_rounded(patch: Patch) -> None:
     """Mutant: the sum of moments is taken for an exact one."""
-    original = noisy_moments.SecondMoments.sum.func
+    original = noise.SecondMoments.sum.func
     exact = property(lambda self: dataclasses.replace(original(self), rounding=0.0))
-    patch.setattr(noisy_moments.SecondMoments, "sum", exact)
+    patch.setattr(noise.SecondMoments, "sum", exact)
 
 
 def no_factor(module: Any) -> Callable[[Patch], None]:
@@ -274,43 +255,45 @@ def share_spent_twice(patch: Patch) -> None:
 def share_joined_twice(patch: Patch) -> None:
     """What the whitening did not spend is added to the training twice."""
     patch.setattr(
-        linear_pipeline,
+        pipeline,
         "joined_parameter",
-        lambda mu, *unspent: noisy_sum.joined_parameter(mu, *unspent, *unspent),
+        lambda mu, *unspent: noise.joined_parameter(mu, *unspent, *unspent),
     )
 
 
 def plain_count(patch: Patch) -> None:
     """The number of rows is released as it is."""
-    original = centre.NoisyMean.release
+    original = moments_module.NoisyMean.release
 
-    def release(self: centre.NoisyMean, total: Array, n: int, source: Any, threads: int) -> Any:
+    def release(
+        self: moments_module.NoisyMean, total: Array, n: int, source: Any, threads: int
+    ) -> Any:
         return dataclasses.replace(original(self, total, n, source, threads), count=float(n))
 
-    patch.setattr(centre.NoisyMean, "release", release)
+    patch.setattr(moments_module.NoisyMean, "release", release)
 
 
 def plain_moments(patch: Patch) -> None:
     """Noise is drawn and not added."""
-    original = whitening.NoisyMoments.noisy
+    original = moments_module.NoisyMoments.noisy
 
-    def noisy(self: whitening.NoisyMoments, moments: Array, *others: Any) -> Array:
+    def noisy(self: moments_module.NoisyMoments, moments: Array, *others: Any) -> Array:
         original(self, moments, *others)
         return moments
 
-    patch.setattr(whitening.NoisyMoments, "noisy", noisy)
+    patch.setattr(moments_module.NoisyMoments, "noisy", noisy)
 
 
 def plain_diagonal(patch: Patch) -> None:
     """Only what lies above the diagonal is noisy."""
-    original = whitening.NoisyMoments.noisy
+    original = moments_module.NoisyMoments.noisy
 
-    def noisy(self: whitening.NoisyMoments, moments: Array, *others: Any) -> Array:
+    def noisy(self: moments_module.NoisyMoments, moments: Array, *others: Any) -> Array:
         found = original(self, moments, *others)
         np.fill_diagonal(found, np.diagonal(moments))
         return found
 
-    patch.setattr(whitening.NoisyMoments, "noisy", noisy)
+    patch.setattr(moments_module.NoisyMoments, "noisy", noisy)
 
 
 class Recycled:
@@ -327,9 +310,9 @@ class Recycled:
 
 def recycled_noise(patch: Patch) -> None:
     """The noise of the centre serves for the whitening again."""
-    original: Callable[..., Array] = whitening.NoisyMoments.noisy
+    original: Callable[..., Array] = moments_module.NoisyMoments.noisy
     patch.setattr(
-        whitening.NoisyMoments,
+        moments_module.NoisyMoments,
         "noisy",
         lambda self, moments, source, n: original(self, moments, Recycled(source), n),
     )
@@ -341,40 +324,41 @@ def unrounded(patch: Patch) -> None:
     def release(flat: Array, sigma: float, grid: float, source: Any, threads: int) -> Array:
         return np.asarray(flat + source.gaussian_on_grid(flat.size, sigma, grid, threads) * grid)
 
-    for module in (noisy_sum, noisy_moments):
-        patch.setattr(module, "release_on_grid", release)
+    patch.setattr(noise, "release_on_grid", release)
 
 
 def smaller_scale(patch: Patch) -> None:
     """Half the variance: the event says less than is spent."""
-    original = noisy_sum.NoisySum.release
+    original = noise.NoisySum.release
 
     def release(self: Any, total: Array, source: Any, n_threads: int) -> Array:
         halved = dataclasses.replace(self, mu=self.mu * 2.0**0.5)
         return original(halved, total, source, n_threads)
 
-    patch.setattr(noisy_sum.NoisySum, "release", release)
+    patch.setattr(noise.NoisySum, "release", release)
 
 
 BOTH, EXCHANGE, MORE = RELATIONS, ("replace_one",), ("add_remove",)
 MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[str, ...]]] = {
-    "centre: the count costs nothing": (returning(centre, "sqrt_up", 1.0), parts_are_covered, MORE),
-    "centre: replacement without 2": (no_factor(centre), parts_are_covered, EXCHANGE),
+    "centre: the count costs nothing": (
+        returning(moments_module, "sqrt_up", 1.0), parts_are_covered, MORE,
+    ),
+    "centre: replacement without 2": (no_factor(moments_module), parts_are_covered, EXCHANGE),
     "centre: sigma / sqrt 2": (smaller_scale, parts_are_covered, BOTH),
     "centre: count not noisy": (plain_count, all_is_noisy, MORE),
     "whitening: replacement without sqrt 2": (
-        returning(noisy_moments, "sqrt_up", 1.0, lambda x: x == 2.0), parts_are_covered, EXCHANGE,
+        returning(noise, "sqrt_up", 1.0, lambda x: x == 2.0), parts_are_covered, EXCHANGE,
     ),
     "whitening: half the variance off the diagonal": (
-        returning(noisy_moments, "sqrt_down", 2.0, lambda x: x == 2.0), parts_are_covered, BOTH,
+        returning(noise, "sqrt_down", 2.0, lambda x: x == 2.0), parts_are_covered, BOTH,
     ),
     "whitening: moments not noisy": (plain_moments, all_is_noisy, BOTH),
     "whitening: diagonal not noisy": (plain_diagonal, all_is_noisy, MORE),
     "whitening: noise of the centre": (recycled_noise, draws_are_fresh, BOTH),
     "training: without sqrt(T)": (
-        returning(noisy_sum, "sqrt_up", 1.0, lambda x: x != 2.0), parts_are_covered, BOTH,
+        returning(noise, "sqrt_up", 1.0, lambda x: x != 2.0), parts_are_covered, BOTH,
     ),
-    "training: replacement without 2": (no_factor(descent_rule), parts_are_covered, EXCHANGE),
+    "training: replacement without 2": (no_factor(pipeline), parts_are_covered, EXCHANGE),
     "shares: nothing taken away": (left_to_training(), budget_is_kept, BOTH),
     "shares: the centre for nothing": (left_to_training("whitening"), budget_is_kept, BOTH),
     "shares: the whitening for nothing": (left_to_training("centre"), budget_is_kept, BOTH),
@@ -382,13 +366,13 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "shares: unspent share twice": (share_joined_twice, budget_is_kept, BOTH),
     "rounding: sums off the grid": (unrounded, sums_are_on_their_grid, BOTH),
     "rounding: not in the centre": (
-        returning(noise_grid, "rounding_distance", 0.0), rounding_is_covered, BOTH,
+        returning(noise, "rounding_distance", 0.0), rounding_is_covered, BOTH,
     ),
     "rounding: not in the whitening": (
         moments_not_rounded, rounding_is_covered, BOTH,
     ),
     "rounding: not in the training": (
-        returning(descent_rule, "add_up", 0.0), rounding_is_covered, BOTH,
+        returning(pipeline, "add_up", 0.0), rounding_is_covered, BOTH,
     ),
 }  # fmt: skip
 

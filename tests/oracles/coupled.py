@@ -20,15 +20,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast import preprocessing as base
-from dpsvm_fast.estimators import (
-    fit as training,
-)
-from dpsvm_fast.estimators import (
-    gradient as descent_run,
-)
-from dpsvm_fast.estimators import (
-    linear as private_pipeline,
-)
+from dpsvm_fast.estimators import fit as training
+from dpsvm_fast.estimators import gradient as descent_run
+from dpsvm_fast.estimators import linear as private_pipeline
 from dpsvm_fast.mechanisms import pipeline as descent_rule
 from dpsvm_fast.mechanisms import rows as row_maps
 from twins import noisy_descent as twin

@@ -8,27 +8,9 @@ from typing import Any
 
 import pytest
 
-from dpsvm_fast.mechanisms import (
-    gradient as gradient_noise,
-)
-from dpsvm_fast.mechanisms import (
-    gradient as last_iterate,
-)
-from dpsvm_fast.mechanisms import (
-    moments as scaling,
-)
-from dpsvm_fast.mechanisms import (
-    noise as noisy_moments,
-)
-from dpsvm_fast.mechanisms import (
-    noise as noisy_sum,
-)
-from dpsvm_fast.mechanisms import (
-    noise as weight_noise,
-)
-from dpsvm_fast.mechanisms import (
-    objective as linear_noise,
-)
+from dpsvm_fast.mechanisms import gradient, noise
+from dpsvm_fast.mechanisms import moments as scaling
+from dpsvm_fast.mechanisms import objective as linear_noise
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
 from dpsvm_fast.mechanisms.objective import noise_multiplier
 from dpsvm_fast.mechanisms.output import ProjectedSGD
@@ -40,14 +22,14 @@ ROOT = math.sqrt(2.0)
 
 # Calibrations: the module, the name, and whether a larger number is less noise.
 CALIBRATIONS: tuple[tuple[Any, str, bool], ...] = (
-    (weight_noise, "gaussian_sigma", False),
-    (weight_noise, "div_down", True),
+    (noise, "gaussian_sigma", False),
+    (noise, "div_down", True),
     (linear_noise, "noise_multiplier", False),
     (linear_noise, "largest_rate", True),
-    (gradient_noise, "gaussian_sigma", False),
-    (gradient_noise, "_noise_multiplier", False),
-    (last_iterate, "gaussian_sigma", False),
-    (noisy_sum, "scale_for", False),
+    (gradient, "gaussian_sigma", False),
+    (gradient, "_noise_multiplier", False),
+    (gradient, "gaussian_sigma", False),
+    (noise, "scale_for", False),
 )
 
 
@@ -66,13 +48,13 @@ def noise_too_small_by_sqrt_2(patch: Patch, name: str) -> None:
         patch.setattr(module, function, wrong)
     if "Gamma" in name and name.startswith("Private"):
         # Of Gaussian sums it has another use.
-        patch.setattr(noisy_sum, "div_down", _scaled(div_down, ROOT))
+        patch.setattr(noise, "div_down", _scaled(div_down, ROOT))
 
 
 def replacement_counted_once(patch: Patch, name: str) -> None:
     """An exchange is taken to move a sum as one record more does."""
     patch.setitem(RELATION_FACTOR, "replace_one", 1)
-    sampled = gradient_noise._noise_multiplier
+    sampled = gradient._noise_multiplier
 
     def of_one_more(loss: Any, epsilon: float, delta: float, adjacency: str, kappa: float) -> Any:
         return noise_multiplier(loss, epsilon, delta, "add_remove", kappa)
@@ -81,8 +63,8 @@ def replacement_counted_once(patch: Patch, name: str) -> None:
         return sampled(*arguments[:-1], "add_remove")
 
     patch.setattr(linear_noise, "noise_multiplier", of_one_more)
-    patch.setattr(gradient_noise, "_noise_multiplier", sampled_of_one_more)
+    patch.setattr(gradient, "_noise_multiplier", sampled_of_one_more)
     # The exchange of orthogonal rows moves second moments by sqrt(2).
-    patch.setattr(noisy_moments, "sqrt_up", lambda x: 1.0 if x == 2.0 else math.sqrt(x))
+    patch.setattr(noise, "sqrt_up", lambda x: 1.0 if x == 2.0 else math.sqrt(x))
     patch.setattr(scaling, "div_up", lambda *_: 1.0)
     patch.setattr(ProjectedSGD, "sensitivity", _scaled(ProjectedSGD.sensitivity, 0.5))

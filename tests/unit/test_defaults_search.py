@@ -6,15 +6,8 @@ import pytest
 from benches.papers import defaults_search as search
 from benches.tables import Row
 
-from dpsvm_fast.mechanisms import (
-    moments as whitening,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as descent_rule,
-)
-from dpsvm_fast.mechanisms import (
-    pipeline as linear_pipeline,
-)
+from dpsvm_fast.mechanisms import moments as whitening
+from dpsvm_fast.mechanisms import pipeline
 
 
 def test_tables_of_the_page_are_those_of_the_stored_results() -> None:
@@ -45,12 +38,12 @@ def test_a_family_has_no_say_in_what_is_chosen_for_it() -> None:
 def test_settings_are_those_of_the_library_and_are_put_back() -> None:
     assert search.SETTINGS["thrice"] == (
         (*whitening.EARLIER_SHARES, whitening.LAST_SHARE),
-        (descent_rule.SMALLEST_WHITENED_C, descent_rule.AVERAGED_WHITENED_SHARE),
+        (pipeline.SMALLEST_WHITENED_C, pipeline.AVERAGED_WHITENED_SHARE),
     )
-    before = vars(linear_pipeline)["whitening_shares"]
+    before = vars(pipeline)["whitening_shares"]
     with search._recipe("twice"):
-        assert vars(linear_pipeline)["whitening_shares"](5, 9) == (0.10, 0.10)
-    assert vars(linear_pipeline)["whitening_shares"] is before
+        assert vars(pipeline)["whitening_shares"](5, 9) == (0.10, 0.10)
+    assert vars(pipeline)["whitening_shares"] is before
     for d, K in ((6, 3), (20, 2), (5, 3), (21, 2), (20, 10), (20, 11)):
         adopted = search.SETTINGS[search.RULES[search.ADOPTED](d, K)][0]
         assert adopted == whitening.whitening_shares(d, K)

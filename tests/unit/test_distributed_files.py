@@ -10,9 +10,7 @@ import pytest
 from sklearn.base import clone
 from test_distributed_fit import DESCENT, KERNEL, LINEAR, SPARSE, X, Y
 
-from dpsvm_fast.data import Partitions, fit
-from dpsvm_fast.data import executors as stored
-from dpsvm_fast.data import executors as tasks
+from dpsvm_fast.data import Partitions, executors, fit
 from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
 from oracles.synchronous_cluster import Cluster
 
@@ -29,7 +27,7 @@ def test_some_partitions_may_be_resident(estimator: Any, kept: int) -> None:
     fit(some, parts, resident=kept)
     fit(none, parts)
     assert np.array_equal(some.coef_, none.coef_)
-    assert not tasks._KEPT
+    assert not executors._KEPT
 
 
 @pytest.mark.parametrize("kept", [0, 2])
@@ -46,13 +44,13 @@ def test_mapped_rows_in_a_folder_release_the_same(
     fit(there, parts, scratch=tmp_path, resident=kept)
     fit(here, parts)
     assert np.abs(there.coef_ - here.coef_).max() <= 1e-5 * np.abs(here.coef_).max()
-    n_files = -(-(len(parts) - kept) // stored.PARTITIONS_OF_FILE)
+    n_files = -(-(len(parts) - kept) // executors.PARTITIONS_OF_FILE)
     assert len(list(tmp_path.iterdir())) == 2 * n_files
     assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
     written = np.concatenate([np.fromfile(one, np.float32) for one in tmp_path.glob("entries-*")])
     assert written.size == X[150 * kept :].size
     assert np.linalg.norm(written.reshape(-1, X.shape[1]).astype(float), axis=1).max() <= 1.0
-    assert not tasks._KEPT
+    assert not executors._KEPT
 
 
 def test_batches_of_partitions_in_files_are_those_of_partitions(tmp_path: Path) -> None:
@@ -70,9 +68,9 @@ def test_batches_of_partitions_in_files_are_those_of_partitions(tmp_path: Path) 
 def test_records_in_files_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    append = stored.RecordFile.append
+    append = executors.RecordFile.append
 
-    def damaged(self: stored.RecordFile, records: Any) -> None:
+    def damaged(self: executors.RecordFile, records: Any) -> None:
         append(self, records)
         path = self.classes if damage == "class" else self.entries
         values = np.fromfile(path, np.uint32 if damage == "class" else np.float32)
@@ -82,7 +80,7 @@ def test_records_in_files_are_checked(
             values[-1] = {"longer": 1.5, "finer": 2.0**-21, "nan": np.nan, "class": 9}[damage]
         values.tofile(path)
 
-    monkeypatch.setattr(stored.RecordFile, "append", damaged)
+    monkeypatch.setattr(executors.RecordFile, "append", damaged)
     model = clone(LINEAR)
     with pytest.raises(PartitionError, match=r"could not be summed: (ValueError|OSError)"):
         fit(model, Partitions.from_arrays(X, Y), scratch=tmp_path)

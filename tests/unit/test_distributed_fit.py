@@ -24,9 +24,7 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast.data import Partitions, fit
-from dpsvm_fast.data import executors as operations
-from dpsvm_fast.data import executors as tasks
+from dpsvm_fast.data import Partitions, executors, fit
 from dpsvm_fast.estimators import gradient as descent_run
 from dpsvm_fast.exceptions import ClusterError
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
@@ -136,7 +134,7 @@ def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
     check_same(local, found)
     # Nothing is kept once the fit is over.
     assert not any(client.stores.values())
-    assert not tasks._KEPT
+    assert not executors._KEPT
 
 
 def test_sparse_descents_need_no_other_sums() -> None:
@@ -228,7 +226,7 @@ def test_an_interrupt_cancels_and_drops_everything(resident: bool) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         fit(clone(LINEAR), loaded_by([*partitions().loaders, stopped]), resident=resident)
-    assert not tasks._KEPT
+    assert not executors._KEPT
 
 
 @pytest.mark.parametrize("lost_at", [0, 1, 5, 20])
@@ -284,21 +282,21 @@ def test_sums_are_added_in_a_tree() -> None:
 
 
 def test_a_process_keeps_records_of_few_fits() -> None:
-    recipe = tasks.Recipe(6, False, None, public=_public())
+    recipe = executors.Recipe(6, False, None, public=_public())
     bundle = list(enumerate(partitions().loaders))
     for name in map(str, range(10)):
-        tasks.share_of_bundle(bundle, recipe, operations.Sums(), name, 1, resident=True)
-    assert list(tasks._KEPT) == ["6", "7", "8", "9"]
+        executors.share_of_bundle(bundle, recipe, executors.Sums(), name, 1, resident=True)
+    assert list(executors._KEPT) == ["6", "7", "8", "9"]
     for name in map(str, range(10)):
-        tasks.forget(name)
-    assert not tasks._KEPT
+        executors.forget(name)
+    assert not executors._KEPT
     # A task that comes too late keeps nothing and does not go on.
-    late = tasks.share_of_bundle(bundle, recipe, operations.Sums(), "9", 1, resident=True)
-    assert late.failure == (0, tasks.STOPPED)
-    assert not tasks._KEPT
-    for name in range(2 * tasks.MOST_ENDED):
-        tasks.forget(f"old {name}")
-    assert len(tasks._ENDED) == tasks.MOST_ENDED
+    late = executors.share_of_bundle(bundle, recipe, executors.Sums(), "9", 1, resident=True)
+    assert late.failure == (0, executors.STOPPED)
+    assert not executors._KEPT
+    for name in range(2 * executors.MOST_ENDED):
+        executors.forget(f"old {name}")
+    assert len(executors._ENDED) == executors.MOST_ENDED
 
 
 def _public() -> Any:

@@ -16,14 +16,9 @@ from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.federated import (
     FederatedSpec,
     PartyState,
+    local,
     local_update,
     simulate,
-)
-from dpsvm_fast.federated import (
-    local as contributions,
-)
-from dpsvm_fast.federated import (
-    local as solvers,
 )
 from dpsvm_fast.federated.secsum import FixedPointCodec
 from dpsvm_fast.mechanisms.moments import NoisyComponents
@@ -77,10 +72,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Every passage through noise."""
     told = Answers()
     noisy, release = FixedPointCodec.add_noise, NoisyComponents.release
-    objective = solvers.fit_objective
+    objective = local.fit_objective
     monkeypatch.setattr(FixedPointCodec, "add_noise", lambda *a: told(noisy(*a)))
     monkeypatch.setattr(NoisyComponents, "release", lambda *a: told(release(*a)))
-    monkeypatch.setattr(contributions, "fit_objective", lambda *a: told(objective(*a)))
+    monkeypatch.setattr(local, "fit_objective", lambda *a: told(objective(*a)))
     return told
 
 

@@ -25,8 +25,6 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.estimators import linear
-from dpsvm_fast.estimators import linear as linear_fit
-from dpsvm_fast.estimators import linear as private_pipeline
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 from oracles.coupled import use_slow_core
@@ -106,7 +104,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> N
 
         monkeypatch.setattr(target, name, call)
 
-    watch(private_pipeline, "checked_training_set", "read")
+    watch(linear, "checked_training_set", "read")
     watch(PrivacyLedger, "check", "ask")
     watch(PrivacyLedger, "spend", "spend")
     watch(linear, "fitted_weights", "draw")
@@ -138,14 +136,12 @@ def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, s
                 raise KeyboardInterrupt
             return getattr(self.real, name)
 
-    records, descent = linear_fit.PublicMap.records, linear_fit.DescentRule.descent
+    records, descent = linear.PublicMap.records, linear.DescentRule.descent
     if stage == "run":
-        monkeypatch.setattr(
-            linear_fit.DescentRule, "descent", lambda rule: Interrupted(descent(rule))
-        )
+        monkeypatch.setattr(linear.DescentRule, "descent", lambda rule: Interrupted(descent(rule)))
     else:
         monkeypatch.setattr(
-            linear_fit.PublicMap, "records", lambda *given: Interrupted(records(*given))
+            linear.PublicMap, "records", lambda *given: Interrupted(records(*given))
         )
     ledger = PrivacyLedger(2.0, 1e-5)
     estimator = model(ledger=ledger, whiten=True)
@@ -198,7 +194,7 @@ def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) 
     assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
     source = _core.NoiseSource(3)
     use_slow_core(monkeypatch)
-    ready = linear_fit.prepared(mechanism, PublicMap(), X, y, source, 1)
+    ready = linear.prepared(mechanism, PublicMap(), X, y, source, 1)
     assert ready.centre is not None
     seen = ReleasedMap(ready.centre, ready.matrix).mapped(PublicMap().apply(X))
     assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]
