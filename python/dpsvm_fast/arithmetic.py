@@ -8,8 +8,6 @@ from typing import ParamSpec, TypeVar
 
 from dpsvm_fast import _core
 
-__all__ = ["in_usual_arithmetic"]
-
 P = ParamSpec("P")
 
 R = TypeVar("R")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 
-__all__ = ["LARGEST_FILE", "checked_key", "read_bytes", "write_bytes"]
-
 # Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
 LARGEST_FILE = 1 << 32
 # Of a key: fewer bytes can be guessed.

@@ -11,22 +11,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-__all__ = [
-    "add_down",
-    "add_up",
-    "div_down",
-    "div_up",
-    "fraction_down",
-    "fraction_up",
-    "hypot_up",
-    "mul_down",
-    "mul_up",
-    "round_down",
-    "round_up",
-    "sqrt_down",
-    "sqrt_up",
-]
-
 
 def round_up(x: float, ulps: int = 1) -> float:
     """Return the float ``ulps`` places above ``x``."""

@@ -19,24 +19,6 @@ import numpy as np
 
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = [
-    "ADJACENCIES",
-    "check_adjacency",
-    "check_arithmetic",
-    "check_bool",
-    "check_delta",
-    "check_epsilon",
-    "check_fraction",
-    "check_integer",
-    "check_n_threads",
-    "check_non_negative",
-    "check_option",
-    "check_positive",
-    "check_random_state",
-    "check_real",
-    "optional_module",
-]
-
 # Neighbouring relations: one record more or fewer; one record exchanged for another.
 ADJACENCIES = ("add_remove", "replace_one")
 

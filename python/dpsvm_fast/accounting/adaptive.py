@@ -52,8 +52,6 @@ from dpsvm_fast.rounding import (
 )
 from dpsvm_fast.validation import MAX_EPSILON
 
-__all__ = ["AdaptiveComposition", "boundary", "pure_mu", "pure_of_mu"]
-
 # Share of delta that is kept for what is told outright, and the share of that which one event
 # known by its profile takes. Both belong to the meaning of a ledger's file.
 LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0

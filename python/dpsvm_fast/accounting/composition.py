@@ -48,40 +48,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_up, mul_up, round_up
 from dpsvm_fast.validation import check_delta, check_epsilon, check_real
 
-__all__ = [
-    "BaseCurve",
-    "Composition",
-    "StoppingKernel",
-    "StoppingLaw",
-    "choices",
-    "composed_delta",
-    "composed_epsilon",
-    "covers",
-    "curved_delta",
-    "curved_epsilon",
-    "curved_points",
-    "delta_without_distance",
-    "distance_delta",
-    "distribution_curve",
-    "distribution_delta",
-    "distribution_epsilon",
-    "least_delta",
-    "least_epsilon",
-    "of_events",
-    "pure_stopping_epsilon",
-    "rest_delta",
-    "rest_epsilon",
-    "share_left",
-    "stopped_zcdp_delta",
-    "stopping_law",
-    "told_by_gaussian",
-    "totals_curve",
-    "totals_delta",
-    "totals_epsilon",
-    "totals_need",
-]
-
-
 # What a distance from the described laws costs.
 #
 # A release within T of an :math:`(\epsilon, \delta)`-private one, on every data set, is

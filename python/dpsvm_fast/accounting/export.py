@@ -30,8 +30,6 @@ from dpsvm_fast.certificates.events import (
 )
 from dpsvm_fast.rounding import div_down, mul_up
 
-__all__ = ["dp_accounting_event", "dp_accounting_tree"]
-
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 
 UNSUPPORTED = {"type": "UnsupportedDpEvent"}

@@ -65,36 +65,6 @@ from dpsvm_fast.rounding import (
 )
 from dpsvm_fast.validation import MAX_EPSILON
 
-__all__ = [
-    "ERROR",
-    "ZCDP_ERROR",
-    "Atoms",
-    "CurvedEvent",
-    "OtherLosses",
-    "Totals",
-    "at_most",
-    "best_order",
-    "few_sizes",
-    "formula_delta",
-    "formula_epsilon",
-    "formula_fits",
-    "gaussian_delta",
-    "gaussian_mu",
-    "log_factor",
-    "loss_atoms",
-    "mixed_curve",
-    "profile",
-    "profile_points",
-    "randomised_response_losses",
-    "smallest",
-    "sum_of_losses",
-    "thinned",
-    "without_distances",
-    "zcdp_delta",
-    "zcdp_epsilon",
-]
-
-
 # Zero-concentrated differential privacy as (epsilon, delta), and Renyi divergences in general.
 #
 # A release whose Renyi divergences of order alpha between neighbours are at most tau has

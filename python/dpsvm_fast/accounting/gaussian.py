@@ -11,8 +11,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_down, mul_up
 from dpsvm_fast.validation import MAX_EPSILON, check_epsilon, check_positive, check_real
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_sigma"]
-
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     r"""Smallest standard deviation of Gaussian noise for an (epsilon, delta) guarantee.

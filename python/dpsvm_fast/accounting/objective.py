@@ -25,8 +25,6 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-__all__ = ["objective_delta", "objective_sigma"]
-
 
 def objective_sigma(
     epsilon: float,

@@ -31,16 +31,6 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-__all__ = [
-    "HOPELESS",
-    "is_hopeless",
-    "sampled_delta",
-    "sampled_epsilon",
-    "subsampled_gaussian_delta",
-    "subsampled_gaussian_epsilon",
-    "subsampled_gaussian_noise_multiplier",
-]
-
 # An epsilon of that size promises nothing.
 HOPELESS = 1e6
 

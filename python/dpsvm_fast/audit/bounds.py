@@ -23,22 +23,6 @@ from dpsvm_fast.accounting.formulas import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = [
-    "METHODS",
-    "N_EPSILONS",
-    "Claim",
-    "Counts",
-    "certified_epsilon",
-    "event_score",
-    "hockey_stick_bound",
-    "profile_violation",
-    "proportion_above",
-    "proportion_below",
-    "resolved_method",
-    "separation_bound",
-    "smallest_consistent",
-]
-
 # Quantiles of the beta law are right to far more digits than this.
 SLACK = 1e-12
 # Steps of a bisection: its interval ends below one part in 2**40.

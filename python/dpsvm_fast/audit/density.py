@@ -33,8 +33,6 @@ from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbation
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import SecondMoments
 
-__all__ = ["audit_density", "hockey_stick_epsilon", "selection_epsilon", "selection_probabilities"]
-
 Array = NDArray[np.float64]
 
 # The noise is looked at over so many deviations: 1e-15 of its mass lies outside.

@@ -37,18 +37,6 @@ from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
 from dpsvm_fast.estimators import GradientPerturbationSVC, OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = [
-    "audit_one_run",
-    "audit_scores",
-    "gaussian_inverse",
-    "log_p_value",
-    "one_run_bound",
-    "one_run_epsilon",
-    "one_run_separation",
-    "profile_inverse",
-    "tail_refuted",
-]
-
 # Names of the methods in reports.
 ONE_RUN = {
     "clopper_pearson": "one_run",

@@ -58,44 +58,6 @@ from dpsvm_fast.preprocessing import (
 )
 from dpsvm_fast.validation import check_fraction
 
-__all__ = [
-    "MOST_TRIALS",
-    "RELEASED",
-    "Array",
-    "AuditReport",
-    "CalledWorld",
-    "DescentWorld",
-    "EllipsoidWorld",
-    "Event",
-    "FittedWorld",
-    "ObjectiveWorld",
-    "OutputWorld",
-    "Pair",
-    "PartWorld",
-    "PipelineWorld",
-    "Runner",
-    "Score",
-    "Statistic",
-    "Subject",
-    "TrainedWorld",
-    "TransformerWorld",
-    "World",
-    "alpha_of",
-    "audit",
-    "centre_pair",
-    "chosen_event",
-    "columns_pair",
-    "histogram_of",
-    "learned_statistics",
-    "margin_pair",
-    "moments_pair",
-    "released_vector",
-    "subject_of",
-    "tight_minimisers",
-    "world_of",
-]
-
-
 # What an audit found, for people and for files.
 
 

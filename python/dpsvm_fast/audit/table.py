@@ -27,8 +27,6 @@ from dpsvm_fast.preprocessing import (
     PrivateWhitener,
 )
 
-__all__ = ["ROWS", "Row", "audited", "selected"]
-
 DELTA = 1e-5
 
 RELATIONS = ("add_remove", "replace_one")

@@ -21,26 +21,6 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-__all__ = [
-    "EVENT_KINDS",
-    "MAX_STEPS",
-    "OBJECTIVE_LAWS",
-    "STOPPING_LAWS",
-    "AlternativesEvent",
-    "ApproximateEvent",
-    "DistanceEvent",
-    "GaussianEvent",
-    "ObjectiveEvent",
-    "ParallelEvent",
-    "PrivacyEvent",
-    "PureEvent",
-    "RandomStoppingEvent",
-    "SubsampledGaussianEvent",
-    "ZCDPEvent",
-    "logarithmic_mean",
-]
-
-
 # What every privacy event knows: its neighbouring relation, and how to be written down.
 #
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class

@@ -13,22 +13,6 @@ from dpsvm_fast.certificates.words import shortened
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.validation import check_integer
 
-__all__ = [
-    "MAX_LEVELS",
-    "MAX_VALUES",
-    "Certificate",
-    "check_size",
-    "check_text",
-    "exactly",
-    "loads",
-    "names_of",
-    "read_json",
-    "reader",
-    "store",
-    "store_all",
-]
-
-
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
 
 

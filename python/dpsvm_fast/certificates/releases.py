@@ -30,21 +30,6 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-__all__ = [
-    "ROUNDS",
-    "Descent",
-    "LastIterate",
-    "Noise",
-    "ObjectiveNoise",
-    "ReleasePart",
-    "SecureRound",
-    "Sensitivity",
-    "check_text",
-    "descent_sensitivity",
-    "store",
-]
-
-
 # The parts of a statement: records of numbers, each checked by itself.
 #
 # How the numbers hang together is what ``verify`` checks.

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     )
     from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
 
-__all__ = [
-    "ALONE",
-    "CHECK",
-    "WIDTH",
-    "bullets",
-    "describe_parts",
-    "drawn",
-    "federated_prose",
-    "odds",
-    "paragraphs",
-    "prose",
-]
-
 
 # A privacy statement as text for people, wrapped for a terminal.
 

@@ -85,42 +85,6 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-__all__ = [
-    "ABORT_CAVEAT",
-    "BOUND",
-    "COMPUTATIONAL_CAVEAT",
-    "FORMATS",
-    "HONEST_CAVEAT",
-    "PASSIVE_CAVEAT",
-    "SIZES_CAVEAT",
-    "TIME_CAVEAT",
-    "TRUSTED_CAVEAT",
-    "Descent",
-    "FederatedStatement",
-    "LastIterate",
-    "Noise",
-    "ObjectiveNoise",
-    "PipelineStatement",
-    "PipelineStep",
-    "PrivacyStatement",
-    "ReleasePart",
-    "SelectionNoise",
-    "SelectionStatement",
-    "Sensitivity",
-    "Statement",
-    "Stopping",
-    "bound_certificate",
-    "canonical",
-    "caveats_of",
-    "certificate_schema",
-    "digest_of",
-    "read_certificate",
-    "read_loosely",
-    "selection_events",
-    "signature_of",
-    "unbound",
-]
-
 # What not every release has. It is left out where it is not there: certificates without it are
 # those of earlier releases.
 OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")

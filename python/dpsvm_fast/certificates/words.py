@@ -18,24 +18,6 @@ if TYPE_CHECKING:
         SelectionStatement,
     )
 
-__all__ = [
-    "LOSSES",
-    "PROVED_IN",
-    "UNIT",
-    "federated_theorem_of",
-    "federated_word_problems",
-    "fit_assumptions",
-    "pattern_of",
-    "pipeline_word_problems",
-    "schema_words",
-    "selection_word_problems",
-    "shortened",
-    "stated",
-    "statement_word_problems",
-    "summed",
-    "summed_over_parties",
-    "theorem_of",
-]
 
 UNIT = "one row of the training data"
 

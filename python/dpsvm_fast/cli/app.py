@@ -18,8 +18,6 @@ import click
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli.screen import Interrupted, ReaderLeft, guarded
 
-__all__ = ["COMMANDS", "PROGRAM", "Group", "app", "run"]
-
 PROGRAM = "dpsvm-fast"
 
 

@@ -22,7 +22,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 if TYPE_CHECKING:
     from dpsvm_fast.audit import AuditReport
 
-__all__ = ["audit_command"]
 
 COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "seconds")
 

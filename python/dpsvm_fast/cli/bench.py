@@ -22,8 +22,6 @@ from dpsvm_fast.cli.plan import CLASSES, estimator_class
 from dpsvm_fast.cli.screen import CommandError, OneOf, Real, Screen, Whole, example, pass_screen
 from dpsvm_fast.validation import check_n_threads
 
-__all__ = ["bench_command"]
-
 DEFAULT_MODELS = ("linear", "objective", "output")
 # Of the rows, for the accuracy; they are made besides those that are timed.
 TEST_SHARE, FEWEST_TESTED = 5, 200

@@ -24,8 +24,6 @@ from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.validation import ADJACENCIES, check_delta, check_epsilon
 
-__all__ = ["budget_command", "opened_budget"]
-
 Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 

@@ -21,8 +21,6 @@ from dpsvm_fast.cli.statement import tell
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
-__all__ = ["BAR_WIDTH", "demo_command"]
-
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # Below one over the number of training rows, 1347, as is usual.
 DELTA = 1e-5

@@ -22,21 +22,6 @@ from dpsvm_fast.exceptions import ModelFormatError
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
 
-__all__ = [
-    "PLOT_SUFFIXES",
-    "Document",
-    "Draft",
-    "certificate_text",
-    "checked_plot",
-    "draw",
-    "has_matplotlib",
-    "opened_model",
-    "plain_model",
-    "read_document",
-    "reflowed",
-    "reserved",
-]
-
 
 # Text that was broken into lines for one width, for another.
 

@@ -24,16 +24,6 @@ from dpsvm_fast.cli.screen import (
 if TYPE_CHECKING:
     from dpsvm_fast.planning import NoisePlan
 
-__all__ = [
-    "CLASSES",
-    "KERNEL",
-    "LINEAR",
-    "estimator_class",
-    "model_options",
-    "one_model",
-    "plan_command",
-]
-
 
 # The estimators that can be shown and planned without data.
 

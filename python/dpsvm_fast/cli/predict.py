@@ -26,8 +26,6 @@ from dpsvm_fast.cli.screen import (
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.data.tables import FORMATS
 
-__all__ = ["predict_command"]
-
 STDOUT = Path("-")
 
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}

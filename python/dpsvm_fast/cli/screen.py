@@ -29,34 +29,6 @@ import click
 from dpsvm_fast import exceptions
 from dpsvm_fast.exceptions import InvalidParameterError
 
-__all__ = [
-    "DOES_NOT_HOLD",
-    "DONE",
-    "FAILED",
-    "FILE",
-    "FILE_OR_STDOUT",
-    "INTERRUPTED",
-    "OVERSPENT",
-    "CommandError",
-    "Interrupted",
-    "OneOf",
-    "Progress",
-    "ReaderLeft",
-    "Real",
-    "Reals",
-    "Screen",
-    "Whole",
-    "example",
-    "guarded",
-    "note",
-    "pass_screen",
-    "printable",
-    "typed",
-    "under_its_option",
-    "unexpected",
-]
-
-
 # Failures of a command: one sentence each, and an exit code.
 
 

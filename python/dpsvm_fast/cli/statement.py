@@ -29,7 +29,6 @@ from dpsvm_fast.cli.screen import (
 if TYPE_CHECKING:
     from dpsvm_fast.verification import Verification
 
-__all__ = ["statement_command", "tell", "verify_command"]
 
 BOX = "[ ]"
 # Blanks to be written on.

@@ -75,38 +75,6 @@ from dpsvm_fast.persist import save_model
 from dpsvm_fast.preprocessing import PublicScaler
 from dpsvm_fast.validation import ADJACENCIES
 
-__all__ = [
-    "DENSE_ONLY",
-    "INPUTS",
-    "KERNELS",
-    "MECHANISMS",
-    "MODELS",
-    "STEP",
-    "MemorySize",
-    "Room",
-    "Spending",
-    "Task",
-    "TrainingRows",
-    "accuracy",
-    "budget_options",
-    "copies_of",
-    "declared_schema",
-    "fit_command",
-    "made",
-    "model_file_options",
-    "needs_all_rows",
-    "public_rows",
-    "publish",
-    "report",
-    "table_options",
-    "train",
-    "trainer_of",
-    "training",
-    "training_rows",
-    "tune_command",
-]
-
-
 # The estimators that the command line trains, and how each takes its rows.
 
 

@@ -30,37 +30,6 @@ from dpsvm_fast.exceptions import (
 )
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, ReleasedMap, row_blocks
 
-__all__ = [
-    "NO_MEMORY",
-    "Centred",
-    "ClusterExecutor",
-    "Count",
-    "DescentStep",
-    "Executor",
-    "Features",
-    "Loader",
-    "LocalExecutor",
-    "Moments",
-    "Operation",
-    "Recipe",
-    "RefusedError",
-    "SecondMoments",
-    "Share",
-    "StoredExecutor",
-    "Sums",
-    "Transformed",
-    "build",
-    "forget",
-    "loaded",
-    "may_be_stored",
-    "merged",
-    "prepared",
-    "share_of_bundle",
-    "stored",
-    "unsummed",
-]
-
-
 # Sums over the records of a partition: exact, so that the order of partitions does not matter.
 
 

@@ -46,9 +46,6 @@ from dpsvm_fast.preprocessing import (
     PrivateWhitener,
 )
 
-__all__ = ["ShardedRecords", "ShardedRows", "fit"]
-
-
 # What stands for X and for its records in a fit whose rows are elsewhere.
 
 

@@ -21,26 +21,6 @@ from dpsvm_fast.estimators.frames import label_values, named_array
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.validation import optional_module
 
-__all__ = [
-    "ArrowBatch",
-    "DaskBlock",
-    "FileRows",
-    "MappedRows",
-    "MemoryRows",
-    "Pair",
-    "Partitions",
-    "RowGroup",
-    "TableRows",
-    "blocks_of",
-    "columns_of",
-    "files_of",
-    "has_blocks",
-    "is_path",
-    "is_persisted",
-    "parts_of",
-]
-
-
 # Loaders of partitions: each returns (X, y), or (X, None), of rows that fit into memory.
 #
 # A loader can be pickled. It opens what it needs when it is called and holds it no longer: a worker

@@ -51,33 +51,6 @@ from dpsvm_fast.data.schema import (
 from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.validation import optional_module
 
-__all__ = [
-    "ROOM",
-    "ArrowSource",
-    "CountedText",
-    "CsvSource",
-    "LabelDecoder",
-    "LibsvmSource",
-    "NpzSource",
-    "ParquetSource",
-    "Progress",
-    "RowDecoder",
-    "Source",
-    "arrow_types",
-    "check_type",
-    "column_types",
-    "first_fault",
-    "hint",
-    "is_compressed",
-    "missing_cells",
-    "npz_width",
-    "parquet_types",
-    "read_header",
-    "reading",
-    "too_long",
-]
-
-
 # What every kind of file offers, and the reading of bytes that tells how far it is.
 #
 # No file is trusted with memory: what a reader takes is a share of a room that its caller gives,

@@ -22,34 +22,6 @@ from dpsvm_fast.certificates import record as strict_json
 from dpsvm_fast.exceptions import ModelFormatError, SchemaError, TableError
 from dpsvm_fast.files import read_bytes
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_FEATURES",
-    "NO_BOUNDS",
-    "NO_NAMES",
-    "OF_MODEL",
-    "UNKNOWN",
-    "ZEROS",
-    "Column",
-    "Lookup",
-    "TableSchema",
-    "TextFormat",
-    "cell_error",
-    "check_keys",
-    "column_lines",
-    "may_be_a_row",
-    "numbers",
-    "other_delimiter",
-    "quoted",
-    "read_record",
-    "repeated",
-    "schema_values",
-    "shown",
-    "toml_key",
-    "toml_string",
-]
-
-
 # Text that goes into a TOML file.
 
 

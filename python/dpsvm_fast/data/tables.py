@@ -44,8 +44,6 @@ from dpsvm_fast.exceptions import InvalidParameterError, TableError
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["FORMATS", "RowFiles", "Table", "open_table", "template"]
-
 
 # A schema file to be filled in.
 

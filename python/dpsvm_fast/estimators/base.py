@@ -23,20 +23,6 @@ from dpsvm_fast.estimators.parameters import chosen_loss
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 
-__all__ = [
-    "Continuation",
-    "PrivateLinearClassifier",
-    "Probabilities",
-    "Released",
-    "continuation",
-    "declared_classes",
-    "may_continue",
-    "next_seed",
-    "resumed",
-    "shares_with_progress",
-]
-
-
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
 
 

@@ -57,28 +57,6 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.rounding import mul_down
 from dpsvm_fast.validation import check_arithmetic
 
-__all__ = [
-    "CHARGED",
-    "FEATURE_FACTS",
-    "Mechanism",
-    "Planned",
-    "PrivatelyTrained",
-    "Step",
-    "certified",
-    "leaf_steps",
-    "learned_steps",
-    "planned_events",
-    "private_steps",
-    "promise_facts",
-    "refused_certificate",
-    "spend_label",
-    "steps_learned_before",
-    "told_by_search",
-    "warn_not_private",
-    "within_search",
-]
-
-
 # The scikit-learn Pipelines that an estimator is being fitted in.
 #
 # An estimator is not told that it is a step of a Pipeline, and the rows that it gets say nothing

@@ -18,16 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-__all__ = [
-    "column_names",
-    "label_values",
-    "named_array",
-    "refuse_columns",
-    "rows_at",
-    "table_rows",
-    "tabular",
-]
-
 # Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
 BLOCK = 1024
 

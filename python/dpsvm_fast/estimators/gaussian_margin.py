@@ -27,18 +27,6 @@ from dpsvm_fast.mechanisms.gaussian_margin import (
 )
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 
-__all__ = [
-    "EllipsoidClassifier",
-    "PrivateGaussianMarginClassifier",
-    "centres_of",
-    "quadratic_forms",
-    "refuse_sparse",
-    "released_ellipsoids",
-    "symmetric_matrices",
-    "unit_rows",
-]
-
-
 # Ellipsoids from released coordinates: arithmetic on released and public numbers only.
 
 

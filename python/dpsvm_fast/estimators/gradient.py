@@ -30,19 +30,6 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.rows import PublicMap
 
-__all__ = [
-    "FREE",
-    "OF_THE_MECHANISM",
-    "GradientPerturbationSVC",
-    "descend",
-    "gradient_loss",
-    "settle_options",
-    "started",
-    "take_steps",
-    "training_records",
-]
-
-
 # Which options of gradient perturbation are used with which others.
 
 

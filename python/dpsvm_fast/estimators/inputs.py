@@ -21,24 +21,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import LARGEST
 from dpsvm_fast.mechanisms.rows import PublicMap
 
-__all__ = [
-    "Bounds",
-    "broadcast_bounds",
-    "check_extent",
-    "check_room",
-    "checked_bounds",
-    "checked_numbers",
-    "checked_outputs",
-    "checked_rows",
-    "checked_training_rows",
-    "checked_training_set",
-    "classes_from_labels",
-    "encoded_labels",
-    "public_classes",
-    "public_map",
-]
-
-
 # From what the user passed to what the solvers take, without a data value in any message.
 #
 # Rows: C-ordered float64 or float32, or canonical CSR. No copy is made where the input already has

@@ -39,9 +39,6 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_scores,
 )
 
-__all__ = ["KernelFit", "PrivateKernelSVC", "fitted_kernel"]
-
-
 # One private fit of the kernel pipeline: the linear one, with features where the rule says so.
 
 

@@ -49,19 +49,6 @@ from dpsvm_fast.mechanisms.output import OutputPerturbation
 from dpsvm_fast.mechanisms.pipeline import TRAINERS, DescentRule, PrivateLinear, Training
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows, mapped_scores
 
-__all__ = [
-    "LinearFit",
-    "Prepared",
-    "PrivateLinearSVC",
-    "PrivatePipeline",
-    "descended",
-    "fitted_weights",
-    "prepared",
-    "solved",
-    "trained",
-]
-
-
 # What the private pipelines have in common, the linear one and the one with a kernel.
 
 

@@ -15,8 +15,6 @@ from dpsvm_fast.estimators.parameters import OBJECTIVE_PERTURBATION, chosen_loss
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 
-__all__ = ["ObjectivePerturbationSVC"]
-
 
 class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise inside its objective.

@@ -23,8 +23,6 @@ from dpsvm_fast.mechanisms.output import (
     automatic_intercept_scaling,
 )
 
-__all__ = ["OutputPerturbationSVC"]
-
 # Parameters of one solver alone, with their defaults: any other value with the other solver would
 # be ignored silently.
 PSGD_ONLY = {

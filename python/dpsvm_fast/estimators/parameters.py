@@ -15,16 +15,6 @@ from dpsvm_fast.mechanisms.output import AVERAGES, PROJECTIONS
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import KERNELS, LARGEST_GAMMA, MOST_COMPONENTS, SMALLEST_GAMMA
 
-__all__ = [
-    "GRADIENT_PERTURBATION",
-    "LOSS_PARAMETERS",
-    "OBJECTIVE_PERTURBATION",
-    "OUTPUT_PERTURBATION",
-    "PRIVATE_KERNEL",
-    "PRIVATE_LINEAR",
-    "chosen_loss",
-]
-
 # Below, double precision could not certify the distance, and the noise would hardly shrink.
 SMALLEST_RADIUS = 1e-4
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.

@@ -22,8 +22,6 @@ from dpsvm_fast.federated.plans import RoundPlan, loss_of, sensitivity_record
 from dpsvm_fast.federated.secsum import SumResult, whole_numbers
 from dpsvm_fast.federated.spec import FederatedSpec
 
-__all__ = ["FederatedLinearSVC", "finalize", "mean_of", "public_state", "statement_of"]
-
 
 class FederatedLinearSVC(PrivateLinearClassifier):
     """Linear classifier out of sums over parties; made by ``finalize`` or ``simulate``.

@@ -25,21 +25,6 @@ from dpsvm_fast.mechanisms.moments import Projection
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
 
-__all__ = [
-    "LocalUpdate",
-    "PartyState",
-    "Records",
-    "checked_public",
-    "checked_records",
-    "contributions",
-    "fit_objective",
-    "fit_parties",
-    "local_update",
-    "matrix_of",
-    "packed",
-]
-
-
 # Local models of many parties in one call: rows of all of them, one after the other.
 
 

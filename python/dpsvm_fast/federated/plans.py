@@ -45,34 +45,6 @@ from dpsvm_fast.rounding import (
     sqrt_up,
 )
 
-__all__ = [
-    "AGGREGATIONS",
-    "ALGORITHMS",
-    "COMPUTATIONAL",
-    "DEVIATIONS",
-    "LOCALS",
-    "SMOOTHING",
-    "UNITS",
-    "WEIGHTINGS",
-    "DpdrPlan",
-    "HelmetPlan",
-    "LocalTraining",
-    "ObjectiveTraining",
-    "RoundPlan",
-    "SumNoise",
-    "automatic_radius",
-    "automatic_regularization",
-    "averaged_models",
-    "chosen",
-    "delta_left",
-    "delta_overhead",
-    "plan_noise",
-    "resolved",
-    "sensitivity_record",
-    "typical_records",
-]
-
-
 # Public defaults: functions of what all parties know, never of data.
 
 

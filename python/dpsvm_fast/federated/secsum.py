@@ -28,21 +28,6 @@ from dpsvm_fast.exceptions import (
 from dpsvm_fast.rounding import add_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_fraction, check_integer, check_positive, check_real
 
-__all__ = [
-    "MOST_PARTIES",
-    "ROUNDED_STEPS",
-    "FixedPointCodec",
-    "Graph",
-    "PartyCounts",
-    "SecureSum",
-    "SumResult",
-    "TrustedSum",
-    "choose_graph",
-    "least_number",
-    "most_number",
-]
-
-
 # How many parties of each kind a run may count on, in exact arithmetic.
 #
 # Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who

@@ -25,8 +25,6 @@ from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.validation import check_integer, check_n_threads, check_random_state
 
-__all__ = ["party_sources", "simulate"]
-
 # Numbers that a block of parties may hold at a time: half a gigabyte.
 BLOCK = 2**26
 

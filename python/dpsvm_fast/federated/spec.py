@@ -27,17 +27,6 @@ from dpsvm_fast.federated.plans import (
 )
 from dpsvm_fast.federated.secsum import PartyCounts
 
-__all__ = [
-    "MOST_FEATURES",
-    "PROTOCOL",
-    "FederatedSpec",
-    "declared",
-    "gaussian_delta",
-    "plan_of",
-    "training_of",
-]
-
-
 # How a specification is made of arguments, and what follows from its fields.
 
 

@@ -43,9 +43,6 @@ from dpsvm_fast.validation import (
     check_epsilon,
 )
 
-__all__ = ["PrivacyLedger", "SpendRecord", "check_ledger", "remember", "remembered"]
-
-
 # Ledgers of this process, and what happens to them when it forks.
 #
 # Before a fork every ledger moves to a file, so that parent and child share one budget.

@@ -38,17 +38,6 @@ from dpsvm_fast.certificates.record import read_json
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
 from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
 
-__all__ = [
-    "Budget",
-    "Session",
-    "SpendRecord",
-    "SpendStore",
-    "is_mark",
-    "private_directory",
-    "read_snapshot",
-    "write_snapshot",
-]
-
 FORMAT = "dpsvm_fast.ledger"
 # Of a ledger with adaptive=True: the second; of a file with an anchor: the third; of all others:
 # the first, as ever.

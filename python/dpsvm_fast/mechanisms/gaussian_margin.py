@@ -47,17 +47,6 @@ from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_reg
 from dpsvm_fast.mechanisms.rows import row_blocks
 from dpsvm_fast.rounding import add_down, div_down, sqrt_up
 
-__all__ = [
-    "CONSTANT",
-    "STEPS",
-    "GaussianMargin",
-    "MatrixPerturbation",
-    "NoisyAnchors",
-    "n_coordinates",
-    "nearest_ellipsoids",
-]
-
-
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #
 # Proved in docs/proofs/gaussian_margin.md, section "Mixtures". A few steps of Lloyd's algorithm,

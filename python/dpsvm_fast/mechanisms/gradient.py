@@ -76,22 +76,6 @@ from dpsvm_fast.rounding import (
     sqrt_up,
 )
 
-__all__ = [
-    "ClippedSums",
-    "GradientPerturbation",
-    "GradientSettings",
-    "LastIterateSums",
-    "automatic_clip",
-    "automatic_divisor",
-    "automatic_intercept_scaling",
-    "automatic_learning_rate",
-    "automatic_sampling_rate",
-    "automatic_steps",
-    "sum_grid",
-    "training_part",
-]
-
-
 # Public defaults of gradient perturbation: functions of settings, never of data.
 #
 # Everything is in units of rows divided by their norm bound, so that :math:`\kappa_t` is the norm

@@ -37,8 +37,6 @@ from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, NoisySum, grid_of_sums,
 from dpsvm_fast.mechanisms.pipeline import PrivateLinear, Training
 from dpsvm_fast.mechanisms.rows import FourierFeatures, structure_of
 
-__all__ = ["KernelChoice", "NoisyCount", "PrivateKernel"]
-
 # Share of the squared Gaussian parameter, or of epsilon, for the number of rows where no centre
 # brings it. Where the rule turns to a kernel its noise is then a tenth of the number.
 COUNT_SHARE = 0.02

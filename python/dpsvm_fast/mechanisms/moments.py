@@ -30,21 +30,6 @@ from dpsvm_fast.mechanisms.noise import (
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
-__all__ = [
-    "RIDGE",
-    "NoisyColumnMoments",
-    "NoisyComponents",
-    "NoisyMean",
-    "NoisyMoments",
-    "Projection",
-    "ReleasedColumns",
-    "ReleasedComponents",
-    "ReleasedMean",
-    "releases_of",
-    "whitening_shares",
-]
-
-
 # The noisy mean of private rows, with their noisy number, in one release.
 #
 # Proved in docs/proofs/auto_pipeline.md, sections "Exact sums" and "Centre". With rows of norm at

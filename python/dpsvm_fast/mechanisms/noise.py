@@ -36,37 +36,6 @@ from dpsvm_fast.rounding import (
     sqrt_up,
 )
 
-__all__ = [
-    "LARGEST",
-    "MOST_FEATURES",
-    "NOISES",
-    "NOISE_GRIDS",
-    "RELATION_FACTOR",
-    "SMALLEST",
-    "NoisySum",
-    "SecondMoments",
-    "WeightNoise",
-    "budget_of",
-    "check_delta_of_gaussian",
-    "check_range",
-    "check_row_norm",
-    "check_solvable",
-    "epsilon_left",
-    "flat_weights",
-    "gaussian_parameter",
-    "grid_below",
-    "grid_of_sums",
-    "joined_parameter",
-    "largest_within",
-    "nearest_on_grid",
-    "release_on_grid",
-    "rounding_distance",
-    "scale_for",
-    "share_of",
-    "statement_of",
-]
-
-
 # What the public settings of every mechanism have in common: words, factors and ranges.
 
 

@@ -66,20 +66,6 @@ from dpsvm_fast.rounding import (
     round_up,
 )
 
-__all__ = [
-    "LinearNoise",
-    "ObjectivePerturbation",
-    "automatic_intercept_scaling",
-    "automatic_regularization",
-    "best_regularization",
-    "largest_rate",
-    "noise_multiplier",
-    "pure_epsilon",
-    "regularization_for",
-    "smallest_regularization",
-]
-
-
 # The random linear term of an objective: lambda, the law of B, and how near the minimum counts.
 #
 # The privacy of the minimiser of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2}

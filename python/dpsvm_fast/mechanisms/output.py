@@ -59,15 +59,6 @@ if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource
     from dpsvm_fast.certificates import PrivacyEvent
 
-__all__ = [
-    "AVERAGES",
-    "PROJECTIONS",
-    "OutputPerturbation",
-    "ProjectedSGD",
-    "automatic_C",
-    "automatic_intercept_scaling",
-]
-
 
 # Public defaults of output perturbation: functions of settings, never of data.
 

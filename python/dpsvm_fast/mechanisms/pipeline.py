@@ -45,17 +45,6 @@ from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_int
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
 from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down
 
-__all__ = [
-    "INTERCEPT",
-    "TRAINERS",
-    "DescentRule",
-    "PrivateLinear",
-    "Solver",
-    "Training",
-    "path_statement",
-]
-
-
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
 # With R the clip norm, :math:`\mu` the Gaussian parameter of all steps together (halved under

@@ -13,25 +13,6 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 
-__all__ = [
-    "KERNELS",
-    "LARGEST_GAMMA",
-    "MOST_COMPONENTS",
-    "SHORTEST_ROW",
-    "SMALLEST_GAMMA",
-    "FourierFeatures",
-    "PartitionedRows",
-    "PublicMap",
-    "ReleasedMap",
-    "feature_rows",
-    "feature_scores",
-    "mapped_rows",
-    "mapped_scores",
-    "row_blocks",
-    "structure_of",
-]
-
-
 # Maps of single rows: the public one before anything is released, and the released one after it.
 #
 # Both act on each row by itself and know public or released numbers only, so applying them to the

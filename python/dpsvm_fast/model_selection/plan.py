@@ -32,24 +32,6 @@ from dpsvm_fast.mechanisms.noise import gaussian_parameter
 from dpsvm_fast.noise import few_bits_down
 from dpsvm_fast.rounding import add_down, div_up, mul_down, mul_up
 
-__all__ = [
-    "Allotment",
-    "Budget",
-    "CandidateLedger",
-    "Plan",
-    "Shape",
-    "allot",
-    "covers",
-    "fits",
-    "is_cheap",
-    "largest_epsilon",
-    "partition_plan",
-    "refit_events",
-    "shares",
-    "stopping_plan",
-]
-
-
 # Who gets how much of a search's budget, before any data are seen.
 #
 # Everything here is a search for the largest epsilon of a candidate with which the whole still

@@ -76,26 +76,6 @@ from dpsvm_fast.model_selection.strategies import (
 )
 from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
 
-__all__ = [
-    "ConstantClassifier",
-    "Data",
-    "DeclaredTrainer",
-    "PrivateGridSearch",
-    "candidate_parameters",
-    "candidates_of",
-    "check_size",
-    "checked_data",
-    "checked_settings",
-    "described",
-    "label_step",
-    "learned_in",
-    "planned",
-    "search_statement",
-    "settle_labels",
-    "shape_of",
-]
-
-
 # The candidates of a search: copies of one estimator with the parameters of a grid.
 
 

@@ -30,23 +30,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection.plan import Allotment, CandidateLedger, Plan
 from dpsvm_fast.validation import check_n_threads, check_option, check_positive
 
-__all__ = [
-    "Chosen",
-    "Fit",
-    "Rows",
-    "Scoring",
-    "best_of_parts",
-    "best_of_runs",
-    "fitted",
-    "fitted_and_scored",
-    "number_of_runs",
-    "part_sizes",
-    "refitted",
-    "release_only",
-    "seeds",
-]
-
-
 # One fit of one candidate, in whatever thread or process it is made.
 
 

@@ -64,36 +64,6 @@ from dpsvm_fast.persist.values import (
 from dpsvm_fast.preprocessing import squares
 from dpsvm_fast.verification import Verification, verify
 
-__all__ = [
-    "BOUNDS",
-    "FEATURE_NAMES",
-    "FLAG",
-    "FOURIER",
-    "LABELS",
-    "LOSS",
-    "N_FEATURES",
-    "PARAMETERS_OF_NOISE",
-    "SPECIFICATION",
-    "Attribute",
-    "Facts",
-    "Parameter",
-    "SavedClass",
-    "Statement",
-    "check_facts",
-    "check_holds",
-    "check_promise",
-    "hashing_parameters",
-    "numbers",
-    "parameters_of",
-    "real",
-    "same_labels",
-    "saved_classes",
-    "statement_from",
-    "whole",
-    "word",
-]
-
-
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
 

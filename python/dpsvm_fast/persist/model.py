@@ -43,20 +43,6 @@ from dpsvm_fast.persist.values import (
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
 
-__all__ = [
-    "Reading",
-    "SavedModel",
-    "check_certificates",
-    "load_model",
-    "model_from",
-    "model_schema",
-    "read_model",
-    "record_of",
-    "save_certificate",
-    "save_model",
-    "statement_of",
-]
-
 
 # Fitted objects as records of plain values, and back.
 

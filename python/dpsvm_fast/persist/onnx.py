@@ -28,9 +28,6 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.validation import check_option, optional_module
 
-__all__ = ["Graph", "score_rows", "to_onnx", "transform_rows"]
-
-
 # A graph of ONNX operators that is written from its input on.
 
 

@@ -17,29 +17,6 @@ from numpy.typing import NDArray
 from dpsvm_fast.certificates import record as strict_json
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 
-__all__ = [
-    "FORMAT",
-    "MOST_FEATURES",
-    "NOT_CHECKED",
-    "VERSION",
-    "check_seals",
-    "exact_record",
-    "labels_from",
-    "labels_to",
-    "names_from",
-    "numbers_from",
-    "numbers_to",
-    "parsed",
-    "plain_from",
-    "plain_to",
-    "real_from",
-    "sealed_text",
-    "shown",
-    "text_from",
-    "whole_from",
-]
-
-
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
 

@@ -54,18 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
 
-__all__ = [
-    "AuditDisplay",
-    "BoundaryDisplay",
-    "EllipsoidDisplay",
-    "NoisePlanDisplay",
-    "PrivacyProfileDisplay",
-    "PrivacyUtilityDisplay",
-    "feature_names",
-    "predicted_codes",
-    "private_scores",
-]
-
 
 # Where a classifier of two features predicts what, as a scikit-learn Display object.
 

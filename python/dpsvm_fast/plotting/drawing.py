@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
 
-__all__ = [
-    "COLOURS",
-    "NOT_PRIVATE",
-    "AxesDisplay",
-    "ClassStyle",
-    "PlaneDisplay",
-    "axes_for",
-    "class_names",
-    "class_style",
-    "draw_regions",
-    "draw_rows",
-    "epsilon_axis",
-    "legend_beside",
-    "matplotlib_module",
-]
 
 # Okabe and Ito: told apart with any colour vision. Blue, vermilion and black also in grey.
 COLOURS = (

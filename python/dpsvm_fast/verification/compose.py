@@ -47,19 +47,6 @@ from dpsvm_fast.verification.losses import (
 from dpsvm_fast.verification.objective import objective_delta
 from dpsvm_fast.verification.sampled import FIRST_POINTS, Losses, composed_delta
 
-__all__ = [
-    "ALLOWANCE",
-    "Choice",
-    "CurvedEvent",
-    "choice_of",
-    "choices_of",
-    "least_delta_of",
-    "least_gaussian",
-    "recomputed_events",
-    "responses",
-]
-
-
 # What is known of lists of events, once it is known which branches a record meets.
 
 

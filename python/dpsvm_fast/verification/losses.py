@@ -26,31 +26,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 
-__all__ = [
-    "Curve",
-    "TooMuchWorkError",
-    "cell_means",
-    "conditional_sums",
-    "cost",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "least_delta",
-    "limited_work",
-    "normal_density",
-    "normal_excess",
-    "one_score_delta",
-    "one_score_threshold",
-    "power",
-    "stopped_curve",
-    "sum_delta",
-    "two_sided_delta",
-    "two_sided_deltas",
-    "work",
-    "zcdp_curve",
-    "zcdp_delta",
-]
-
-
 # How much a verification may compute: whoever made the certificate must not decide that.
 
 

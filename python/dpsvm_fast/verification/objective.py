@@ -33,9 +33,6 @@ from dpsvm_fast.verification.losses import (
     work,
 )
 
-__all__ = ["jacobian_of", "joint_delta", "largest_nodes", "objective_delta"]
-
-
 # An upper bound of the joint law of softmax objective perturbation, for verification.
 #
 # Follows docs/proofs/joint_bound.md for K > 2 classes: with n = K - 1, w the largest of the n

@@ -43,27 +43,6 @@ from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
 from dpsvm_fast.verification.losses import gaussian_delta
 from dpsvm_fast.verification.objective import jacobian_of, objective_delta
 
-__all__ = [
-    "ALLOWANCE",
-    "EXCESS",
-    "PARTS",
-    "ROUNDING_SLACK",
-    "check_federated",
-    "check_objective",
-    "check_parts",
-    "check_selection",
-    "curvature_of",
-    "follows",
-    "lipschitz_of",
-    "objective_event_matches",
-    "objective_share",
-    "reserved_problems",
-    "scores_of",
-    "weight_events",
-    "weight_releases",
-]
-
-
 # The part of a certificate that is about noise in the objective, recomputed.
 
 

@@ -28,8 +28,6 @@ from scipy.special import gammaln, logsumexp, ndtr
 
 from dpsvm_fast.verification.losses import Curve, TooMuchWorkError, normal_excess, work
 
-__all__ = ["Losses", "composed_delta", "composed_epsilon"]
-
 Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.

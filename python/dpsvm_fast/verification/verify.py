@@ -60,18 +60,6 @@ from dpsvm_fast.verification.releases import (
     weight_releases,
 )
 
-__all__ = [
-    "NOT_SHOWN",
-    "NO_ARITHMETIC",
-    "TOO_MUCH_WORK",
-    "UNDECIDED",
-    "Comparison",
-    "Verification",
-    "model_document",
-    "verify",
-]
-
-
 # What a recomputation of a certificate says.
 
 

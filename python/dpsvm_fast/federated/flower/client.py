@@ -47,19 +47,6 @@ from dpsvm_fast.federated.local import local_update
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger
 
-__all__ = [
-    "ContextJournal",
-    "Contribution",
-    "FileJournal",
-    "Journal",
-    "checked_vector",
-    "current_terms",
-    "make_client_app",
-    "make_guard",
-    "make_party_app",
-]
-
-
 # Where a party writes down which rounds it has answered, so that it answers none twice.
 #
 # A vector that is in two sums of different parties is as good as public: the difference of the sums

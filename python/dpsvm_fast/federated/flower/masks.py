@@ -27,18 +27,6 @@ from numpy.typing import NDArray
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.validation import check_integer
 
-__all__ = [
-    "MAX_SECRET_BYTES",
-    "MAX_SHARES",
-    "MAX_SIZE",
-    "MIN_KEY_BYTES",
-    "PROTOCOL",
-    "combine_shares",
-    "create_shares",
-    "expand_mask",
-]
-
-
 # Masks of the secure sum: a key is expanded with HKDF-SHA256 and ChaCha20.
 #
 # A masked vector is as safe as the key behind its mask is long. Every bit of the key enters the

@@ -32,20 +32,6 @@ from dpsvm_fast.federated.flower.masks import PROTOCOL, combine_shares, create_s
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.validation import check_integer
 
-__all__ = [
-    "BEFORE",
-    "CHECKS",
-    "REPLIES",
-    "HardeningError",
-    "RoundTerms",
-    "Seen",
-    "check_hardened",
-    "forget_keys",
-    "harden",
-    "terms_of_rounds",
-]
-
-
 # All that a party ever tells the server about why it does not go on.
 #
 # Which of several reasons a party had for not contributing is not told: it may depend on its

@@ -26,9 +26,6 @@ from dpsvm_fast.federated.secsum import SumResult
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.validation import check_option
 
-__all__ = ["Fault", "FlowerSum", "LocalGrid", "Sent"]
-
-
 # Flower's protocol in one process: a grid that delivers messages by calling the clients.
 #
 # Everything that the network would do to a message is done: it is turned into bytes and back, and

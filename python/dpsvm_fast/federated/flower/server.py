@@ -34,9 +34,6 @@ from dpsvm_fast.federated.secsum import SumResult
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.validation import check_integer, check_non_negative, check_positive
 
-__all__ = ["WatchedGrid", "make_server_app", "run_secure_round", "run_training", "sum_of_parties"]
-
-
 # Stands between Flower's workflow and the grid: tags messages, drops replies that are no replies.
 #
 # A party whose reply is not as agreed on counts as one that has vanished; a wrong reply must not
