@@ -182,11 +182,6 @@ UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):
     UNITS |= {f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power, _letter: 1024**_power}
 
-DECLARE_TARGET = (
-    "{path}: no column of labels is declared; give --target COLUMN, or write the line "
-    'target = "COLUMN" at the top of the file'
-)
-
 DECLARE_CLASSES = (
     "{path}: the classes are not declared, and are not read from private data; write a line such "
     'as classes = ["no", "yes"] at the top of the file'

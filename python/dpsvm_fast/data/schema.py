@@ -65,8 +65,6 @@ NONE = "none"
 MAX_FEATURES = 2**31 - 1
 # Of columns that have names, each an object of some hundred bytes here and in Arrow.
 MAX_COLUMNS = 2**18
-# Marks a column that says nothing of its values, until all of them have been seen.
-NO_BOUNDS = "no bounds"
 # Rows are stored as float32; beyond this a bound would be infinite there.
 LARGEST = 3.4e38
 

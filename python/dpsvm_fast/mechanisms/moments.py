@@ -179,8 +179,6 @@ class NoisyMean:
 # and make the sums multiples of 2**-23.
 
 
-# Of the entries and of their squares: what the compiled sums are multiples of.
-MOMENT_GRID = 2.0**-20
 # b, t, and their product: the largest length of a pair.
 SQUARE_WEIGHT, SQUARE_OFFSET, PAIR_NORM = Fraction(11, 8), Fraction(49, 64), Fraction(539, 512)
 # What the weighted sums are multiples of, and how many of them a float holds exactly.

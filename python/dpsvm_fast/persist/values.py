@@ -240,7 +240,7 @@ VERSION = 1
 
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
 # What is known of a file's signature once it has been read.
-UNSIGNED, NOT_CHECKED, CHECKED = SIGNATURES = ("none", "not checked", "checked")
+UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
 
 FIELDS = ("format", "version", "library_version", "model", "schema")
 
@@ -299,7 +299,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
     Returns
     -------
     str
-        One of ``SIGNATURES``.
+        ``UNSIGNED``, ``NOT_CHECKED`` or ``CHECKED``.
 
     Raises
     ------
