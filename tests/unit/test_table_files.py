@@ -199,7 +199,7 @@ WRONG: dict[str, tuple[bytes | str, str]] = {
         "target: it has no column 'y'; it has columns 'income', 'age', 'work'",
     ),
     "a column less": ("y,work\nno,p\n", "column 'age' is missing, which s.toml asks for; the file"),
-    "names twice": ("y,age,work,age\n", "got columns named 'age' twice, expected different names"),
+    "names twice": ("y,age,work,age\n", "duplicate column name 'age'"),
     "a cell less": (
         "y,age,work\nno,1,p\nno,s3cr3t\n",
         "row 2 has 2 cells, expected 3; the file may be cut off, or a cell that contains the",

@@ -69,19 +69,19 @@ def _promise(statement: PrivacyStatement) -> str:
     return (
         f"What this fit released is differentially private with {bound} for data sets that "
         f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
-        "release without the training data is as private. Somebody to whom several such records "
-        f"belong is protected less. {ALONE}"
+        "release without the training data is as private. A person with several records gets "
+        f"weaker protection. {ALONE}"
     )
 
 
 def odds(epsilon: float, delta: float) -> str:
     """What epsilon and delta say, in a sentence."""
     factor = f"e^{epsilon:g} = {math.exp(epsilon):.3g}" if epsilon < LARGEST else f"e^{epsilon:g}"
-    rest = f", and {delta:g} besides" if delta else ""
+    rest = f", plus {delta:g}" if delta else ""
     weak = " That is so much that it says little." if epsilon > MEANINGFUL else ""
     return (
-        "Whatever is done with the release, the probability of any outcome on the one data set and "
-        f"on the other differs by a factor of {factor} at most{rest}.{weak}"
+        "Whatever is done with the release, the probabilities of any outcome on the two data sets "
+        f"differ by at most a factor {factor}{rest}.{weak}"
     )
 
 

@@ -179,7 +179,7 @@ class PrivacyStatement(Certificate):
             raise InvalidParameterError("not_private_reasons: a seeded release must say so")
         noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
         if not noises:
-            raise InvalidParameterError("parts: expected at least one without noise")
+            raise InvalidParameterError("parts: a statement needs at least one noise source")
         floating_point = any(part.sampler == "floating_point" for part in noises)
         if floating_point and FLOATING_POINT_CAVEAT not in self.caveats:
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")

@@ -352,7 +352,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     if isinstance(record, dict) and record.get("format") == BOUND:
         return _bound(path, text, record, digest, key)
     if key is not None:
-        raise CommandError(f"--key: got a key, and {path} is no model that could be signed")
+        raise CommandError(f"--key: got a key, but {path} is not a signed model")
     return Document(path, text, is_model=False, sha256=digest)
 
 

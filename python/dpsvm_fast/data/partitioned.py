@@ -46,7 +46,7 @@ from dpsvm_fast.preprocessing import (
     PrivateWhitener,
 )
 
-# What stands for X and for its records in a fit whose rows are elsewhere.
+# Out-of-core stand-in for X and its records.
 
 
 Array = NDArray[np.float64]

@@ -792,8 +792,8 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     names = [name.strip() for name in found]
     if twice := repeated(names):
         if may_be_a_row(names):
-            raise TableError(f"{file}: expected different names of columns; it has {NO_NAMES}")
-        raise TableError(f"{file}: got columns named {twice} twice, expected different names")
+            raise TableError(f"{file}: duplicate column names; it has {NO_NAMES}")
+        raise TableError(f"{file}: duplicate column name {twice}")
     return names
 
 
@@ -884,7 +884,7 @@ def column_types(file: str, schema: Any) -> dict[str, Any]:
     if len(names) > MAX_COLUMNS:
         raise TableError(f"{file}: got {len(names)} columns, expected at most {MAX_COLUMNS}")
     if twice := repeated(names):
-        raise TableError(f"{file}: got columns named {twice} twice, expected different names")
+        raise TableError(f"{file}: duplicate column name {twice}")
     return dict(zip(names, schema.types, strict=True))
 
 

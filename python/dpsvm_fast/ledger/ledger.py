@@ -631,7 +631,7 @@ def composition_for(budget: Budget) -> Composition | AdaptiveComposition:
     return Composition(budget.adjacency)
 
 
-# Ledgers as arguments of what spends from them.
+# Validate `ledger` arguments.
 
 
 def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
