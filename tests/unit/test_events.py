@@ -156,6 +156,8 @@ def test_no_mapping_is_a_type_error() -> None:
     [
         ({"law": "hinge"}, "law"),
         ({"n_scores": 1}, "n_scores"),
+        ({"n_scores": 100_001}, "n_scores"),
+        ({"n_scores": 2**63}, "n_scores"),
         ({"sigma": 0.0}, "sigma"),
         ({"kappa": None}, "exactly one"),
         ({"jacobian": 0.1}, "exactly one"),

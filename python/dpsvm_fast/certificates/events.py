@@ -103,6 +103,8 @@ MAX_STEPS = 10**9
 
 # Privacy laws of objective perturbation, each with the least number of scores it is about.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
+# The compiled laws know no more scores than these.
+MOST_SCORES = 100_000
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,7 @@ class ObjectiveEvent(PrivacyEvent):
         softmax: all scores in one softmax; logistic: a sum of one-score terms whose curvature is
         proportional to u (1 - u) where the gradient has size u; huber: such a sum with any
         bounded curvature; weston_watkins: a sum over the other classes.
-    n_scores : int >= 1
+    n_scores : int from 1 to 100,000
         Number of scores; at least 2 for ``softmax`` and ``weston_watkins``.
     sigma : float > 0
         Standard deviation of each component of B, over the bound of the rows' norm.
@@ -342,7 +344,8 @@ class ObjectiveEvent(PrivacyEvent):
         """Check every field."""
         super().__post_init__()
         check_option("law", self.law, tuple(OBJECTIVE_LAWS))
-        n_scores = check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law])
+        least = OBJECTIVE_LAWS[self.law]
+        n_scores = check_integer("n_scores", self.n_scores, least, MOST_SCORES)
         object.__setattr__(self, "n_scores", n_scores)
         object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
         if (self.kappa is None) == (self.jacobian is None):
