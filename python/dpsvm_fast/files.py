@@ -70,7 +70,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             data = file.read(min(largest, START)) if about.st_size <= largest else b""
             # Zeros without end are no text, and take no room on a disk.
             if not of_text or b"\0" not in data:
-                data += file.read(largest + 1 - len(data))
+                data += file.read(max(0, min(largest, about.st_size) + 1 - len(data)))
     except OSError as error:
         raise _sentence("read", path, error) from None
     if max(about.st_size, len(data)) > largest:

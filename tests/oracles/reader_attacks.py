@@ -6,6 +6,7 @@ than its memory and time, or quote cells.
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import json
@@ -238,7 +239,7 @@ def changed_document(random: Random, content: bytes) -> bytes:
         if random.randrange(6) == 0:
             del place[key]
         else:
-            value = random.choice(ODD)
+            value = copy.deepcopy(random.choice(ODD))
             if isinstance(place[key], (int, float)) and random.randrange(2):
                 value = place[key] * random.choice((-1, 0, 0.5, 2, 1e-9, 1e9, 1e300))
             place[key] = value

@@ -246,6 +246,105 @@ def test_labels_count_with_their_width(tmp_path: Path, n_characters: int) -> Non
     assert peak_of(refused) < 50 * MIB
 
 
+# Packed bytes that unpack to very much more.
+
+
+def packed(path: Path, kind: str) -> Path:
+    """A table of a few kilobytes: 80 MiB of zeros, or one text of 64 MiB."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = pa.array(["a", "b" * 64 * MIB])
+    if "text" in kind:
+        path, n = path / f"t.{kind.split()[0]}", 2
+        y = texts if path.suffix == ".parquet" else pa.DictionaryArray.from_arrays([0, 0], texts)
+    else:
+        path, n = path / f"t.{kind.split()[0]}", 4 * MIB
+        y = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), ["a", "b"])
+    table = pa.table({"x": np.zeros(n), "z": np.zeros(n), "y": y})
+    if path.suffix == ".parquet":
+        how = {"data_page_size": 2**30, "write_batch_size": 2**30, "max_rows_per_page": 2**30}
+        parquet.write_table(
+            table, path, compression="zstd", use_dictionary=kind.endswith("words"), **how
+        )
+        return path
+    make = pa.ipc.new_stream if "stream" in kind else pa.ipc.new_file
+    options = pa.ipc.IpcWriteOptions(compression="lz4" if "lz4" in kind else "zstd")
+    with make(str(path), table.schema, options=options) as writer:
+        writer.write_table(table)
+    return path
+
+
+@linux
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("arrow", "arrow lz4", "arrow stream", "arrow text", "arrow stream text", "parquet"),
+        *("parquet text", "parquet text words"),
+    ],
+)
+def test_packed_sizes_are_judged_before_they_are_unpacked(tmp_path: Path, kind: str) -> None:
+    path = packed(tmp_path, kind)
+    assert path.stat().st_size < MIB
+
+    def refused() -> None:
+        with pytest.raises(TableError):
+            n_rows(path, max_memory=2**24)
+
+    assert peak_of(refused) < 20 * MIB
+
+
+def test_packed_tables_that_fit_are_read(tmp_path: Path) -> None:
+    for kind in ("arrow", "arrow lz4", "arrow stream", "parquet"):
+        assert n_rows(packed(tmp_path, kind), max_memory=2**28) == 4 * MIB
+
+
+def test_packed_columns_that_are_not_read_do_not_count(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    n = 4 * MIB
+    table = pa.table(
+        {
+            "note": np.zeros(n),
+            "x": pa.array(np.zeros(n, np.int8)),
+            "none": pa.nulls(n),
+            "y": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), ["a"]),
+        }
+    )
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema, options=options) as writer:
+        writer.write_table(table)
+    described = {**TWO.to_dict(), "columns": {"x": {"bounds": [0, 1]}}, "extra_columns": "ignore"}
+    schema = TableSchema.from_dict(described)
+    assert n_rows(tmp_path / "t.arrow", schema, max_memory=2**25) == n
+
+
+def test_rows_of_no_bytes_at_all_are_refused(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"x": pa.nulls(1000)})
+    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    schema = TableSchema.from_dict({"columns": {"x": {"bounds": [0, 1], "missing": 0}}})
+    with pytest.raises(TableError):
+        next(iter(open_table(tmp_path / "t.arrow", schema, labelled=False).batches()))
+
+
+@linux
+def test_text_of_many_columns_is_read_some_columns_at_a_time(tmp_path: Path) -> None:
+    n, path = 20_000, tmp_path / "t.csv"
+    cells = [f"0.{j % 7}" for j in range(n)]
+    row = ",".join(cells)
+    path.write_text(",".join(names(n)) + ",y\n" + f"{row},a\n{row},b\n" * 4)
+    schema = TableSchema.from_dict({**MATRIX.to_dict(), "target": "y", "classes": ["a", "b"]})
+    found: list[Any] = []
+    table = open_table(path, schema, max_memory=2**26)
+    assert peak_of(lambda: found.extend(table.batches())) < 150 * MIB
+    X = np.concatenate([X for X, _ in found])
+    assert (np.array(cells, np.float32) == X).all()
+    assert [str(y) for _, labels in found for y in labels] == ["a", "b"] * 4
+    path.write_text(path.read_text()[:-3] + "c\n")
+    with pytest.raises(TableError):
+        n_rows(path, schema)
+
+
 def test_characters_that_there_are_not(tmp_path: Path) -> None:
     y = np.zeros(4, "U1")
     y.view(np.uint32)[2] = 0x7FFFFFFF
@@ -464,3 +563,19 @@ def test_a_pure_budget_that_no_float_suits_is_refused_unspent() -> None:
             with pytest.raises(InvalidParameterError):
                 scaler.fit(rows)
             assert ledger.history == ()
+
+
+@linux
+@pytest.mark.parametrize("letters", ["x", "\u00e9", "x\U0001f600"])
+def test_a_long_text_that_is_no_model_costs_a_few_times_its_size(
+    tmp_path: Path, letters: str
+) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"a": "' + letters[:1] * 20 * MIB + letters[1:] + '"}', encoding="utf-8")
+    size = path.stat().st_size
+
+    def refused() -> None:
+        with pytest.raises(ModelFormatError):
+            load_model(path)
+
+    assert peak_of(refused) < 4 * size + 10 * MIB

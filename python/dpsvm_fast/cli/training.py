@@ -46,7 +46,6 @@ from dpsvm_fast.cli.screen import (
     unexpected,
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
-from dpsvm_fast.data.readers import ROOM
 from dpsvm_fast.data.schema import read_record
 from dpsvm_fast.data.tables import FORMATS
 from dpsvm_fast.estimators import (
@@ -365,7 +364,7 @@ class Room:
     @property
     def reading(self) -> int:
         """Bytes for the reading of files."""
-        return min(ROOM, max(LEAST_ROOM // 4, self.left // 2))
+        return max(LEAST_ROOM // 4, self.left // 2)
 
     def holds(self, n_bytes: float, copies: int) -> bool:
         """Whether so many copies of so many bytes fit."""

@@ -16,6 +16,7 @@ import gzip
 import io
 import itertools
 import math
+import mmap
 import os
 import re
 import struct
@@ -27,6 +28,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -454,6 +456,8 @@ BLOCK, BYTES_PER_CELL = 2**20, 128
 # Parts of the room: a block of records, and the longest record; Arrow's arrays and the decoded
 # rows take the rest.
 BLOCK_SHARE, RECORD_SHARE = 64, 32
+# Of the room for each column that Arrow reads at a time; it takes some 20 kB, whatever the rows.
+COLUMN_BYTES = 2**16
 
 MAX_BLANK_LINES = 1000
 # How files begin that are not what their name says.
@@ -537,7 +541,6 @@ class CsvSource:
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
         before, types = 0, self._types()
-        how = self._how(types)
 
         def row() -> int:
             return before + 1
@@ -547,15 +550,15 @@ class CsvSource:
                 if len(self._names) > 1 and not text.strip(b"\r\n"):
                     continue
                 try:
-                    table = self._read(text, how)
+                    tables = self._tables(text, types)
                 except self._pa.ArrowException:
-                    table = None
+                    tables = None
                 # Raised here, so that Arrow's error, which quotes cells, does not travel along.
-                if table is None:
+                if tables is None:
                     raise self._explained(text, types, before)
-                for batch in table.to_batches(max_chunksize=self._decoder.max_rows):
-                    yield self._decoded(batch, before)
-                    before += batch.num_rows
+                for columns, n_rows in tables:
+                    yield self._decoded(columns, n_rows, before)
+                    before += n_rows
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
@@ -625,15 +628,37 @@ class CsvSource:
         how["read_options"].block_size = len(text) + 1
         return self._csv.read_csv(self._pa.BufferReader(text), **how)
 
-    def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
-        """Rows and labels of a batch."""
-        X = self._decoder.rows(
-            lambda name: batch.column(self._places[name]), batch.num_rows, before
-        )
+    def _tables(self, text: bytes, types: dict[str, Any]) -> list[tuple[Callable[[str], Any], int]]:
+        """Rows of a block, not too many at a time: columns by their places, and their number."""
+        step, places = max(1, self._room // COLUMN_BYTES), list(types)
+        most = self._decoder.max_rows
+        if len(places) <= step:
+            table = self._read(text, self._how(types))
+            return [(one.column, one.num_rows) for one in table.to_batches(max_chunksize=most)]
+        # Arrow takes much memory for each column that it reads, and numpy little.
+        found: dict[str, Any] = {}
+        n_rows = 0
+        for start in range(0, len(places), step):
+            some = {place: types[place] for place in places[start : start + step]}
+            table = self._read(text, self._how(some))
+            n_rows = table.num_rows
+            for place, column in zip(some, table.columns, strict=True):
+                # The block is read as a whole: one chunk, or none where it has no rows.
+                cells = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+                found[place] = numbers(cells) if types[place] == self._pa.float32() else cells
+
+        def part(at: int, place: str) -> Any:
+            return found[place][at : at + most]
+
+        return [(partial(part, at), min(most, n_rows - at)) for at in range(0, n_rows, most)]
+
+    def _decoded(self, columns: Callable[[str], Any], n_rows: int, before: int) -> tuple[Any, Any]:
+        """Rows and labels."""
+        X = self._decoder.rows(lambda name: columns(self._places[name]), n_rows, before)
         labels = self._decoder.labels
         if labels is None:
             return X, None
-        return X, labels(batch.column(self._places[self._target]), before)
+        return X, labels(columns(self._places[self._target]), before)
 
     @property
     def _target(self) -> str:
@@ -1008,6 +1033,7 @@ class ParquetSource(_Columnar):
         size, before = os.path.getsize(self._path), 0
         coded = [column.name for column in self.schema.features if column.bounds is None]
         with ExitStack() as stack:
+            self._check_sizes()
             with reading(self._file):
                 file = stack.enter_context(
                     parquet.ParquetFile(
@@ -1030,6 +1056,28 @@ class ParquetSource(_Columnar):
         if before != self.n_rows:
             raise TableError(f"{self._file}: the file is damaged or cut off; copy it again")
 
+    def _check_sizes(self) -> None:
+        """Refuse pages that do not fit once they are unpacked.
+
+        Arrow unpacks a page as a whole, and keeps one of every column. What the list of row groups
+        says of sizes need not be so; the header in front of each page is what Arrow goes by.
+        """
+        names, room = {name.encode() for name in self._names}, self._room
+        with _mapped(self._path) as data:
+            try:
+                groups = _row_groups(data)
+                for number, group in enumerate(groups):
+                    chunks = [chunk[3] for chunk in group[1]]
+                    pages = [_pages(data, one) for one in chunks if b".".join(one[3]) in names]
+                    size = sum(pages)
+                    if size > room:
+                        what = f"row group {number}: the pages of its columns"
+                        raise _too_large(self._file, what, size, room, "pages (data_page_size=)")
+            except TableError:
+                raise
+            except DAMAGED_SIZES:
+                raise _cut_off(self._file) from None
+
 
 class ArrowSource(_Columnar):
     """Rows of an Arrow IPC file, which Feather 2 is, or of a stored stream.
@@ -1050,6 +1098,7 @@ class ArrowSource(_Columnar):
         with ExitStack() as stack:
             with reading(self._file):
                 reader = _opened(self._path, stack, self._names)
+            self._check_sizes(is_file=hasattr(reader, "num_record_batches"))
             for batch, done in self._batches(reader):
                 with reading(self._file):
                     # Offsets and places of a damaged file may point anywhere.
@@ -1059,6 +1108,42 @@ class ArrowSource(_Columnar):
                     yield self._decoded(part, before)
                     before += part.num_rows
                 progress(int(size * done))
+
+    def _check_sizes(self, *, is_file: bool) -> None:
+        """Refuse batches and dictionaries that are packed and do not fit once unpacked.
+
+        What is not packed is mapped, and takes no memory of its own.
+        """
+        with reading(self._file), ExitStack() as stack:
+            schema = _opened(self._path, stack, None).schema
+        if all(_is_null(schema.field(name).type) for name in self._names):
+            raise TableError(
+                f"{self._file}: every column that is read has the type null, expected values"
+            )
+        wanted = _places_of_buffers(schema, set(self._names))
+        room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
+        n_batches = 0
+        with _mapped(self._path) as data:
+            try:
+                for kind, header, body in _messages(data, is_file=is_file):
+                    if kind == DICTIONARY:
+                        key = _number(data, "<q", header, 0)
+                        inner = _child(data, _slot(data, header, 1))
+                        size = _unpacked(data, inner, body, None)
+                        if _number(data, "<b", header, 2):
+                            size += dictionaries.get(key, 0)
+                        dictionaries[key], what = size, f"the dictionaries up to number {key}"
+                        size = sum(dictionaries.values())
+                    else:
+                        size = _unpacked(data, header, body, wanted) + sum(dictionaries.values())
+                        what = f"record batch {n_batches} with its dictionaries"
+                        n_batches += 1
+                    if size > room:
+                        raise _too_large(self._file, what, size, room, "record batches")
+            except TableError:
+                raise
+            except DAMAGED_SIZES:
+                raise _cut_off(self._file) from None
 
     def _batches(self, reader: Any) -> Iterator[tuple[Any, float]]:
         """Record batches, and the part of the file that is read after each."""
@@ -1077,6 +1162,14 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
     """Return types by name of column, and the number of rows."""
     parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
     file = os.path.basename(path)
+    with open(path, "rb") as end:
+        end.seek(max(0, os.path.getsize(path) - 8))
+        size, mark = end.read(4), end.read(4)
+    if mark == b"PAR1" and int.from_bytes(size, "little") > LARGEST_FOOTER:
+        raise TableError(
+            f"{file}: the description at its end takes {int.from_bytes(size, 'little')} bytes, "
+            f"expected at most {LARGEST_FOOTER}; write fewer, larger row groups"
+        )
     with reading(file), parquet.ParquetFile(path) as opened:
         return column_types(file, opened.schema_arrow), opened.metadata.num_rows
 
@@ -1109,6 +1202,250 @@ def _opened(path: str, stack: ExitStack, names: Sequence[str] | None) -> Any:
     except pa.ArrowInvalid:
         source.seek(0)
         return stack.enter_context(pa.ipc.open_stream(source, options=options))
+
+
+# Sizes that Parquet and Arrow files state in front of packed bytes: what their readers allocate.
+
+
+# Parts of the room: a record batch with its dictionaries, unpacked.
+UNPACKED_SHARE = 2
+# Of a page of texts: unpacked, as a dictionary, and as what is looked up in it.
+TEXT_COPIES = 4
+# What reading sizes of a damaged file has been seen to raise.
+DAMAGED_SIZES = (
+    AttributeError,
+    LookupError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+# Kinds of Arrow's messages.
+DICTIONARY, BATCH = 2, 3
+# Parquet's numbers for texts, and for a page of words.
+TEXT, DICTIONARY_PAGE = 6, 2
+# Of structures and lists in Parquet's descriptions, one inside the other.
+MAX_NESTED = 16
+# Of the description of a whole file; Arrow's objects are ten times as large.
+LARGEST_FOOTER = 2**23
+
+
+@contextlib.contextmanager
+def _mapped(path: str) -> Iterator[mmap.mmap]:
+    """The bytes of a file, which take no memory."""
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        yield data
+
+
+def _cut_off(file: str) -> TableError:
+    """Return an error for a file whose sizes make no sense."""
+    return TableError(f"{file}: the file is damaged or cut off; copy it again")
+
+
+def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> TableError:
+    """Return an error for what would take too much memory once it is unpacked."""
+    return TableError(
+        f"{file}: {what} take {n_bytes} bytes unpacked, expected at most {room}; write the file "
+        f"with smaller {smaller}, or give more memory: max_memory= of open_table, --max-memory of "
+        "a command"
+    )
+
+
+def _row_groups(data: mmap.mmap) -> Any:
+    """The list of row groups at the end of a Parquet file.
+
+    Not by Arrow's objects for it: some end the process where the list is damaged.
+    """
+    size = struct.unpack_from("<I", data, len(data) - 8)[0]
+    return _thrift(data, len(data) - 8 - size, MAX_NESTED)[0][4]
+
+
+def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
+    """Bytes that reading a column chunk takes."""
+    kind, at, first = chunk[1], chunk[9], chunk.get(11, 0)
+    if 0 < first < at:
+        at = first
+    # Where there are no values, no page is read, and no place is told.
+    end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
+    if at < 0:
+        raise ValueError("no place in the file")
+    words = packed_most = unpacked_most = 0
+    while at < end:
+        header, at = _thrift(data, at, MAX_NESTED)
+        unpacked, packed = header[2], header[3]
+        if min(unpacked, packed) < 0 or packed > len(data) - at:
+            raise ValueError("a page is longer than the file")
+        if header[1] == DICTIONARY_PAGE:
+            words = max(words, 2 * unpacked)
+        packed_most, unpacked_most = max(packed_most, packed), max(unpacked_most, unpacked)
+        at += packed
+    copies = TEXT_COPIES if kind == TEXT else 1
+    return int(packed_most + copies * (unpacked_most + words))
+
+
+def _thrift(data: mmap.mmap, at: int, levels: int) -> tuple[dict[int, Any], int]:
+    """The fields of a compact Thrift structure, by number, and its end."""
+    found: dict[int, Any] = {}
+    number = 0
+    while data[at]:
+        kind, step = data[at] & 15, data[at] >> 4
+        at += 1
+        if step:
+            number += step
+        else:
+            number, at = _whole(data, at)
+        found[number], at = (kind == 1, at) if kind < 3 else _thrift_value(data, at, kind, levels)
+    return found, at + 1
+
+
+def _thrift_value(data: mmap.mmap, at: int, kind: int, levels: int) -> tuple[Any, int]:
+    """A field of a structure or an element of a list, and its end."""
+    if kind in (4, 5, 6):
+        return _whole(data, at)
+    if kind < 4 or kind == 7:
+        return None, at + (8 if kind == 7 else 1)
+    if kind == 8:
+        length, at = _varint(data, at)
+        return data[at : at + length], at + length
+    if kind == 9 and levels:
+        count, inner = data[at] >> 4, data[at] & 15
+        count, at = _varint(data, at + 1) if count == 15 else (count, at + 1)
+        found = []
+        for _ in range(count):
+            value, at = _thrift_value(data, at, inner, levels - 1)
+            found.append(value)
+        return found, at
+    if kind == 12 and levels:
+        return _thrift(data, at, levels - 1)
+    raise ValueError("no file has such a field")
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """A number of up to 64 bits, and its end."""
+    value = 0
+    for shift in range(0, 70, 7):
+        value |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return value, at
+    raise ValueError("no number is so long")
+
+
+def _whole(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """A number with its sign, and its end."""
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _slot(data: mmap.mmap, table: int, number: int) -> int:
+    """Where a field of a FlatBuffers table is; 0 if it has none."""
+    about = table - struct.unpack_from("<i", data, table)[0]
+    size = struct.unpack_from("<H", data, about)[0]
+    if 4 + 2 * number >= size:
+        return 0
+    offset: int = struct.unpack_from("<H", data, about + 4 + 2 * number)[0]
+    return table + offset if offset else 0
+
+
+def _number(data: mmap.mmap, kind: str, table: int, number: int) -> int:
+    """A number in a FlatBuffers table; 0 if it has none."""
+    at = _slot(data, table, number)
+    return int(struct.unpack_from(kind, data, at)[0]) if at else 0
+
+
+def _child(data: mmap.mmap, at: int) -> int:
+    """What a field points at."""
+    if not at:
+        raise ValueError("a field is missing")
+    return int(at + struct.unpack_from("<I", data, at)[0])
+
+
+def _messages(data: mmap.mmap, *, is_file: bool) -> Iterator[tuple[int, int, int]]:
+    """Kind, header and start of the body of every dictionary and record batch, as they are read."""
+    at = 0
+    if is_file:
+        size = struct.unpack_from("<i", data, len(data) - 10)[0]
+        footer = _child(data, len(data) - 10 - size)
+        for field in (2, 3):
+            blocks = _slot(data, footer, field)
+            blocks = _child(data, blocks) if blocks else 0
+            count = struct.unpack_from("<I", data, blocks)[0] if blocks else 0
+            for place in range(count):
+                start, length = struct.unpack_from("<qi", data, blocks + 4 + 24 * place)
+                yield from _message(data, start, start + length)
+        return
+    while at + 4 <= len(data):
+        mark, length = struct.unpack_from("<I", data, at)[0], 0
+        prefix = 8 if mark == 0xFFFFFFFF else 4
+        if at + prefix > len(data):
+            return
+        length = struct.unpack_from("<i", data, at + prefix - 4)[0]
+        if length <= 0:
+            return
+        body = at + prefix + length
+        yield from _message(data, at, body)
+        table = _child(data, at + prefix)
+        at = body + max(0, _number(data, "<q", table, 3))
+
+
+def _message(data: mmap.mmap, at: int, body: int) -> Iterator[tuple[int, int, int]]:
+    """A message, if it is of a kind that has a body."""
+    if at < 0:
+        raise ValueError("no place in the file")
+    prefix = 8 if struct.unpack_from("<I", data, at)[0] == 0xFFFFFFFF else 4
+    table = _child(data, at + prefix)
+    kind = _number(data, "<B", table, 1)
+    if kind in (DICTIONARY, BATCH):
+        yield kind, _child(data, _slot(data, table, 2)), body
+
+
+def _unpacked(data: mmap.mmap, batch: int, body: int, wanted: set[int] | None) -> int:
+    """Bytes that the packed buffers of a batch take unpacked: all, or those at these places."""
+    if not _slot(data, batch, 3):
+        return 0
+    buffers = _child(data, _slot(data, batch, 2))
+    total = 0
+    for place in range(struct.unpack_from("<I", data, buffers)[0]):
+        start, length = struct.unpack_from("<qq", data, buffers + 4 + 16 * place)
+        if length > 0 and (wanted is None or place in wanted):
+            # -1 stands for bytes that are not packed.
+            total += max(0, struct.unpack_from("<q", data, body + start)[0])
+    return total
+
+
+def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
+    """Which buffers of a batch belong to these columns; None where the types do not tell."""
+    from pyarrow import types
+
+    def count(kind: Any) -> int | None:
+        if types.is_null(kind):
+            return 0
+        plain = types.is_primitive(kind) or types.is_dictionary(kind) or types.is_decimal(kind)
+        if plain or types.is_boolean(kind) or types.is_fixed_size_binary(kind):
+            return 2
+        texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+        return 3 if any(test(kind) for test in texts) else None
+
+    found: set[int] = set()
+    before = 0
+    for field in schema:
+        n = count(field.type)
+        if n is None:
+            return None
+        if field.name in names:
+            found.update(range(before, before + n))
+        before += n
+    return found
+
+
+def _is_null(kind: Any) -> bool:
+    """Whether values take no bytes at all."""
+    from pyarrow import types
+
+    return bool(types.is_null(_plain(kind)) and not types.is_dictionary(kind))
 
 
 # numpy's .npz files with X and y, a block of rows at a time.

@@ -347,6 +347,7 @@ class Lookup:
         self._whole = {value: code for code, value in enumerate(declared) if _is_whole(value)}
         self._missing_texts = {text.strip() for text in missing_texts}
         self._missing, self._undeclared = missing, undeclared
+        self._known: tuple[Any, Any, NDArray[np.int64]] | None = None
 
     @classmethod
     def of_column(cls, column: Column, missing_texts: Sequence[str]) -> Lookup:
@@ -375,11 +376,24 @@ class Lookup:
             return self._of_unique(unique.tolist())[places.ravel()]
         if not hasattr(values, "dictionary"):
             values = values.dictionary_encode()
-        codes = self._of_unique(values.dictionary.to_pylist())
-        # One more, for cells without a value.
-        codes = np.append(codes, self._missing)
+        codes = self._of_dictionary(values.dictionary)
         places = values.indices.fill_null(len(codes) - 1) if values.null_count else values.indices
         found: NDArray[np.int64] = codes[places.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _of_dictionary(self, words: Any) -> NDArray[np.int64]:
+        """Codes of an Arrow dictionary, and one more for cells without a value.
+
+        Slices of a batch share their dictionary, which is looked up once.
+        """
+        places = [None if one is None else one.address for one in words.buffers()]
+        key = (str(words.type), len(words), words.offset, places)
+        if self._known is None or self._known[0] != key:
+            # One word after the other: all of them as Python's objects take much memory.
+            codes = self._of_unique(word.as_py() for word in words)
+            # The words are kept, so that no other ones can have their place.
+            self._known = (key, words, np.append(codes, self._missing))
+        found: NDArray[np.int64] = self._known[2]
         return found
 
     def _of_unique(self, values: Iterable[Any]) -> NDArray[np.int64]:

@@ -238,6 +238,9 @@ FORMAT = "dpsvm_fast.model"
 VERSION = 1
 
 
+# Of a file that is not all ASCII, of which each character may take four bytes, several times over.
+LARGEST_TEXT = 2**24
+
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
 # What is known of a file's signature once it has been read.
 UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
@@ -276,6 +279,11 @@ def parsed(data: bytes) -> dict[str, Any]:
     for begin, kind in OTHER_FILES.items():
         if data.startswith(begin):
             raise ModelFormatError(f"is {kind}; expected a file that save_model wrote")
+    if len(data) > LARGEST_TEXT and not data.isascii():
+        raise ModelFormatError(
+            f"has {len(data)} bytes that are not all ASCII, as save_model writes them; expected at "
+            f"most {LARGEST_TEXT} in other alphabets"
+        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
