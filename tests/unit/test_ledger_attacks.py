@@ -452,9 +452,14 @@ def test_ctrl_c_ends_waiting_for_a_lock(tmp_path: Path) -> None:
         holder.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
-            ledger.spend(TENTH)
+        # Shells start programs in the background with SIGINT ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                ledger.spend(TENTH)
+        finally:
+            signal.signal(signal.SIGINT, before)
         # What matters is that it does not take the two minutes of the whole wait.
         assert time.monotonic() - begun < 30.0
         timer.join()
