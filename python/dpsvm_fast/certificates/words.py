@@ -364,6 +364,9 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     if getattr(statement, "mechanism", "") in ("private_linear", "private_kernel"):
         # What one is made of is all that the other needs.
         found.append(f"mechanism: {statement.mechanism}")
+    if hasattr(statement, "selection"):
+        # Both ways to choose, and both to make a score noisy, promise the same by the same numbers.
+        found.append(f"choice by scores: {statement.selection.mechanism}")
     if hasattr(statement, "loss") and statement.loss != "none":
         found.append(f"loss: {statement.loss}")
     if getattr(statement, "descent", None) is not None:
