@@ -47,7 +47,7 @@ MAX_SIDE = 2**63 - 1
 
 
 def make_source(random_state: int | None) -> _core.NoiseSource:
-    """Make a source of noise for `random_state`, in a thread that computes as the proofs assume."""
+    """Make a source of noise; whoever draws from it has to run in the usual arithmetic."""
     return _core.NoiseSource(check_random_state(random_state))
 
 

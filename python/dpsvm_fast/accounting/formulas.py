@@ -681,8 +681,8 @@ def mixed_curve(
     least, most = others.span(reach)
     count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // others.atoms[0].size))
     # Over a short range the profile is nearly straight, and each node adds its rounding.
-    wanted = NODES_PER_DEVIATION * event.sigma * (high + most - low - least)
-    count = int(min(max(wanted, LEAST_NODES), count))
+    enough = NODES_PER_DEVIATION * event.sigma * (high + most - low - least)
+    count = int(min(max(enough, LEAST_NODES), count))
     nodes, g = _profile_between(event, low - most - beyond, high - least + beyond, count)
     return lambda epsilon: _chords(others, epsilon - slack, nodes, g)
 
