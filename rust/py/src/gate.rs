@@ -2,10 +2,10 @@
 //! nearest whatever the calling thread does.
 
 use crate::errors::to_python;
+use dpsvm_core::Result;
 use dpsvm_core::parallel::{
     Control, Interrupt, USUAL_ARITHMETIC, exchange_arithmetic, in_usual_arithmetic,
 };
-use dpsvm_core::{Error, Result};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -48,8 +48,8 @@ impl Interrupt for Signals {
 
 /// Runs `work` without the GIL. `work` must poll the interrupt it is given.
 ///
-/// A signal handler's exception (for example `KeyboardInterrupt`) wins over the core's own
-/// "interrupted". A panic in `work`, of which another thread that writes to the input can be the
+/// A signal handler's exception (for example `KeyboardInterrupt`) wins over what the core returns.
+/// A panic in `work`, of which another thread that writes to the input can be the
 /// cause, becomes a `RuntimeError` that does not repeat its message: an index may be data.
 pub fn run<T: Send>(
     py: Python<'_>,
@@ -65,11 +65,13 @@ pub fn run<T: Send>(
         (result, signals.raised.into_inner())
     });
     match outcome {
-        (Ok(Err(Error::Interrupted)), Some(raised)) => Err(raised),
-        (Ok(result), _) => result.map_err(to_python),
         (Err(_), _) => Err(PyRuntimeError::new_err(
             "internal error: the computation was abandoned and nothing is returned",
         )),
+        // Also where the work came to its end: Python has handed the exception over only once.
+        (Ok(_), Some(raised)) => Err(raised),
+        (Ok(Ok(value)), None) => Ok(value),
+        (Ok(Err(error)), None) => Err(to_python(error)),
     }
 }
 
