@@ -27,6 +27,7 @@ extensions = [
     "docstring_links",
     "formulas",
     "line_breaks",
+    "proof_tests",
     "repository_files",
     "scripts",
 ]

@@ -1,24 +1,27 @@
 """Every mechanism has its proof page, and every name on a proof page exists.
 
-A page ends with two lists, "Covers" (dotted names of Python objects and of Rust functions, each
-with the kind of its proof) and "Tests that fail if this is wrong" (pytest ids, or Rust tests as
-file and function). `python tests/architecture/test_proof_pages.py` writes the counts of the kinds
-into docs/guarantees.md.
+A page lists under "Covers" dotted names of Python objects and of Rust functions, each with the
+kind of its proof. Tests name the page that they test by a marker.
+`python tests/architecture/test_proof_pages.py` writes the counts of the kinds into
+docs/guarantees.md.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_site"))
+from proof_tests import HEADING, MARK, RUST, marked_tests  # noqa: E402
+
 PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 MECHANISMS = ROOT / "python" / "dpsvm_fast" / "mechanisms"
 COVERS = "Covers"
-TESTS = "Tests that fail if this is wrong"
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 MARKS = ("<!-- proof-table -->\n", "<!-- /proof-table -->")
 KIND = re.compile(r"- `([^`]+)`.* — (?:(paper|tested)|(machine): `(\w+)`)$")
@@ -65,7 +68,8 @@ def test_counts_of_proofs_are_those_of_the_pages() -> None:
 def test_what_a_machine_has_proved_names_a_listed_test(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     proofs = {test for kind, test in kinds(text).values() if kind == "machine"}
-    assert proofs <= {name.split("::")[-1] for name in listed(text, TESTS)}
+    marked = [test for part in marked_tests()[page.stem].values() for test in part]
+    assert proofs <= {name.split("::")[-1] for name in marked}
 
 
 def test_a_name_has_one_kind_on_all_pages() -> None:
@@ -117,18 +121,6 @@ def rust_item_exists(name: str) -> bool:
     return False
 
 
-def is_test(name: str) -> bool:
-    """Tell whether ``file::test`` names a test function of that file (Python or Rust)."""
-    file, _, function = name.partition("::")
-    path = ROOT / file
-    if not path.is_file() or not function:
-        return False
-    keyword = "fn" if path.suffix == ".rs" else "def"
-    bare = function.split("::")[-1].split("[")[0]
-    source = path.read_text(encoding="utf-8")
-    return re.search(rf"\b{keyword}\s+{re.escape(bare)}\b", source) is not None
-
-
 def exists(name: str) -> bool:
     """Dispatch on how a covered name is written."""
     return rust_item_exists(name) if "::" in name else python_object_exists(name)
@@ -139,13 +131,31 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_lists_what_it_covers_and_what_tests_it(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    covered, tests = listed(text, COVERS), listed(text, TESTS)
+def test_what_a_page_covers_exists(page: Path) -> None:
+    covered = listed(page.read_text(encoding="utf-8"), COVERS)
     assert covered, f"{page.name} has no list under '{COVERS}'"
-    assert tests, f"{page.name} has no list under '{TESTS}'"
-    missing = [n for n in covered if not exists(n)] + [n for n in tests if not is_test(n)]
+    missing = [name for name in covered if not exists(name)]
     assert not missing, f"{page.name} names what does not exist: {missing}"
+
+
+def test_markers_name_all_pages_and_no_others() -> None:
+    assert set(marked_tests()) == {page.stem for page in PAGES}
+    for page in PAGES:
+        assert HEADING in page.read_text(encoding="utf-8")
+
+
+def test_rust_tests_are_found() -> None:
+    """Each mark of a Rust test belongs to a function that is a test."""
+    marks = tests = 0
+    for file in (ROOT / "rust").rglob("*.rs"):
+        source = file.read_text(encoding="utf-8")
+        marks += len(MARK.findall(source))
+        for _, test in RUST.findall(source):
+            before = source.partition(f"fn {test}")[0].rsplit("// Proof:", 1)[1]
+            tests += "#[test]" in before
+    found = [t for parts in marked_tests().values() for names in parts.values() for t in names]
+    assert marks == sum(test.startswith("rust/") for test in found)
+    assert tests >= len({test for test in found if test.startswith("rust/")})
 
 
 def test_every_mechanism_has_a_page() -> None:
@@ -166,9 +176,6 @@ def test_missing_names_are_caught() -> None:
     assert not exists("dpsvm_fast.no_such_module.thing")
     assert not exists("dpsvm_core::solver::no_such_function")
     assert exists("dpsvm_core::parallel::pool")
-    assert not is_test("tests/architecture/test_proof_pages.py::test_no_such_test")
-    assert not is_test("tests/no_such_file.py::test_x")
-    assert is_test("tests/architecture/test_proof_pages.py::test_missing_names_are_caught")
     assert listed("## Covers\n- `a.b`: text\n## Other\n- `c`\n", COVERS) == ["a.b"]
 
 

@@ -168,6 +168,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], list[Callable[[], bool]]]] = {
 }
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(
     ("name", "i"), [(name, i) for name, (_, checks) in MUTANTS.items() for i in range(len(checks))]
 )

@@ -90,6 +90,7 @@ def exact_delta(mechanism: GaussianMargin, solver: MatrixPerturbation) -> float:
     return max(float(np.maximum(p - factor * q, 0.0).sum()) * step for p, q in pairs)
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_exact_density_keeps_the_claim(loss: str, adjacency: str) -> None:
@@ -141,6 +142,7 @@ MUTANTS: list[tuple[Mutant, str]] = [
 ]
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("mutant", "adjacency"), MUTANTS)
 def test_a_wrong_calibration_is_rejected(
@@ -153,6 +155,7 @@ def test_a_wrong_calibration_is_rejected(
     assert exact_delta(wrong, wrong.solver) > 1.5 * wrong.solver.inside.delta
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 def test_the_line_is_that_of_the_solver() -> None:
     """The densities are about what is minimised: v of the compiled minimiser, two features."""
     mechanism = dataclasses.replace(planned("huber_ww", "add_remove"), n_features=2)

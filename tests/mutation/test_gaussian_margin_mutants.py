@@ -354,6 +354,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_wrong_price_is_seen(name: str, monkeypatch: Patch) -> None:
     mutate, world = PRIVATE[name]
@@ -362,6 +363,7 @@ def test_a_wrong_price_is_seen(name: str, monkeypatch: Patch) -> None:
     assert not world.is_private()
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(
     ("name", "i"), [(name, i) for name, (_, checks) in MUTANTS.items() for i in range(len(checks))]
 )

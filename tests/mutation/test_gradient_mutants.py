@@ -134,6 +134,7 @@ CALIBRATION = {
 }
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize(
     ("name", "adjacency"),
     [(n, a) for n, (_, _, relations) in CALIBRATION.items() for a in relations],
@@ -145,6 +146,7 @@ def test_a_wrong_calibration_is_rejected(name: str, adjacency: str, monkeypatch:
     assert not holds(adjacency)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_a_clip_that_is_not_the_declared_one_is_rejected() -> None:
     """The descent is given twice the clip norm that the noise was calibrated to."""
     noise = plan("add_remove")
@@ -309,6 +311,7 @@ def seeded(descent: type[twin.Descent]) -> Kind:
     return Kind(TWIN.records, build)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("name", STEP)
 def test_a_wrong_step_is_rejected(name: str) -> None:
     mutant, holds = STEP[name]

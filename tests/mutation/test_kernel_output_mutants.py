@@ -165,6 +165,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Check, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize(
     ("name", "adjacency"), [(n, a) for n, (_, _, relations) in MUTANTS.items() for a in relations]
@@ -178,6 +179,7 @@ def test_a_wrong_model_is_rejected(
     assert not holds(adjacency, delta)
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("delta", DELTAS)
 def test_the_worst_neighbours_spend_what_the_events_say(delta: float) -> None:
     """Power of the checks above."""

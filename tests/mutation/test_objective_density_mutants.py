@@ -176,6 +176,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], World]] = {
 }
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_seen(name: str, monkeypatch: Patch) -> None:
     mutate, world = MUTANTS[name]

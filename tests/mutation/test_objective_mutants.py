@@ -109,6 +109,7 @@ SCALES: dict[str, tuple[Mutate, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("name", SCALES)
 def test_a_wrong_scale_is_rejected(name: str, monkeypatch: Patch) -> None:
     mutate, settings = SCALES[name]
@@ -216,6 +217,7 @@ PROGRAMS: dict[str, tuple[Mutate, Callable[[], bool]]] = {
 }
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_wrong_program_is_rejected(name: str, monkeypatch: Patch) -> None:
@@ -247,6 +249,7 @@ def test_a_source_with_a_fixed_key_is_rejected(monkeypatch: Patch) -> None:
     assert not fits_differ()
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 def test_the_pure_bound_without_its_maximum_is_rejected(monkeypatch: Patch) -> None:
     """The free Jacobian of logistic losses, claimed where it is not free."""
     settings = {"noise": "gamma", "loss": Loss(name="softplus", n_classes=2, smoothing=0.5)}

@@ -102,6 +102,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_rejected(name: str, monkeypatch: Patch) -> None:
     mutate, holds, adjacency = MUTANTS[name]
@@ -120,6 +121,7 @@ class LaplacePerCoordinate:
         return self.rng.laplace(scale=1.0 / beta, size=size)
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_laplace_entries_are_rejected() -> None:
     assert gamma_direction_holds("add_remove")
     assert not gamma_direction_holds("add_remove", LaplacePerCoordinate())
@@ -131,6 +133,7 @@ def separation_is_covered(worlds: Worlds) -> bool:
     return distance <= (worlds.plan.exact_sensitivity + 2.0 * worlds.plan.radius) * (1.0 + 1e-9)
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_missing_clipping_is_rejected(monkeypatch: Patch) -> None:
     settings = {"data_norm": 0.5}  # the pair's rows have norm 1
     assert separation_is_covered(worlds_of("add_remove", **settings))
@@ -143,6 +146,7 @@ def test_missing_clipping_is_rejected(monkeypatch: Patch) -> None:
     assert not separation_is_covered(worlds_of("add_remove", **settings))
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_a_constant_feature_left_out_of_the_norm_is_rejected(monkeypatch: Patch) -> None:
     settings = {"fit_intercept": True, "intercept_scaling": 1.0}
     assert separation_is_covered(worlds_of("add_remove", **settings))
@@ -158,6 +162,7 @@ def fits_differ() -> bool:
     return bool((first != second).all())
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_a_source_with_a_fixed_key_is_rejected(monkeypatch: Patch) -> None:
     assert fits_differ()
     original = _core.NoiseSource

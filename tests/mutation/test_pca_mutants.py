@@ -261,6 +261,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
 }
 
 
+@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize(
     ("name", "adjacency"), [(n, a) for n, (_, _, relations) in MUTANTS.items() for a in relations]
 )
@@ -271,6 +272,7 @@ def test_wrong_components_are_rejected(name: str, adjacency: str, monkeypatch: P
     assert not holds(adjacency)
 
 
+@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_the_worst_neighbours_spend_the_whole_budget(adjacency: str) -> None:
     """Power of the checks above: sums along one axis and along all attain the claim."""

@@ -377,6 +377,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
 }  # fmt: skip
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.parametrize(
     ("name", "adjacency"), [(n, a) for n, (_, _, relations) in MUTANTS.items() for a in relations]
 )
@@ -387,6 +388,7 @@ def test_a_wrong_pipeline_is_rejected(name: str, adjacency: str, monkeypatch: Pa
     assert not holds(adjacency)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("whiten", [True, False, "auto"])
 def test_the_worst_neighbours_spend_the_whole_budget(adjacency: str, whiten: bool | str) -> None:

@@ -95,6 +95,7 @@ def test_the_scaler_passes(check: Callable[[str], bool], adjacency: str) -> None
     assert check(adjacency)
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("options", [{}, {"with_std": False}, {"delta": 0.0}], ids=str)
 def test_the_whole_budget_is_spent_and_no_more(adjacency: str, options: dict[str, Any]) -> None:
@@ -189,6 +190,7 @@ MUTANTS: list[tuple[str, Callable[[Patch], None], str, Callable[[str], bool]]] =
 ]
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize(
     ("mutate", "adjacency", "check"),
     [pytest.param(*rest, id=f"{name}, {rest[1]}, {rest[2].__name__}") for name, *rest in MUTANTS],

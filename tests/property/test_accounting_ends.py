@@ -63,6 +63,7 @@ def ending() -> Iterator[None]:
     assert spent < ALLOWED, f"{spent:.1f} s of CPU"
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("relation", [ADD, "replace_one"])
 def test_a_tiny_spend_does_not_block_the_next(relation: str) -> None:
     ledger = PrivacyLedger(1.0, 1e-5, relation)
@@ -168,6 +169,7 @@ def test_every_calibration_ends(
         assert subsampled_gaussian_delta(noise, rate, n_steps, epsilon, relation) <= delta
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @settings(max_examples=8, deadline=None)
 @given(noise=sizes, rate=rates, n_steps=counts, epsilon=epsilons, relation=relations)
 def test_every_question_about_sampled_steps_ends_and_is_bounded(
@@ -227,6 +229,7 @@ def simple_bounds(events: list[PrivacyEvent], epsilon: float) -> tuple[float, fl
     return below, above
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 6))
 def test_mixed_ledgers_end_and_are_bounded(seed: int, length: int) -> None:

@@ -133,6 +133,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(draw)
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @given(case=cases())
 def test_a_record_more_moves_the_sum_by_no_more_than_declared(case: Case) -> None:
     everyone = np.arange(len(case.X))
@@ -142,6 +143,7 @@ def test_a_record_more_moves_the_sum_by_no_more_than_declared(case: Case) -> Non
     assert float(np.linalg.norm(whole - part)) <= allowed
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @given(case=cases(), label=st.integers(0, 6), seed=st.integers(0, 2**32 - 1))
 def test_another_record_moves_the_sum_by_no_more_than_twice(
     case: Case, label: int, seed: int
@@ -154,6 +156,7 @@ def test_another_record_moves_the_sum_by_no_more_than_twice(
     assert float(np.linalg.norm(whole - other)) <= allowed
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("position", [0, 1, 63, 64, 200, 299])
 @pytest.mark.parametrize("grid", [None, 2.0**-26])
@@ -186,6 +189,7 @@ def exact_square(S: Array) -> Fraction:
     return sum((Fraction(float(v)) ** 2 for v in S.ravel()), Fraction(0))
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @given(
     loss=st.sampled_from(LOSSES),
     clip=st.floats(1e-3, 10.0),
@@ -221,6 +225,7 @@ def test_one_contribution_is_no_longer_than_the_clip(
     assert np.linalg.norm(S) >= 0.99 * min(clip, natural) - 1e-4 * clip
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("precision", ["f32", "f64"])
 @pytest.mark.parametrize("clip", [1e-15, 1e-7, 1e-5, 1e-2])
 @pytest.mark.parametrize("intercept", [0.0, 0.25])

@@ -69,6 +69,7 @@ def neighbours(draw: st.DrawFn) -> tuple[OutputPerturbation, Array, Array, tuple
     return plan, X, y, (x, draw(st.integers(0, n_classes - 1)))
 
 
+@pytest.mark.proof("projected_sgd")
 @given(drawn=neighbours(), seed=st.integers(0, 2**64 - 1))
 def test_neighbours_never_exceed_the_sensitivity(
     drawn: tuple[OutputPerturbation, Array, Array, tuple[Array, int]], seed: int
@@ -77,6 +78,7 @@ def test_neighbours_never_exceed_the_sensitivity(
     assert moved(plan, X, y, other, seed) <= allowed(plan) * (1 + 1e-12)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("n", "batch_size"), [(12, 1), (12, 5), (12, 12), (1, 1)])
 @pytest.mark.parametrize("n_epochs", [1, 3])
 def test_a_flipped_label_reaches_the_sensitivity(n: int, batch_size: int, n_epochs: int) -> None:
@@ -94,6 +96,7 @@ def test_a_flipped_label_reaches_the_sensitivity(n: int, batch_size: int, n_epoc
             assert distance > 0.5 * plan.exact_sensitivity + 2.0 * plan.radius
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("average", ["uniform", "weighted"])
 @pytest.mark.parametrize("n_epochs", [1, 2])
 def test_averages_reach_their_own_bounds(average: str, n_epochs: int) -> None:
@@ -113,6 +116,7 @@ def test_averages_reach_their_own_bounds(average: str, n_epochs: int) -> None:
         assert distance > allowed(last)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("n", "batch_size"), [(7, 6), (13, 4)])
 def test_dividing_a_short_batch_by_its_own_size_exceeds_the_bound(n: int, batch_size: int) -> None:
     """Mutant: with a record alone in the short batch it moves the weights too far."""
@@ -126,6 +130,7 @@ def test_dividing_a_short_batch_by_its_own_size_exceeds_the_bound(n: int, batch_
     assert float(np.linalg.norm(wrong[0] - wrong[1])) > 2.0 * allowed(plan)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("projection", ["joint", "per_class"])
 def test_small_balls_bound_the_distance(projection: str) -> None:
     """Two runs at opposite ends of the ball; with balls for each class, of all of them."""

@@ -101,6 +101,7 @@ def changes(unit: str) -> list[list[tuple[int, int]]]:
     return [[(party, row) for row in range(n)] for party, n in enumerate(SIZES)]
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("unit", ["record", "group", "user"])
 @pytest.mark.parametrize("weighting", ["records", "users"])
 @pytest.mark.parametrize("local", LOCALS)
@@ -110,6 +111,7 @@ def test_neighbours_stay_within_the_plan(local: str, unit: str, weighting: str) 
         assert farthest(spec, unit) <= 1.0
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize(
     ("unit", "weighting"),
     [
@@ -126,6 +128,7 @@ def test_the_plan_is_nearly_reached(unit: str, weighting: str) -> None:
     assert farthest(spec, unit) > 0.9
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("unit", ["group", "user"])
 def test_more_than_a_record_moves_further_than_a_record_may(unit: str) -> None:
     """Control: the plan for one record is exceeded by a group and by a party."""
@@ -133,6 +136,7 @@ def test_more_than_a_record_moves_further_than_a_record_may(unit: str) -> None:
     assert farthest(spec, unit) > 1.5
 
 
+@pytest.mark.proof("federated", "The library")
 def test_with_equal_weights_the_smallest_party_counts() -> None:
     """Control: a plan made for parties of 20 is exceeded by a party of one, which it refuses."""
     small = plan_of("svm_sgd", "record", "users", regularization=2.0)
@@ -160,6 +164,7 @@ def matrices(unit: str) -> FederatedSpec:
     )
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize(("unit", "rows"), [("record", 1), ("group", 3), ("user", 20)])
 def test_second_moments_stay_within_the_plan_and_reach_it(unit: str, rows: int) -> None:
     first = alike()

@@ -81,6 +81,7 @@ def lower_ends(found: GaussianMargin, factor: float) -> list[float]:
     return ends
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])

@@ -45,6 +45,7 @@ def records(rng: np.random.Generator, n: int, d: int) -> Array:
     return rows
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
 def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
     rng = np.random.default_rng(K * 10 + M)
@@ -67,6 +68,7 @@ def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
     assert 0.9 * bound < largest <= bound * (1.0 + 1e-12)
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
 def test_no_curvature_is_larger_than_declared(loss: str, K: int, M: int) -> None:
     """log det(1 + H/lambda) of one record by differences of its gradient in the scores."""
@@ -95,6 +97,7 @@ def test_no_curvature_is_larger_than_declared(loss: str, K: int, M: int) -> None
     assert 0.99 * bound < largest <= bound * (1.0 + 1e-6)
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("psd", ["constraint", "project"])
 @pytest.mark.parametrize("data_norm", [0.3, 1.0, 40.0])
 def test_released_forms_are_those_of_the_lifted_rows(psd: str, data_norm: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
@@ -52,6 +53,7 @@ def sigma_at(epsilon: float, u: float) -> float:
     return 1 / (root - u) if u < 0 else (u + root) / (2 * epsilon)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @checked
 @given(epsilons, deltas)
 def test_sigma_is_safe_and_tight(epsilon: float, delta: float) -> None:
@@ -62,6 +64,7 @@ def test_sigma_is_safe_and_tight(epsilon: float, delta: float) -> None:
         assert curve(mpf(epsilon), mpf(sigma) * (1 - mpf(SIGMA_ERROR)))[0] > mpf(delta)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @checked
 @given(deltas, sigmas)
 def test_epsilon_is_safe_and_tight(delta: float, sigma: float) -> None:
@@ -75,6 +78,7 @@ def test_epsilon_is_safe_and_tight(delta: float, sigma: float) -> None:
             assert above > delta * (1 - slack) or below < (1 - mpf(delta)) * (1 + slack)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @checked
 @given(epsilons, st.floats(-25, 37), st.booleans())
 def test_curve_is_enclosed(epsilon: float, u: float, negative: bool) -> None:
@@ -94,6 +98,7 @@ def test_curve_is_enclosed(epsilon: float, u: float, negative: bool) -> None:
         assert log_value <= log_true * (1 - mpf(CURVE_ERROR)) or -log_true < mpf("1e-300")
 
 
+@pytest.mark.proof("analytic_gaussian")
 @checked
 @given(sigmas, deltas)
 def test_round_trip_never_under_protects(sigma: float, delta: float) -> None:
@@ -139,6 +144,7 @@ def test_delta_falls_with_epsilon_and_sigma(
     )
 
 
+@pytest.mark.proof("analytic_gaussian")
 @checked
 @given(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -49,6 +49,7 @@ mixtures = st.lists(
 CHORDS = 2e-3
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=60)
 @given(mixtures, st.floats(0.0, 6.0), st.randoms(use_true_random=False))
 def test_the_order_does_not_matter(events: list[PrivacyEvent], epsilon: float, random: Any) -> None:
@@ -68,6 +69,7 @@ def delta_of_atoms(event: ObjectiveEvent, epsilon: float) -> float:
     )
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=40)
 @given(mixtures, st.floats(0.0, 6.0))
 def test_no_composition_is_below_a_part_of_it(events: list[PrivacyEvent], epsilon: float) -> None:
@@ -87,6 +89,7 @@ def test_delta_falls_with_epsilon(events: list[PrivacyEvent], epsilon: float, st
     assert upper <= lower * (1 + CHORDS) + 1e-16
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=60)
 @given(objective_events(), gaussian_events, st.floats(0.1, 6.0), st.floats(1e-6, 0.9))
 def test_no_composition_is_above_a_basic_one(
@@ -131,6 +134,7 @@ def test_the_law_of_atoms_is_close_to_the_profile(event: ObjectiveEvent, epsilon
     assert math.fsum(masses * [math.exp(-x) for x in losses]) <= 1 + 1e-7
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=20)
 @given(st.floats(0.5, 30.0), st.floats(-8.0, 8.0))
 def test_the_law_of_atoms_dominates_the_profile(sigma: float, epsilon: float) -> None:
@@ -144,6 +148,7 @@ def test_the_law_of_atoms_dominates_the_profile(sigma: float, epsilon: float) ->
         assert delta_of_atoms(other, epsilon) < exact
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=40)
 @given(objective_events(), st.floats(0.0, 5.0))
 def test_negative_epsilon_is_the_other_direction(event: ObjectiveEvent, x: float) -> None:
@@ -182,6 +187,7 @@ def test_the_recomputation_is_not_above_the_promise(
 LOSSES = st.sampled_from([("logistic", 2), ("softmax_margin", 3), ("huber", 3), ("softplus", 2)])
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @settings(max_examples=6, deadline=None)
 @given(LOSSES, ADJACENCIES, st.floats(0.2, 8.0), st.floats(-9.0, -2.0), st.floats(0.01, 0.2))
 def test_a_calibrated_release_fits_into_its_budget_and_no_second_one_does(

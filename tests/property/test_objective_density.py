@@ -91,6 +91,7 @@ def sweep(name: str, n_scores: int, d: int, relation: str, n: int, seed: int = 0
     return np.concatenate(found)
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", LINES)
 def test_no_pair_on_a_line_exceeds_the_gaussian_claim(
@@ -102,6 +103,7 @@ def test_no_pair_on_a_line_exceeds_the_gaussian_claim(
     assert found.max() > (0.1 if case[0] == "huber_ww" else 0.2)
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", SUMS)
 def test_no_one_vs_rest_pair_exceeds_the_gaussian_claim(
@@ -112,6 +114,8 @@ def test_no_one_vs_rest_pair_exceeds_the_gaussian_claim(
     assert found.max() > 0.05
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
+@pytest.mark.proof("joint_bound")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     "case", [*PLANES[:4], *(pytest.param(case, marks=pytest.mark.slow) for case in PLANES[4:])]
@@ -122,6 +126,8 @@ def test_no_pair_on_a_plane_exceeds_the_gaussian_claim(
     assert sweep(*case, relation, 4).size > 3
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
+@pytest.mark.proof("joint_bound")
 @pytest.mark.nightly
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", LINES + SUMS + PLANES)
@@ -167,6 +173,7 @@ def pure_ratio(setting: Setting) -> float:
     return pure_epsilon(setting.pair, rate) / claim
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", PURE_LINES + PURE_WIDER)
 def test_no_pair_exceeds_the_pure_claim(case: tuple[str, int, int], relation: str) -> None:
@@ -176,6 +183,7 @@ def test_no_pair_exceeds_the_pure_claim(case: tuple[str, int, int], relation: st
     assert max(found) > 0.2
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.nightly
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", PURE_LINES + PURE_WIDER)
@@ -206,6 +214,7 @@ def calibrated(name: str, kappa: float, epsilon: float, delta: float, relation: 
     return 1.0 / sigma
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6])
 def test_the_free_jacobian_of_one_score_is_met(epsilon: float, delta: float) -> None:
@@ -216,6 +225,7 @@ def test_the_free_jacobian_of_one_score_is_met(epsilon: float, delta: float) -> 
     assert nearest([Setting(pair, t, replace_one=False)], epsilon, delta) >= 0.98
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize(
     ("relation", "kappa", "epsilon", "delta"),
     [
@@ -238,6 +248,7 @@ def test_the_claim_of_one_huber_score_is_met(
     assert nearest([setting], epsilon, delta) >= 0.98
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("name", ["huber", "softplus"])
 @pytest.mark.parametrize(("kappa", "epsilon"), [(0.1, 0.2), (1.0, 1.0), (2.0, 1.0), (20.0, 4.0)])
@@ -255,6 +266,7 @@ def test_the_pure_claim_of_one_score_is_met(
     assert 0.98 * epsilon <= found <= (1.0 + 1e-9) * epsilon
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("kappa", "epsilon"), [(0.05, 0.5), (0.5, 2.0), (1.0, 4.0)])
@@ -287,6 +299,7 @@ def test_the_pure_claim_of_huber_pairs_is_met(
     assert 0.98 * epsilon <= pure_epsilon(pair, rate) <= (1.0 + 1e-9) * epsilon
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize(("kappa", "share"), [(0.1, 0.98), (0.25, 0.98), (1.0, 0.5)])
 def test_the_pure_claim_of_softmax_is_met(kappa: float, share: float) -> None:
     """kappa <= epsilon / 4: the full gradient, far out; beyond, the bound is not attained."""
@@ -324,6 +337,7 @@ def test_the_claim_of_three_classes_is_met_up_to_a_factor(relation: str, share: 
     assert found >= share
 
 
+@pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.nightly
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", LINES)

@@ -43,6 +43,7 @@ def points(seed: int, n: int) -> list[tuple[float, float, float]]:
     return list(zip(e.tolist(), t.tolist(), c0.tolist(), strict=True))
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 10, 100])
 def test_softmax_agrees_with_the_twin(n_classes: int) -> None:
     for e, t, c0 in points(n_classes, 8):
@@ -52,6 +53,7 @@ def test_softmax_agrees_with_the_twin(n_classes: int) -> None:
         assert expected * (1.0 - 1e-10) <= found <= expected * (1.0 + 1e-6)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_replaced_softmax_agrees_with_the_twin(n_classes: int) -> None:
     for e, t, c0 in points(20 + n_classes, 6):
@@ -62,6 +64,7 @@ def test_replaced_softmax_agrees_with_the_twin(n_classes: int) -> None:
         assert found <= expected * (1.0 + 1e-6) or expected > 0.1
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", ["huber", "logistic"])
 def test_one_score_agrees_with_the_twin(law: str) -> None:
     for e, t, c0 in points(40, 15):
@@ -73,6 +76,7 @@ def test_one_score_agrees_with_the_twin(law: str) -> None:
             assert expected * (1.0 - 1e-10) <= found <= expected * (1.0 + 1e-6)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 def test_one_curved_score_agrees_with_the_twin() -> None:
     rng = np.random.default_rng(50)
     for e, t, _ in points(50, 15):
@@ -90,6 +94,7 @@ def c4(kappa: float) -> float:
     return math.log1p(0.25 * kappa)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_scores", [2, 3, 10])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_a_sum_of_plain_scores_agrees_with_the_twin(n_scores: int, replace_one: bool) -> None:
@@ -106,6 +111,7 @@ def test_a_sum_of_plain_scores_agrees_with_the_twin(n_scores: int, replace_one: 
             assert found <= min(1.0, high * (1.0 + 1e-3) + 1e-13)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_scores", [2, 3])
 def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
     for e, t, _ in points(70 + n_scores, 5):
@@ -116,6 +122,7 @@ def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
         assert low * (1.0 - CURVED_TOL) - 1e-13 <= found <= min(1.0, high * 1.001 + 1e-13)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_pairwise_losses_agree_with_the_twin(n_classes: int, replace_one: bool) -> None:
@@ -140,6 +147,7 @@ KAPPAS = {
 }
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize(("law", "n"), [("huber", 1), ("huber", 3), ("weston_watkins", 3)])
 def test_a_curvature_without_a_joint_law_is_its_jacobian(law: str, n: int) -> None:
     for e, t, _ in points(90, 4):
@@ -149,6 +157,7 @@ def test_a_curvature_without_a_joint_law_is_its_jacobian(law: str, n: int) -> No
         assert by_kappa == pytest.approx(by_jacobian, rel=1e-9)
 
 
+@pytest.mark.proof("joint_bound")
 @pytest.mark.parametrize(("law", "n"), [("softmax", 3), ("softmax", 10), ("logistic", 4)])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_a_joint_law_lies_between_the_plain_ones(law: str, n: int, replace_one: bool) -> None:
@@ -167,6 +176,7 @@ def test_a_joint_law_lies_between_the_plain_ones(law: str, n: int, replace_one: 
     assert improved or replace_one
 
 
+@pytest.mark.proof("joint_bound")
 @pytest.mark.parametrize(
     ("n_classes", "epsilon", "kappa", "t"),
     [(3, 1.0, 0.25, 0.18), (3, 2.0, 1.0, 0.32), (4, 1.0, 1.5, 0.3), (5, 4.0, 2.0, 0.55)],
@@ -189,6 +199,7 @@ laws = st.sampled_from(CLOSED)
 SLACK = 1.0 + 1e-9
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @settings(max_examples=25)
 @given(
     laws,
@@ -212,6 +223,7 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_the_jacobian(
         assert delta_of(*more, epsilon, sigma, jacobian=c0, **same) * SLACK >= base
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("softmax", 3), ("softmax", 8), ("logistic", 1), ("logistic", 3)])
 def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
     for replace_one in (False, True):
@@ -224,6 +236,7 @@ def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
             assert more >= less * (1.0 - 1e-3)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @settings(max_examples=20)
 @given(laws, st.floats(0.1, 8.0), st.floats(-9.0, -1.0), st.booleans())
 def test_sigma_is_the_smallest_that_meets_its_delta(
@@ -236,6 +249,7 @@ def test_sigma_is_the_smallest_that_meets_its_delta(
     assert delta_of(*law, epsilon, sigma * (1.0 - 1e-3), **price) > delta
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("softmax", 3), ("logistic", 1), ("logistic", 3), ("huber", 1)])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_sigma_of_a_curvature_meets_its_delta(law: tuple[str, int], replace_one: bool) -> None:

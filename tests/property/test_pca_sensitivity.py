@@ -37,6 +37,7 @@ entries = st.one_of(
 )
 
 
+@pytest.mark.proof("private_pca")
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(1, 5), st.sampled_from([1e-3, 0.7, 1.0, 30.0]))
 def test_no_record_moves_the_moments_further(data: Any, d: int, data_norm: float) -> None:
@@ -53,6 +54,7 @@ def test_no_record_moves_the_moments_further(data: Any, d: int, data_norm: float
         assert np.linalg.norm(base - other) <= BOUND["replace_one"] * (1.0 + 1e-15)
 
 
+@pytest.mark.proof("private_pca")
 def test_the_bounds_are_attained() -> None:
     axes = np.eye(3)
     assert np.linalg.norm(moments(axes) - moments(axes[:2])) == 1.0
@@ -90,6 +92,7 @@ def test_a_fit_spends_what_it_says_and_publishes_nothing_else(
             assert one == two if name == "privacy_" else np.array_equal(one, two), name
 
 
+@pytest.mark.proof("private_pca")
 def test_noise_for_one_record_more_does_not_pay_for_an_exchange(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

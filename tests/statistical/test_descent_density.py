@@ -25,6 +25,7 @@ def claimed(epsilon: float, z: float, rate: float, n_steps: int, replace_one: bo
     return _core.subsampled_gaussian_delta(z, rate, n_steps, epsilon, replace_one)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @RELATIONS
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("sigma", SIGMAS)
@@ -40,6 +41,7 @@ def test_one_step_is_accounted_exactly_and_never_below(
         assert exact * (1 - 1e-10) <= stated <= exact * (1 + 1e-6)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @RELATIONS
 @pytest.mark.parametrize("rate", RATES)
 def test_the_canary_of_a_real_step_is_covered(rate: float, replace_one: bool) -> None:
@@ -63,6 +65,7 @@ def test_the_canary_of_a_real_step_is_covered(rate: float, replace_one: bool) ->
 SETS = [[0.4, -1.0], [1.0, 1.0, 1.0], [-0.3, 0.7, -0.9, 0.2]]
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @RELATIONS
 @pytest.mark.parametrize("others", SETS)
 def test_other_records_never_help_the_attacker(others: list[float], replace_one: bool) -> None:
@@ -82,6 +85,7 @@ def test_other_records_never_help_the_attacker(others: list[float], replace_one:
     assert alone == pytest.approx(step_delta(0.3, z, rate, 1.0, replace_one), rel=1e-7)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @RELATIONS
 @pytest.mark.parametrize(("rate", "sigma"), [(0.1, 0.8), (0.4, 1.5), (1.0, 2.0)])
 def test_two_steps_are_accounted_to_a_thousandth(

@@ -82,6 +82,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("adjacency", FACTOR)
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

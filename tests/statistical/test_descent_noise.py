@@ -46,6 +46,7 @@ def holds_sharply(samples: Array, sigma: float) -> bool:
     return noise_holds(samples, sigma) and not wrong
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("rate", SAMPLING)
 @pytest.mark.parametrize("grid", GRIDS)
 def test_variance_after_plain_steps(grid: float | None, rate: float) -> None:
@@ -81,6 +82,7 @@ def test_variance_of_the_mean_of_the_iterates() -> None:
     assert holds_sharply(weights, step * math.sqrt(sum(c * c for c in share)))
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("correction", [False, True])
 @pytest.mark.parametrize("rate", SAMPLING)
 def test_variance_inside_adam(correction: bool, rate: float) -> None:
@@ -113,6 +115,7 @@ def test_moments_of_adam_hold_the_noise_of_every_step() -> None:
     assert holds_sharply(weights, SIGMA / DIVISOR * math.sqrt(sum(c * c for c in reach)))
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("grid", [None, 2.0**-20])
 def test_steps_have_noise_of_their_own(grid: float | None) -> None:
     """Within one run and across runs of one source."""
@@ -141,6 +144,7 @@ def test_entries_are_independent() -> None:
     assert steps_are_independent(lagged)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_released_sums_are_multiples_of_the_grid() -> None:
     grid = 2.0**-4
     noise = step_noise(3, 1000, sigma=SIGMA, grid=grid) / grid

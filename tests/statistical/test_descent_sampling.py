@@ -30,6 +30,7 @@ Array = NDArray[Any]
 N, STEPS = 40, 6000
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.37, 0.9, 0.97])
 def test_batches_are_poisson_samples(rate: float) -> None:
     joined = batches(N, STEPS, rate)
@@ -61,6 +62,7 @@ def test_empty_batches_are_as_frequent_as_they_should_be() -> None:
     assert low <= empty <= high
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_empty_batches_are_noised() -> None:
     noise = step_noise(200, 50, sigma=1.0, grid=2.0**-20, sampling_rate=1e-12)
     assert (noise != 0.0).mean() > 0.99
@@ -110,6 +112,7 @@ def clustered(rate: float) -> Array:
     return np.repeat(rng.random((STEPS, N // 2)) < rate, 2, axis=1)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_other_samplers_are_rejected() -> None:
     rng = np.random.default_rng(0)
     assert poisson_holds(rng.random((STEPS, N)) < 0.1, 0.1)

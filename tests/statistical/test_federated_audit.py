@@ -52,6 +52,7 @@ def proved(honest: int) -> float:
     return epsilon_of_separation(separation_bound(sums(1.0, honest), sums(-1.0, honest)), DELTA)
 
 
+@pytest.mark.proof("federated", "The library")
 def test_colluders_prove_much_of_the_claim_and_never_more() -> None:
     noise = SPEC.rounds[0].noise
     assert noise is not None
@@ -60,6 +61,7 @@ def test_colluders_prove_much_of_the_claim_and_never_more() -> None:
     assert 0.5 * EPSILON <= proved(2) <= EPSILON
 
 
+@pytest.mark.proof("federated", "The library")
 def test_with_one_noise_less_they_prove_more() -> None:
     """Control: what they would prove had the honest party that vanished been counted."""
     assert proved(1) > EPSILON

@@ -51,6 +51,7 @@ def released(gone: Sequence[int]) -> float:
     return float(np.mean(steps**2))
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("gone", [(), (3,)])
 def test_a_sum_has_the_noise_of_all_who_are_in_it(gone: tuple[int, ...]) -> None:
     noise = SPEC.rounds[0].noise
@@ -65,6 +66,7 @@ def test_a_sum_has_the_noise_of_all_who_are_in_it(gone: tuple[int, ...]) -> None
         assert not low <= found <= high
 
 
+@pytest.mark.proof("federated", "The library")
 def test_the_noise_of_the_honest_is_what_the_statement_says() -> None:
     """Without the noise of the colluder and with one party gone: h of them, and r^2 to spare."""
     noise = SPEC.rounds[0].noise
@@ -86,6 +88,7 @@ def largest_correlation(rows: list[NDArray[np.float64]]) -> float:
     return float((found - np.eye(len(rows))).max())
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("seed", [None, 7])
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.exceptions.NotPrivateWarning")
 def test_no_two_vectors_share_noise(seed: int | None) -> None:

@@ -85,6 +85,7 @@ def direction_rejects(first, d):
     return p < ALPHA or ks_rejects(first**2, lambda x: special.betainc(0.5, (d - 1) / 2, x))
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 def test_gamma_ball_radius_has_its_law(sample):
     d, noise = sample
     assert not radius_rejects(noise.radius, d)
@@ -154,6 +155,7 @@ def test_gamma_ball_radius_meets_the_quantile_file(sample):
     assert rejects(1.03 * noise.radius)
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.parametrize("n", [10_000])
 def test_laplace_coordinates_are_rejected(n):
     """Independent Laplace coordinates of the same rate are not the ball's noise for d = 2."""

@@ -39,6 +39,7 @@ def test_false_alarms_are_rare_enough():
     assert N**2 / 2**65 < ALPHA
 
 
+@pytest.mark.proof("grid_gaussian")
 def test_no_word_twice_in_processes_threads_and_sources():
     n = N // 8
     processes = [
@@ -59,6 +60,7 @@ def test_no_word_twice_in_processes_threads_and_sources():
     assert repeats([*arrays, arrays[0][:1]]) == 1
 
 
+@pytest.mark.proof("grid_gaussian")
 @pytest.mark.parametrize("method", ["gaussian", "gamma_ball"])
 def test_no_value_twice_in_one_array(method):
     """Values of the fast Gaussian have at least 52 random bits, and a layer on top of them."""
@@ -67,6 +69,7 @@ def test_no_value_twice_in_one_array(method):
     assert repeats([values, values[-1:]]) == 1
 
 
+@pytest.mark.proof("grid_gaussian")
 def test_words_are_uniform():
     """Each of the 64 bits of `public_seed` is fair."""
     x = words(_core.NoiseSource(4), N // 8)

@@ -69,17 +69,20 @@ def check(program: str, n: int) -> None:
     assert found <= stats.binom.isf(ALARM, n, RATE), f"{found} of {n}"
 
 
+@pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_right_claims_are_refuted_as_rarely_as_stated(program: str) -> None:
     check(program, 1000)
 
 
+@pytest.mark.proof("one_run_audit")
 @pytest.mark.nightly
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_ten_thousand_right_claims_are_refuted_as_rarely_as_stated(program: str) -> None:
     check(program, 10_000)
 
 
+@pytest.mark.proof("one_run_audit")
 def test_too_little_noise_is_caught() -> None:
     """With two fifths of the noise all but one audit in 1e4 refutes the claim."""
     assert alarms("independent", 200, mu=2.5 * MU) >= 195

@@ -186,6 +186,7 @@ def audit(name: str, adjacency: str, times: int, share: float) -> None:
     assert share * claim <= proved <= claim
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @each_part
 def test_fits_prove_most_of_each_part_and_never_more(name: str, adjacency: str) -> None:
     audit(name, adjacency, 1, 0.65)
@@ -197,6 +198,7 @@ def test_many_fits_prove_each_part_to_within_ten_percent(name: str, adjacency: s
     audit(name, adjacency, 10, 0.9)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @each_part
 def test_noise_too_small_by_sqrt_2_is_found(name: str, adjacency: str, monkeypatch: Patch) -> None:
     """Negative control."""
@@ -219,6 +221,7 @@ def at_the_edge(n_rows: int) -> tuple[Array, Array]:
     return rng.uniform(-1.0, 1.0, size=(n_rows, 8)), rng.integers(0, 2, n_rows)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @either
 @pytest.mark.parametrize("mechanism", ["gradient", "output"])
@@ -292,6 +295,7 @@ def neighbours(adjacency: str) -> tuple[Any, Any]:
     return (X, y), ((X[:-1], y[:-1]) if adjacency == "add_remove" else other)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 @pytest.mark.parametrize("name", FITS)
 def test_all_that_is_published_is_hidden_by_the_noise(name: str, adjacency: str) -> None:
@@ -324,6 +328,7 @@ def test_a_plain_count_in_a_fitted_object_is_found() -> None:
     assert pickle.dumps(here) != pickle.dumps(there)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @either
 def test_the_order_of_the_records_changes_no_sum(adjacency: str) -> None:

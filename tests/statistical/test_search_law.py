@@ -156,6 +156,7 @@ def statistic(
     return total, float(chi2.isf(ALPHA, len(large)))
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize(
     "kind",
     [

@@ -48,6 +48,7 @@ def spend_all(target: PrivacyLedger, event: PrivacyEvent, most: int = 10_000) ->
     raise AssertionError
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 0.01, 0.5, 1.999, 2.001, 10.0, 700.0, 1e4])
 def test_a_pure_event_is_simulated_by_the_smallest_gaussian_one(epsilon: float) -> None:
     mu = pure_mu(epsilon)
@@ -62,6 +63,7 @@ def test_a_pure_event_is_simulated_by_the_smallest_gaussian_one(epsilon: float) 
     assert pure_of_mu(mu * (1.0 - 1e-10)) < epsilon
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_gaussian_events_fill_the_fixed_limit_and_no_more() -> None:
     count = spend_all(ledger(), GaussianEvent(40.0, 1.0, A))
     sigma = gaussian_sigma(1.0, 0.9e-5)
@@ -70,6 +72,7 @@ def test_gaussian_events_fill_the_fixed_limit_and_no_more() -> None:
     assert gaussian_delta(1.0, 40.0 / math.sqrt(count)) > 0.5e-5
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_sizes_may_follow_from_results_and_the_limit_still_holds() -> None:
     rng = np.random.default_rng(3)
     target = ledger()
@@ -103,6 +106,7 @@ def test_pure_and_gaussian_events_share_the_limit() -> None:
         target.spend(PureEvent(0.01, A))
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_past_the_gaussian_limit_only_pure_events_go_on() -> None:
     target = ledger()
     target.spend(PureEvent(0.9, A))
@@ -112,6 +116,7 @@ def test_past_the_gaussian_limit_only_pure_events_go_on() -> None:
     assert target.total()[0] == pytest.approx(0.99)
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_deltas_have_a_share_of_their_own() -> None:
     target = ledger()
     tenth = ApproximateEvent(1e-3, 1e-7, A)
@@ -130,12 +135,14 @@ CURVED = [
 ]
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("event", CURVED, ids=lambda e: e.tag)
 def test_events_with_a_profile_count_by_one_point_of_it(event: PrivacyEvent) -> None:
     # Each takes a sixteenth of the share of delta.
     assert spend_all(ledger(), event, 20) == 16
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_a_sampled_sum_counts_as_the_whole_sum_where_that_is_less() -> None:
     target = ledger()
     for _ in range(40):
@@ -158,6 +165,7 @@ def test_objective_events_that_are_gaussian_by_another_name_count_as_such() -> N
     assert target.total()[0] == pytest.approx(other.total()[0], rel=1e-14)
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("kind", [ParallelEvent, AlternativesEvent])
 def test_branches_count_by_the_largest_of_each(kind: type[ParallelEvent]) -> None:
     parts = kind(((GaussianEvent(20.0, 1.0, A),), (ApproximateEvent(1e-4, 3e-7, A),)), A)
@@ -201,6 +209,7 @@ def test_other_relations_and_other_things_are_refused() -> None:
         PrivacyLedger(1.0, 0.0, adaptive=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_a_filter_never_admits_more_than_fixed_sizes_allow() -> None:
     event = GaussianEvent(40.0, 1.0, A)
     assert spend_all(ledger(), event) <= spend_all(PrivacyLedger(1.0, 1e-5), event)

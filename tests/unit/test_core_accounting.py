@@ -38,6 +38,7 @@ def exact(text: str) -> mpf:
         return mpf(text)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("point", reference("sigma"))
 def test_sigma_matches_reference_and_is_never_below(point: dict[str, str]) -> None:
     sigma = _core.gaussian_sigma(float(point["epsilon"]), float(point["delta"]))
@@ -47,6 +48,8 @@ def test_sigma_matches_reference_and_is_never_below(point: dict[str, str]) -> No
         assert mpf(sigma) <= true * (1 + SIGMA_ERROR)
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("point", reference("sigma"))
 def test_sigma_satisfies_its_own_inequality(point: dict[str, str]) -> None:
     epsilon, delta = float(point["epsilon"]), float(point["delta"])
@@ -55,6 +58,7 @@ def test_sigma_satisfies_its_own_inequality(point: dict[str, str]) -> None:
     assert _core.gaussian_epsilon(delta, sigma) <= epsilon * (1 + 1e-9)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("point", reference("delta"))
 def test_delta_matches_reference(point: dict[str, str]) -> None:
     # Decimal arguments are rounded to doubles before the call, so both sides need a tolerance
@@ -71,6 +75,7 @@ def test_delta_matches_reference(point: dict[str, str]) -> None:
             assert 0 < _core.gaussian_delta(epsilon, sigma) <= 1e-299
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("point", reference("epsilon"))
 def test_epsilon_matches_reference_and_is_never_below(point: dict[str, str]) -> None:
     epsilon = _core.gaussian_epsilon(float(point["delta"]), float(point["sigma_over_delta"]))
@@ -83,6 +88,7 @@ def test_epsilon_matches_reference_and_is_never_below(point: dict[str, str]) -> 
         assert mpf(epsilon) <= true * (1 + CURVE_ERROR)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("sigma", [0.05, 0.4, 1.0, 7.0, 300.0])
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 0.7, 3.0, 40.0])
 def test_negative_epsilon_is_the_dual_divergence(epsilon: float, sigma: float) -> None:
@@ -97,6 +103,7 @@ def test_negative_epsilon_is_the_dual_divergence(epsilon: float, sigma: float) -
         assert true <= dual <= true * (1 + CURVE_ERROR)
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1.0, 1e4])
 def test_delta_next_to_one_keeps_its_digits(epsilon: float) -> None:
     delta = 1.0 - 2.0**-53

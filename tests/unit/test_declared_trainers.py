@@ -47,6 +47,7 @@ def test_functions_with_declared_events_can_be_searched(strategy: str) -> None:
         assert made.score(X, y) == 1.0
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_declared_events_beyond_the_budget_are_refused() -> None:
     trainer = DeclaredTrainer(nearest_mean, (PureEvent(4.5, "add_remove"),))
     for strategy in STRATEGIES:

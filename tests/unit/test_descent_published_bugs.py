@@ -44,6 +44,7 @@ def noise_of(n_samples: int, **changes: Any) -> Array:
     return np.asarray(run(zero_rows(n_samples, 500), 1, **options).weights().ravel())
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("rate", [1.0, 0.25, 1e-9])
 def test_the_noise_is_divided_by_the_declared_number_and_by_nothing_else(rate: float) -> None:
     """A batch-size factor: noise on the mean scaled as if on the sum, or the other way round."""
@@ -79,6 +80,7 @@ def test_shuffled_passes_are_not_what_is_accounted_as_poisson_sampling() -> None
     assert len(np.unique(joined.sum(axis=1))) > 3
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_an_empty_batch_is_a_step_like_any_other() -> None:
     """It neither fails nor is drawn again; noise, schedule, moments and means go on."""
     rate = 1e-12

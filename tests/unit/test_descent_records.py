@@ -87,6 +87,7 @@ FLOATS = st.one_of(
 )
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @given(
     row=st.lists(FLOATS, min_size=1, max_size=6),
     data_norm=st.sampled_from([1e-3, 0.9, 1.0, 7.0, 1e90]),
@@ -111,6 +112,7 @@ def integers(n: int, d: int, seed: int) -> NDArray[np.int64]:
     return np.trunc(X / UNIT).astype(np.int64)
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("n", [1, 7, 5000])
 def test_sums_are_exact(n: int) -> None:
     units = integers(n, 6, n)
@@ -121,6 +123,7 @@ def test_sums_are_exact(n: int) -> None:
         ]
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("n", [1, 7, 3000])
 def test_gram_matrices_are_exact(n: int) -> None:
     units = integers(n, 6, n)
@@ -132,6 +135,7 @@ def test_gram_matrices_are_exact(n: int) -> None:
         assert [int(Fraction(float(g)) * 2**40) for g in gram.ravel()] == expected.ravel().tolist()
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("form", FORMS)
 def test_one_record_moves_sums_and_grams_by_at_most_one(form: Any) -> None:
     rng = np.random.default_rng(2)
@@ -163,6 +167,7 @@ def gram_of_one(form: Any, x: Array, point: Array | None, matrix: Array | None) 
     return np.asarray(records.gram(1))
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("form", FORMS)
 def test_centred_rows_have_at_most_norm_one(form: Any) -> None:
     rng = np.random.default_rng(3)
@@ -179,6 +184,7 @@ def test_centred_rows_have_at_most_norm_one(form: Any) -> None:
         assert np.trace(gram) >= min(1.0, (size * 16.0) ** 2) - 30 * UNIT
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("centred", [False, True])
 def test_transformed_rows_have_norm_one(form: Any, centred: bool) -> None:

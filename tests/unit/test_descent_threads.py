@@ -65,6 +65,7 @@ def weights(records: Any, n_threads: int = 1, seed: int = 9, **options: Any) -> 
     return np.asarray(descent.weights())
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
@@ -79,6 +80,7 @@ def test_threads_do_not_change_a_bit(form: str, centred: bool, batch: str, preci
     assert np.abs(one).max() > 0.01
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 def test_threads_do_not_change_sums_grams_and_maps() -> None:
     X, y = large_set()
     for rows in (X, sparse.csr_matrix(X)):
@@ -101,6 +103,7 @@ def test_seeds_decide_the_draws(batch: str) -> None:
     assert (first != other).mean() > 0.9
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_order_of_the_rows_changes_no_bit_of_a_sum_on_the_grid() -> None:
     """Integers have no order: sums of sparse rows are exact, those of dense ones nearly so."""
     X, y = large_set()

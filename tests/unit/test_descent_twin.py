@@ -103,6 +103,7 @@ def base(loss: str, n_classes: int, sigma: float, precision: str = "f32") -> dic
     return kernel(loss, n_classes) | plain | noise
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 def test_every_run_is_that_of_the_twin(loss: str, n_classes: int, optimizer: str) -> None:
@@ -209,6 +210,7 @@ def test_the_radius_is_that_of_the_twin(optimizer: str, radius: float) -> None:
     assert np.array_equal(found, free) == (radius > 10.0)
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_regularisation_lies_outside_the_clip() -> None:
     """With clip near 0 only the regulariser is left: W shrinks by the factor it should."""
     X, y = problem(2)

@@ -78,6 +78,7 @@ def test_the_same_seed_twice(noise: str, noise_grid: str, estimator: str) -> Non
     np.testing.assert_array_equal(first, model.fit(X, y).coef_)
 
 
+@pytest.mark.proof("grid_gaussian")
 @every_estimator
 def test_without_a_seed_no_weight_repeats(estimator: str) -> None:
     X, y = large_set(200)
@@ -142,6 +143,7 @@ def test_processes_without_a_seed_draw_different_noise() -> None:
     assert not set(first) & set(second)
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("csr", [False, True])
 @pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
 def test_the_order_of_the_rows_moves_the_weights_by_no_more_than_the_radii(

@@ -57,6 +57,7 @@ def total_variation(p: list[Fraction], q: list[Fraction]) -> Fraction:
 # --- the statement as numbers ---------------------------------------------------------------------
 
 
+@pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize("alpha", [Fraction(2), Fraction(20), Fraction(5, 4)])
 def test_the_bound_is_attained_and_no_less_would_do(alpha: Fraction) -> None:
     """Randomised response, moved by T on each data set: the factor in front of T is 1 + e^eps.
@@ -90,6 +91,7 @@ def within(law: np.ndarray, T: float, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(law - less + less.sum() * random_law(rng, law.size))
 
 
+@pytest.mark.proof("accountant", "The statements as numbers")
 def test_chosen_one_after_the_other_distances_add_up() -> None:
     """Two rounds on three outcomes each; the second law depends on the first outcome."""
     rng = np.random.default_rng(1)
@@ -109,6 +111,7 @@ def test_chosen_one_after_the_other_distances_add_up() -> None:
         assert found <= delta + (1.0 + alpha) * sum(T) + 1e-12
 
 
+@pytest.mark.proof("accountant", "The statements as numbers")
 def test_the_sum_of_two_distances_is_attained() -> None:
     """The second round is looked at where the first told nothing; the larger alone is refuted."""
     alpha, T = Fraction(3), (Fraction(1, 10**4), Fraction(2, 10**4))
@@ -125,6 +128,7 @@ def test_the_sum_of_two_distances_is_attained() -> None:
     assert found > Fraction(99, 100) * (1 + alpha) * sum(T)
 
 
+@pytest.mark.proof("accountant", "The statements as numbers")
 def test_what_is_told_of_a_gaussian_is_the_most_that_an_unlikely_event_can_have() -> None:
     """An event of probability T, on the side where the neighbour's law lies: at most that."""
     for mu, T in ((0.5, 1e-3), (2.0, 1e-8), (4.0, 2.0**-80)):
@@ -137,6 +141,7 @@ def test_what_is_told_of_a_gaussian_is_the_most_that_an_unlikely_event_can_have(
         assert stated + other <= 2.0 * told_by_gaussian(mu, 2.0 * T)
 
 
+@pytest.mark.proof("accountant", "The statements as numbers")
 def test_what_is_killed_tells_no_more_than_stated() -> None:
     """A Gaussian pair on a grid, each law moved by T: the worst way, and random ones."""
     mu, T = 1.5, 1e-3
@@ -167,6 +172,7 @@ def test_what_is_killed_tells_no_more_than_stated() -> None:
 # --- the accountant -------------------------------------------------------------------------------
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0, 40.0])
 def test_delta_is_the_least_of_the_sum_up_to_epsilon(epsilon: float) -> None:
     T = 1e-9
@@ -247,6 +253,7 @@ def test_a_large_loss_is_found_between_two_plateaus() -> None:
 # --- events with events inside --------------------------------------------------------------------
 
 
+@pytest.mark.proof("accountant", "The accountant")
 def test_of_parallel_branches_the_farthest_counts() -> None:
     near, far = (GAUSSIAN, distance(1e-9)), (GAUSSIAN, distance(1e-8))
     for kind in (ParallelEvent, AlternativesEvent):
@@ -260,6 +267,7 @@ def test_of_parallel_branches_the_farthest_counts() -> None:
         assert twice == pytest.approx(composed_delta([*far, *far], 1.0), rel=1e-12)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 def test_the_farthest_alternative_need_not_be_the_dearest() -> None:
     """Then both the dearest law and the farthest distance count."""
     mixed = AlternativesEvent(((GAUSSIAN,), (PureEvent(0.1, ADJACENCY), distance(1e-8))), ADJACENCY)
@@ -345,6 +353,7 @@ def test_an_adaptive_ledger_pays_from_what_is_told() -> None:
     ledger.spend((noise, distance(3e-9)))
 
 
+@pytest.mark.proof("accountant", "The accountant")
 def test_many_small_distances_cost_an_adaptive_ledger_what_they_have_to() -> None:
     """A Gaussian release of the whole budget's size may be behind each of them."""
     ledger = PrivacyLedger(1.0, 1e-6, ADJACENCY, adaptive=True)

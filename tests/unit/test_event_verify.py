@@ -67,6 +67,8 @@ LISTS: dict[str, list[PrivacyEvent]] = {
 }
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
+@pytest.mark.proof("accountant", "What verify computes")
 @pytest.mark.parametrize("name", LISTS)
 def test_promises_are_confirmed_and_smaller_ones_refused(name: str) -> None:
     events = tuple(LISTS[name])

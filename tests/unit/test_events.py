@@ -151,6 +151,7 @@ def test_no_mapping_is_a_type_error() -> None:
         PrivacyEvent.from_dict("pure")  # type: ignore[arg-type]
 
 
+@pytest.mark.proof("objective_perturbation", "Events, both noises, the approximate minimum")
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -193,6 +193,7 @@ def test_an_interrupted_refit_forgets_the_model_before(estimator: str) -> None:
     assert fitted_names(fitting) == []
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @every_estimator
 def test_passes_that_run_out(estimator: str) -> None:
     ledger = budget()
@@ -206,6 +207,7 @@ def test_passes_that_run_out(estimator: str) -> None:
     assert len(ledger.history) == 2 * EVENTS[estimator]
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_noise_is_not_reused_after_a_failure(estimator: str) -> None:
     X, y = small()
@@ -285,6 +287,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
     return answer
 
 
+@pytest.mark.proof("grid_gaussian")
 @FORKS
 @every_estimator
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -321,6 +324,7 @@ def test_a_fork_while_another_thread_fits() -> None:
         thread.join()
 
 
+@pytest.mark.proof("grid_gaussian")
 def test_spawned_processes_draw_different_noise() -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         first, second = pool.map(_fit_elsewhere, [None, None], chunksize=1)

@@ -55,6 +55,7 @@ class Interrupted(LocalGrid):
         return super().send_and_receive(requests, timeout=timeout)
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="flwr needs it")
 def test_interleaved_runs_do_not_get_the_vector_twice(tmp_path: Path) -> None:
     """Two sums of the same vectors over three and two parties: their difference is one vector."""

@@ -75,11 +75,13 @@ def stated_too_little(noise: SumNoise, multiplier: float) -> list[str]:
     return wrong
 
 
+@pytest.mark.proof("federated", "The library")
 def test_no_number_of_a_plan_is_too_small() -> None:
     for noise, multiplier in PLANS:
         assert stated_too_little(noise, multiplier) == [], noise
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("share", [0.9, 0.999999])
 def test_a_finer_grid_than_planned_is_noticed(share: float) -> None:
     """Control: with a step that is a little too small the noise is not what was wanted."""
@@ -96,6 +98,7 @@ def test_h_from_all_honest_parties_is_noticed() -> None:
         assert Fraction(noise.sigma) ** 2 < more
 
 
+@pytest.mark.proof("federated", "The library")
 def test_the_profile_of_a_plan_is_within_the_budget() -> None:
     for (epsilon, delta), (noise, multiplier) in itertools.product(BUDGETS, PLANS):
         if multiplier == gaussian_sigma(epsilon, delta):
@@ -104,6 +107,7 @@ def test_the_profile_of_a_plan_is_within_the_budget() -> None:
             assert spent > 0.9 * delta
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize(
     ("users", "honest", "lost", "needed", "h"),
     [
@@ -126,6 +130,7 @@ def test_honest_survivors_in_the_worst_case(
     assert 2 * counts.threshold > users
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize(
     ("users", "honest", "lost"), [(10, 0.1, 0.1), (4, 0.5, 0.5), (10, 0.5, 0.5), (100, 0.07, 0.07)]
 )
@@ -136,6 +141,7 @@ def test_counts_without_an_honest_noise_or_a_threshold_are_refused(
         PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize(("group", "users", "touched"), [(2, 5, 2), (5, 5, 5), (9, 5, 5)])
 def test_a_group_rounds_in_every_party_it_touches(group: int, users: int, touched: int) -> None:
     shared: dict[str, Any] = {

@@ -89,6 +89,7 @@ def parties(world: int) -> list[tuple[NDArray[np.float64], NDArray[Any]]]:
     return made
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("name", SPECS)
 def test_a_simulation_shows_nothing_but_what_has_noise(name: str, answers: Answers) -> None:
     def run(data: Any, kept: list[Any]) -> None:
@@ -98,6 +99,7 @@ def test_a_simulation_shows_nothing_but_what_has_noise(name: str, answers: Answe
     assert compared(run, parties(0), parties(1)) == []
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("name", SPECS)
 def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -> None:
     spec = SPECS[name]
@@ -152,6 +154,7 @@ def broken(world: int, how: str) -> list[tuple[Any, Any]]:
     return made
 
 
+@pytest.mark.proof("federated", "The library")
 @pytest.mark.parametrize("how", ["nan", "label", "text", "infinite"])
 def test_refusals_do_not_say_what_was_wrong_with_which_record(how: str, answers: Answers) -> None:
     def run(data: Any, kept: list[Any]) -> None:

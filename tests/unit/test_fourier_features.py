@@ -43,6 +43,7 @@ def adversarial(d: int) -> Array:
     return np.vstack([*rows, rng.normal(size=(20, d)), 1e6 * rng.normal(size=(20, d))])
 
 
+@pytest.mark.proof("random_features", "The map")
 @each_shape
 @pytest.mark.parametrize("gamma", [1e-30, 1e-3, 1.0, 1e3, 1e30])
 @pytest.mark.parametrize("centre", ["none", "sphere", "ball"])
@@ -71,6 +72,7 @@ def test_rows_have_norm_one_whatever_they_hold(
         assert np.allclose(norms[~nothing], 1.0, rtol=close)
 
 
+@pytest.mark.proof("random_features", "The map")
 @each_shape
 @pytest.mark.parametrize("centre", ["none", "sphere", "ball"])
 def test_compiled_features_are_those_of_the_twin(
@@ -169,6 +171,7 @@ def test_structure_follows_from_public_facts() -> None:
     assert structure_of("laplacian", 300, orthogonal=True) == "independent"
 
 
+@pytest.mark.proof("random_features", "The map")
 def test_a_seed_is_public_and_gives_the_same_features_everywhere() -> None:
     X = np.random.default_rng(0).normal(size=(30, 4))
     with warnings.catch_warnings():
@@ -186,6 +189,7 @@ def test_a_seed_is_public_and_gives_the_same_features_everywhere() -> None:
     assert len(seeds) == 4
 
 
+@pytest.mark.proof("random_features", "The map")
 @pytest.mark.parametrize("d", [3, 100])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_row_is_mapped_alone_to_the_last_bit(d: int, dtype: type) -> None:

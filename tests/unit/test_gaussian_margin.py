@@ -47,6 +47,7 @@ def model(**changes: Any) -> PrivateGaussianMarginClassifier:
     return PrivateGaussianMarginClassifier(**(settings | changes))
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) -> None:
     from dpsvm_fast.estimators import fit as training
 
@@ -202,6 +203,7 @@ RELEASED = {
 }  # fmt: skip
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @seeded
 @pytest.mark.parametrize("n_ellipsoids", [1, 2])
 def test_only_released_numbers_are_kept(n_ellipsoids: int) -> None:
@@ -222,6 +224,7 @@ def test_only_released_numbers_are_kept(n_ellipsoids: int) -> None:
     assert few.lambda_ == fits[0].lambda_
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @seeded
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -13,6 +13,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
 
 
+@pytest.mark.proof("gaussian_margin")
 def test_traces_round_nothing_away_from_the_noise() -> None:
     """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
     settings: dict[str, Any] = {
@@ -49,6 +50,7 @@ def test_traces_round_nothing_away_from_the_noise() -> None:
         GaussianMargin(trace_weight=1e9, **settings)
 
 
+@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
 def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:

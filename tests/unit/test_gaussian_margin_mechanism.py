@@ -54,6 +54,7 @@ def mixture(adjacency: str = "add_remove") -> GaussianMargin:
     return found
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("K", "M", "count"), [(2, 1, 2), (4, 1, 4), (2, 2, 3), (3, 4, 9)])
 def test_scores_of_a_record_are_its_own_and_those_of_other_classes(
     K: int, M: int, count: int
@@ -64,6 +65,7 @@ def test_scores_of_a_record_are_its_own_and_those_of_other_classes(
     assert n_coordinates(3) == 10
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 def test_two_classes_pay_for_two_scores() -> None:
     """One score moves by sqrt(2) when two do: noise as for rows of norm sqrt(2)."""
     two = plan(n_classes=2).solver.inside
@@ -96,6 +98,7 @@ def test_traces_are_a_public_part_of_the_linear_term() -> None:
     assert np.allclose(gap, expected, atol=1e-9)
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(
     "adjacency", ["add_remove", pytest.param("replace_one", marks=pytest.mark.nightly)]
 )
@@ -111,6 +114,7 @@ def test_everything_together_is_within_the_budget(adjacency: str) -> None:
     assert verify(found.statement(**LABELS))
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_pure_epsilons_add_up(adjacency: str) -> None:
     found = plan(noise="gamma", n_ellipsoids=3, adjacency=adjacency)
@@ -146,6 +150,7 @@ LIES: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_are_found(lie: str) -> None:
     record = json.loads(plan(noise="gamma", n_ellipsoids=2).statement(**LABELS).to_json())
@@ -194,6 +199,7 @@ def unit_rows(rng: np.random.Generator, n: int, dtype: type) -> NDArray[Any]:
     return rows.astype(dtype)
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("first", [True, False])
 def test_one_record_moves_the_sums_by_its_bound_at_most(dtype: type, first: bool) -> None:
@@ -211,6 +217,7 @@ def test_one_record_moves_the_sums_by_its_bound_at_most(dtype: type, first: bool
     assert 0.999 * found.sum.clip_norm < largest <= found.sum.clip_norm
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 def test_an_exchanged_record_moves_two_cells_at_most() -> None:
     rng = np.random.default_rng(4)
     found, largest = anchors(adjacency="replace_one"), 0.0

@@ -58,6 +58,7 @@ def split(case: dict[str, Any]) -> tuple[Array, NDArray[np.int64], dict[str, Any
     return case["X"], case["target"], options
 
 
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_compiled_minimisers_are_the_twin_s(case: dict[str, Any], loss: str) -> None:

@@ -189,6 +189,7 @@ def test_c_multiplies_the_sum_of_the_losses(data_norm: float) -> None:
     assert mechanism(C=1e-9).step == pytest.approx(1.0 / mechanism(C=1e-9).regularization)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_last_iterate_is_accounted_for_as_the_linear_recursion(
@@ -234,6 +235,7 @@ def test_the_last_iterate_costs_no_more_for_more_steps() -> None:
     assert sigma[0] == pytest.approx(composed.noise.sigma * 2**0.5 * KT / 2.0, rel=1e-2)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

@@ -45,6 +45,7 @@ def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
     return set(first) == set(second) and pickle.dumps(first) == pickle.dumps(second)
 
 
+@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_statement_composes_all_calls(

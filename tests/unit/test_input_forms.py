@@ -187,6 +187,7 @@ def test_those_who_take_no_sparse_rows_say_so(subject: str, name: str) -> None:
         made(subject).fit(SPARSE_FORMS[name][1](csr()), Y)
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @seeded
 @every_estimator
 def test_sparse_duplicates_are_clipped_after_they_are_summed(estimator: str) -> None:

@@ -94,6 +94,7 @@ def test_a_named_kernel_is_taken_whatever_the_count() -> None:
     assert plan(kernel="rbf", gamma=3.5).choice(2.0).gamma == 3.5
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("count", [2.0, 300.0, 1e6])
 @pytest.mark.parametrize("whiten", ["auto", True, False])
 def test_a_linear_choice_is_the_linear_pipeline(count: float, whiten: Any) -> None:
@@ -103,6 +104,7 @@ def test_a_linear_choice_is_the_linear_pipeline(count: float, whiten: Any) -> No
     assert plan(kernel="linear").events == PrivateLinear(**settings()).events
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("kernel", ["auto", "rbf", "linear"])
@@ -123,6 +125,7 @@ def test_the_squares_add_up_on_every_path(
     assert names[-1] == "training"
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 def test_the_count_costs_what_it_says() -> None:
     mechanism = plan(centred=False, normalize=False)
     assert mechanism.count is not None
@@ -142,6 +145,7 @@ def test_the_count_costs_what_it_says() -> None:
         _ = NoisyCount(noise_grid="exact", mu=1e-16).sum
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 def test_nothing_is_released_that_no_choice_needs() -> None:
     free = {"centred": False, "normalize": False}
     assert pure(**free, kernel="linear").count is None
@@ -166,6 +170,7 @@ def test_the_pure_rule() -> None:
     assert dataclasses.replace(mechanism, n_features=6).choice(2e9).kernel == "linear"
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("centred", [True, False])
 def test_pure_paths_cost_the_same(adjacency: str, centred: bool) -> None:
@@ -181,6 +186,7 @@ def test_pure_paths_cost_the_same(adjacency: str, centred: bool) -> None:
     assert lifted.solver.n_features == 200
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 def test_gaussian_noise_in_the_objective_has_one_path() -> None:
     """Two laws with the same epsilon and delta differ elsewhere: no released number may choose."""
     shape = {"trainer": "objective", "loss": HUBER}
@@ -192,6 +198,7 @@ def test_gaussian_noise_in_the_objective_has_one_path() -> None:
     assert plan(**shape, kernel="linear", whiten=False).events == linear.events
 
 
+@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("count", [2.0, 1e5])
 def test_noise_on_the_weights_fits_what_is_left(count: float) -> None:
     loss = Loss(name="crammer_singer", n_classes=4, margin=1.0)

@@ -67,6 +67,7 @@ def events_of(losses: Losses, adjacency: str) -> list[PrivacyEvent]:
     return events
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("losses", "epsilon"), MIXTURES, ids=str)
 def test_mixtures_against_the_independent_check(
@@ -87,6 +88,7 @@ def test_mixtures_against_the_independent_check(
     assert composed_epsilon(fewer, 1e-6) > found
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_equal_steps_add_up(adjacency: str) -> None:
     one, all_steps = sampled(1.3, 0.01, 50, adjacency), sampled(1.3, 0.01, 400, adjacency)
@@ -104,6 +106,7 @@ def test_a_sample_of_everyone_is_a_gaussian_event(adjacency: str) -> None:
     assert composed_epsilon(events, 1e-6) == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("point", ZCDP, ids=lambda p: f"{p['rho']}-{p['delta']}")
 def test_zcdp_alone(point: dict[str, Any]) -> None:
     event = ZCDPEvent(float(point["rho"]), "add_remove")
@@ -115,6 +118,7 @@ def test_zcdp_alone(point: dict[str, Any]) -> None:
     assert composed_epsilon(halves, float(point["delta"])) == got
 
 
+@pytest.mark.proof("accountant", "The accountant")
 def test_zcdp_among_gaussian_events_is_at_most_what_rho_says_of_both() -> None:
     """A Gaussian mechanism is zCDP with rho = mu^2 / 2, and more is known about it."""
     mu, rho, delta = 0.4, 0.05, 1e-6
@@ -127,6 +131,7 @@ def test_zcdp_among_gaussian_events_is_at_most_what_rho_says_of_both() -> None:
     assert together < by_rho * (1.0 - 1e-3)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("kappa", [None, 0.2])
 def test_an_objective_event_beside_sampled_steps(kappa: float | None) -> None:
     """Between the Gaussian loss that its gradient has at least, and basic composition."""

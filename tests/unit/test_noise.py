@@ -186,6 +186,7 @@ def test_source_cannot_be_copied(duplicate):
         duplicate(_core.NoiseSource(1))
 
 
+@pytest.mark.proof("grid_gaussian")
 def test_threads_sharing_a_source_never_share_noise():
     source = _core.NoiseSource(3)
     arrays = []
@@ -227,6 +228,7 @@ def test_a_signal_ends_a_long_draw(method):
     assert getattr(source, name)(10, *scales, 2).shape == (10,)
 
 
+@pytest.mark.proof("grid_gaussian")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_refuses_the_source_of_its_parent():
@@ -257,6 +259,7 @@ def test_a_forked_child_refuses_the_source_of_its_parent():
     assert source.gaussian(10, 1.0, 1).shape == (10,)
 
 
+@pytest.mark.proof("discrete_gaussian")
 def test_discrete_gaussian_arguments_and_seeds():
     drawn = discrete_gaussian((2, 3), 1000, 7)
     assert drawn.shape == (2, 3)
@@ -277,6 +280,7 @@ def test_discrete_gaussian_arguments_and_seeds():
             _core.NoiseSource(1).discrete_gaussian(3, sigma)
 
 
+@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("sigma", [1, 33, 2**20])
 def test_discrete_gaussian_does_not_depend_on_threads(sigma):
     one, two = (_core.NoiseSource(5).discrete_gaussian(50_000, sigma, n) for n in (1, 2))

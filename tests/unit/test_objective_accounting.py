@@ -36,6 +36,7 @@ def constants(rule: str, point: dict[str, str]) -> PureConstants:
     return RULES[rule](*numbers)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("rule", RULES)
 def test_the_published_rules_against_many_digits(rule: str) -> None:
     compared = 0
@@ -57,6 +58,7 @@ def test_the_published_rules_against_many_digits(rule: str) -> None:
     assert compared >= 18
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize(
     ("n", "Lambda", "c"), [(150, 0.01, 1.0), (7000, 1e-3, 0.5), (20, 1.0, 2.0)]
 )
@@ -84,6 +86,7 @@ SECTIONS = {
 }
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_independent_recomputation_against_reference_values(section: str) -> None:
     law, replace_one, accuracy = SECTIONS[section]
@@ -122,6 +125,7 @@ def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float
     assert delta >= 0.7 * point["delta"]
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(
     ("loss", "n_classes"),
@@ -163,6 +167,7 @@ def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) ->
         assert got * (0.7 if loose else 1 - 2e-3) <= again <= got * (1 + 2e-3)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 def test_the_least_noise_is_that_of_the_gaussian_mechanism() -> None:
     """One score with a free change of variables, and what any change of variables costs."""
     for loss in ("logistic", "softplus", "softmax_margin"):
@@ -212,6 +217,7 @@ def test_bad_sigma_and_delta(value: float) -> None:
         objective_sigma(1.0, value, loss="huber", kappa=0.5)
 
 
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 def test_no_noise_is_enough_where_the_change_of_variables_costs_everything() -> None:
     with pytest.raises(InvalidParameterError):
         objective_sigma(0.1, 1e-6, loss="huber", n_classes=4, jacobian=0.2)

@@ -34,6 +34,7 @@ def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 def test_the_budget_is_spent_between_validation_and_noise(
     clusters: TrainingSet, monkeypatch: Patch
 ) -> None:
@@ -128,6 +129,7 @@ def test_two_classes_give_one_row(loss: str, clusters: TrainingSet) -> None:
     assert rows == (2 if loss in ("m3", "huber_ww") else 1)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @seeded
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 @pytest.mark.parametrize("n_classes", [2, 3])

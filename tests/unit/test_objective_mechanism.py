@@ -54,6 +54,7 @@ def mechanism(**changes: Any) -> ObjectivePerturbation:
     return ObjectivePerturbation(**(BASE | changes))
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 def test_the_parts_of_the_budget_never_add_up_to_more(noise: str) -> None:
     rng = np.random.default_rng(0)
@@ -68,6 +69,7 @@ def test_the_parts_of_the_budget_never_add_up_to_more(noise: str) -> None:
         assert plan.output.epsilon == pytest.approx(0.01 * epsilon, rel=1e-15)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", ["huber", "logistic", "softplus", "softmax_margin"])
 def test_gaussian_scale_of_one_score(name: str, adjacency: str) -> None:
@@ -90,6 +92,7 @@ def test_gaussian_scale_of_one_score(name: str, adjacency: str) -> None:
         assert spent == pytest.approx(0.99e-6, rel=1e-4)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_the_noise_on_the_weights_covers_the_approximate_minimum(
@@ -113,6 +116,7 @@ def test_the_noise_on_the_weights_covers_the_approximate_minimum(
         assert output.scale == pytest.approx(0.01 / output.total, rel=1e-14)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 def test_every_distance_is_rounded_towards_more_noise() -> None:
     rng = np.random.default_rng(1)
     for _ in range(100):
@@ -143,6 +147,7 @@ def test_the_noise_on_the_weights_is_negligible(name: str, noise: str, epsilon: 
     assert plan.output.grid <= 1e-3 * plan.output.total
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 def test_noise_in_the_objective_lies_on_its_grid() -> None:
     plan = mechanism()
     linear = plan.draw_linear(_core.NoiseSource(3), n_threads=1)
@@ -152,6 +157,7 @@ def test_noise_in_the_objective_lies_on_its_grid() -> None:
         assert Fraction(value) == int(step) * Fraction(plan.inside.grid)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_released_weights_are_grid_points(noise: str, noise_grid: str) -> None:
@@ -175,6 +181,7 @@ def test_weights_that_are_no_numbers_are_not_released(bad: float) -> None:
         mechanism().release(weights, _core.NoiseSource(0), n_threads=1)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 @pytest.mark.parametrize("part", ["objective", "weights"])
@@ -193,6 +200,7 @@ def test_both_gaussian_noises_have_the_stated_deviation(noise_grid: str, part: s
         assert not low <= total * wrong**2 <= high
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.statistical
 def test_both_gamma_noises_have_the_stated_radius() -> None:
     plan = mechanism(noise="gamma", n_features=3, intercept_scaling=0.0)
@@ -229,6 +237,7 @@ def test_events() -> None:
     )
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)

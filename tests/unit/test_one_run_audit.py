@@ -46,6 +46,7 @@ def first_refuted(mu: float, m: int, r: int, alpha: float) -> int:
     return next((c for c in range(r + 1) if tail_refuted(inverse, m, r, c, alpha)), r + 1)
 
 
+@pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("law", [independent_tails, shared_tails])
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("m", [1, 2, 7, 40, 200])
@@ -58,6 +59,7 @@ def test_what_is_refuted_is_as_rare_as_stated(
     assert c > m or law(mu, m)[c] < alpha
 
 
+@pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("alpha", [0.05, 1e-3])
 @pytest.mark.parametrize(("m", "r"), [(2000, 2000), (20_000, 1000), (10**6, 1000), (1000, 30)])
@@ -73,6 +75,7 @@ def test_some_program_nearly_meets_the_bound(mu: float, alpha: float, m: int, r:
     assert refuted <= r * far_chance(mu, alpha * r / m) + 2.0 * math.sqrt(r) + 1.0
 
 
+@pytest.mark.proof("one_run_audit")
 def test_canaries_taken_as_independent_would_be_wrong() -> None:
     """The control: a binomial rule at 5 percent refutes a right claim in a third of the runs."""
     mu, m = 0.92, 2000
@@ -80,6 +83,7 @@ def test_canaries_taken_as_independent_would_be_wrong() -> None:
     assert shared_tails(mu, m)[c] > 0.3
 
 
+@pytest.mark.proof("one_run_audit")
 def test_order_statistics_of_independent_canaries_would_be_wrong() -> None:
     """So would the law of the r clearest of m independent guesses, at the same 5 percent."""
     mu, m, r = 1.0, 10_000, 2500
@@ -96,6 +100,7 @@ def test_order_statistics_of_independent_canaries_would_be_wrong() -> None:
     assert share * stats.binom.sf(refuted - 1, r, far_chance(mu, share * r / m)) < 0.05
 
 
+@pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 @pytest.mark.parametrize(("m", "r"), [(6, 6), (12, 6), (40, 10)])
 def test_the_recursion_solves_its_programme(mu: float, m: int, r: int) -> None:
@@ -125,6 +130,7 @@ def test_the_recursion_solves_its_programme(mu: float, m: int, r: int) -> None:
         assert not tail_refuted(inverse, m, r, c, 0.99 * largest)
 
 
+@pytest.mark.proof("one_run_audit")
 def test_inverse_curves_err_by_less_than_is_shaved_off() -> None:
     mpmath.mp.dps = 40
     for mu in MUS:
@@ -141,6 +147,7 @@ def test_inverse_curves_err_by_less_than_is_shaved_off() -> None:
     assert inverse(0.5) == pytest.approx(0.4 / math.e)
 
 
+@pytest.mark.proof("one_run_audit")
 def test_a_profile_says_what_its_curve_says() -> None:
     """A Gaussian law by its closed form and by its deltas at many epsilons."""
     epsilon, m, r, c = 4.0, 10_000, 500, 380
@@ -254,6 +261,7 @@ class TestScores:
             audit_scores(scores, coins, (4.0, 0.0))
 
 
+@pytest.mark.proof("one_run_audit")
 def test_the_shared_law_has_the_curve_that_it_is_meant_to_have() -> None:
     """Mixtures of randomised responses, weighted by the absolute value: the Gaussian profile."""
     mu = 0.92

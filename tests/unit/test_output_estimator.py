@@ -89,6 +89,7 @@ def test_invalid_data_spend_nothing(clusters: TrainingSet) -> None:
     assert ledger.history == ()
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_budget_is_spent_before_the_solver_starts(clusters: TrainingSet) -> None:
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     estimator = model(ledger=ledger, max_iter=1, tol=1e-4, C=1.0)
@@ -98,6 +99,7 @@ def test_budget_is_spent_before_the_solver_starts(clusters: TrainingSet) -> None
     assert not [name for name in vars(estimator) if name.endswith("_")]
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_failed_refit_removes_the_old_model(clusters: TrainingSet) -> None:
     X, y = clusters
     estimator = model().fit(X, y)
@@ -184,6 +186,7 @@ def test_small_dtypes_are_widened(clusters: TrainingSet, dtype: type) -> None:
     assert np.abs(fitted_coef(narrow, y) - expected).max() <= 1e-3
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @seeded
 def test_extreme_rows_are_clipped(clusters: TrainingSet) -> None:
     X, y = clusters
@@ -283,6 +286,7 @@ def test_one_label_without_a_label_set_is_refused(clusters: TrainingSet) -> None
         model(classes=None).fit(clusters[0], np.zeros(90))
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_noise_is_fresh_at_every_fit(clusters: TrainingSet) -> None:
     estimator = model()
     first = estimator.fit(*clusters).coef_
@@ -293,6 +297,7 @@ def test_noise_is_fresh_at_every_fit(clusters: TrainingSet) -> None:
     assert len(np.unique(values)) == values.size
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @seeded
 def test_row_order_does_not_matter_beyond_the_radius(clusters: TrainingSet) -> None:
     X, y = clusters

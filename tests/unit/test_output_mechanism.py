@@ -63,6 +63,7 @@ def plausible_deviation(noise: NDArray[np.float64], sigma: float) -> bool:
     return bool(low <= total <= high)
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @pytest.mark.parametrize(("adjacency", "factor"), [("add_remove", 1.0), ("replace_one", 2.0)])
 @pytest.mark.parametrize("intercept_scaling", [0.0, 0.4])
 @pytest.mark.parametrize("tol", [1e-3, 0.1])
@@ -84,6 +85,7 @@ def test_scale_from_first_principles(
     assert pure.scale == pytest.approx(1.0 / (moved * (1.0 + 2.0 * tol)), rel=1e-14)
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_every_bound_is_rounded_towards_more_noise() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
@@ -99,6 +101,7 @@ def test_every_bound_is_rounded_towards_more_noise() -> None:
         assert Fraction(pure.scale) * Fraction(pure.sensitivity) <= 1
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.parametrize("epsilon", [1e-6, 1.0, 1e4])
 @pytest.mark.parametrize("n_features", [1, 100_000])
 def test_grid_is_a_small_power_of_two(epsilon: float, n_features: int) -> None:
@@ -110,6 +113,7 @@ def test_grid_is_a_small_power_of_two(epsilon: float, n_features: int) -> None:
         assert plan.rounding <= 1.001e-6 * plan.exact_sensitivity
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 def test_releases_lie_on_the_grid(noise: str) -> None:
     plan = mechanism(noise=noise)
@@ -122,6 +126,7 @@ def test_releases_lie_on_the_grid(noise: str) -> None:
     assert (values / plan.grid != np.rint(values / plan.grid)).any()
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 def test_release_is_the_rounded_weights_plus_integer_noise() -> None:
     plan = mechanism()
     weights = np.random.default_rng(0).normal(size=(4, 51))
@@ -132,6 +137,7 @@ def test_release_is_the_rounded_weights_plus_integer_noise() -> None:
         assert Fraction(value) == exact
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 def test_huge_weights_are_clamped_to_a_public_range() -> None:
     plan = mechanism()
     weights = np.full((4, 51), 1e300)
@@ -139,6 +145,7 @@ def test_huge_weights_are_clamped_to_a_public_range() -> None:
     assert np.abs(released / plan.grid - 2.0**51).max() <= 10.0 * plan.scale / plan.grid
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_weights_that_are_no_numbers_are_not_released(bad: float) -> None:
     weights = np.zeros((4, 51))
@@ -147,6 +154,7 @@ def test_weights_that_are_no_numbers_are_not_released(bad: float) -> None:
         mechanism().release(weights, _core.NoiseSource(0), n_threads=1)
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -163,6 +171,7 @@ def test_gaussian_noise_has_the_stated_deviation(noise_grid: str, adjacency: str
     assert stats.kstest(noise / (1.2 * plan.scale), "norm").statistic > bound
 
 
+@pytest.mark.proof("output_perturbation", "Noise and grid")
 @pytest.mark.statistical
 def test_gamma_noise_has_the_stated_radius_and_no_direction() -> None:
     plan = mechanism(noise="gamma", n_classes=2, n_features=2, intercept_scaling=0.0)
@@ -193,6 +202,7 @@ def test_fresh_sources_give_fresh_noise() -> None:
     assert (one != two).any()
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_events() -> None:
     plan = mechanism()
     assert plan.event == GaussianEvent(
@@ -218,6 +228,7 @@ def test_a_solver_that_precision_can_stop_says_so(changes: dict[str, Any], can_f
     assert (PRECISION_CAVEAT in plan.statement(library_version="0").caveats) == can_fail
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_statement_verifies_and_names_its_caveats(noise: str, noise_grid: str) -> None:
@@ -242,6 +253,7 @@ def test_statement_verifies_and_names_its_caveats(noise: str, noise_grid: str) -
     assert not verify(certificate).ok
 
 
+@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @pytest.mark.parametrize(
     ("changes", "name"),
     [

@@ -63,6 +63,7 @@ APPROXIMATE = [
 ]
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("events", APPROXIMATE, ids=str)
 def test_approximate_events_compose_exactly(events: list[PrivacyEvent]) -> None:
     law = product([pair_of(event) for event in events])
@@ -83,6 +84,7 @@ def test_approximate_and_gaussian_shift_delta() -> None:
     )
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_many_small_leaks_add_up_to_less_than_their_sum() -> None:
     events = [ApproximateEvent(1e-9, 1e-3, A)] * 1000
     told = 1.0 - 0.999**1000
@@ -97,6 +99,7 @@ BRANCHES = (
 )
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_parallel_branches_are_tried_in_all_combinations(count: int) -> None:
     event = ParallelEvent(BRANCHES, A)
@@ -114,6 +117,7 @@ def test_parallel_branches_are_tried_in_all_combinations(count: int) -> None:
         assert exact * (1.0 - ROUNDING) <= bound <= exact * (1.0 + 1e-9) + 1e-15
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 def test_a_partition_costs_its_dearest_part() -> None:
     parts = ParallelEvent(((GaussianEvent(4.0, 1.0, A),), (PureEvent(0.2, A),)), A)
     assert composed_epsilon([parts], 1e-6) == composed_epsilon([GaussianEvent(4.0, 1.0, A)], 1e-6)
@@ -124,6 +128,7 @@ def test_a_partition_costs_its_dearest_part() -> None:
     assert composed_epsilon([parts], 1e-6) < both
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_covered_branches_are_left_out() -> None:
     branches = (
         (GaussianEvent(4.0, 1.0, A),),
@@ -136,6 +141,7 @@ def test_covered_branches_are_left_out() -> None:
     assert len(kept) == 2
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.parametrize("limit", [1, 2, 5, 64])
 def test_too_many_combinations_only_loosen_the_bound(
     monkeypatch: pytest.MonkeyPatch, limit: int
@@ -152,6 +158,7 @@ def test_too_many_combinations_only_loosen_the_bound(
     assert exact * (1.0 - 1e-6) <= loose <= composed_delta(everything, 1.5) * (1.0 + 1e-6)
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_the_join_covers_every_branch() -> None:
     branches = (
         (PureEvent(0.9, A), PureEvent(0.1, A), GaussianEvent(5.0, 1.0, A)),
@@ -165,6 +172,7 @@ def test_the_join_covers_every_branch() -> None:
     assert dict(join.pure) == {0.9: 1, 0.4: 2}
 
 
+@pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 def test_alternatives_are_the_pointwise_worst() -> None:
     branches = ((PureEvent(1.0, A),), (GaussianEvent(3.0, 1.0, A), PureEvent(0.1, A)))
     event = AlternativesEvent(branches, A)
@@ -174,6 +182,7 @@ def test_alternatives_are_the_pointwise_worst() -> None:
         assert worst * (1.0 - ROUNDING) <= composed_delta([event], epsilon) <= 1.1 * worst + 1e-12
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 def test_a_choice_that_looks_costs_more_than_the_worst_fixed_branch() -> None:
     # Randomised response first; then a leak where its loss was high, randomised response where low.
     first, leak, response = PureEvent(1.0, A), ApproximateEvent(1e-9, 0.02, A), PureEvent(1.0, A)

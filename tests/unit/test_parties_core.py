@@ -59,6 +59,7 @@ def single_smooth(X: Array, y: Array, lam: float, tol: float, options: dict[str,
     return found
 
 
+@pytest.mark.proof("objective_perturbation", "Few rows of many entries")
 @pytest.mark.parametrize(("loss", "n_scores"), LOSSES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_smooth_parties_are_certified_like_single_fits(
@@ -83,6 +84,7 @@ def test_smooth_parties_are_certified_like_single_fits(
     assert nonzero >= 4
 
 
+@pytest.mark.proof("objective_perturbation", "Few rows of many entries")
 @pytest.mark.parametrize("distance", [1e-3, 1e-9])
 def test_weights_are_as_close_as_certified(distance: float) -> None:
     """The gradient at the result, computed here, has the norm promised."""
@@ -105,6 +107,7 @@ def test_weights_are_as_close_as_certified(distance: float) -> None:
         assert np.linalg.norm(gradient) <= tol * (1.0 + 1e-6) + 1e-6 * len(rows)
 
 
+@pytest.mark.proof("objective_perturbation", "Few rows of many entries")
 def test_results_do_not_depend_on_threads_or_on_other_parties() -> None:
     X, y, offsets = parties((9, 30, 4, 0, 17), 90, 4)
     options, numbers = smooth_options("huber", 4), smooth_numbers(5, 1e-5)
@@ -122,6 +125,7 @@ def test_results_do_not_depend_on_threads_or_on_other_parties() -> None:
         assert np.array_equal(alone[0], first[i])
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("sizes", [(40,), (3, 0, 60, 11)])
 def test_crammer_singer_parties_have_the_bits_of_single_fits(sizes: tuple[int, ...]) -> None:
     X, y, offsets = parties(sizes, 30, 3)
@@ -158,6 +162,7 @@ def sgd_options(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("average", ["last", "uniform"])
 def test_descents_of_parties_have_the_bits_of_single_runs(average: str) -> None:
     sizes = (40, 3, 12)

@@ -219,6 +219,7 @@ def is_rowwise(step: Any, rows: Any) -> bool:
     return True
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("kind", ROWWISE)
 def test_a_transformed_row_does_not_depend_on_the_others(kind: str) -> None:
     """Composition rests on it: a record more must not round the others otherwise."""

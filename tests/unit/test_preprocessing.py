@@ -39,6 +39,7 @@ def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
     return rows * np.minimum(1.0, bound / norms)
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @each
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
@@ -83,6 +84,7 @@ def test_a_pure_centre_has_no_delta() -> None:
         PrivateWhitener(5.0, 0.0).fit(X)
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_noise_in_the_mean_has_the_stated_law(adjacency: str) -> None:

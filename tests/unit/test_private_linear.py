@@ -91,6 +91,7 @@ def test_every_certificate_holds(kind: str, adjacency: str) -> None:
         assert not verify(record)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> None:
     X, y = clusters()
     seen: list[str] = []
@@ -186,6 +187,7 @@ def test_what_is_published(kind: str) -> None:
         assert fitted.n_steps_ is None
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) -> None:
     """What the training sees is what prediction computes from the product alone."""
     X, y = clusters(n_features=7)
@@ -203,6 +205,7 @@ def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) 
     assert not np.allclose(ready.records.rows, other, atol=0.01)  # type: ignore[union-attr]
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @seeded
 @each_kind
 def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> None:
@@ -299,6 +302,7 @@ def test_many_rows_are_whitened_and_few_are_not() -> None:
     assert not few.whitened_
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.statistical
 def test_rows_of_zeros_release_the_noise_alone() -> None:
     """No gradient answers the noise of its steps: the weights have the planned deviation."""

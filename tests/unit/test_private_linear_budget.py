@@ -75,6 +75,7 @@ def unit_rows(n_rows: int, n_features: int, seed: int = 0) -> Array:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 def test_neighbours_move_the_sums_by_at_most_the_sensitivity(adjacency: str) -> None:
     mean, moments = mean_release(adjacency=adjacency), moments_release(adjacency=adjacency)
@@ -95,6 +96,7 @@ def test_neighbours_move_the_sums_by_at_most_the_sensitivity(adjacency: str) -> 
     assert moved * (1.0 - 1e-12) <= moments.sum.sensitivity <= moved * 1.0001
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 def test_what_is_rounded_stays_within_the_sensitivity(adjacency: str) -> None:
     """Moments of many rows are floats that are not exact; the grid is coarse for huge noise."""
@@ -130,6 +132,7 @@ class Recorded:
         return draw
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_noise_is_drawn_as_the_events_say(adjacency: str, noise_grid: str) -> None:
@@ -163,6 +166,7 @@ def in_bounds(squares: float, degrees: int) -> bool:
     return bool(low <= squares <= high)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.statistical
 def test_released_sums_have_the_law_of_the_noise() -> None:
     """Sums of squares over sigma^2 are chi-square: bounds at ALPHA, and sqrt 1.25 is outside."""
@@ -215,6 +219,7 @@ def test_whitening_needs_rows_and_budget() -> None:
     assert not moments_release(n_features=20, mu=0.03).worthwhile(1000.0)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.01, 1e-9), (1.0, 1e-5), (8.0, 1e-5), (50.0, 0.1)]
@@ -241,6 +246,7 @@ def test_every_path_stays_within_the_budget_and_uses_it(
         assert composed_delta(events, epsilon) <= delta * (1.0 + 1e-9)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_shares_are_those_of_the_recipe() -> None:
     thrice = ([0.07, 0.05, 0.05, 0.10, 0.73], 3)
     once = ([0.07, 0.10, 0.83], 1)
@@ -264,6 +270,7 @@ def test_a_ledger_records_the_same_for_any_number_of_features(adjacency: str, tr
         assert mus[0] == pytest.approx(mus[1], rel=1e-6)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_noise_in_the_objective_reserves_one_whitening() -> None:
     loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
     mechanism = pipeline(trainer="objective", loss=loss, n_features=8)
@@ -271,6 +278,7 @@ def test_noise_in_the_objective_reserves_one_whitening() -> None:
     assert len(pipeline(trainer="output", loss=loss, n_features=8).whitenings) == 3
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_the_objective_gets_what_exact_composition_leaves() -> None:
     # One score: its law is a closed form, so that this is quick.
     loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
@@ -289,6 +297,7 @@ def test_the_objective_gets_what_exact_composition_leaves() -> None:
     assert composed_delta([*mechanism.events[:2], *more], 2.0) > 1e-5
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_pure_epsilons_add_up() -> None:
     mechanism = pipeline(
         delta=0.0, trainer="objective", loss=Loss(name="huber", n_classes=2, smoothing=0.5)
@@ -307,6 +316,7 @@ def test_search_ends_on_the_safe_side() -> None:
         budget.largest_within(lambda x: x, 0.1, 1.0)
 
 
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_parameters_are_rounded_towards_more_noise() -> None:
     rng = np.random.default_rng(5)
     for mu, part in rng.uniform(1e-3, 10.0, size=(50, 2)):

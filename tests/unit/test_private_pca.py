@@ -95,6 +95,7 @@ def test_every_certificate_holds(adjacency: str, noise_grid: str, columns: int) 
         assert not verify(record)
 
 
+@pytest.mark.proof("private_pca")
 def test_an_exchange_with_the_noise_of_one_record_more_is_not_certified() -> None:
     added = PrivatePCA(adjacency="add_remove").fit(X).privacy_.to_dict()
     exchanged = PrivatePCA(adjacency="replace_one").fit(X).privacy_.to_dict()
@@ -146,6 +147,7 @@ def test_little_data_and_much_noise_stay_finite() -> None:
         assert (fitted.explained_variance_ratio_ <= 1.0).all()
 
 
+@pytest.mark.proof("private_pca")
 def test_projected_rows_are_no_longer_than_the_bound() -> None:
     rows = np.vstack([X * 10.0**k for k in (-300, -3, 0, 3, 150, 300)])
     for whiten in (False, True):
@@ -200,6 +202,7 @@ def test_single_precision_rows() -> None:
     assert fitted.transform(rows).dtype == np.float64
 
 
+@pytest.mark.proof("private_pca")
 @unseeded
 def test_threads_and_other_rows_change_no_bit() -> None:
     """Sizes at which the compiled sums and products are really shared out."""

@@ -128,6 +128,7 @@ def test_every_estimator_can_be_searched_within_its_budget(
     assert list(made.classes_) == [0, 1]
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_the_partition_costs_its_dearest_part_and_not_the_sum() -> None:
     X, y = data(1200)
     made = search(grid={"C": [0.01, 0.1, 1.0]}, refit_fraction=0.0).fit(X, y)
@@ -140,6 +141,7 @@ def test_the_partition_costs_its_dearest_part_and_not_the_sum() -> None:
     assert sum(costs) > 2.0 * max(costs)
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_the_refit_is_paid_beside_the_search() -> None:
     X, y = data(1200)
     made = search(refit_fraction=0.5).fit(X, y)
@@ -151,6 +153,7 @@ def test_the_refit_is_paid_beside_the_search() -> None:
     assert composed_epsilon((parallel, *again), 1e-6) <= 4.0 * (1.0 + 1e-8)
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_random_stopping_costs_more_than_one_run() -> None:
     X, y = data()
     made = search(strategy="random_stopping", refit_fraction=0.0, mean_runs=5.0).fit(X, y)
@@ -163,6 +166,7 @@ def test_random_stopping_costs_more_than_one_run() -> None:
     assert made.best_score_.is_integer()
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_pure_budgets_add_up_exactly() -> None:
     X, y = data()
     svc = OutputPerturbationSVC(classes=[0, 1], noise="gamma", delta=0.0)
@@ -175,6 +179,7 @@ def test_pure_budgets_add_up_exactly() -> None:
     assert composed_epsilon(made.privacy_.events, 0.0) == 4.0
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nothing_is_kept_of_the_scores(strategy: str) -> None:
     X, y = data()
@@ -274,6 +279,7 @@ def test_an_exhausted_ledger_stops_the_search_before_it_reads(strategy: str) -> 
     assert ledger.history == ()
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_the_ledger_is_charged_once_and_by_the_search_alone() -> None:
     X, y = data()
     ledger = PrivacyLedger(10.0, 1e-6)
@@ -283,6 +289,7 @@ def test_the_ledger_is_charged_once_and_by_the_search_alone() -> None:
     assert len(ledger.history) == len(made.privacy_.events)
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_a_candidate_cannot_spend_what_was_not_planned() -> None:
     """Negative control of the purse: an estimator that asks for more than it planned is stopped."""
 
@@ -462,6 +469,7 @@ def test_whole_steps_may_be_candidates() -> None:
     assert made.privacy_.private
 
 
+@pytest.mark.proof("private_selection", "The search as a program")
 def test_no_run_at_all_releases_a_constant() -> None:
     X, y = data(200)
     found = set()

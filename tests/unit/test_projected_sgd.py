@@ -47,6 +47,7 @@ def rows(n: int, n_classes: int, n_features: int, seed: int) -> tuple[NDArray[An
     return np.rint(X * 4096) / 4096, rng.integers(0, n_classes, n).astype(np.int64)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 @pytest.mark.parametrize("projection", ["joint", "per_class"])
 @pytest.mark.parametrize("average", ["last", "uniform", "weighted"])
@@ -77,6 +78,7 @@ def test_compiled_runs_stay_within_the_rounding_bound_of_the_twin(
         assert plan.radius <= 1e-5 * plan.exact_sensitivity
 
 
+@pytest.mark.proof("projected_sgd")
 def test_the_comparison_rejects_another_run() -> None:
     """Negative control: another order, step size, divisor or average is no rounding error."""
     X, y = rows(23, 2, 7, seed=0)
@@ -100,6 +102,7 @@ def test_runs_do_not_depend_on_the_memory_mode() -> None:
     np.testing.assert_array_equal(compiled(plan, X, y, seed=1), again)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("n_samples", [1, 10, 997])
 @pytest.mark.parametrize("batch_size", [1, 7, 10_000])
 @pytest.mark.parametrize("n_epochs", [1, 4])
@@ -147,6 +150,7 @@ def test_mean_visits_of_many_passes() -> None:
     assert direct <= mean_visits(200, 30) <= direct * (1 + 1e-10)
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 def test_the_automatic_radius_holds_the_minimiser(loss: str, n_classes: int) -> None:
     """Both bounds are what they should be, and the larger C the closer the second."""
@@ -174,6 +178,7 @@ def test_the_loss_at_zero(loss: str, n_classes: int, smoothing: float, margin: f
     np.testing.assert_allclose(values, loss_at_zero(chosen), rtol=1e-13)
 
 
+@pytest.mark.proof("projected_sgd")
 def test_add_remove_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match=r"adjacency: got 'add_remove'.*psgd"):
         mechanism(10, adjacency="add_remove")
@@ -227,6 +232,7 @@ def test_bad_values_are_named(changes: dict[str, Any]) -> None:
         model.fit(*three_clusters())
 
 
+@pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("average", ["last", "uniform", "weighted"])
 def test_certificates_are_recomputed(noise: str, average: str) -> None:

@@ -77,6 +77,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 @pytest.mark.parametrize("factor", [1, 2])
 def test_no_record_costs_more_than_epsilon(name: str, n_classes: int, factor: int) -> None:
@@ -93,6 +94,7 @@ def test_no_record_costs_more_than_epsilon(name: str, n_classes: int, factor: in
         assert bound <= (factor * rate * table.lipschitz + table.jacobian(kappa)) * (1.0 + 1e-12)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("factor", [1, 2])
@@ -109,6 +111,7 @@ def test_the_largest_rate_spends_epsilon_and_no_more(
         assert pure_epsilon(table, rate * (1.0 + 1e-9), kappa, factor) >= epsilon * (1.0 - 1e-8)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("factor", [1, 2])
 def test_the_change_of_variables_is_free_where_curvature_is_low(
@@ -157,6 +160,7 @@ def test_the_regularisation_minimises_the_error_proxy(
         assert found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("n_classes", [2, 6])
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
 def test_the_smallest_regularisation_is_where_the_jacobian_takes_epsilon(
@@ -193,6 +197,7 @@ def test_a_refused_C_is_told_the_largest_that_works(noise: str, extra: float, na
             plan(C=1.001 * largest, **settings)
 
 
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 def test_there_is_no_cliff_of_noise(noise: str) -> None:
     """Between harmless and impossible curvature the noise grows, but never explodes."""

@@ -89,6 +89,7 @@ def random_pair(rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.intp
     return p / p.sum(), q / q.sum(), rng.integers(0, size, size)
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_bound_holds_for_every_small_pair(law: StoppingLaw) -> None:
     rng = np.random.default_rng(20261121)
@@ -106,6 +107,7 @@ def test_the_bound_holds_for_every_small_pair(law: StoppingLaw) -> None:
     assert sharpest > 0.5
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_price_of_one_run_is_not_enough(law: StoppingLaw) -> None:
     # Negative control: charging the best run as one run is refuted by the same enumeration.
@@ -121,6 +123,7 @@ def test_the_price_of_one_run_is_not_enough(law: StoppingLaw) -> None:
     assert refuted
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
 def test_pure_runs_have_a_pure_best_run(law: StoppingLaw, epsilon: float) -> None:
@@ -162,6 +165,7 @@ NAMES = {"0": "logarithmic", "1": "geometric", "inf": "poisson"}
 POINTS = [p for p in REFERENCE["points"][0]["points"] if p["shape"] in NAMES]
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize(
     "point", POINTS, ids=lambda p: f"{p['base_rho']}-{p['shape']}-{p['delta']}"
 )
@@ -208,6 +212,7 @@ def exact_gaussian_lower_bound(law: StoppingLaw, mu: float, epsilon: float) -> f
     return worst
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS[:4] + LAWS[5:7], ids=str)
 @pytest.mark.parametrize("mu", [0.14, 1.0])
 def test_gaussian_runs_are_bounded_from_below_too(law: StoppingLaw, mu: float) -> None:
@@ -266,6 +271,7 @@ def test_sampled_runs_have_a_bound_above_one_run() -> None:
     assert one < several < 3.0 * one
 
 
+@pytest.mark.proof("private_selection", "The accountant")
 def test_composed_with_others_it_costs_more_and_less_than_the_sum() -> None:
     event, other = best(GaussianEvent(7.0, 1.0, "add_remove")), PureEvent(0.3, "add_remove")
     alone = composed_epsilon([event], 1e-6)

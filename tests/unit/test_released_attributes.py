@@ -52,6 +52,7 @@ def arrays_in(value: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
         arrays_in(vars(value), path, found)
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str, estimator: str) -> None:
@@ -60,6 +61,7 @@ def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str, estim
     assert set(vars(model)) - parameters <= set(RELEASED)
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_statement_does_not_depend_on_the_data(clusters: TrainingSet, estimator: str) -> None:
     X, y = clusters
@@ -69,6 +71,7 @@ def test_statement_does_not_depend_on_the_data(clusters: TrainingSet, estimator:
     assert here.to_json() == there.to_json()
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
@@ -84,6 +87,7 @@ def test_every_array_moves_with_the_noise(
         assert (found[0][name] != found[1][name]).all()
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_pickle_holds_no_plain_weights(clusters: TrainingSet, estimator: str) -> None:
     """With a huge budget the weights are nearly plain; their bytes must not sit in a noisy fit."""
@@ -102,6 +106,7 @@ def test_pickle_holds_no_random_state(clusters: TrainingSet, estimator: str) -> 
     assert b"NoiseSource" not in blob
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -121,6 +126,7 @@ def test_with_zero_rows_the_release_is_the_noise(noise_grid: str, adjacency: str
         assert not low <= ((weights / (wrong * sigma)) ** 2).sum() <= high
 
 
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.statistical
 def test_with_zero_rows_the_gamma_release_is_the_noise() -> None:
     """Radius of p weights: Gamma(p, total / epsilon); its law is sharp for many weights."""

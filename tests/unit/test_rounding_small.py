@@ -14,6 +14,8 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dpsvm_fast import rounding
 
 BITS, LOWEST, HIGHEST = 3, -3, 1
@@ -125,11 +127,13 @@ def wrong(module: SimpleNamespace) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_every_result_of_small_numbers_is_the_nearest_bound() -> None:
     assert len(NUMBERS) > 40
     assert wrong(small_module()) == []
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_results_to_nearest_are_seen() -> None:
     """Negative control: a module that never steps to the next number."""
     stuck = small_module(nextafter=lambda x, towards: x, hypot=lambda a, b: math.inf)

@@ -38,6 +38,7 @@ def points() -> list[Fraction]:
     return [k * ETA for k in {*whole, *near, *drawn} if abs(k) <= 2**20]
 
 
+@pytest.mark.proof("private_scaling")
 def test_no_record_is_longer_than_the_bound() -> None:
     lengths = [length(z, squared(z)) for z in points()]
     assert max(lengths) == (B * T) ** 2 == Fraction(539, 512) ** 2
@@ -47,6 +48,7 @@ def test_no_record_is_longer_than_the_bound() -> None:
     assert length(Fraction(1), Fraction(1), Fraction(0)) == 1 + B**2
 
 
+@pytest.mark.proof("private_scaling")
 def test_no_exchange_moves_further_than_the_bound() -> None:
     zs = points()
     largest = max(
@@ -62,6 +64,7 @@ def test_no_exchange_moves_further_than_the_bound() -> None:
     assert max(found) < 4
 
 
+@pytest.mark.proof("private_scaling")
 def test_rounding_squares_down_would_be_wrong() -> None:
     """With b = 1/2 of the pair (z, 1 - q) the bound 1 is met exactly, and only upwards."""
 
@@ -73,6 +76,7 @@ def test_rounding_squares_down_would_be_wrong() -> None:
     assert max(pair(z, up=False) for z in zs) > 1
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("share", [0.5, 1.0, 1.5, 2.0])
 def test_larger_weights_of_the_square_cost_more(share: float) -> None:
     """The largest squared distance of (z, b z^2) is 4 up to b^2 = 2.77, and more beyond."""
@@ -89,6 +93,7 @@ def test_larger_weights_of_the_square_cost_more(share: float) -> None:
         assert largest > 4.1
 
 
+@pytest.mark.proof("private_scaling")
 def test_a_scaler_fitted_on_records_tells_one_of_them() -> None:
     rows = np.array([[0.0], [1.0], [2.0]])
     first = StandardScaler().fit(rows).transform([[1.0]])
@@ -106,6 +111,7 @@ def fitted_pipeline(whiten: bool | str) -> PrivateLinearSVC:
     return model.fit(X, y)
 
 
+@pytest.mark.proof("private_scaling")
 def test_a_path_that_was_not_taken_is_paid_for() -> None:
     """Whether to whiten follows from a released number: the total is that of the dearest path."""
     skipped, whitened, never = (fitted_pipeline(whiten) for whiten in ("auto", True, False))
@@ -123,6 +129,7 @@ def test_a_path_that_was_not_taken_is_paid_for() -> None:
     assert not verify(record)
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("with_std", [True, False])
 @pytest.mark.parametrize("d", [1, 2, 30, 1000])
 def test_the_code_has_the_constants_of_the_page(d: int, with_std: bool) -> None:

@@ -67,6 +67,7 @@ def largest_spent(adjacency: str) -> tuple[Array, Array]:
     )
 
 
+@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact sizes on neighbours: each within its event, nearly reached, all within epsilon."""
@@ -79,6 +80,7 @@ def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.M
     assert epsilon_of_separation(float(np.linalg.norm(claimed)), DELTA) <= EPSILON * (1 + 1e-9)
 
 
+@pytest.mark.proof("output_perturbation", "Several releases")
 def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: every release with all of what is left is far over epsilon."""
     use_slow_core(monkeypatch)
@@ -109,6 +111,7 @@ class Watched:
         return self.released[-1]
 
 
+@pytest.mark.proof("output_perturbation", "Several releases")
 def test_each_minimiser_is_that_of_the_proximal_objective() -> None:
     """Its gradient, from the slow twin, is as small as was certified."""
     X, codes = three_clusters()
@@ -152,6 +155,7 @@ def test_each_minimiser_is_that_of_the_proximal_objective() -> None:
         before = released
 
 
+@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("estimator", [PrivateLinearSVC, PrivateKernelSVC])
 def test_certificates_count_the_releases(estimator: type) -> None:
     """One event more is one release more than the budget has."""

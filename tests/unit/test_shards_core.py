@@ -152,6 +152,7 @@ def test_column_moments_merge(form: str) -> None:
         assert (np.sum(parts, axis=0) == moments(X)).all()
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("options", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
@@ -213,6 +214,7 @@ def test_lifted_rows(stored: bool) -> None:
     assert all((weights == runs[0]).all() for weights in runs)
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 def test_tasks_that_run_again_give_the_same_numbers(form: str, rate: float) -> None:
@@ -229,6 +231,7 @@ def test_tasks_that_run_again_give_the_same_numbers(form: str, rate: float) -> N
     assert (one.iterate() == 0).all()
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_sampled_shards_follow_the_rate() -> None:
     """Every gradient is (1, 0, ...): the sum counts the batch; chi-square over shards and steps."""
     n, rate, rounds = 5000, 0.2, 40
@@ -259,6 +262,7 @@ def test_sampled_shards_follow_the_rate() -> None:
     assert len(np.unique(np.rint(sizes[0]))) > 20
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_batches_of_two_shards_meet_by_chance_alone() -> None:
     """Rows are unit vectors: the sum shows who joined. Control: a shard with itself."""
     n, rate = 1200, 0.3
@@ -382,6 +386,7 @@ def test_sums_beyond_all_records_are_refused() -> None:
             _core.Records.gram_from_parts(wrong)
 
 
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_no_noise_is_used_twice() -> None:
     one = descent()
     source = _core.NoiseSource(3)

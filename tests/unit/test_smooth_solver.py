@@ -167,6 +167,7 @@ def agrees(case: Case, **changes: Any) -> None:
     assert distance <= tol / case.regularization + radius
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_weights_agree_with_the_twin(kernel: str, n_classes: int) -> None:
@@ -235,6 +236,7 @@ def test_sparse_rows_agree_with_the_twin(kernel: str, n_classes: int) -> None:
     agrees(base, low_memory=True)
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_loose_certificate_is_true(kernel: str) -> None:
     """The gradient in extended precision is never above what was asked for, nor above the bound."""
@@ -249,6 +251,7 @@ def test_a_loose_certificate_is_true(kernel: str) -> None:
             assert norm <= bound <= tol
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 10), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("regularization", [1e-2, 1e-4])
 @pytest.mark.parametrize(
@@ -264,6 +267,7 @@ def test_the_search_never_gives_up(kernel: str, regularization: float, seeds: ra
             assert extended_norm(this, weights) <= 1e-3
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 def test_the_checks_reject_another_problem() -> None:
     """Negative control: a millionth more regularisation, or another linear term, is seen."""
     base = case("softmax_margin", 3)
@@ -290,6 +294,7 @@ def test_threads_do_not_change_a_bit(kernel: str, n_classes: int) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 def test_steps_that_run_out_release_nothing() -> None:
     this = case("sharp huber", 3, regularization=1e-4)
     name, smoothing, margin = this.kernel

@@ -39,6 +39,7 @@ def point_id(point: dict[str, Any]) -> str:
     return "-".join(f"{point[k]}" for k in ("q", "sigma", "T", "delta", "epsilon") if k in point)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("point", points("epsilon"), ids=point_id)
 def test_epsilon_is_never_below_the_reference_and_hardly_above(
@@ -65,6 +66,7 @@ def test_delta_and_less_noise(point: dict[str, Any], adjacency: str) -> None:
     assert less > reference * (1.0 + TIGHT) + tolerance
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("point", points("epsilon"), ids=point_id)
 def test_epsilon_is_below_the_one_by_renyi_divergences(point: dict[str, Any]) -> None:
     setting = float(point["sigma"]), float(point["q"]), int(point["T"]), float(point["delta"])
@@ -74,6 +76,7 @@ def test_epsilon_is_below_the_one_by_renyi_divergences(point: dict[str, Any]) ->
     assert low <= got <= high * (1.0 + TIGHT)
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("point", points("single_step"), ids=point_id)
 def test_one_step_is_exact(point: dict[str, Any]) -> None:
     z, q = float(point["sigma"]), float(point["q"])
@@ -91,6 +94,7 @@ def test_one_step_is_exact(point: dict[str, Any]) -> None:
             assert got <= exact * (1.0 + 1e-6) + 1e-12
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("point", points("calibration"), ids=point_id)
 def test_calibration(point: dict[str, Any], adjacency: str) -> None:
@@ -106,6 +110,7 @@ def test_calibration(point: dict[str, Any], adjacency: str) -> None:
     assert composed_delta(point["epsilon"], losses) >= point["delta"] * 0.95
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(
     ("z", "q", "n_steps", "delta"),
@@ -126,6 +131,7 @@ def test_the_order_of_accountants(
     assert by_renyi <= 2.5 * got + 0.2
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize(("z", "n_steps"), [(2.0, 1), (20.0, 100), (3.0, 7)])
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_full_batches_are_the_gaussian_mechanism(z: float, n_steps: int, adjacency: str) -> None:
@@ -149,6 +155,7 @@ def test_the_two_values_of_a_published_inconsistency() -> None:
     )
 
 
+@pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize(
     ("z", "q", "n_steps", "delta", "adjacency"),
     [

@@ -71,6 +71,7 @@ def private_steps(**shared: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_it_is_what_one_ledger_has_recorded(adjacency: str) -> None:
     ledger = PrivacyLedger(8.0, 1e-4, adjacency)

@@ -72,6 +72,7 @@ def slow(case: Problem) -> NDArray[np.float64]:
     return twin.solve(**case, tol=TWIN_TOL * scale)[0]
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("case", PROBLEMS)
 @pytest.mark.parametrize("low_memory", [False, True])
 def test_compiled_weights_are_within_the_radius_of_the_twin(
@@ -89,6 +90,7 @@ def test_compiled_weights_are_within_the_radius_of_the_twin(
     assert np.linalg.norm(weights - expected) <= allowed
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_the_comparison_rejects_another_cost() -> None:
     """Negative control: a tenth more C is seen."""
     case = PROBLEMS[0]
@@ -131,6 +133,7 @@ def test_the_twin_minimises() -> None:
         assert twin.objective(moved, rows, case["y"], case["C"]) >= least - radius**2
 
 
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_the_twin_clips_rows() -> None:
     X = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0], [1e300, 1e300], [5e-324, 0.0]])
     rows = twin.clip_rows(X, 1.0, 0.5)
@@ -140,6 +143,7 @@ def test_the_twin_clips_rows() -> None:
     assert (rows[:, 2] == 0.5).all()
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5])
 def test_sigma_agrees_with_the_twin(epsilon: float, delta: float) -> None:

@@ -87,6 +87,7 @@ FORMULAS = [
 ]
 
 
+@pytest.mark.proof("objective_perturbation", "Events, both noises, the approximate minimum")
 @pytest.mark.parametrize("kind", FORMULAS, ids=str)
 @pytest.mark.parametrize("factor", [0.5, 2.0, 1 - 1e-4, 1 + 1e-4])
 def test_changing_one_number_of_noise_in_the_objective(
@@ -98,6 +99,7 @@ def test_changing_one_number_of_noise_in_the_objective(
         check_tampering(kind, path, factor)
 
 
+@pytest.mark.proof("joint_bound")
 def test_changing_one_number_of_the_joint_law() -> None:
     """By a tenth, which is more than the slack of its recomputation."""
     kind = OBJECTIVE_KINDS[0]
@@ -106,6 +108,7 @@ def test_changing_one_number_of_the_joint_law() -> None:
             check_tampering(kind, path, 0.9)
 
 
+@pytest.mark.proof("objective_perturbation", "Events, both noises, the approximate minimum")
 @pytest.mark.nightly
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 @pytest.mark.parametrize("kind", set(OBJECTIVE_KINDS) - set(FORMULAS), ids=str)
@@ -129,6 +132,7 @@ def check_tampering(kind: tuple[Any, ...], path: tuple[Any, ...], factor: float)
     assert outcome.ok == harmless, f"{path}: {outcome}"
 
 
+@pytest.mark.proof("objective_perturbation", "Events, both noises, the approximate minimum")
 def test_two_noises_changed_together_still_have_to_give_the_promise() -> None:
     made = objective_statement(*FORMULAS[0])
     document = made.to_dict()
@@ -257,6 +261,7 @@ def test_the_independent_formula_against_many_digits(mu: float, epsilon: float) 
             assert abs(mp.mpf(delta_of(epsilon, mu)) / exact - 1) < 1e-10
 
 
+@pytest.mark.proof("analytic_gaussian")
 @pytest.mark.parametrize(("epsilon", "sigma"), [(0.1, 30.0), (1.0, 4.0), (8.0, 0.7), (100.0, 0.2)])
 def test_two_independent_implementations_agree(epsilon: float, sigma: float) -> None:
     assert delta_of(epsilon, 1 / sigma) == pytest.approx(gaussian_delta(epsilon, sigma), rel=1e-11)

@@ -46,6 +46,7 @@ PEAKS = [
 ]
 
 
+@pytest.mark.proof("accountant", "What verify computes")
 @pytest.mark.parametrize(("epsilon", "sigma", "kappa", "claim"), PEAKS)
 def test_large_curvature_does_not_hide_the_record(
     epsilon: float, sigma: float, kappa: float, claim: float
@@ -62,6 +63,7 @@ def test_large_curvature_does_not_hide_the_record(
 CHEAP = objective("logistic", 1, 1e6, 1e-9)
 
 
+@pytest.mark.proof("accountant", "What verify computes")
 @pytest.mark.parametrize("beside", [(CHEAP,), (CHEAP, PureEvent(1e-9, A)), (ZCDPEvent(1e-18, A),)])
 @pytest.mark.parametrize(
     ("epsilon", "claim"), [(5.001, 1.7e-7), (6.501, 2.1e-11), (12.5, 1e-299), (12.5, 1e-34)]
@@ -85,6 +87,7 @@ LENGTHS = [
 ]
 
 
+@pytest.mark.proof("accountant", "What verify computes")
 @pytest.mark.parametrize(
     "times", [2, pytest.param(40, marks=pytest.mark.slow)], ids=["few", "many"]
 )
@@ -114,6 +117,7 @@ def test_what_is_recomputed_is_not_below_the_gaussian_mechanism_inside(
             assert found >= least * (1.0 - 1e-9) - 1e-15
 
 
+@pytest.mark.proof("accountant", "What verify computes")
 def test_two_curves_are_not_less_than_one() -> None:
     """Beside a curve with many values the other one must not be left out."""
     steep = objective("logistic", 1, 2.0, 1.0)
@@ -168,6 +172,7 @@ def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
     assert not recomputed_events(tuple(events), 0.97 * epsilon, delta)[2]
 
 
+@pytest.mark.proof("accountant", "What verify computes")
 def test_more_points_of_a_curve_never_lower_it_below_what_it_bounds() -> None:
     def exact(epsilon: float) -> float:
         return normal_tail_delta(epsilon, 0.4)

@@ -224,6 +224,7 @@ mod tests {
 
     /// This very source, on every row of small formats: rows around the bound, much longer and
     /// shorter ones, and squares that overflow or vanish.
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn no_small_row_is_longer_than_the_bound() {
         assert_eq!(longer::<8, true>(1..=1, (-38, 39)), 0);
@@ -234,6 +235,7 @@ mod tests {
         assert!(longer::<6, false>(1..=2, (-1, 2)) > 1000);
     }
 
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     #[ignore = "half a minute: for the nightly run"]
     fn no_small_row_of_three_is_longer_than_the_bound() {
@@ -267,6 +269,7 @@ mod tests {
     }
 
     /// The ends and a spread of each binade.
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn rounding_to_single_precision_never_grows() {
         let ends =
@@ -275,6 +278,7 @@ mod tests {
         breakpoints((1..0x7f7f_ffff).step_by(65_521));
     }
 
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     #[ignore = "a minute: for the nightly run"]
     fn rounding_to_single_precision_never_grows_anywhere() {

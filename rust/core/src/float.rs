@@ -234,6 +234,7 @@ mod tests {
     }
 
     /// `a + b` and `a b` with their errors, for all numbers of five bits over fourteen binades.
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn sums_and_products_of_all_small_numbers_are_error_free() {
         let positive = Toy::<5>::positive(-7, 7);
@@ -251,6 +252,7 @@ mod tests {
 
     /// The error of a sum of `m` products is below `(m + 1)^2 u^2` times the sum of their magnitudes:
     /// all pairs of products of three bits, and triples with signs that cancel.
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn sums_of_two_small_products_have_twice_the_precision() {
         let positive = Toy::<3>::positive(-3, 3);

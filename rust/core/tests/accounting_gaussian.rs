@@ -16,6 +16,7 @@ const DELTAS: [f64; 8] = [
     1.0 - f64::EPSILON / 2.0,
 ];
 
+// Proof: analytic_gaussian
 #[test]
 fn sigma_satisfies_its_own_inequality_and_is_least() -> Result<()> {
     for e in EPSILONS {
@@ -28,6 +29,7 @@ fn sigma_satisfies_its_own_inequality_and_is_least() -> Result<()> {
     Ok(())
 }
 
+// Proof: analytic_gaussian
 #[test]
 fn epsilon_satisfies_its_own_inequality_and_is_least() -> Result<()> {
     for s in [1e-150, 1e-20, 1e-3, 0.1, 1.0, 50.0, 1e6, 1e200] {
@@ -48,6 +50,7 @@ fn no_epsilon_is_large_enough_for_hardly_any_noise() -> Result<()> {
     Ok(())
 }
 
+// Proof: analytic_gaussian
 #[test]
 fn every_finite_argument_gives_a_probability() -> Result<()> {
     let sizes = [

@@ -40,6 +40,7 @@ fn roundoffs(value: f64, exact: f64) -> f64 {
     ((value - exact) / exact).abs() / (f64::EPSILON / 2.0) - 1.0
 }
 
+// Proof: analytic_gaussian
 #[test]
 fn mills_ratio_and_complement_match_high_precision() {
     for (x, ratio, complement) in VALUES {
@@ -51,6 +52,7 @@ fn mills_ratio_and_complement_match_high_precision() {
     }
 }
 
+// Proof: analytic_gaussian
 #[test]
 fn pieces_join_within_rounding() {
     let mut ends: Vec<f64> = (-3..8).map(|k| f64::from(k) / 8.0).collect();

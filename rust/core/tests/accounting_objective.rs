@@ -84,6 +84,7 @@ fn assert_falls(values: &[f64], tolerance: f64, what: &str) {
     }
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn delta_falls_with_epsilon() -> Result<()> {
     for (law, relation, kappa) in every_case() {
@@ -104,6 +105,7 @@ fn delta_falls_with_epsilon() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn delta_falls_with_sigma() -> Result<()> {
     for (law, relation, kappa) in every_case() {
@@ -121,6 +123,7 @@ fn delta_falls_with_sigma() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn delta_grows_with_the_jacobian() -> Result<()> {
     for (law, relation, kappa) in every_case() {
@@ -139,6 +142,7 @@ fn delta_grows_with_the_jacobian() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn sigma_satisfies_its_own_inequality_and_is_least() -> Result<()> {
     for (law, relation, kappa) in every_case() {
@@ -166,6 +170,7 @@ fn sigma_satisfies_its_own_inequality_and_is_least() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn sigma_follows_a_kappa_that_falls_with_the_noise() -> Result<()> {
     for law in [
@@ -191,6 +196,7 @@ fn sigma_follows_a_kappa_that_falls_with_the_noise() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn one_score_is_the_gaussian_mechanism() -> Result<()> {
     for (epsilon, s) in [(0.0, 3.0), (1.0, 1.0), (4.0, 0.4), (20.0, 5.0)] {
@@ -229,6 +235,7 @@ fn softmax_by_midpoints(e: f64, t: f64, n: i32) -> f64 {
     sum
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn softmax_agrees_with_a_double_sum() -> Result<()> {
     for (epsilon, t, n) in [(0.5, 0.3, 2), (2.0, 0.7, 9), (0.0, 0.2, 4)] {
@@ -247,6 +254,7 @@ fn softmax_agrees_with_a_double_sum() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn tails_reach_far_below_the_least_double() -> Result<()> {
     for law in LAWS {
@@ -313,6 +321,7 @@ fn logistic_extremes_give_a_probability() -> Result<()> {
     Ok(())
 }
 
+// Proof: objective_perturbation, "Laws as numbers"
 #[test]
 fn a_jacobian_without_room_is_refused() -> Result<()> {
     let law = Law::Huber { scores: 1 };

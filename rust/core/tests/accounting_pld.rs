@@ -86,6 +86,7 @@ const EPSILONS: [Row; 7] = [
     ),
 ];
 
+// Proof: accountant, "The accountant"
 #[test]
 fn epsilon_agrees_with_published_values() -> Result<()> {
     for (noise, rate, n, target, known) in EPSILONS {
@@ -99,6 +100,7 @@ fn epsilon_agrees_with_published_values() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn half_and_twice_the_steps_are_told_apart() -> Result<()> {
     // The check above would not pass with a wrong number of steps, rate or direction.
@@ -173,6 +175,7 @@ fn by_hand(noise: f64, rate: f64, n: usize, at: f64, up: bool, reversed: bool) -
     })
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn a_direct_convolution_brackets_delta() -> Result<()> {
     let (noise, rate, n) = (0.9, 0.2, 3);
@@ -193,6 +196,7 @@ fn a_direct_convolution_brackets_delta() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn the_whole_batch_is_one_gaussian_release() -> Result<()> {
     for (replace_one, relation) in [(false, 1.0), (true, 2.0)] {
@@ -211,6 +215,7 @@ fn the_whole_batch_is_one_gaussian_release() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn one_step_equals_many_of_it_on_the_grid() -> Result<()> {
     // The closed form of one step against the grid: two steps, one of them with next to no loss.
@@ -231,6 +236,7 @@ fn one_step_equals_many_of_it_on_the_grid() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn noise_is_enough_and_hardly_more() -> Result<()> {
     let rate = 128.0 / 7000.0;
@@ -291,6 +297,7 @@ fn gaussian_and_pure_events_meet_their_closed_form() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn pure_events_meet_the_optimal_composition() -> Result<()> {
     // Ten times 0.1: the exact frontier of Kairouz, Oh and Viswanath.
@@ -313,6 +320,7 @@ fn pure_events_meet_the_optimal_composition() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn a_profile_composes_like_what_it_describes() -> Result<()> {
     // A Gaussian release known by points of its curve only, twice, one bound much too large.
@@ -341,6 +349,7 @@ fn a_profile_composes_like_what_it_describes() -> Result<()> {
     Ok(())
 }
 
+// Proof: accountant, "The accountant"
 #[test]
 fn concentrated_events_add_their_parameters() -> Result<()> {
     let alone = LossDistribution::new(

@@ -50,6 +50,7 @@ fn dense(x: &[f64], threads: usize) -> Result<ColumnMoments> {
     column_moments(&rows, &OFFSET, &SCALE, threads, &Never)
 }
 
+// Proof: private_scaling
 #[test]
 fn dense_sums_are_exact_on_any_number_of_threads() -> Result<()> {
     let x = entries(3 * 100_003);
@@ -61,6 +62,7 @@ fn dense_sums_are_exact_on_any_number_of_threads() -> Result<()> {
     Ok(())
 }
 
+// Proof: private_scaling
 #[test]
 fn sparse_sums_have_the_zeros_that_are_not_stored() -> Result<()> {
     let x = entries(3 * 90_001);
@@ -96,6 +98,7 @@ fn single_precision_is_widened_first() -> Result<()> {
     Ok(())
 }
 
+// Proof: private_scaling
 #[test]
 fn what_cannot_be_summed_is_refused() -> Result<()> {
     let named = |outcome: Result<ColumnMoments>, expected: &str| match outcome {

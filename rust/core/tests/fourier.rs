@@ -76,6 +76,7 @@ fn all_maps() -> Vec<FourierMap> {
     maps
 }
 
+// Proof: random_features, "The map"
 #[test]
 fn features_are_the_formula() {
     for map in all_maps() {
@@ -175,6 +176,7 @@ fn records(n: usize, d: usize) -> Records {
 }
 
 /// Entries are multiples of the grid and no row is longer than 1, whatever the frequencies.
+// Proof: random_features, "The map"
 #[test]
 fn lifted_rows_keep_the_bound() {
     for map in all_maps().into_iter().step_by(2) {
@@ -224,6 +226,7 @@ fn descended(records: &Records, threads: usize) -> Vec<f64> {
 }
 
 /// Stored or made again and again, on any number of threads: the same bits.
+// Proof: random_features, "The map"
 #[test]
 fn streaming_changes_nothing() {
     for structure in [Structure::Orthogonal, Structure::Fast] {
@@ -242,6 +245,7 @@ fn streaming_changes_nothing() {
     }
 }
 
+// Proof: random_features, "The map"
 #[test]
 fn streamed_features_leave_only_through_the_descent() {
     let map = Arc::new(FourierMap::new(settings(9, 20, Structure::Fast)).unwrap());

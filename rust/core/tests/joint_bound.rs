@@ -64,6 +64,7 @@ fn without_jacobian(epsilon: f64, t: f64, classes: usize) -> f64 {
     f64::from(others + 1) * integral
 }
 
+// Proof: joint_bound
 #[test]
 fn noise_is_within_one_percent_of_another_implementation() {
     for (classes, epsilon, target, kappa, known, _, _) in POINTS {
@@ -88,6 +89,7 @@ fn noise_is_within_one_percent_of_another_implementation() {
     }
 }
 
+// Proof: joint_bound
 #[test]
 fn the_bound_is_above_the_exact_pathwise_value() {
     for (classes, epsilon, _, kappa, known, exact, error) in POINTS {
@@ -99,6 +101,7 @@ fn the_bound_is_above_the_exact_pathwise_value() {
     }
 }
 
+// Proof: joint_bound
 #[test]
 fn small_curvature_costs_nothing() {
     for (classes, epsilon, t) in [
@@ -123,6 +126,7 @@ fn small_curvature_costs_nothing() {
     }
 }
 
+// Proof: joint_bound
 #[test]
 fn the_bound_is_monotone_but_for_the_search() {
     // The search for the free parameter stops at a few values: 2 percent is left to it.
@@ -141,6 +145,7 @@ fn the_bound_is_monotone_but_for_the_search() {
     }
 }
 
+// Proof: joint_bound
 #[test]
 fn proportional_regularisation_and_replacement_are_calibrated() {
     for classes in [3, 4, 10, 100, 1000] {

@@ -235,6 +235,7 @@ fn what_is_refused() {
     assert!(SymmetricEigen::new(0).is_err());
 }
 
+// Proof: private_pca
 #[test]
 fn a_row_times_a_matrix_is_summed_in_one_order() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);

@@ -143,6 +143,7 @@ fn weights(sigma: u64, parts: u32) -> BTreeMap<i64, f64> {
 }
 
 /// Without a sample: the heights of the pieces above `k` add up to `exp(-k^2 / (2 sigma^2))`.
+// Proof: discrete_gaussian
 #[test]
 fn the_pieces_have_the_law() {
     for sigma in [1, 2, 3, 5, 16, 31, 32, 33, 64, 100] {
@@ -166,6 +167,7 @@ fn the_pieces_have_the_law() {
 }
 
 /// A place decides which integer of the cell is drawn, and too many places are refused.
+// Proof: discrete_gaussian
 #[test]
 fn places_are_the_integers_of_a_cell() {
     for sigma in [33, 1000, (1 << 20) + 1, (1 << 40) - 1, 1 << 39] {
@@ -188,6 +190,7 @@ fn places_are_the_integers_of_a_cell() {
 
 /// Places that cannot be shared out evenly are drawn again: the lowest `2^50 mod places` of the low
 /// halves of the products.
+// Proof: discrete_gaussian
 #[test]
 fn uneven_places_are_refused() {
     let sigma = 33 * 32;
@@ -214,6 +217,7 @@ fn uneven_places_are_refused() {
 }
 
 /// Of zero only the positive half is taken.
+// Proof: discrete_gaussian
 #[test]
 fn zero_counts_once() {
     for sigma in [1, 32, 1 << 24] {
@@ -247,6 +251,7 @@ const DEEP: [(u64, u64, usize, u64, [u32; 4]); 2] = [
 ];
 
 /// Heights that agree with the density in 64 to 192 bits are told apart by the next digit.
+// Proof: discrete_gaussian
 #[test]
 fn deep_comparisons_know_the_digits_of_the_density() {
     for (sigma, k, j, v, digits) in DEEP {
@@ -308,6 +313,7 @@ fn fits(values: &[i64], sigma: f64) -> bool {
     statistic <= freedom + 2.0 * f64::sqrt(freedom * x) + 2.0 * x
 }
 
+// Proof: discrete_gaussian
 #[test]
 fn draws_have_the_law() {
     let key = Key::from_seed(31);
@@ -321,6 +327,7 @@ fn draws_have_the_law() {
     }
 }
 
+// Proof: discrete_gaussian
 #[test]
 fn extreme_parameters() {
     let key = Key::from_seed(32);

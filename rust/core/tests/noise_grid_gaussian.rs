@@ -83,6 +83,7 @@ fn ratios(rng: &mut impl Rng) -> Vec<f64> {
     all
 }
 
+// Proof: grid_gaussian
 #[test]
 fn rounding_equals_the_oracle_on_random_digits() {
     let mut rng = Key::from_seed(21).task(0).stream(0);
@@ -115,6 +116,7 @@ fn boundary(ratio: f64, m: u64, n: usize) -> Option<(u32, Vec<u32>, bool)> {
 }
 
 /// Fractions that agree with a rounding boundary in 2 to 7 digits, at it and next to it.
+// Proof: grid_gaussian
 #[test]
 fn rounding_is_right_next_to_every_boundary() {
     let mut rng = Key::from_seed(22).task(0).stream(0);
@@ -156,6 +158,7 @@ fn rounding_is_right_next_to_every_boundary() {
 }
 
 /// Without an ambiguity two digits are enough: the sampler must not read on.
+// Proof: grid_gaussian
 #[test]
 fn rounding_reads_no_digit_in_vain() {
     let mut rng = Key::from_seed(23).task(0).stream(0);
@@ -167,6 +170,7 @@ fn rounding_reads_no_digit_in_vain() {
     }
 }
 
+// Proof: grid_gaussian
 #[test]
 fn ratios_outside_the_range_are_refused() {
     let (finest, coarsest) = (2f64.powi(-46), 2f64.powi(20));
@@ -190,6 +194,7 @@ fn ratios_outside_the_range_are_refused() {
 }
 
 /// Subnormal and huge values are exact too.
+// Proof: grid_gaussian
 #[test]
 fn only_the_ratio_counts() {
     let scale = |sigma, grid| GridScale::new(sigma, grid).unwrap();
@@ -236,6 +241,7 @@ fn critical(freedom: f64) -> f64 {
     freedom + 2.0 * (freedom * t).sqrt() + 2.0 * t
 }
 
+// Proof: grid_gaussian
 #[test]
 fn small_ratios_have_the_exact_law() {
     for (seed, ratio) in [0.35, 0.5, 1.0, 3.7].into_iter().enumerate() {
@@ -288,6 +294,7 @@ impl TryRng for Stuck {
 
 /// Repeated words reach what chance never does: comparisons that go on and on, numbers beyond the
 /// limit. The sampler must come through.
+// Proof: grid_gaussian
 #[test]
 fn repeated_words_are_survived() {
     let scale = GridScale::new(1000.25, 1.0).unwrap();
@@ -315,6 +322,7 @@ fn draw(ratio: f64, seed: u64, size: usize) -> Vec<i64> {
 /// Draws beyond each quarter from 3 sigma on, through the edge of the last cells into the tail.
 /// Bernstein: a binomial count of mean m is off by more than `t/3 + sqrt(t^2/9 + 2 m t)` on one
 /// side with probability at most `exp(-t)`.
+// Proof: grid_gaussian
 #[test]
 fn tails_have_their_frequency() {
     let n = 8 * 1024 * 1024;

@@ -38,6 +38,7 @@ fn is_right(cell: &Cell, j: usize) -> bool {
 }
 
 /// The density falls, so its ends bound it over a cell.
+// Proof: grid_gaussian
 #[test]
 fn the_staircase_encloses_the_density() {
     for (j, cell) in CELL_TABLE.iter().enumerate() {
@@ -55,6 +56,7 @@ fn the_staircase_encloses_the_density() {
     }
 }
 
+// Proof: grid_gaussian
 #[test]
 fn weights_one_percent_off_are_wrong() {
     for (j, cell) in CELL_TABLE.iter().enumerate() {
@@ -65,6 +67,7 @@ fn weights_one_percent_off_are_wrong() {
     }
 }
 
+// Proof: grid_gaussian
 #[test]
 fn densities_are_within_their_bound() {
     for (j, cell) in CELL_TABLE.iter().enumerate() {
@@ -77,6 +80,7 @@ fn densities_are_within_their_bound() {
     }
 }
 
+// Proof: grid_gaussian
 #[test]
 fn slots_are_the_pieces() {
     let mut counts = [0; 256];
@@ -94,6 +98,7 @@ fn slots_are_the_pieces() {
 
 /// Part 0 is high enough at its left end, and over a part the density at least halves, as the
 /// height does: `exp(-(129/32) / 4) <= 1/2`.
+// Proof: grid_gaussian
 #[test]
 fn the_tail_is_covered() {
     let height = Height::tail(0);
@@ -207,6 +212,7 @@ fn compare(crossing: &Crossing, v: u64, place: u32, digits: &[u32], after: u32) 
     (below, read / 2)
 }
 
+// Proof: grid_gaussian
 #[test]
 fn the_exact_comparison_knows_the_digits_of_the_density() {
     for crossing in &CROSSINGS {
@@ -227,6 +233,7 @@ fn the_exact_comparison_knows_the_digits_of_the_density() {
     }
 }
 
+// Proof: grid_gaussian
 #[test]
 fn the_exact_comparison_reads_no_digit_in_vain() {
     for crossing in &CROSSINGS[..4] {
@@ -241,6 +248,7 @@ fn the_exact_comparison_reads_no_digit_in_vain() {
 
 /// Heights at all distances from the density: where the first comparison answers, it answers as the
 /// exact one does, and far from the density it always answers.
+// Proof: grid_gaussian
 #[test]
 fn the_two_comparisons_agree() {
     let mut rng = Key::from_seed(31).task(0).stream(0);

@@ -121,6 +121,7 @@ fn marginals(batches: &[Vec<u32>], n: usize, q: f64) -> Vec<f64> {
     counts.iter().map(z).collect()
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn every_index_joins_at_the_rate() {
     for (q, n) in [(0.05, 300), (0.4, 300)] {
@@ -140,6 +141,7 @@ fn z_value(count: usize, trials: usize, p: f64) -> f64 {
     (count as f64 - trials as f64 * p) / (trials as f64 * p * (1.0 - p)).sqrt()
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn pairs_join_independently() {
     for q in [0.1, 0.5] {
@@ -211,6 +213,7 @@ fn gaps<'a>(batches: impl Iterator<Item = &'a Vec<u32>>, cells: usize) -> Vec<us
     counts
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn jumps_and_coins_are_twins() {
     let (q, n, steps) = (0.06, 4000, 1200);
@@ -236,6 +239,7 @@ fn jumps_and_coins_are_twins() {
     assert!(distance(&wrong) > largest_chi_square(cells - 1));
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn powers_of_two_are_exact_geometric_laws() {
     for k in [3, 6] {
@@ -348,6 +352,7 @@ fn first_member(rate: &Rate, words: &[u64], last: u64) -> Option<u32> {
 }
 
 /// U just below and just above `(1 - q)^m`, differing in digits far beyond double precision.
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn decisions_at_the_boundaries_are_exact() {
     for (a, s) in [

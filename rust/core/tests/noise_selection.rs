@@ -93,6 +93,7 @@ fn coin_compares_digit_by_digit() {
 }
 
 /// Every answer keeps the same number of words: those below the excess are drawn again.
+// Proof: private_selection, "Samplers"
 #[test]
 fn uniform_integers_are_exact() {
     // 2^64 mod 6 = 4: the first word of a run of 2^64 / 6 is at multiples of it.
@@ -119,6 +120,7 @@ fn heads(n: u64, mut coin: impl FnMut() -> bool) -> [u64; 2] {
     [heads, n - heads]
 }
 
+// Proof: private_selection, "Samplers"
 #[test]
 fn exponential_coin_has_its_probability() {
     let n = 400_000;
@@ -195,6 +197,7 @@ fn flip_law(scores: &[i64], rate: f64) -> Vec<f64> {
     law
 }
 
+// Proof: private_selection, "Samplers"
 #[test]
 fn selections_have_their_laws() {
     let n = 40_000;
@@ -229,6 +232,7 @@ fn selections_have_their_laws() {
 }
 
 /// The same streams give the same choice after a common shift, bit for bit.
+// Proof: private_selection, "Samplers"
 #[test]
 fn selections_depend_on_differences_alone() {
     let key = Key::from_seed(4);
@@ -323,6 +327,7 @@ fn laplace_law(scale: f64, reach: i64) -> Vec<f64> {
         .collect()
 }
 
+// Proof: private_selection, "Samplers"
 #[test]
 fn discrete_laplace_has_its_law() {
     let key = Key::from_seed(7);
@@ -362,6 +367,7 @@ fn discrete_laplace_takes_extreme_scales() {
     );
 }
 
+// Proof: private_selection, "Samplers"
 #[test]
 fn parts_have_their_probabilities() {
     let key = Key::from_seed(9);

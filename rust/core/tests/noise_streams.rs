@@ -6,6 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use std::collections::BTreeSet;
 
+// Proof: grid_gaussian
 #[test]
 fn failing_entropy_source_is_an_error() {
     let broken = |bytes: &mut [u8]| {
@@ -39,6 +40,7 @@ fn system_keys_differ() {
 }
 
 /// By the birthday bound, 975,000 independent words repeat with probability below 3e-8.
+// Proof: grid_gaussian
 #[test]
 fn streams_never_repeat_a_word() {
     let mut seen = BTreeSet::new();
@@ -97,6 +99,7 @@ fn block(mut stream: Stream, number: usize) -> [u8; 64] {
 
 /// RFC 8439, appendix A.1, vectors 1 to 5 (first 16 bytes of each block). Its nonce of vector 5 is
 /// the stream number here.
+// Proof: grid_gaussian
 #[test]
 fn streams_are_the_cipher_of_the_standard() {
     let last = |byte| {
@@ -127,6 +130,7 @@ fn streams_are_the_cipher_of_the_standard() {
 }
 
 /// Word for word the keystream of another implementation, however it is read.
+// Proof: grid_gaussian
 #[test]
 fn streams_equal_another_implementation() {
     let bytes = std::array::from_fn(|i| (i * i + 11) as u8);

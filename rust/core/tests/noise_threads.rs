@@ -35,6 +35,8 @@ const SAMPLERS: [(&str, Sampler); 5] = [
     }),
 ];
 
+// Proof: grid_gaussian
+// Proof: discrete_gaussian
 #[test]
 fn values_do_not_depend_on_the_number_of_threads() {
     let key = Key::from_seed(11);

@@ -130,6 +130,7 @@ fn layouts_and_precisions_agree() -> Result<()> {
     Ok(())
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn threads_change_nothing() -> Result<()> {
     for (n, rate) in [(3000, 1.0), (3000, 0.3)] {
@@ -145,6 +146,7 @@ fn threads_change_nothing() -> Result<()> {
 }
 
 /// One step from 0 with rate and divisor 1 leaves minus the sum in the weights.
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn one_record_moves_the_sum_no_further_than_promised() -> Result<()> {
     for seed in 0..20 {
@@ -169,6 +171,7 @@ fn one_record_moves_the_sum_no_further_than_promised() -> Result<()> {
     Ok(())
 }
 
+// Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn weights_stay_on_their_grid_for_the_last_iterate() -> Result<()> {
     let [dense, _] = records(50, 9, 3, 1);

@@ -185,6 +185,7 @@ fn sharded(
     Ok(state)
 }
 
+// Proof: gradient_perturbation, "Clipped sums and their rounding"
 #[test]
 fn full_batches_have_the_same_bits_for_any_sharding() -> Result<()> {
     for (scores, classes) in [(1, 2), (3, 3), (11, 11)] {
@@ -231,6 +232,7 @@ fn one_shard_with_the_same_streams_is_the_run() -> Result<()> {
 }
 
 /// The batches of the shards, put together by hand, in one process.
+// Proof: gradient_perturbation, "Clipped sums and their rounding"
 #[test]
 fn sampled_shards_are_the_whole_with_their_batches() -> Result<()> {
     struct Given(Vec<Vec<u32>>);
@@ -308,6 +310,7 @@ fn parts_are_functions_of_their_arguments() -> Result<()> {
 }
 
 /// Exact sums stay within the distance that the leaves were charged for, and are near them.
+// Proof: gradient_perturbation, "Clipped sums and their rounding"
 #[test]
 fn exact_sums_are_near_those_of_leaves() -> Result<()> {
     let table = Table::new(700, 30, 4, false);
@@ -366,6 +369,7 @@ fn sums_of_outer_products_merge() -> Result<()> {
 }
 
 /// Shards and steps join independently: chi-square of the numbers of joint members of pairs.
+// Proof: gradient_perturbation, "Clipped sums and their rounding"
 #[test]
 fn batches_of_shards_are_independent() -> Result<()> {
     let (key, n, rate, rounds) = (Key::from_seed(77), 40_000, 0.25, 12);

@@ -81,6 +81,7 @@ fn distance(a: &Solution, b: &Solution) -> f64 {
         .sqrt()
 }
 
+// Proof: output_perturbation, "Inexact minimiser"
 #[test]
 fn certified_radii_hold_between_tolerances() {
     for (seed, n, d, classes, keep) in [
@@ -103,6 +104,7 @@ fn certified_radii_hold_between_tolerances() {
     }
 }
 
+// Proof: output_perturbation, "Inexact minimiser"
 #[test]
 fn layouts_and_memory_modes_agree() {
     let data = data(11, 400, 40, 7, 0.2);
@@ -141,6 +143,7 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
+// Proof: output_perturbation, "Inexact minimiser"
 #[test]
 fn running_out_of_passes_releases_nothing() {
     let data = data(13, 500, 20, 4, 1.0);

@@ -168,6 +168,7 @@ fn check(data: &Data, settings: &Settings) -> Solution {
     solution
 }
 
+// Proof: projected_sgd
 #[test]
 fn losses_and_widths_agree_with_a_plain_loop() {
     for (name, scores, smoothing, margin) in [
@@ -197,6 +198,7 @@ fn losses_and_widths_agree_with_a_plain_loop() {
     }
 }
 
+// Proof: projected_sgd
 #[test]
 fn projections_and_averages_agree_with_a_plain_loop() {
     let loss = SmoothLoss::new("softmax_margin", 5, 0.4, 1.0).unwrap();
@@ -221,6 +223,7 @@ fn projections_and_averages_agree_with_a_plain_loop() {
     }
 }
 
+// Proof: projected_sgd
 #[test]
 fn every_pass_visits_every_row_once() {
     let order = orders(50, 3, 9, &Never).unwrap();

@@ -86,6 +86,7 @@ fn number(state: &mut u64) -> f64 {
     (*state >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
 }
 
+// Proof: auto_pipeline, "Rows, sums, centre, whitening"
 #[test]
 fn norms_are_at_most_one_exactly_for_all_sizes() {
     let mut state = 1;
@@ -160,6 +161,7 @@ fn as_integers(values: &[f64], unit: f64) -> Vec<i128> {
     values.iter().map(whole).collect()
 }
 
+// Proof: auto_pipeline, "Rows, sums, centre, whitening"
 #[test]
 fn sums_are_exact() {
     for records in both(3000, 111, 3) {
@@ -201,6 +203,7 @@ fn short_enough(factor: f32, square: i128) -> bool {
     mantissa * mantissa * square <= 1_i128 << (40 + 2 * shift)
 }
 
+// Proof: auto_pipeline, "Rows, sums, centre, whitening"
 #[test]
 fn centring_follows_integer_arithmetic() {
     for (size, seed) in [(0.0, 1), (0.05, 2), (0.2, 3), (6.0, 4)] {
@@ -269,6 +272,7 @@ fn centres_out_of_range_are_refused() {
     assert!(records.centre(&[0.0; 96], 1, &Never).is_err());
 }
 
+// Proof: auto_pipeline, "Rows, sums, centre, whitening"
 #[test]
 fn outer_products_are_exact() {
     // More rows than are summed in double precision at once, and several tiles.
@@ -323,6 +327,7 @@ fn transforms_follow_the_matrix() {
 }
 
 /// One record's row does not change when others are removed.
+// Proof: auto_pipeline, "Rows, sums, centre, whitening"
 #[test]
 fn transformed_rows_depend_on_their_record_alone() {
     let columns = 131;

@@ -52,6 +52,7 @@ fn steps(name: &str, scores: usize, smoothing: f64, regularization: f64) -> u64 
     found.steps
 }
 
+// Proof: objective_perturbation, "Events, both noises, the approximate minimum"
 #[test]
 fn separable_rows_with_kinks_and_little_regularisation_are_certified() {
     for (name, scores, smoothing) in [

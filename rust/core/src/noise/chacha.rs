@@ -141,6 +141,7 @@ mod tests {
     use rand_chacha::ChaCha20Rng;
 
     /// The counter's carry falls within a batch, within a vector and between two batches.
+    // Proof: grid_gaussian
     #[test]
     fn the_counter_carries() {
         let key = std::array::from_fn(|i| 7 * i as u8);

@@ -121,6 +121,7 @@ mod tests {
 
     /// This very source with words of eight bits: every answer has the same number of words, and
     /// no more are refused than must be.
+    // Proof: grid_gaussian
     #[test]
     fn every_answer_has_as_many_of_all_small_words() {
         for m in 1..=u8::MAX {

@@ -174,6 +174,7 @@ mod tests {
 
     /// `numerator / denominator >= 0.d1 d2 ...` is decided right for every quotient of small numbers
     /// and all digits that begin as it does or next to it; what follows is least or largest.
+    // Proof: grid_gaussian
     #[test]
     fn all_small_quotients_are_compared_digit_by_digit() {
         const WHOLE: u128 = 1 << DIGIT;
@@ -210,6 +211,7 @@ mod tests {
 
     /// `floor(q y + 1/2)` for every ratio of four bits and every beginning of `y` of five, with digits
     /// on both sides of each place where the answer changes.
+    // Proof: grid_gaussian
     #[test]
     fn all_small_numbers_are_rounded_right() {
         const BITS: u32 = 4;

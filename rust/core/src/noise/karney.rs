@@ -297,6 +297,7 @@ mod tests {
         draws
     }
 
+    // Proof: grid_gaussian
     #[test]
     fn both_samplers_have_one_law() {
         for (seed, ratio) in [0.3, 1.0, 3.0, 50.0].into_iter().enumerate() {

@@ -88,6 +88,7 @@ mod tests {
     use crate::rows::Row;
     use crate::solver::kernels::ClassMajor;
 
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn scores_survive_cancellation() {
         // 1e16 + 1 - 1e16 in plain double precision loses the 1.

@@ -49,6 +49,7 @@ pub fn join(parts: &[i64], most: i128) -> Result<Vec<i128>> {
 mod tests {
     use super::{join, split};
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn parts_merge_by_addition() -> crate::Result<()> {
         let most = 1_i128 << 90;

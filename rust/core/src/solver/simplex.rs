@@ -102,6 +102,7 @@ mod tests {
         }
     }
 
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn satisfies_its_optimality_conditions() {
         check(&[0.3, 0.2, 0.1], 1.0);
@@ -124,6 +125,7 @@ mod tests {
         }
     }
 
+    // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn vertices_are_exact() {
         let mut z = [0.1, 0.9, -3.0];

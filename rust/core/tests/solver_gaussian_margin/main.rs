@@ -42,6 +42,7 @@ fn minimisers_are_those_of_the_slow_solver() {
     }
 }
 
+// Proof: gaussian_margin, "Constants, budgets, anchors, certificates of the code"
 #[test]
 fn minimisers_satisfy_the_optimality_conditions() {
     for case in cases() {
@@ -66,6 +67,7 @@ fn minimisers_satisfy_the_optimality_conditions() {
     }
 }
 
+// Proof: gaussian_margin, "Constants, budgets, anchors, certificates of the code"
 #[test]
 fn distances_are_upper_bounds() {
     for case in cases() {
@@ -154,6 +156,7 @@ fn single_precision_input_is_the_same_problem() {
     assert_eq!(found.matrices, case.solve().matrices);
 }
 
+// Proof: gaussian_margin, "Constants, budgets, anchors, certificates of the code"
 #[test]
 fn failures_return_nothing_and_end() {
     let mut case = Case::new(60, 3, 4.0, SETTINGS);

@@ -262,6 +262,7 @@ mod tests {
             .fold(f64::INFINITY, f64::min)
     }
 
+    // Proof: objective_perturbation, "Laws as numbers"
     #[test]
     fn threshold_is_the_infimum() {
         // Concave, partly convex, convex throughout; on both sides of each change.
@@ -279,6 +280,7 @@ mod tests {
         }
     }
 
+    // Proof: objective_perturbation, "Laws as numbers"
     #[test]
     fn integral_agrees_with_a_plain_sum() {
         for (t, kappa, epsilon) in [

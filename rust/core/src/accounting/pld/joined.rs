@@ -93,6 +93,7 @@ mod tests {
     }
 
     /// One step has a closed form: the bound is above it, and equal for a rare join.
+    // Proof: accountant, "The accountant"
     #[test]
     fn one_step() -> crate::Result<()> {
         for replace_one in [false, true] {
@@ -112,6 +113,7 @@ mod tests {
     }
 
     /// Two rare steps are nearly one of twice the rate.
+    // Proof: accountant, "The accountant"
     #[test]
     fn rare_joins_add_up() -> crate::Result<()> {
         let two = delta(steps(1.0, 1e-9, 2), 1e-8, false)?;

@@ -50,6 +50,7 @@ impl Clip {
 mod tests {
     use super::Clip;
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn the_product_of_norms_stays_below_the_bound() {
         let clip = Clip::new(0.25, 0.98, 0.2);

@@ -140,6 +140,7 @@ mod tests {
     use crate::float::toy::Toy;
     use std::collections::BTreeSet;
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn nothing_is_lost_past_the_doubles() -> crate::Result<()> {
         let unit = 0.25;
@@ -163,6 +164,7 @@ mod tests {
         Ok(())
     }
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn a_term_that_doubles_cannot_hold_is_refused() -> crate::Result<()> {
         let mut sum = ExactSum::new(1, 0.5);
@@ -234,6 +236,7 @@ mod tests {
         exact
     }
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn no_small_sum_loses_anything() {
         for unit in [0.25, 1.0, 8.0] {

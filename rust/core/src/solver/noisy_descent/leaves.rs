@@ -79,6 +79,7 @@ mod tests {
             .collect()
     }
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn one_record_more_changes_one_leaf() {
         let mut state = 7;

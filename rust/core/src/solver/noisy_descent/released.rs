@@ -141,6 +141,7 @@ fn rescaled(units: i128, shift: i32) -> i128 {
 mod tests {
     use super::rescaled;
 
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn rescaling_rounds_to_nearest() {
         assert_eq!(rescaled(5, 3), 40);

@@ -138,6 +138,7 @@ mod tests {
             .collect()
     }
 
+    // Proof: joint_bound
     #[test]
     fn powers_are_upper_bounds_and_close() {
         let mut law: Vec<f64> = (0..150).map(|k| libm::exp(-0.05 * f64::from(k))).collect();

@@ -175,6 +175,7 @@ mod tests {
         }
     }
 
+    // Proof: joint_bound
     #[test]
     fn psi_is_the_supremum_over_the_own_class() {
         for (t, kappa) in [(0.3, 0.5), (1.0, 4.0), (0.7, 0.3), (3.0, 20.0)] {
@@ -194,6 +195,7 @@ mod tests {
         }
     }
 
+    // Proof: joint_bound
     #[test]
     fn the_own_class_bound_is_above_every_spread_of_the_competitors() {
         // s = 1 + |q|^2 lies in [1 + 1/n, 2].
@@ -210,6 +212,7 @@ mod tests {
         }
     }
 
+    // Proof: joint_bound
     #[test]
     fn the_offset_is_the_largest_gap_between_logarithm_and_line() {
         let gap = |rank: f64, s: f64, kappa: f64, slope: f64| {
@@ -268,6 +271,7 @@ mod tests {
         points
     }
 
+    // Proof: joint_bound
     #[test]
     fn both_variants_bound_the_pathwise_loss_and_are_close_somewhere() {
         let points = simplex(12);
@@ -303,6 +307,7 @@ mod tests {
         assert!(tightest < 1e-3, "{tightest}");
     }
 
+    // Proof: joint_bound
     #[test]
     fn the_inverse_stays_below() {
         for variant in [Variant::Logarithmic, Variant::Linear] {

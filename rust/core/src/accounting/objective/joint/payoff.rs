@@ -267,6 +267,7 @@ mod tests {
             .sum()
     }
 
+    // Proof: joint_bound
     #[test]
     fn the_payoff_is_a_close_upper_bound() {
         for (t, kappa, level, beta) in [

@@ -193,6 +193,7 @@ mod tests {
     use crate::parallel::Never;
 
     /// Never below a search for the same epsilon but for what the searches miss, and hardly above.
+    // Proof: joint_bound
     #[test]
     fn the_points_are_those_of_single_questions() -> Result<()> {
         for (classes, t, kappa, low, high, replace_one) in [

@@ -262,6 +262,7 @@ mod tests {
         dual(low)
     }
 
+    // Proof: joint_bound
     #[test]
     fn every_form_bounds_the_supremum() {
         for scale in [0.3, 1.0, 4.0] {
@@ -313,6 +314,7 @@ mod tests {
         law
     }
 
+    // Proof: joint_bound
     #[test]
     fn the_law_is_that_of_the_plain_sums_whatever_the_tilt() {
         let mut planner = RealFftPlanner::new();

@@ -44,6 +44,7 @@ pub(super) fn chord_excess(length: f64) -> f64 {
 mod tests {
     use super::*;
 
+    // Proof: joint_bound
     #[test]
     fn tails_add_up_and_logarithms_agree() {
         for k in -80..=80 {
@@ -54,6 +55,7 @@ mod tests {
         assert!((log_cdf(-50.0) + 1_254.831_36).abs() < 1e-4);
     }
 
+    // Proof: joint_bound
     #[test]
     fn chords_of_the_normal_law_are_low_by_no_more_than_stated() {
         for length in [0.01, 0.1, 0.5, 1.0] {
