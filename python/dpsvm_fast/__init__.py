@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         PrivacyLeakWarning,
     )
     from dpsvm_fast.ledger import PrivacyLedger
-    from dpsvm_fast.pipelines import total_privacy
+    from dpsvm_fast.pipelines import PrivatePipeline, total_privacy
     from dpsvm_fast.preprocessing import (
         PrivateCenter,
         PrivatePCA,
@@ -61,6 +61,7 @@ __all__ = [
     "PrivateKernelSVC",
     "PrivateLinearSVC",
     "PrivatePCA",
+    "PrivatePipeline",
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",
@@ -94,7 +95,7 @@ _HOMES = {
         "NotPrivateWarning",
         "PrivacyLeakWarning",
     ),
-    "pipelines": ("total_privacy",),
+    "pipelines": ("PrivatePipeline", "total_privacy"),
     "preprocessing": (
         "PrivateCenter",
         "PrivatePCA",

@@ -1,23 +1,45 @@
-"""What a whole scikit-learn pipeline promises: the composition of all that its steps released."""
+"""Pipelines: which steps learn from private rows, at what price, and what all promise together."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
-from dpsvm_fast.certificates import PipelineStatement, PipelineStep
+from dpsvm_fast.certificates import (
+    FederatedStatement,
+    GaussianEvent,
+    ObjectiveEvent,
+    PipelineStatement,
+    PipelineStep,
+    PrivacyEvent,
+    PrivacyStatement,
+    SelectionStatement,
+    SubsampledGaussianEvent,
+)
 from dpsvm_fast.certificates.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
-from dpsvm_fast.estimators.fit import Step, leaf_steps
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
-from dpsvm_fast.rounding import add_up
+from dpsvm_fast.rounding import add_up, mul_down
 from dpsvm_fast.validation import check_delta
 
-__all__ = ["total_privacy"]
+__all__ = ["PrivatePipeline", "total_privacy"]
+
+OURS = "dpsvm_fast."
+# What to do about a step that learned from the rows.
+PRIVATE_STEPS = (
+    "Scale by PublicScaler or PrivateStandardScaler, or take another private or public step"
+)
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:
@@ -104,6 +126,109 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     return _with_epsilon(whole)
 
 
+class PrivatePipeline(Pipeline):
+    """A scikit-learn Pipeline whose steps are private or public, or which is not fitted.
+
+    scikit-learn does not tell an estimator that it is a step of a Pipeline. So the statement of one
+    step covers the fit of that step alone. This Pipeline looks at its steps before it fits any of
+    them, and has a statement of its own for all of them together.
+
+    Parameters
+    ----------
+    steps : list of (name, estimator)
+        As for scikit-learn's Pipeline.
+    transform_input : list of str or None, default=None
+        As for scikit-learn's Pipeline.
+    memory : str, joblib.Memory or None, default=None
+        As for scikit-learn's Pipeline. What is stored there are rows: it is as private as they are.
+    verbose : bool, default=False
+        As for scikit-learn's Pipeline.
+
+    Attributes
+    ----------
+    privacy_ : PipelineStatement
+        What all steps promise together: `total_privacy` of this pipeline.
+
+    Notes
+    -----
+    Guarantees: those of `total_privacy`, which lists what counts as private and as public.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from dpsvm_fast import OutputPerturbationSVC, PrivatePipeline, PublicScaler
+    >>> X, y = load_iris(return_X_y=True)
+    >>> svc = OutputPerturbationSVC(2.0, classes=[0, 1, 2])
+    >>> PrivatePipeline([("scale", PublicScaler((0, 10))), ("svc", svc)]).fit(X, y).privacy_.private
+    True
+    >>> PrivatePipeline([("scale", StandardScaler()), ("svc", svc)]).fit(X, y)
+    Traceback (most recent call last):
+    ...
+    dpsvm_fast.exceptions.InvalidParameterError: steps: 'scale' (StandardScaler) learn from the \
+rows without privacy. Scale by PublicScaler or PrivateStandardScaler, or take another private or \
+public step
+    """
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
+        """Check all steps, then fit them one after the other.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            What the first step takes.
+        y : array-like of shape (n_samples,), optional
+            Labels.
+        **params : dict
+            Handed on, as by scikit-learn's Pipeline.
+
+        Returns
+        -------
+        PrivatePipeline
+            Itself.
+
+        Raises
+        ------
+        InvalidParameterError
+            A step learns from the rows without privacy, or none is private. Nothing was spent.
+        """
+        self._check_steps()
+        super().fit(X, y, **params)
+        return self
+
+    @available_if(Pipeline._can_fit_transform)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Check all steps, fit them, and transform the rows.
+
+        Parameters
+        ----------
+        X, y, **params
+            As for ``fit``.
+
+        Returns
+        -------
+        array-like of shape (n_samples, n_transformed_features)
+        """
+        self._check_steps()
+        return super().fit_transform(X, y, **params)
+
+    @property
+    def privacy_(self) -> PipelineStatement:
+        """What all steps promise together."""
+        check_is_fitted(self)
+        return total_privacy(self)
+
+    def _check_steps(self) -> None:
+        """Refuse steps that would make the whole not private."""
+        if learned := learned_steps(self.steps):
+            raise InvalidParameterError(
+                f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
+                + PRIVATE_STEPS
+            )
+        if not private_steps(self):
+            raise InvalidParameterError("steps: expected one that is fitted with privacy")
+
+
 def _leaves(pipeline: Any) -> list[Step]:
     """All estimators inside that are not made of others."""
     if isinstance(pipeline, (list, tuple)):
@@ -146,8 +271,7 @@ def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
     if leaks:
         warnings.warn(
             f"steps learned from the rows without privacy: {leaks}; the pipeline as a whole is not "
-            "private. Scale by PublicScaler or PrivateStandardScaler, or take another private or "
-            "stateless step",
+            f"private. {PRIVATE_STEPS}",
             PrivacyLeakWarning,
             stacklevel=3,
         )
@@ -162,3 +286,239 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
             "(with noise that is not pure it must be above 0)"
         )
     return PipelineStatement(**vars(whole) | {"epsilon": epsilon})
+
+
+# What the steps of a pipeline learn from its rows, and at what price.
+#
+# A step is *private* when its fit is one of this library's releases, *public* when it maps every
+# row
+# by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
+# private rows by anything else may repeat them.
+
+
+# How scikit-learn writes a step that does nothing.
+NOTHING = (None, "passthrough", "drop")
+
+# Those that scikit-learn 1.6 has no tags for.
+STATELESS = ("FeatureHasher", "HashingVectorizer")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One estimator that is not made of others.
+
+    Parameters
+    ----------
+    name : str
+        Names of the steps down to it, joined by two underscores.
+    estimator : object
+    weighed : bool, default=False
+        Whether what is made of it is sparse or dense as the share of its zeros in all rows says.
+    """
+
+    name: str
+    estimator: Any
+    weighed: bool = False
+
+    @property
+    def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
+        """What its fit promised."""
+        found = getattr(self.estimator, "privacy_", None)
+        kinds = (PrivacyStatement, SelectionStatement, FederatedStatement)
+        return found if isinstance(found, kinds) else None
+
+    @property
+    def role(self) -> str:
+        """One of "private", "public" and "learned"."""
+        kind = type(self.estimator)
+        if self.statement is not None:
+            return "private"
+        if getattr(kind, "_learns_from_rows", True) is False or not _requires_fit(self.estimator):
+            return "public"
+        by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
+        if _categories_declared(self.estimator) and not by_share:
+            return "public"
+        # One of ours that has not been fitted, or that is being fitted, has no statement yet.
+        if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
+            return "private"
+        return "learned"
+
+    @property
+    def maps_by_function(self) -> bool:
+        """Whether what it does to a row is up to a function that nobody can look into."""
+        step = self.estimator
+        return isinstance(step, FunctionTransformer) and step.func is not None
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({type(self.estimator).__name__})"
+
+
+def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
+    """Every estimator inside, in the order in which the rows meet them.
+
+    Parameters
+    ----------
+    estimator : object
+        A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
+    name : str
+        Of the whole; may be empty.
+    """
+    if isinstance(estimator, str) or estimator is None:
+        if estimator not in NOTHING:
+            yield Step(name, estimator)
+        return
+    inside = _inside(estimator)
+    if inside is None:
+        yield Step(name, estimator)
+        return
+    # Sparse and dense rows are trained on in different ways.
+    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
+    for part, step in inside:
+        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
+            yield replace(leaf, weighed=True) if weighed else leaf
+
+
+def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
+    """Names and estimators that one is made of, fitted ones where there are; None for a leaf."""
+    if isinstance(estimator, Pipeline):
+        return list(estimator.steps)
+    if isinstance(estimator, FeatureUnion):
+        return list(estimator.transformer_list)
+    if isinstance(estimator, ColumnTransformer):
+        parts = getattr(estimator, "transformers_", None)
+        if parts is None:
+            parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
+        return [(name, step) for name, step, _ in parts]
+    return None
+
+
+def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
+    """Those among named steps, and inside them, that learn from rows without privacy."""
+    leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
+    return [leaf for leaf in leaves if leaf.role == "learned"]
+
+
+def _categories_declared(estimator: Any) -> bool:
+    """Whether it is an encoder whose fit looks at the rows for nothing but unknown categories."""
+    if type(estimator) not in (OneHotEncoder, OrdinalEncoder):
+        return False
+    frequent = estimator.min_frequency is None and estimator.max_categories is None
+    return frequent and not isinstance(estimator.categories, str)
+
+
+def _requires_fit(estimator: Any) -> bool:
+    """What scikit-learn's tags say; an estimator without tags requires a fit."""
+    kind = type(estimator)
+    if kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS:
+        return False
+    try:
+        return bool(get_tags(estimator).requires_fit)
+    except (AttributeError, TypeError, ValueError):
+        return True
+
+
+# What a fit will charge, known before it: of any estimator here, and of Pipelines of them.
+#
+# A mechanism is built without data, and its law does not depend on the number of columns: what a
+# wider sum costs in rounding is paid by its noise. So a Pipeline can be planned as a whole, though
+# only its fit knows how many columns each step hands on. The last bits of a noise scale may
+# depend on
+# that number; events planned here are larger by more than that.
+
+
+# Relative; far above what rounding does to the parameter of a Gaussian mechanism, and far below
+# what a ledger forgives.
+MARGIN = 2.0**-42
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Public facts about the rows of a fit.
+
+    Parameters
+    ----------
+    n_classes : int
+        For estimators whose label set is not a parameter.
+    n_samples : int or None
+        Number of rows where it is public, with ``replace_one``; None where it is not.
+    sparse : bool
+    """
+
+    n_classes: int = 2
+    n_samples: int | None = None
+    sparse: bool = False
+
+
+def private_steps(estimator: Any) -> list[Step]:
+    """The estimators inside that will spend budget, in the order of their fits."""
+    return [leaf for leaf in leaf_steps(estimator, "") if _spends(leaf)]
+
+
+def planned_events(estimator: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
+    """Events of one fit of an estimator or of all steps of a Pipeline.
+
+    Parameters
+    ----------
+    estimator : object
+        With the parameters of the fit; reads no data and spends nothing.
+    rows : Planned
+
+    Returns
+    -------
+    tuple of PrivacyEvent
+        In the order of the fits. Each is at least as large as the one that will be spent, by a
+        relative 2**-42 at most.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A parameter is outside its range.
+    """
+    return tuple(
+        _widened(event)
+        for leaf in private_steps(estimator)
+        for event in _events_of(leaf.estimator, rows)
+    )
+
+
+def _spends(leaf: Step) -> bool:
+    """Whether a fit of this step makes releases, also where the class is a user's own."""
+    step = leaf.estimator
+    return leaf.role == "private" or hasattr(type(step), "_planned_events") or _is_ours(step)
+
+
+def _is_ours(step: Any) -> bool:
+    """Whether a step is made like the estimators here."""
+    return hasattr(step, "_mechanism") and hasattr(step, "_checked_parameters")
+
+
+def _events_of(step: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
+    """Events of a fit of one estimator."""
+    if hasattr(type(step), "_planned_events"):
+        declared: tuple[PrivacyEvent, ...] = step._planned_events(rows)
+        return declared
+    if not _is_ours(step):
+        raise TypeError(
+            f"estimator: got {type(step).__name__}, expected an estimator of this library that "
+            "fits once, or a DeclaredTrainer"
+        )
+    settings = step._checked_parameters()
+    if not hasattr(settings, "classes"):
+        return (step._mechanism(settings, 1).event,)
+    if settings.adjacency == "replace_one":
+        settings.n_samples = rows.n_samples
+    if hasattr(settings, "sparse"):
+        settings.sparse = rows.sparse
+    n_classes = rows.n_classes if settings.classes is None else settings.classes.size
+    events: tuple[PrivacyEvent, ...] = step._mechanism(settings, n_classes, 1).events
+    return events
+
+
+def _widened(event: PrivacyEvent) -> PrivacyEvent:
+    """The event with a little less noise, where rounding has a say in how much there is."""
+    if isinstance(event, (GaussianEvent, ObjectiveEvent)):
+        return replace(event, sigma=mul_down(event.sigma, 1.0 - MARGIN))
+    if isinstance(event, SubsampledGaussianEvent):
+        multiplier = mul_down(event.noise_multiplier, 1.0 - MARGIN)
+        return replace(event, noise_multiplier=multiplier)
+    return event

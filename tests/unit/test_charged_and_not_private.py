@@ -57,15 +57,6 @@ SEEDED: dict[str, Callable[[PrivacyLedger], Any]] = {
     ).partial_fit(X, Y),
 }
 LEAKS: dict[str, Callable[[PrivacyLedger], Any]] = {
-    "scaler before": lambda b: make_pipeline(
-        StandardScaler(), dp.OutputPerturbationSVC(ledger=b, **TWO)
-    ).fit(X, Y),
-    "scaler before a centre": lambda b: make_pipeline(
-        StandardScaler(), dp.PrivateCenter(ledger=b)
-    ).fit(X, Y),
-    "scaler before a pipeline": lambda b: make_pipeline(
-        StandardScaler(), dp.PrivateLinearSVC(ledger=b, **TWO)
-    ).fit(X, Y),
     "classes from labels": lambda b: dp.OutputPerturbationSVC(ledger=b).fit(X, Y),
     "scaler in candidates": lambda b: PrivateGridSearch(
         make_pipeline(StandardScaler(), dp.OutputPerturbationSVC(**TWO)),
@@ -111,24 +102,6 @@ def test_the_charge_is_told_and_listed(name: str) -> None:
         BOTH[name](ledger)
     assert ledger.history
     assert all(record.label.endswith("NOT PRIVATE") for record in ledger.history)
-
-
-def test_what_continues_a_fit_that_was_not_private_is_told_before_it_is_paid_for() -> None:
-    """No Pipeline is around the second call, and what the scaler learned is in the weights."""
-    model = dp.GradientPerturbationSVC(n_steps=3, **TWO)
-    with pytest.warns(PrivacyLeakWarning):
-        make_pipeline(StandardScaler(), model).fit(X, Y)
-    ledger = budget("continued")
-    model.set_params(ledger=ledger)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(NotPrivateWarning):
-            model.partial_fit(X, Y)
-    assert ledger.history == ()
-    with pytest.warns(NotPrivateWarning, match="ledger is charged"):
-        model.partial_fit(X, Y)
-    assert not model.privacy_.private
-    assert [record.label for record in ledger.history] == ["GradientPerturbationSVC, NOT PRIVATE"]
 
 
 def test_a_private_fit_is_listed_by_its_class_alone() -> None:

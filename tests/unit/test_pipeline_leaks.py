@@ -1,8 +1,8 @@
-"""Fits inside scikit-learn's Pipeline: steps before that learned without privacy are named."""
+"""Steps of Pipelines that learned without privacy are named; a PrivatePipeline refuses them."""
 
 from __future__ import annotations
 
-import sys
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -29,14 +28,17 @@ from sklearn.preprocessing import (
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
+    InvalidParameterError,
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
     PrivacyLeakWarning,
+    PrivacyLedger,
     PrivateCenter,
     PrivateGaussianMarginClassifier,
     PrivateKernelSVC,
     PrivateLinearSVC,
     PrivatePCA,
+    PrivatePipeline,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
@@ -44,8 +46,7 @@ from dpsvm_fast import (
     total_privacy,
     verify,
 )
-from dpsvm_fast.estimators import fit as enclosing_pipeline
-from dpsvm_fast.estimators.fit import steps_learned_before
+from dpsvm_fast.model_selection import PrivateGridSearch
 
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.normal(size=(200, 4))
@@ -71,33 +72,51 @@ OURS: dict[str, Any] = {
 }
 
 
+def private(model: Any) -> PrivatePipeline:
+    """The same steps, in a Pipeline that looks at them."""
+    return PrivatePipeline(model.steps)
+
+
 @pytest.mark.parametrize("kind", OURS)
 def test_every_estimator_names_the_leak(kind: str) -> None:
-    model = make_pipeline(StandardScaler(), clone(OURS[kind]))
+    """No Pipeline says to a step what was before it: whoever asks about the whole is told."""
+    model = make_pipeline(StandardScaler(), clone(OURS[kind])).fit(X, Y)
     with pytest.warns(PrivacyLeakWarning, match=STEP) as caught:
-        model.fit(X, Y)
+        total = total_privacy(model)
     assert len(caught) == 1
-    assert "PublicScaler or PrivateStandardScaler" in str(caught[0].message)
-    statement = model[-1].privacy_
-    assert not statement.private
-    assert len(statement.not_private_reasons) == 1
-    assert "'standardscaler'" in statement.not_private_reasons[0]
-    assert not verify(statement)
+    assert not total.private
+    assert len(total.not_private_reasons) == 1
+    assert "'standardscaler'" in total.not_private_reasons[0]
+    assert not verify(total)
+    # The step's own statement says what it is about.
+    assert "total_privacy" in " ".join(str(model[-1].privacy_).split())
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_private_pipeline_refuses_the_leak_before_it_costs(kind: str) -> None:
+    ledger = PrivacyLedger(9.0, 1e-3)
+    model = private(make_pipeline(StandardScaler(), clone(OURS[kind]).set_params(ledger=ledger)))
+    with pytest.raises(InvalidParameterError, match=STEP) as error:
+        model.fit("no rows at all", Y)
+    assert error.value.parameter == "steps"
+    if hasattr(OURS[kind], "transform"):
+        with pytest.raises(InvalidParameterError, match=STEP):
+            model.fit_transform("no rows at all", Y)
+    assert ledger.history == ()
+    assert not hasattr(model, "privacy_")
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_no_estimator_cries_wolf(kind: str) -> None:
     """Warnings are errors in this suite."""
     free = (Normalizer(), PublicScaler((-1.0, 1.0)), FunctionTransformer(np.tanh), Binarizer())
-    model = make_pipeline(*free, PrivateCenter(1.0), "passthrough", clone(OURS[kind])).fit(X, Y)
-    assert model[-1].privacy_.private
+    steps = make_pipeline(*free, PrivateCenter(1.0), "passthrough", clone(OURS[kind]))
+    model = private(steps).fit(X, Y)
+    assert model.privacy_.private
+    assert model.privacy_ == total_privacy(model)
     assert clone(OURS[kind]).fit(X, Y).privacy_.private
-    # What learns after it, or beside it, is none of its business.
     if hasattr(OURS[kind], "transform"):
-        after = make_pipeline(clone(OURS[kind]), StandardScaler()).fit(X, Y)
-        assert after[0].privacy_.private
-        beside = FeatureUnion([("a", StandardScaler()), ("b", clone(OURS[kind]))])
-        make_pipeline(Normalizer(), beside).fit(X, Y)
+        assert private(steps).fit_transform(X, Y).shape[0] == X.shape[0]
 
 
 def nested() -> dict[str, tuple[Any, str]]:
@@ -114,10 +133,14 @@ def nested() -> dict[str, tuple[Any, str]]:
             "'minmaxscaler' (MinMaxScaler)",
         ),
         "search": (
-            make_pipeline(MinMaxScaler(), GridSearchCV(svc(), {"C": [1.0]}, cv=2)),
-            "'minmaxscaler' (MinMaxScaler)",
+            make_pipeline(Normalizer(), GridSearchCV(svc(), {"C": [1.0]}, cv=2)),
+            "'gridsearchcv' (GridSearchCV)",
         ),
         "unknown": (make_pipeline(Unknown(), svc()), "'unknown' (Unknown)"),
+        "after the last private step": (
+            make_pipeline(PrivateCenter(1.0), StandardScaler()),
+            "'standardscaler' (StandardScaler)",
+        ),
         "last of a transformer": (
             make_pipeline(MinMaxScaler(), FeatureUnion([("c", PrivateCenter(1.0))])),
             "'minmaxscaler' (MinMaxScaler)",
@@ -139,66 +162,43 @@ class Unknown(TransformerMixin, BaseEstimator):
 @pytest.mark.parametrize("kind", nested())
 def test_leaks_inside_other_steps_are_found(kind: str) -> None:
     model, name = nested()[kind]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, Y)
-    assert caught
-    for warning in caught:
-        assert warning.category is PrivacyLeakWarning
-        assert name in str(warning.message)
+    with pytest.raises(InvalidParameterError, match=re.escape(name)):
+        private(model).fit(X, Y)
+    if kind != "search":
+        with pytest.warns(PrivacyLeakWarning, match=re.escape(name)):
+            assert not total_privacy(model.fit(X, Y)).private
 
 
-@pytest.mark.parametrize("search", ["grid", "cross"])
-def test_clones_in_a_search_warn_too(search: str) -> None:
-    model = make_pipeline(StandardScaler(), svc())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        if search == "grid":
-            found = GridSearchCV(model, {"outputperturbationsvc__C": [1.0, 2.0]}, cv=2).fit(X, Y)
-            assert not found.best_estimator_[-1].privacy_.private
-        else:
-            cross_val_score(model, X, Y, cv=2)
-    assert {w.category for w in caught} == {PrivacyLeakWarning}
-    assert len(caught) == (5 if search == "grid" else 2)
+def test_a_pipeline_of_public_steps_is_none() -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        private(make_pipeline(Normalizer(), PublicScaler((0, 1)))).fit(X, Y)
+    assert error.value.parameter == "steps"
 
 
-def test_cached_steps_are_fitted_as_copies(tmp_path: Path) -> None:
-    steps = [("first", StandardScaler()), ("centre", PrivateCenter(1.0)), ("svc", svc())]
-    model = Pipeline(steps, memory=str(tmp_path))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+def test_clones_in_a_search_refuse_too() -> None:
+    """A search that goes on after an error has no score that came from what was learned."""
+    model = private(make_pipeline(StandardScaler(), svc()))
+    grid = GridSearchCV(model, {"outputperturbationsvc__C": [1.0, 2.0]}, cv=2, error_score="raise")
+    with pytest.raises(InvalidParameterError):
+        grid.fit(X, Y)
+    with pytest.raises(InvalidParameterError):
+        cross_val_score(model, X, Y, cv=2, error_score="raise")
+
+
+def test_a_private_pipeline_is_cloned_cached_and_searched_like_any(tmp_path: Path) -> None:
+    model = PrivatePipeline([("centre", PrivateCenter(1.0)), ("svc", svc())], memory=str(tmp_path))
+    again = clone(model)
+    assert type(again) is PrivatePipeline
+    with warnings.catch_warnings():
         # joblib tells when a busy machine took long to write arguments.
         warnings.filterwarnings("ignore", "Persisting input arguments took", UserWarning)
-        model.fit(X, Y)
-    assert [w.category for w in caught] == [PrivacyLeakWarning] * 2
-    assert not model[1].privacy_.private
-    assert not model[2].privacy_.private
-
-
-def test_the_place_in_the_pipeline_counts() -> None:
-    """A step is warned of what comes before it, not of what comes after."""
-    model = make_pipeline(PrivateCenter(1.0), StandardScaler(), svc())
-    with pytest.warns(PrivacyLeakWarning) as caught:
-        model.fit(X, Y)
-    assert len(caught) == 1
-    assert model[0].privacy_.private
-    assert not model[2].privacy_.private
-
-
-def test_an_estimator_of_the_same_kind_elsewhere_is_not_meant() -> None:
-    """Fitted while a Pipeline predicts, on whatever rows: that Pipeline's fit is over."""
-
-    def fit_apart(rows: Any) -> Any:
-        apart.extend([PrivateCenter(1.0).fit(X)] if armed else [])
-        return rows
-
-    apart: list[Any] = []
-    armed = False
-    model = make_pipeline(StandardScaler(), FunctionTransformer(fit_apart), LogisticRegression())
-    model.fit(X, Y)
-    armed = True
-    model.predict(X)
-    assert apart[0].privacy_.private
+        again.fit(X, Y)
+    assert again.privacy_.private
+    assert not hasattr(model, "privacy_")
+    rows, labels = np.tile(X, (2, 1)), np.tile(Y, 2)
+    search = PrivateGridSearch(model, {"svc__C": [0.1, 1.0]}).fit(rows, labels)
+    assert search.privacy_.private
+    assert type(search.best_estimator_) is PrivatePipeline
 
 
 ROWWISE: dict[str, Any] = {
@@ -252,45 +252,6 @@ def test_a_step_that_looks_at_all_rows_is_told_apart() -> None:
     assert is_rowwise(FunctionTransformer(np.tanh).fit(rows), rows)
 
 
-def test_the_search_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert steps_learned_before() == ()
-
-    def broken(*_: Any) -> Any:
-        raise RuntimeError
-
-    monkeypatch.setattr(enclosing_pipeline, "learned_steps", broken)
-    assert make_pipeline(StandardScaler(), svc()).fit(X, Y)[-1].privacy_.private
-
-    class Strange(Pipeline):
-        @property
-        def steps(self) -> Any:
-            raise RuntimeError
-
-        def __init__(self) -> None:
-            pass
-
-        def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
-            return steps_learned_before()
-
-    assert Strange().fit(X) == ()
-
-
-def test_a_deep_stack_is_not_walked_to_its_end() -> None:
-    def down(levels: int) -> Any:
-        return steps_learned_before() if levels == 0 else down(levels - 1)
-
-    class Deep(Pipeline):
-        def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
-            return down(enclosing_pipeline.DEEPEST)
-
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 2 * enclosing_pipeline.DEEPEST)
-    try:
-        assert Deep([("a", StandardScaler()), ("b", svc())]).fit(X) == ()
-    finally:
-        sys.setrecursionlimit(limit)
-
-
 class TestEncoders:
     """Encoders learn categories from the rows unless all of them were declared."""
 
@@ -298,26 +259,24 @@ class TestEncoders:
 
     @pytest.mark.parametrize("kind", [OneHotEncoder, OrdinalEncoder])
     def test_declared_categories_are_public(self, kind: Any) -> None:
-        model = make_pipeline(kind(categories=[["a", "b", "c"]]), svc()).fit(self.ROWS, Y)
-        assert model[-1].privacy_.private
-        assert total_privacy(model).private
+        model = private(make_pipeline(kind(categories=[["a", "b", "c"]]), svc()))
+        assert model.fit(self.ROWS, Y).privacy_.private
 
     @pytest.mark.parametrize(
-        ("threshold", "sparse_output", "private"),
+        ("threshold", "sparse_output", "public"),
         [(0.3, True, False), (0.3, False, True), (0, True, True), (1, True, True)],
     )
     def test_a_form_that_follows_from_the_rows_is_not(
-        self, threshold: float, sparse_output: bool, private: bool
+        self, threshold: float, sparse_output: bool, public: bool
     ) -> None:
         encoder = OneHotEncoder(categories=[["a", "b", "c"]], sparse_output=sparse_output)
         columns = ColumnTransformer([("e", encoder, [0])], sparse_threshold=threshold)
-        model = make_pipeline(columns, svc())
-        if private:
-            model.fit(self.ROWS, Y)
+        model = private(make_pipeline(columns, svc()))
+        if public:
+            assert model.fit(self.ROWS, Y).privacy_.private
         else:
-            with pytest.warns(PrivacyLeakWarning, match=r"columntransformer__e' \(OneHotEncoder"):
+            with pytest.raises(InvalidParameterError, match="columntransformer__e"):
                 model.fit(self.ROWS, Y)
-        assert model[-1].privacy_.private is private
 
     @pytest.mark.parametrize(
         "encoder",
@@ -329,7 +288,5 @@ class TestEncoders:
         ],
     )
     def test_what_was_read_from_the_rows_is_not(self, encoder: Any) -> None:
-        model = make_pipeline(encoder, svc())
-        with pytest.warns(PrivacyLeakWarning, match="Encoder"):
-            model.fit(self.ROWS, Y)
-        assert not model[-1].privacy_.private
+        with pytest.raises(InvalidParameterError, match="Encoder"):
+            private(make_pipeline(encoder, svc())).fit(self.ROWS, Y)

@@ -31,7 +31,9 @@ from dpsvm_fast import (
     PrivateKernelSVC,
     PrivateLinearSVC,
     PrivatePCA,
+    PrivatePipeline,
     RandomFourierFeatures,
+    total_privacy,
 )
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import ParallelEvent, PureEvent, RandomStoppingEvent
@@ -263,12 +265,13 @@ def test_a_learned_step_within_a_candidate_warns_once() -> None:
     assert any("StandardScaler" in reason for reason in made.privacy_.not_private_reasons)
 
 
-def test_a_learned_step_before_the_search_warns() -> None:
+def test_a_learned_step_before_the_search_is_told_of_by_the_whole() -> None:
     X, y = data()
-    pipeline = make_pipeline(StandardScaler(), search())
+    pipeline = make_pipeline(StandardScaler(), search()).fit(X, y)
     with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):
-        pipeline.fit(X, y)
-    assert not pipeline[-1].privacy_.private
+        assert not total_privacy(pipeline).private
+    with pytest.raises(InvalidParameterError):
+        PrivatePipeline(pipeline.steps).fit(X, y)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

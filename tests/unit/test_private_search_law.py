@@ -23,7 +23,6 @@ from scipy import stats
 from dpsvm_fast import OutputPerturbationSVC, noise
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent, ParallelEvent, PureEvent, RandomStoppingEvent
-from dpsvm_fast.estimators.fit import Planned
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.plan import Budget, Plan, Shape, partition_plan
@@ -37,6 +36,7 @@ from dpsvm_fast.model_selection.strategies import (
     part_weights,
 )
 from dpsvm_fast.noise import few_bits_down
+from dpsvm_fast.pipelines import Planned
 
 ALPHA = 1e-6
 Counts = NDArray[np.int64]

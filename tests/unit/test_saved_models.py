@@ -24,7 +24,7 @@ import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivacyLedger
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
-from dpsvm_fast.persist import load_model, model_schema, read_model, save_model
+from dpsvm_fast.persist import load_model, model_schema, read_model, save_certificate, save_model
 from dpsvm_fast.persist.classes import saved_classes
 from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted
 from oracles.subjects import SUBJECTS, every_recipe
@@ -311,6 +311,20 @@ def test_files_satisfy_the_published_schema(tmp_path: Path, kind: str) -> None:
     validator.validate(document)
     document["model"]["attributes"] = 3
     assert not validator.is_valid(document)
+
+
+def test_a_private_pipeline_is_loaded_as_one(tmp_path: Path) -> None:
+    steps = [("centre", dp.PrivateCenter(1.0)), ("svc", dp.OutputPerturbationSVC(classes=range(3)))]
+    model = dp.PrivatePipeline(steps).fit(ROWS, LABELS)
+    save_model(model, tmp_path / "model.json")
+    save_certificate(tmp_path / "model.json", tmp_path / "certificate.json")
+    loaded = load_model(tmp_path / "model.json")
+    assert type(loaded) is dp.PrivatePipeline
+    assert loaded.privacy_ == model.privacy_
+    certificate = (tmp_path / "certificate.json").read_text()
+    result = dp.verify(certificate, model=tmp_path / "model.json")
+    assert result.ok, result
+    assert "steps, classes and certificate of every step" in result.matches
 
 
 def test_the_published_schema_knows_every_class() -> None:

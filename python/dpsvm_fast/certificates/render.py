@@ -35,6 +35,7 @@ ALONE = (
     "A choice by scores on the same rows, as GridSearchCV makes it, and other releases from them "
     "are not covered."
 )
+STEPS_BEFORE = "Steps of a Pipeline before it are not covered: total_privacy tells about all steps."
 
 
 def prose(statement: PrivacyStatement) -> str:
@@ -70,7 +71,7 @@ def _promise(statement: PrivacyStatement) -> str:
         f"What this fit released is differentially private with {bound} for data sets that "
         f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
         "release without the training data is as private. A person with several records gets "
-        f"weaker protection. {ALONE}"
+        f"weaker protection. {ALONE} {STEPS_BEFORE}"
     )
 
 

@@ -51,6 +51,7 @@ from dpsvm_fast.certificates.releases import (
 from dpsvm_fast.certificates.render import (
     ALONE,
     CHECK,
+    STEPS_BEFORE,
     WIDTH,
     bullets,
     federated_prose,
@@ -901,7 +902,7 @@ class SelectionStatement(Certificate):
         if self.private:
             return (
                 "The chosen parameters and the released model together, and with them the whole "
-                f"search, are differentially private with {bound}."
+                f"search, are differentially private with {bound}. {STEPS_BEFORE}"
             )
         return (
             "No privacy is promised for the search. Its noise has the size that would give "

@@ -56,7 +56,6 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
-from dpsvm_fast.estimators.fit import Planned, planned_events
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     CertificationError,
@@ -71,6 +70,7 @@ from dpsvm_fast.mechanisms.rows import KERNELS as FOURIER_KERNELS
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED, checked_settings
 from dpsvm_fast.persist import save_model
+from dpsvm_fast.pipelines import Planned, planned_events
 from dpsvm_fast.preprocessing import PublicScaler
 from dpsvm_fast.validation import ADJACENCIES
 

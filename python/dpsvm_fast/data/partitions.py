@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.estimators.fit import learned_steps
 from dpsvm_fast.estimators.frames import label_values, named_array
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.pipelines import learned_steps
 from dpsvm_fast.validation import optional_module
 
 # Loaders of partitions: each returns (X, y), or (X, None), of rows that fit into memory.

@@ -6,7 +6,6 @@ anything is drawn or solved; the estimator is fitted as a whole at the very end 
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import sys
 import warnings
@@ -14,29 +13,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
-from sklearn.utils import get_tags
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import (
-    FederatedStatement,
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PrivacyStatement,
-    SelectionStatement,
-    SubsampledGaussianEvent,
-)
+from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
 from dpsvm_fast.certificates.words import (
     CLASSES_REASON,
     LEARNED_REASON,
@@ -54,326 +40,21 @@ from dpsvm_fast.estimators.inputs import (
 from dpsvm_fast.exceptions import CertificationError, NotPrivateWarning, PrivacyLeakWarning
 from dpsvm_fast.ledger import check_ledger
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.rounding import mul_down
 from dpsvm_fast.validation import check_arithmetic
 
-# The scikit-learn Pipelines that an estimator is being fitted in.
-#
-# An estimator is not told that it is a step of a Pipeline, and the rows that it gets say nothing
-# about the steps before it. So the frames of the callers are looked at, here and nowhere else:
-# those
-# that run the fit of a Pipeline of which one of the objects below them is a step.
-
-
-# Methods of a Pipeline in which its steps are fitted.
-FITTING = frozenset({"fit", "_fit", "fit_transform", "fit_predict"})
-# No fit lies deeper below the first Pipeline than this many calls.
-DEEPEST = 500
-
-
-def steps_learned_before() -> tuple[str, ...]:
-    """Earlier steps, of all Pipelines around the caller, that learned without privacy.
-
-    Returns
-    -------
-    tuple of str
-        Name and class of each; empty outside a Pipeline, and where nothing can be found out, as in
-        a worker process that was handed an estimator without its Pipeline. Never raises.
-    """
-    found: list[Step] = []
-    with contextlib.suppress(Exception):
-        _collect(sys._getframe(1), found)
-    return tuple(dict.fromkeys(map(str, found)))
-
-
-def _collect(frame: FrameType | None, found: list[Step]) -> None:
-    """Adds the steps, those of the outermost Pipeline first."""
-    below: set[int] = set()
-    for _ in range(DEEPEST):
-        if frame is None:
-            return
-        code = frame.f_code
-        if code.co_argcount and code.co_varnames[0] == "self":
-            owner = frame.f_locals.get("self")
-            fitting = code.co_name in FITTING and id(owner) not in below
-            # Of one Pipeline several methods are running; the innermost tells.
-            if fitting and isinstance(owner, Pipeline):
-                place = _place(owner, below, frame.f_locals)
-                found[:0] = learned_steps(list(owner.steps[:place]))
-            below.add(id(owner))
-        frame = frame.f_back
-
-
-def _place(pipeline: Pipeline, below: set[int], local: Any) -> int:
-    """Number of the step that is being fitted; 0 where that cannot be told."""
-    for number, (_, step) in enumerate(pipeline.steps):
-        if id(step) in below:
-            return number
-    # A Pipeline that caches its steps fits copies of them.
-    number = local.get("step_idx")
-    return number if isinstance(number, int) else 0
-
-
-# Whether a fit is one of many that a search makes, and has warned of, once for all of them.
-
-
-# Of the thread that fits: filters of warnings are shared by all threads and cannot be changed here.
-_told: ContextVar[bool] = ContextVar("_told", default=False)
-
-
-def told_by_search() -> bool:
-    """Whether whoever called has warned already of what this fit would warn of."""
-    return _told.get()
+# Set while a search fits its candidates: it has warned once for all of them. One value a thread,
+# since filters of warnings are shared by all threads.
+_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
 
 
 @contextmanager
 def within_search() -> Iterator[None]:
-    """For fits of candidates: no warning of their own."""
-    token = _told.set(True)
+    """Fits of candidates, which do not warn: their search has."""
+    token = _within_search.set(True)
     try:
         yield
     finally:
-        _told.reset(token)
-
-
-# What the steps of a pipeline learn from its rows, and at what price.
-#
-# A step is *private* when its fit is one of this library's releases, *public* when it maps every
-# row
-# by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
-# private rows by anything else may repeat them.
-
-
-# How scikit-learn writes a step that does nothing.
-NOTHING = (None, "passthrough", "drop")
-
-OURS = "dpsvm_fast."
-# Those that scikit-learn 1.6 has no tags for.
-STATELESS = ("FeatureHasher", "HashingVectorizer")
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One estimator that is not made of others.
-
-    Parameters
-    ----------
-    name : str
-        Names of the steps down to it, joined by two underscores.
-    estimator : object
-    weighed : bool, default=False
-        Whether what is made of it is sparse or dense as the share of its zeros in all rows says.
-    """
-
-    name: str
-    estimator: Any
-    weighed: bool = False
-
-    @property
-    def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
-        """What its fit promised."""
-        found = getattr(self.estimator, "privacy_", None)
-        kinds = (PrivacyStatement, SelectionStatement, FederatedStatement)
-        return found if isinstance(found, kinds) else None
-
-    @property
-    def role(self) -> str:
-        """One of "private", "public" and "learned"."""
-        kind = type(self.estimator)
-        if self.statement is not None:
-            return "private"
-        if getattr(kind, "_learns_from_rows", True) is False or not _requires_fit(self.estimator):
-            return "public"
-        by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
-        if _categories_declared(self.estimator) and not by_share:
-            return "public"
-        # One of ours that has not been fitted, or that is being fitted, has no statement yet.
-        if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
-            return "private"
-        return "learned"
-
-    @property
-    def maps_by_function(self) -> bool:
-        """Whether what it does to a row is up to a function that nobody can look into."""
-        step = self.estimator
-        return isinstance(step, FunctionTransformer) and step.func is not None
-
-    def __str__(self) -> str:
-        return f"{self.name!r} ({type(self.estimator).__name__})"
-
-
-def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
-    """Every estimator inside, in the order in which the rows meet them.
-
-    Parameters
-    ----------
-    estimator : object
-        A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
-    name : str
-        Of the whole; may be empty.
-    """
-    if isinstance(estimator, str) or estimator is None:
-        if estimator not in NOTHING:
-            yield Step(name, estimator)
-        return
-    inside = _inside(estimator)
-    if inside is None:
-        yield Step(name, estimator)
-        return
-    # Sparse and dense rows are trained on in different ways.
-    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
-    for part, step in inside:
-        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
-            yield replace(leaf, weighed=True) if weighed else leaf
-
-
-def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
-    """Names and estimators that one is made of, fitted ones where there are; None for a leaf."""
-    if isinstance(estimator, Pipeline):
-        return list(estimator.steps)
-    if isinstance(estimator, FeatureUnion):
-        return list(estimator.transformer_list)
-    if isinstance(estimator, ColumnTransformer):
-        parts = getattr(estimator, "transformers_", None)
-        if parts is None:
-            parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
-        return [(name, step) for name, step, _ in parts]
-    return None
-
-
-def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
-    """Those among named steps, and inside them, that learn from rows without privacy."""
-    leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
-    return [leaf for leaf in leaves if leaf.role == "learned"]
-
-
-def _categories_declared(estimator: Any) -> bool:
-    """Whether it is an encoder whose fit looks at the rows for nothing but unknown categories."""
-    if type(estimator) not in (OneHotEncoder, OrdinalEncoder):
-        return False
-    frequent = estimator.min_frequency is None and estimator.max_categories is None
-    return frequent and not isinstance(estimator.categories, str)
-
-
-def _requires_fit(estimator: Any) -> bool:
-    """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    kind = type(estimator)
-    if kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS:
-        return False
-    try:
-        return bool(get_tags(estimator).requires_fit)
-    except (AttributeError, TypeError, ValueError):
-        return True
-
-
-# What a fit will charge, known before it: of any estimator here, and of Pipelines of them.
-#
-# A mechanism is built without data, and its law does not depend on the number of columns: what a
-# wider sum costs in rounding is paid by its noise. So a Pipeline can be planned as a whole, though
-# only its fit knows how many columns each step hands on. The last bits of a noise scale may
-# depend on
-# that number; events planned here are larger by more than that.
-
-
-# Relative; far above what rounding does to the parameter of a Gaussian mechanism, and far below
-# what a ledger forgives.
-MARGIN = 2.0**-42
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Public facts about the rows of a fit.
-
-    Parameters
-    ----------
-    n_classes : int
-        For estimators whose label set is not a parameter.
-    n_samples : int or None
-        Number of rows where it is public, with ``replace_one``; None where it is not.
-    sparse : bool
-    """
-
-    n_classes: int = 2
-    n_samples: int | None = None
-    sparse: bool = False
-
-
-def private_steps(estimator: Any) -> list[Step]:
-    """The estimators inside that will spend budget, in the order of their fits."""
-    return [leaf for leaf in leaf_steps(estimator, "") if _spends(leaf)]
-
-
-def planned_events(estimator: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
-    """Events of one fit of an estimator or of all steps of a Pipeline.
-
-    Parameters
-    ----------
-    estimator : object
-        With the parameters of the fit; reads no data and spends nothing.
-    rows : Planned
-
-    Returns
-    -------
-    tuple of PrivacyEvent
-        In the order of the fits. Each is at least as large as the one that will be spent, by a
-        relative 2**-42 at most.
-
-    Raises
-    ------
-    InvalidParameterError, TypeError
-        A parameter is outside its range.
-    """
-    return tuple(
-        _widened(event)
-        for leaf in private_steps(estimator)
-        for event in _events_of(leaf.estimator, rows)
-    )
-
-
-def _spends(leaf: Step) -> bool:
-    """Whether a fit of this step makes releases, also where the class is a user's own."""
-    step = leaf.estimator
-    return leaf.role == "private" or hasattr(type(step), "_planned_events") or _is_ours(step)
-
-
-def _is_ours(step: Any) -> bool:
-    """Whether a step is made like the estimators here."""
-    return isinstance(step, PrivatelyTrained) or (
-        hasattr(step, "_mechanism") and hasattr(step, "_checked_parameters")
-    )
-
-
-def _events_of(step: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
-    """Events of a fit of one estimator."""
-    if hasattr(type(step), "_planned_events"):
-        declared: tuple[PrivacyEvent, ...] = step._planned_events(rows)
-        return declared
-    if not _is_ours(step):
-        raise TypeError(
-            f"estimator: got {type(step).__name__}, expected an estimator of this library that "
-            "fits once, or a DeclaredTrainer"
-        )
-    settings = step._checked_parameters()
-    if not isinstance(step, PrivatelyTrained):
-        return (step._mechanism(settings, 1).event,)
-    classes = getattr(settings, "classes", None)
-    if settings.adjacency == "replace_one":
-        settings.n_samples = rows.n_samples
-    if hasattr(settings, "sparse"):
-        settings.sparse = rows.sparse
-    n_classes = rows.n_classes if classes is None else classes.size
-    events: tuple[PrivacyEvent, ...] = step._mechanism(settings, n_classes, 1).events
-    return events
-
-
-def _widened(event: PrivacyEvent) -> PrivacyEvent:
-    """The event with a little less noise, where rounding has a say in how much there is."""
-    if isinstance(event, (GaussianEvent, ObjectiveEvent)):
-        return replace(event, sigma=mul_down(event.sigma, 1.0 - MARGIN))
-    if isinstance(event, SubsampledGaussianEvent):
-        multiplier = mul_down(event.noise_multiplier, 1.0 - MARGIN)
-        return replace(event, noise_multiplier=multiplier)
-    return event
+        _within_search.reset(token)
 
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
@@ -609,23 +290,10 @@ def refused_certificate(*, limited: bool) -> str:
 
 
 def warn_not_private(settings: SimpleNamespace) -> None:
-    """Warn the caller of ``fit``, two frames up, of what makes this release not private.
-
-    Steps of a Pipeline around it that learned from the rows are noted in ``settings``.
-    """
-    settings.learned_before = steps_learned_before()
-    if told_by_search():
+    """Warn the caller of ``fit``, two frames up, of what makes this release not private."""
+    if _within_search.get():
         return
     charged = "" if settings.ledger is None else CHARGED
-    if settings.learned_before:
-        warnings.warn(
-            "the rows come from steps of the Pipeline that learned from them without privacy: "
-            f"{', '.join(settings.learned_before)}; what is released is not private. Scale by "
-            "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
-            + charged,
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
     if getattr(settings, "classes", ()) is None:
         warnings.warn(
             "classes=None reads the label set from y and releases it without noise; pass the "
@@ -647,19 +315,6 @@ def warn_not_private(settings: SimpleNamespace) -> None:
             NotPrivateWarning,
             stacklevel=4,
         )
-    if _continued_reasons(settings) and not not_private_reasons(settings):
-        warnings.warn(
-            "the fit that this one continues is not private, so neither is this one; call fit for "
-            "a private release" + charged,
-            NotPrivateWarning,
-            stacklevel=4,
-        )
-
-
-def _continued_reasons(settings: SimpleNamespace) -> tuple[str, ...]:
-    """Why the release that this one continues is not private."""
-    before = getattr(settings, "continues", None)
-    return () if before is None else tuple(before.not_private_reasons)
 
 
 def not_private_reasons(settings: SimpleNamespace) -> tuple[str, ...]:
@@ -669,14 +324,13 @@ def not_private_reasons(settings: SimpleNamespace) -> tuple[str, ...]:
         reasons.append(CLASSES_REASON)
     if settings.random_state is not None:
         reasons.append(SEED_REASON)
-    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned_before", ())]
+    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(settings, "learned", ())]
     return tuple(reasons)
 
 
 def spend_label(estimator: Any, settings: SimpleNamespace) -> str:
     """What a ledger lists a fit as: its class, and whether no budget covers it."""
-    reasons = not_private_reasons(settings) + _continued_reasons(settings)
-    return f"{type(estimator).__name__}{', NOT PRIVATE' if reasons else ''}"
+    return f"{type(estimator).__name__}{', NOT PRIVATE' if not_private_reasons(settings) else ''}"
 
 
 def _statement(mechanism: Mechanism, settings: SimpleNamespace) -> PrivacyStatement:

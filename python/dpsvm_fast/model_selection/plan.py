@@ -24,12 +24,12 @@ from dpsvm_fast.certificates import (
     ZCDPEvent,
 )
 from dpsvm_fast.certificates.statement import SelectionNoise, Stopping, selection_events
-from dpsvm_fast.estimators.fit import Planned, planned_events, private_steps
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.ledger.ledger import SLACK
 from dpsvm_fast.mechanisms.noise import gaussian_parameter
 from dpsvm_fast.noise import few_bits_down
+from dpsvm_fast.pipelines import Planned, planned_events, private_steps
 from dpsvm_fast.rounding import add_down, div_up, mul_down, mul_up
 
 # Who gets how much of a search's budget, before any data are seen.

@@ -39,11 +39,6 @@ from dpsvm_fast.estimators.base import Released
 from dpsvm_fast.estimators.fit import (
     CHARGED,
     FEATURE_FACTS,
-    OURS,
-    Planned,
-    Step,
-    leaf_steps,
-    private_steps,
     promise_facts,
     spend_label,
     warn_not_private,
@@ -74,6 +69,7 @@ from dpsvm_fast.model_selection.strategies import (
     refitted,
     release_only,
 )
+from dpsvm_fast.pipelines import OURS, PRIVATE_STEPS, Planned, Step, leaf_steps, private_steps
 from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
 
 # The candidates of a search: copies of one estimator with the parameters of a grid.
@@ -890,7 +886,6 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
         settings = checked_settings(self)
         _warn_of_leaks(settings)
         warn_not_private(settings)
-        settings.learned_before += settings.learned
         data = checked_data(self, settings.candidates, X, y)
         settle_labels(settings, data)
         check_size(settings, data)
@@ -973,8 +968,7 @@ def _warn_of_leaks(settings: SimpleNamespace) -> None:
     if settings.learned:
         warnings.warn(
             "candidates have steps that learn from the rows without privacy: "
-            f"{', '.join(settings.learned)}; what is released is not private. Scale by "
-            "PublicScaler or PrivateStandardScaler, or take another private or stateless step"
+            f"{', '.join(settings.learned)}; what is released is not private. {PRIVATE_STEPS}"
             + ("" if settings.ledger is None else CHARGED),
             PrivacyLeakWarning,
             stacklevel=4,

@@ -23,11 +23,12 @@ from sklearn.utils.parallel import Parallel, delayed
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
-from dpsvm_fast.estimators.fit import leaf_steps, private_steps, within_search
+from dpsvm_fast.estimators.fit import within_search
 from dpsvm_fast.estimators.frames import rows_at
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection.plan import Allotment, CandidateLedger, Plan
+from dpsvm_fast.pipelines import leaf_steps, private_steps
 from dpsvm_fast.validation import check_n_threads, check_option, check_positive
 
 # One fit of one candidate, in whatever thread or process it is made.

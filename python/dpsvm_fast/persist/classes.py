@@ -61,6 +61,7 @@ from dpsvm_fast.persist.values import (
     text_from,
     whole_from,
 )
+from dpsvm_fast.pipelines import PrivatePipeline
 from dpsvm_fast.preprocessing import squares
 from dpsvm_fast.verification import Verification, verify
 
@@ -704,6 +705,7 @@ def _compositions() -> list[SavedClass]:
         "best_index_": whole(-1, MOST),
         "best_score_": real(optional=True),
     }
+    verbose = {"verbose": Parameter(partial(check.check_bool, "verbose"))}
     return [
         SavedClass(
             PrivateGridSearch,
@@ -711,7 +713,8 @@ def _compositions() -> list[SavedClass]:
             attributes,
             "search",
         ),
-        SavedClass(Pipeline, {"verbose": Parameter(partial(check.check_bool, "verbose"))}),
+        SavedClass(Pipeline, verbose),
+        SavedClass(PrivatePipeline, verbose),
         SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
     ]
 

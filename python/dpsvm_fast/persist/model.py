@@ -52,7 +52,7 @@ OUTPUTS = ("default", "pandas", "polars")
 
 SEARCH = "PrivateGridSearch"
 
-PIPELINE = "Pipeline"
+PIPELINES = ("Pipeline", "PrivatePipeline")
 
 NOTHING = "passthrough"
 # Of a pipeline. Far fewer make sense, and a file must not ask for millions.
@@ -93,7 +93,7 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
     saved = _saved_class(model, where)
     name = type(model).__name__
     record: dict[str, Any] = {"class": name, "parameters": _parameters_of(model, saved, where)}
-    if name == PIPELINE:
+    if name in PIPELINES:
         record["steps"] = _steps_of(model, where, fitted=fitted)
     if name == SEARCH:
         record["estimator"] = record_of(model.estimator, f"{where}.estimator", fitted=False)
@@ -139,7 +139,7 @@ def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] 
     if saved.mechanism is None and not any(name in found for name in saved.attributes):
         if saved.fits and saved.attributes:
             raise _not_fitted(model, where)
-        return {} if type(model).__name__ == PIPELINE else None
+        return {} if type(model).__name__ in PIPELINES else None
     if saved.mechanism is not None and "privacy_" not in found:
         raise _not_fitted(model, where)
     missing = [n for n, a in saved.attributes.items() if n not in found and not a.optional]
@@ -198,7 +198,8 @@ def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[s
     """Names that a record has to have."""
     name = saved.kind.__name__
     names = {"class", "parameters"} | ({"output"} & set(record))
-    names |= {PIPELINE: {"steps"}, SEARCH: {"estimator"}}.get(name, set())
+    names |= {"steps"} if name in PIPELINES else set()
+    names |= {"estimator"} if name == SEARCH else set()
     if fitted:
         names |= {"attributes"} | ({"privacy"} if saved.mechanism is not None else set())
         names |= {"best_estimator"} if name == SEARCH else set()

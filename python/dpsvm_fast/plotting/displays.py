@@ -28,9 +28,9 @@ from dpsvm_fast.certificates import (
     SelectionStatement,
 )
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
-from dpsvm_fast.estimators.fit import private_steps
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.pipelines import private_steps
 from dpsvm_fast.planning import NoisePlan
 from dpsvm_fast.plotting.drawing import (
     COLOURS,

@@ -382,7 +382,7 @@ class Comparison:
 
 def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every estimator of a model that is not made of others, with the names down to it."""
-    if record["class"] != "Pipeline":
+    if record["class"] not in ("Pipeline", "PrivatePipeline"):
         yield name or record["class"].lower(), record
         return
     for step, inner in record["steps"]:
