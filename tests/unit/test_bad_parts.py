@@ -29,7 +29,7 @@ def bad_part(**changes: Any) -> None:
         ({"sigma": None}, InvalidParameterError, "sigma"),
         ({"beta": 1.0}, InvalidParameterError, "beta"),
         ({"grid": None}, InvalidParameterError, "grid"),
-        ({"shape": (1, 2, 3)}, TypeError, "shape"),
+        ({"shape": (1, 2, 3)}, InvalidParameterError, "shape"),
         ({"shape": 3}, TypeError, "shape"),
         ({"n_steps": 0}, InvalidParameterError, "n_steps"),
         ({"sampling_rate": 0.0}, InvalidParameterError, "sampling_rate"),

@@ -202,8 +202,8 @@ STOPPING = RandomStoppingEvent((HERE,), "geometric", 3.0, "add_remove")
     [
         ((), InvalidParameterError),
         (((),), InvalidParameterError),
-        ([(HERE,)], InvalidParameterError),
-        ((HERE,), InvalidParameterError),
+        ({HERE}, TypeError),
+        ((HERE,), TypeError),
         (((HERE, 1.0),), TypeError),
         (((PARALLEL,),), TypeError),
         (((STOPPING,),), TypeError),

@@ -26,18 +26,13 @@ from dpsvm_fast.certificates import (
     PrivacyStatement,
     PureEvent,
     RandomStoppingEvent,
+    SelectionStatement,
     SubsampledGaussianEvent,
     ZCDPEvent,
     certificate_schema,
 )
 from dpsvm_fast.certificates import events as event_kinds
-from dpsvm_fast.certificates.statement import (
-    FORMATS,
-    OPTIONAL,
-    SelectionNoise,
-    SelectionStatement,
-    Stopping,
-)
+from dpsvm_fast.certificates.statement import FORMATS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.verify import MECHANISMS
 from oracles.statements import MAKERS, statement_of
@@ -52,34 +47,20 @@ READERS: dict[str, Any] = {
 }
 OF_FORMAT = {name: Draft202012Validator(certificate_schema(name)) for name in FORMATS}
 
-# Definition of a schema -> class that it describes, and what is written beside the class's fields.
-CERTIFICATE, PIPELINE = (
-    certificate_schema(next(iter(FORMATS))),
-    certificate_schema(list(FORMATS)[1]),
-)
-SELECTION = certificate_schema("dpsvm_fast.selection_certificate")
-FEDERATED = certificate_schema("dpsvm_fast.federated_certificate")
-EVENT = CERTIFICATE["$defs"]["event.v1"]
-HEAD = {"format", "version", "private"}
-DESCRIBED: dict[str, tuple[Any, type, set[str]]] = {
-    "certificate": (CERTIFICATE, PrivacyStatement, {*HEAD, "theorem", "unit"}),
-    "sensitivity": (CERTIFICATE["$defs"]["sensitivity"], certificates.Sensitivity, set()),
-    "noise": (CERTIFICATE["$defs"]["noise"], certificates.Noise, {"n_weights"}),
-    "objective": (CERTIFICATE["$defs"]["objective_noise"], certificates.ObjectiveNoise, set()),
-    "descent": (CERTIFICATE["$defs"]["descent"], certificates.Descent, set()),
-    "last_iterate": (CERTIFICATE["$defs"]["last_iterate"], certificates.LastIterate, set()),
-    "part": (CERTIFICATE["$defs"]["release_part"], certificates.ReleasePart, {"n_numbers"}),
-    "pipeline": (PIPELINE, PipelineStatement, HEAD),
-    "selection": (SELECTION, SelectionStatement, {*HEAD, "unit"}),
-    "choice": (SELECTION["$defs"]["selection_noise"], SelectionNoise, set()),
-    "stopping": (SELECTION["$defs"]["stopping"], Stopping, set()),
-    "step": (PIPELINE["$defs"]["step"], certificates.PipelineStep, set()),
-    "federated": (FEDERATED, FederatedStatement, {*HEAD, "theorem"}),
-    "federated sensitivity": (FEDERATED["$defs"]["sensitivity"], certificates.Sensitivity, set()),
-    "round": (FEDERATED["$defs"]["round"], certificates.SecureRound, set()),
+WHOLE = certificate_schema()["$defs"]
+# Every record that the schemas describe.
+DESCRIBED: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *(*FORMATS.values(), *event_kinds.EVENT_KINDS.values()),
+        *(certificates.Sensitivity, certificates.Noise, certificates.ObjectiveNoise),
+        *(certificates.Descent, certificates.LastIterate, certificates.ReleasePart),
+        *(certificates.SelectionNoise, certificates.Stopping, certificates.PipelineStep),
+        certificates.SecureRound,
+    )
 }
-for kind in event_kinds.EVENT_KINDS.values():
-    DESCRIBED[f"event {kind.tag}"] = (EVENT["$defs"].get(kind.tag, {}), kind, {"type"})
+# Of a statement: what is written only where it is there.
+OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
 
 
 def test_the_schemas_are_schemas() -> None:
@@ -105,32 +86,31 @@ def test_every_statement_satisfies_its_schema(kind: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_schema_and_class_have_the_same_fields(name: str) -> None:
-    schema, kind, beside = DESCRIBED[name]
-    assert schema, f"no schema of {name}"
+    schema, kind = WHOLE[name], DESCRIBED[name]
     assert schema["title"] == kind.__name__
-    assert set(schema["properties"]) == {f.name for f in fields(kind)} | beside  # type: ignore[arg-type]
+    own = {f.name for f in fields(kind)}
+    assert set(kind.kinds()) == own
+    assert set(schema["properties"]) == own | set(kind.head()) | set(kind.DERIVED)
     assert schema["additionalProperties"] is False
     optional = set(OPTIONAL) if kind is PrivacyStatement else set()
     assert set(schema["required"]) == set(schema["properties"]) - optional
 
 
+def test_the_schemas_describe_these_and_no_others() -> None:
+    assert {name for name in WHOLE if not name.startswith("words.")} == set(DESCRIBED)
+
+
 def test_the_tables_of_events_and_mechanisms_are_those_of_the_library() -> None:
-    refers = {entry["then"]["$ref"].rpartition("/")[2] for entry in EVENT["allOf"]}
-    assert set(EVENT["$defs"]) == refers == set(EVENT["properties"]["type"]["enum"])
-    assert refers == set(event_kinds.EVENT_KINDS)
-    for tag, schema in EVENT["$defs"].items():
-        assert schema["properties"]["type"]["const"] == tag
-    words = certificate_schema()["$defs"]["words.v1"]["$defs"]
-    assert set(words["mechanism"]["enum"]) == set(MECHANISMS)
+    tags = {WHOLE[kind.__name__]["properties"]["type"]["const"] for kind in map(type, EVENTS)}
+    assert tags == set(event_kinds.EVENT_KINDS)
+    assert set(WHOLE["words.mechanism"]["enum"]) == set(MECHANISMS)
 
 
-def described_fields(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def described_fields(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every field of every object of a schema."""
-    for name, field in schema.get("properties", {}).items():
-        if "title" in schema:
-            yield f"{path}.{name}", field
-    for name, definition in schema.get("$defs", {}).items():
-        yield from described_fields(definition, f"{path}.{name}")
+    for place in (schema, *schema["$defs"].values()):
+        for name, field in place.get("properties", {}).items():
+            yield f"{place['title']}.{name}", field
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -138,9 +118,7 @@ def test_every_field_has_a_type_a_meaning_a_range_and_a_unit(name: str) -> None:
     found = dict(described_fields(certificate_schema(name)))
     assert len(found) > 30
     for path, field in found.items():
-        if "$ref" in field:
-            continue  # what it refers to has them
-        assert field.keys() & {"type", "const", "anyOf"}, path
+        assert field.keys() & {"type", "const", "anyOf", "$ref"}, path
         assert len(field["description"]) > 8, path
         types = field.get("type", [])
         numeric = {"number", "integer"} & set([types] if isinstance(types, str) else types)
@@ -148,7 +126,7 @@ def test_every_field_has_a_type_a_meaning_a_range_and_a_unit(name: str) -> None:
             assert field["x-unit"], path
             assert field.keys() & {"minimum", "exclusiveMinimum"}, path
         if field.get("type") == "array" and field["items"].get("type") == "integer":
-            assert field["x-unit"], path
+            assert field["items"]["x-unit"], path
 
 
 # --- one document, many changes -------------------------------------------------------------------
@@ -169,6 +147,10 @@ RELATED = {
     *("branches", "candidates", "rate", "relation_factor"),
     # Of sums over parties: distances that add up to less than 1, matrices with a norm of theirs.
     *("discreteness", "overflow", "computational", "smoothing", "sigma_steps", "total"),
+    # Which scale belongs to which law, which numbers a law can have, what is there beside what.
+    *("distribution", "beta", "jacobian", "last_iterate", "n_steps", "sampling_rate"),
+    *("law", "n_scores", "kappa", "stopping", "mean", "noise", "name", "clip_norm", "rounds"),
+    *("group_size", "trust", "threshold", "local_epsilon", "weighting", "local_events"),
 }
 
 
@@ -317,7 +299,7 @@ def test_every_kind_of_event_is_among_them() -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=str)
 def test_schema_and_reader_of_events_let_the_same_through(event: PrivacyEvent) -> None:
-    validator = Draft202012Validator(EVENT)
+    validator = Draft202012Validator(PrivacyEvent.json_schema())
     document = json.loads(json.dumps(event.to_dict()))
     validator.validate(document)
     assert PrivacyEvent.from_dict(document) == event
@@ -326,8 +308,7 @@ def test_schema_and_reader_of_events_let_the_same_through(event: PrivacyEvent) -
         for changed in changes:
             value = at(changed, path)
             whole = isinstance(value, float) and value.is_integer()
-            related = path[-1] in {"adjacency", "sigma", "noise_multiplier"}
-            if not (whole or related):
+            if not (whole or path[-1] in RELATED):
                 assert validator.is_valid(changed) == is_event(changed), (path, value)
     for changed in (document | {"surplus": 1}, *(without(document, name) for name in document)):
         assert not validator.is_valid(changed)

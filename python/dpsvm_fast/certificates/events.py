@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from dpsvm_fast.certificates.record import (
+    COUNT,
+    PRIVACY_LOSS,
+    PROBABILITY,
+    Adjacency,
+    Epsilon,
+    NonNegative,
+    OpenProbability,
+    Options,
+    Positive,
+    Range,
+    Record,
+    Share,
+    Unit,
+    Without,
+    store,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
-from dpsvm_fast.validation import (
-    check_adjacency,
-    check_epsilon,
-    check_fraction,
-    check_integer,
-    check_non_negative,
-    check_option,
-    check_positive,
-    check_real,
-)
+from dpsvm_fast.validation import check_integer, check_real
 
 # What every privacy event knows: its neighbouring relation, and how to be written down.
 #
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class
-# with
-# a new tag; a reader that does not know a tag refuses it.
+# with a new tag; a reader that does not know a tag refuses it.
+
+NOISY = Unit("that of the noisy quantity")
 
 
-class PrivacyEvent:
+class PrivacyEvent(Record):
     """Base of all events; knows the neighbouring relation and how to be written down.
 
     Attributes
@@ -44,10 +52,9 @@ class PrivacyEvent:
     True
     """
 
-    tag: ClassVar[str] = ""
-    field_names: ClassVar[tuple[str, ...]] = ()
+    tag_field: ClassVar[str] = "type"
 
-    adjacency: str
+    adjacency: Adjacency
 
     def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
         """Refuse the bare base class, which promises nothing."""
@@ -55,48 +62,6 @@ class PrivacyEvent:
             raise TypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
         return super().__new__(cls)
 
-    def __post_init__(self) -> None:
-        """Refuse an unknown relation."""
-        check_adjacency(self.adjacency)
-
-    def to_dict(self) -> dict[str, object]:
-        """Fields with the tag under ``"type"``; floats are kept exactly by JSON."""
-        return {"type": self.tag} | {name: getattr(self, name) for name in self.field_names}
-
-    @staticmethod
-    def from_dict(record: Mapping[str, object]) -> PrivacyEvent:
-        """Read what ``to_dict`` wrote.
-
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            An unknown type, a missing or additional field, or a value outside its range.
-        """
-        if not isinstance(record, Mapping):
-            raise TypeError(f"event: got {type(record).__name__}, expected a mapping")
-        tag = record.get("type")
-        kind = EVENT_KINDS.get(tag) if isinstance(tag, str) else None
-        if kind is None:
-            raise InvalidParameterError.of(
-                "event type", got=tag, accepted="one of " + ", ".join(map(repr, EVENT_KINDS))
-            )
-        names = {*kind.field_names, "type"}
-        if set(record) != names:
-            raise InvalidParameterError.of(
-                f"fields of a {tag!r} event",
-                got=sorted(map(str, record)),
-                accepted=str(sorted(names)),
-            )
-        return kind._from_fields({name: record[name] for name in kind.field_names})
-
-    @classmethod
-    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
-        """Make the event from its fields; kinds with events inside read those first."""
-        return cls(**fields)
-
-
-# Every kind by its tag; the modules that define kinds add them.
-EVENT_KINDS: dict[str, type[PrivacyEvent]] = {}
 
 # More steps of one release than anyone takes; their number stays exact as a float.
 MAX_STEPS = 10**9
@@ -127,17 +92,13 @@ class GaussianEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "gaussian"
-    field_names: ClassVar[tuple[str, ...]] = ("sigma", "sensitivity", "adjacency")
 
-    sigma: float
-    sensitivity: float
-    adjacency: str
+    sigma: Annotated[Positive, NOISY]
+    sensitivity: Annotated[Positive, NOISY]
+    adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
-        object.__setattr__(self, "sensitivity", check_positive("sensitivity", self.sensitivity))
+    def check(self) -> None:
+        """Refuse noise and sensitivity without a ratio."""
         if not 0.0 < self.mu < float("inf"):
             raise InvalidParameterError.of(
                 "sigma", got=self.sigma, accepted="a finite ratio to the sensitivity"
@@ -160,15 +121,9 @@ class PureEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "pure"
-    field_names: ClassVar[tuple[str, ...]] = ("epsilon", "adjacency")
 
-    epsilon: float
-    adjacency: str
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+    epsilon: Epsilon
+    adjacency: Adjacency
 
 
 @dataclass(frozen=True)
@@ -189,18 +144,10 @@ class ApproximateEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "approximate"
-    field_names: ClassVar[tuple[str, ...]] = ("epsilon", "delta", "adjacency")
 
-    epsilon: float
-    delta: float
-    adjacency: str
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
-        object.__setattr__(self, "delta", delta)
+    epsilon: Epsilon
+    delta: OpenProbability
+    adjacency: Adjacency
 
 
 @dataclass(frozen=True)
@@ -242,30 +189,19 @@ class SubsampledGaussianEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "subsampled_gaussian"
-    field_names: ClassVar[tuple[str, ...]] = (
-        "noise_multiplier",
-        "sampling_rate",
-        "n_steps",
-        "adjacency",
-    )
 
-    noise_multiplier: float
-    sampling_rate: float
-    n_steps: int
-    adjacency: str
+    noise_multiplier: Positive
+    sampling_rate: Annotated[Share, PROBABILITY]
+    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT]
+    adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        multiplier = check_positive("noise_multiplier", self.noise_multiplier)
-        object.__setattr__(self, "noise_multiplier", multiplier)
+    def check(self) -> None:
+        """Refuse noise that is too small to compute with."""
+        multiplier = self.noise_multiplier
         if div_up(2.0, multiplier) == float("inf"):
             raise InvalidParameterError.of(
                 "noise_multiplier", got=multiplier, accepted="a number with a finite inverse"
             )
-        rate = check_fraction("sampling_rate", self.sampling_rate)
-        object.__setattr__(self, "sampling_rate", rate)
-        object.__setattr__(self, "n_steps", check_integer("n_steps", self.n_steps, 1, MAX_STEPS))
 
 
 @dataclass(frozen=True)
@@ -279,6 +215,7 @@ class ZCDPEvent(PrivacyEvent):
     Parameters
     ----------
     rho : float > 0
+        Bound of the Renyi divergence of order alpha, over alpha.
     adjacency : {"add_remove", "replace_one"}
 
     References
@@ -287,15 +224,9 @@ class ZCDPEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "zcdp"
-    field_names: ClassVar[tuple[str, ...]] = ("rho", "adjacency")
 
-    rho: float
-    adjacency: str
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        object.__setattr__(self, "rho", check_positive("rho", self.rho))
+    rho: Annotated[Positive, Unit("privacy loss")]
+    adjacency: Adjacency
 
 
 @dataclass(frozen=True)
@@ -324,36 +255,20 @@ class ObjectiveEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "objective"
-    field_names: ClassVar[tuple[str, ...]] = (
-        "law",
-        "n_scores",
-        "sigma",
-        "kappa",
-        "jacobian",
-        "adjacency",
-    )
 
-    law: str
-    n_scores: int
-    sigma: float
-    kappa: float | None
-    jacobian: float | None
-    adjacency: str
+    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, Range(1, MOST_SCORES), COUNT]
+    sigma: Positive
+    kappa: Positive | None
+    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
+    adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        check_option("law", self.law, tuple(OBJECTIVE_LAWS))
+    def check(self) -> None:
+        """Refuse too few scores for the law, and anything but one of two numbers."""
         least = OBJECTIVE_LAWS[self.law]
-        n_scores = check_integer("n_scores", self.n_scores, least, MOST_SCORES)
-        object.__setattr__(self, "n_scores", n_scores)
-        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        check_integer("n_scores", self.n_scores, least, MOST_SCORES)
         if (self.kappa is None) == (self.jacobian is None):
             raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
-        if self.kappa is not None:
-            object.__setattr__(self, "kappa", check_positive("kappa", self.kappa))
-        else:
-            object.__setattr__(self, "jacobian", check_non_negative("jacobian", self.jacobian))
 
 
 @dataclass(frozen=True)
@@ -387,34 +302,9 @@ class DistanceEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "distance"
-    field_names: ClassVar[tuple[str, ...]] = ("distance", "adjacency")
 
-    distance: float
-    adjacency: str
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        distance = self.distance
-        distance = check_real(
-            "distance", distance, low=0.0, high=1.0, open_low=True, open_high=True
-        )
-        object.__setattr__(self, "distance", distance)
-
-
-# ``compound.py`` adds those that have events inside.
-EVENT_KINDS.update(
-    (kind.tag, kind)
-    for kind in (
-        GaussianEvent,
-        SubsampledGaussianEvent,
-        PureEvent,
-        ApproximateEvent,
-        ZCDPEvent,
-        ObjectiveEvent,
-        DistanceEvent,
-    )
-)
+    distance: OpenProbability
+    adjacency: Adjacency
 
 
 # Events about other events: a known pair, one of several branches, the best of several runs.
@@ -427,7 +317,11 @@ STOPPING_LAWS = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 0.0}
 # Means beyond this ask for more runs than anyone makes.
 MAX_MEAN = 1e9
 
+# Events that have others inside.
+NESTED = ("parallel", "alternatives", "random_stopping")
+
 Events = tuple[PrivacyEvent, ...]
+Branch = Annotated[tuple[Annotated[PrivacyEvent, Without(NESTED)], ...], Range(1)]
 
 
 @dataclass(frozen=True)
@@ -458,34 +352,15 @@ class ParallelEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "parallel"
-    field_names: ClassVar[tuple[str, ...]] = ("branches", "adjacency")
 
-    branches: tuple[Events, ...]
-    adjacency: str
+    branches: Annotated[tuple[Branch, ...], Range(1)]
+    adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        if not isinstance(self.branches, tuple) or not self.branches:
-            raise InvalidParameterError("branches: expected a tuple of at least one branch")
+    def check(self) -> None:
+        """Refuse events of another relation; keep equal branches once."""
         for branch in self.branches:
-            _check_events("branches", branch, self.adjacency, _nested())
-        object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
-
-    def to_dict(self) -> dict[str, object]:
-        """Fields with the tag; events inside likewise."""
-        branches = [[event.to_dict() for event in branch] for branch in self.branches]
-        return super().to_dict() | {"branches": branches}
-
-    @classmethod
-    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
-        """Read the branches."""
-        branches = fields["branches"]
-        if not isinstance(branches, (list, tuple)):
-            raise TypeError(f"branches: got {type(branches).__name__}, expected a list of lists")
-        outer = (ParallelEvent.tag, AlternativesEvent.tag, RandomStoppingEvent.tag)
-        read = tuple(_events_from("branches", branch, outer) for branch in branches)
-        return cls(read, check_adjacency(fields["adjacency"]))
+            _check_relation("branches", branch, self.adjacency)
+        store(self, "branches", tuple(dict.fromkeys(self.branches)))
 
 
 @dataclass(frozen=True)
@@ -560,43 +435,31 @@ class RandomStoppingEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "random_stopping"
-    field_names: ClassVar[tuple[str, ...]] = ("base", "stopping", "mean", "adjacency")
 
-    base: Events
-    stopping: str
-    mean: float
-    adjacency: str
+    base: Annotated[tuple[Annotated[PrivacyEvent, Without(NESTED[1:])], ...], Range(1)]
+    stopping: Annotated[str, Options(*STOPPING_LAWS)]
+    mean: Annotated[float, Range(0.0, MAX_MEAN, open_low=True), COUNT]
+    adjacency: Adjacency
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        super().__post_init__()
-        _check_events("base", self.base, self.adjacency, (AlternativesEvent, RandomStoppingEvent))
+    def check(self) -> None:
+        """Refuse events of another relation, distances, and means that the law cannot have."""
+        _check_relation("base", self.base, self.adjacency)
         if any(map(_is_distant, self.base)):
             raise InvalidParameterError(
                 "base: got a DistanceEvent, expected events that describe one run exactly; the "
                 "distance of the whole search from its law would have to be spent beside it"
             )
-        check_option("stopping", self.stopping, tuple(STOPPING_LAWS))
         least = STOPPING_LAWS[self.stopping]
-        mean = check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
-        object.__setattr__(self, "mean", mean)
+        check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
         if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
-            raise InvalidParameterError.of("mean", got=mean, accepted="a mean that is not almost 1")
+            raise InvalidParameterError.of(
+                "mean", got=self.mean, accepted="a mean that is not almost 1"
+            )
 
     @cached_property
     def gamma(self) -> float:
         """Parameter of a geometric or logarithmic law: the one to sample, and accounted for."""
         return _gamma(self.stopping, self.mean)
-
-    def to_dict(self) -> dict[str, object]:
-        """Fields with the tag; events inside likewise."""
-        return super().to_dict() | {"base": [event.to_dict() for event in self.base]}
-
-    @classmethod
-    def _from_fields(cls, fields: Mapping[str, object]) -> PrivacyEvent:
-        """Read the base."""
-        base = _events_from("base", fields["base"], (AlternativesEvent.tag, cls.tag))
-        return cls(base, fields["stopping"], fields["mean"], fields["adjacency"])  # type: ignore[arg-type]
 
 
 def _is_distant(event: PrivacyEvent) -> bool:
@@ -606,39 +469,13 @@ def _is_distant(event: PrivacyEvent) -> bool:
     return isinstance(event, DistanceEvent)
 
 
-def _nested() -> tuple[type[PrivacyEvent], ...]:
-    """Kinds that no branch may have inside."""
-    return ParallelEvent, RandomStoppingEvent
-
-
-def _check_events(
-    name: str, events: object, adjacency: str, refused: tuple[type[PrivacyEvent], ...]
-) -> None:
-    """Refuse anything but a tuple of events of one relation, none of certain kinds."""
-    if not isinstance(events, tuple) or not events:
-        raise InvalidParameterError(f"{name}: expected a tuple of at least one event")
+def _check_relation(name: str, events: Events, adjacency: str) -> None:
+    """Refuse events of another relation."""
     for event in events:
-        if not isinstance(event, PrivacyEvent) or isinstance(event, refused):
-            kinds = " or ".join(kind.__name__ for kind in refused)
-            raise TypeError(
-                f"{name}: got {type(event).__name__}, expected events other than {kinds}"
-            )
         if event.adjacency != adjacency:
             raise InvalidParameterError.of(
                 f"adjacency of an event in {name}", got=event.adjacency, accepted=repr(adjacency)
             )
-
-
-def _events_from(name: str, records: object, refused: tuple[str, ...]) -> Events:
-    """Read events; those of certain kinds are refused unread, so that nesting has an end."""
-    if not isinstance(records, (list, tuple)):
-        raise TypeError(f"{name}: got {type(records).__name__}, expected a list of events")
-    for record in records:
-        if isinstance(record, Mapping) and record.get("type") in refused:
-            raise InvalidParameterError.of(
-                f"event type in {name}", got=record["type"], accepted="another kind"
-            )
-    return tuple(map(PrivacyEvent.from_dict, records))
 
 
 def _gamma(stopping: str, mean: float) -> float:
@@ -665,6 +502,5 @@ def logarithmic_mean(gamma: float) -> float:
     return (1.0 - gamma) / gamma / -math.log(gamma)
 
 
-KINDS = (ParallelEvent, AlternativesEvent, RandomStoppingEvent)
-
-EVENT_KINDS.update({kind.tag: kind for kind in KINDS})
+# Every kind by its tag.
+EVENT_KINDS: dict[str, type[PrivacyEvent]] = PrivacyEvent.members()

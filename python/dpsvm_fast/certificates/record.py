@@ -1,17 +1,43 @@
-"""Records as strict JSON: checked fields, one value, each key once, within memory and depth."""
+"""Records: frozen, typed, checked, and written as strict JSON with a schema made from their types.
+
+A record is a frozen dataclass whose annotations say what each field may hold::
+
+    @dataclass(frozen=True)
+    class Noise(Record):
+        sigma: Annotated[float, Range(0.0, open_low=True), Unit("weight")]
+        sampler: Annotated[str, Options("exact_grid", "floating_point")]
+        grid: Positive | None
+        shape: tuple[Count, ...]
+
+From them follow the checks of the constructor, ``to_dict`` and ``from_dict``, and ``json_schema``.
+What fields have to do with each other is said by ``check``. Understood are numbers, truth values,
+texts, other records, tuples of all of these, and None for what may be absent.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
+import sys
+import types
+import typing
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, ClassVar, NoReturn, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
-from dpsvm_fast.certificates.words import shortened
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.validation import check_integer
+from dpsvm_fast.validation import (
+    ADJACENCIES,
+    MAX_EPSILON,
+    check_bool,
+    check_delta,
+    check_integer,
+    check_option,
+    check_real,
+)
 
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
 
@@ -23,6 +49,8 @@ MAX_VALUES = 1_000_000
 MAX_LEVELS = 64
 # Of a whole number; Python itself refuses thousands.
 MAX_DIGITS = 1000
+# Finite number.
+LARGEST = sys.float_info.max
 
 
 def loads(text: str) -> Any:
@@ -101,148 +129,6 @@ def _check_levels(value: object) -> None:
     raise ValueError("is nested too deeply")
 
 
-# Fields of frozen records, checked and kept.
-
-
-def check_text(name: str, value: object) -> None:
-    """Refuse anything but a string with something in it."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a string")
-    if not value.strip():
-        raise InvalidParameterError(f"{name}: expected a string that is not empty")
-
-
-def store(record: object, name: str, value: object) -> None:
-    """Store a checked value in a frozen record."""
-    object.__setattr__(record, name, value)
-
-
-def store_all(record: object, name: str, kind: Any) -> None:
-    """Keep a tuple of values of one kind, from a tuple or list."""
-    values = getattr(record, name)
-    if not isinstance(values, (tuple, list)):
-        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
-    if not all(isinstance(value, kind) for value in values):
-        raise TypeError(f"{name}: an entry is of another type")
-    store(record, name, tuple(values))
-
-
-Kind = TypeVar("Kind", bound="Certificate")
-
-
-class Certificate:
-    """A statement that is written as JSON and read back, with nothing added and nothing lost."""
-
-    FORMAT: ClassVar[str]
-    VERSION: ClassVar[int] = 1
-    # What follows from the fields; it is written for people, and compared when it is read.
-    DERIVED: ClassVar[tuple[str, ...]] = ("private",)
-
-    @property
-    def private(self) -> bool:
-        """Whether the promise holds."""
-        raise NotImplementedError
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as plain values; floats survive JSON exactly."""
-        head = {"format": self.FORMAT, "version": self.VERSION}
-        derived = {name: getattr(self, name) for name in self.DERIVED}
-        return head | derived | self._plain_fields()
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the certificate as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_dict(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
-        """Read what ``to_dict`` wrote.
-
-        Raises
-        ------
-        TypeError, InvalidParameterError
-            Another format or version, missing or unknown fields, a field outside its range, or
-            words that neither follow from the numbers nor are written by this library.
-        """
-        statement = cls.read(record)
-        for problem in statement.word_problems(record):
-            raise InvalidParameterError(problem)
-        return statement
-
-    @classmethod
-    def read(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
-        """Read what ``to_dict`` wrote; whether its words are right is not asked."""
-        _check_format(record, cls.FORMAT, cls.VERSION)
-        names = cls._field_names(record) | {"format", "version", *cls.DERIVED}
-        values = exactly("certificate", record, names)
-        for name in ("format", "version", *cls.DERIVED):
-            del values[name]
-        statement = cls._of_fields(values)
-        if record["private"] is not statement.private:
-            raise InvalidParameterError("private: expected true exactly when there is no reason")
-        return statement
-
-    def word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say which words of a record do not follow, and are on no list.
-
-        Parameters
-        ----------
-        record : mapping
-            What this statement was read from.
-        """
-        found = []
-        for name in self.DERIVED:
-            if record[name] != getattr(self, name):
-                found.append(
-                    f"{name}: got {shortened(record[name])!r}, expected what follows from "
-                    f"the other fields: {getattr(self, name)!r}"
-                )
-        return [*found, *self._own_word_problems(record)]
-
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Words of the other fields."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_json(cls: type[Kind], text: str) -> Kind:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
-        return cls.from_dict(read_json(text))
-
-    def _plain_fields(self) -> dict[str, Any]:
-        """Fields as JSON has them."""
-        raise NotImplementedError
-
-    @classmethod
-    def _field_names(cls, record: Mapping[str, Any]) -> set[str]:
-        """Fields that ``record`` has to have."""
-        return names_of(cls)
-
-    @classmethod
-    def _of_fields(cls: type[Kind], values: dict[str, Any]) -> Kind:
-        """The statement with fields as JSON has them."""
-        raise NotImplementedError
-
-
-def _check_format(record: object, format: str, version: int) -> None:
-    """Refuse what is no certificate of this format and version.
-
-    Raises
-    ------
-    TypeError, InvalidParameterError
-        The text says what can be done about it.
-    """
-    if not isinstance(record, Mapping):
-        raise TypeError(f"certificate: got {type(record).__name__}, expected a mapping")
-    if record.get("format") != format:
-        raise InvalidParameterError.of("format", got=record.get("format"), accepted=repr(format))
-    found = check_integer("version", record.get("version"), 0)
-    if found > version:
-        raise InvalidParameterError.of(
-            "version", got=found, accepted=f"{version}; a newer release of dpsvm_fast reads it"
-        )
-    if found != version:
-        raise InvalidParameterError.of("version", got=found, accepted=str(version))
-
-
 def read_json(text: str) -> Any:
     """Parse a certificate; NaN, infinities and repeated fields are refused.
 
@@ -260,11 +146,6 @@ def read_json(text: str) -> Any:
     raise InvalidParameterError(f"certificate: {reason}")
 
 
-def names_of(kind: Any) -> set[str]:
-    """Field names of a dataclass."""
-    return {f.name for f in fields(kind)}
-
-
 def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     """Return a copy of ``record`` if it is a mapping with exactly these names."""
     if not isinstance(record, Mapping):
@@ -275,6 +156,516 @@ def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     return dict(record)
 
 
-def reader(kind: Any, name: str) -> Callable[[object], Any]:
-    """Return the function that reads a record of exactly the fields of a class."""
-    return lambda record: kind(**exactly(name, record, names_of(kind)))
+# What annotations say beside the type.
+
+
+@dataclass(frozen=True)
+class Range:
+    """Range of a number; without ``high`` up to any finite one."""
+
+    low: float
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Unit of a number, for people."""
+
+    name: str
+
+
+class Options:
+    """The few values of a text."""
+
+    def __init__(self, *options: str) -> None:
+        self.options = options
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text of which a list says what it may be: reading accepts others, ``verify`` does not."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Regular expression of a text."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Without:
+    """Kinds of a family that may not be there."""
+
+    tags: tuple[str, ...]
+
+
+class LeftOut:
+    """Marks a field that is not written where it is None or empty, instead of as null."""
+
+
+COUNT, PROBABILITY = Unit("count"), Unit("probability")
+
+Positive = Annotated[float, Range(0.0, open_low=True)]
+NonNegative = Annotated[float, Range(0.0)]
+# A share of all, but not nothing.
+Share = Annotated[float, Range(0.0, 1.0, open_low=True)]
+Probability = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY]
+OpenProbability = Annotated[float, Range(0.0, 1.0, open_low=True, open_high=True), PROBABILITY]
+PRIVACY_LOSS = Unit("privacy loss (natural logarithm of a ratio of probabilities)")
+Epsilon = Annotated[float, Range(0.0, MAX_EPSILON, open_low=True), PRIVACY_LOSS]
+Delta = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY, check_delta]
+Count = Annotated[int, Range(1), COUNT]
+# A text with something in it.
+Text = Annotated[str, Pattern(r"\S")]
+Adjacency = Annotated[str, Options(*ADJACENCIES)]
+
+# Kinds of fields: how values of an annotation are checked, read from JSON, and described.
+
+
+class _Kind:
+    """Values of one annotation."""
+
+    # Whether an absent value is no field at all, instead of null.
+    left_out = False
+
+    def check(self, name: str, value: object) -> Any:
+        """Return the value that is kept; refuses one of another type or outside its range."""
+        raise NotImplementedError
+
+    def read(self, name: str, value: Any) -> Any:
+        """Return what is checked then, from JSON."""
+        return value
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema; ``known`` collects definitions that it refers to."""
+        raise NotImplementedError
+
+
+class _Number(_Kind):
+    """A float or a whole number."""
+
+    def __init__(self, kind: type, facts: tuple[Any, ...]) -> None:
+        self.whole = kind is int
+        self.range: Range = next(fact for fact in facts if isinstance(fact, Range))
+        self.unit = next((fact.name for fact in facts if isinstance(fact, Unit)), "none")
+        self.own = next((fact for fact in facts if inspect.isfunction(fact)), None)
+
+    def check(self, name: str, value: object) -> Any:
+        r = self.range
+        if self.whole:
+            high = None if math.isinf(r.high) else int(r.high)
+            return check_integer(name, value, int(r.low), high)
+        if self.own is not None:
+            return self.own(value, name)
+        sides = {"open_low": r.open_low, "open_high": r.open_high}
+        return check_real(name, value, low=r.low, high=r.high, **sides)
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        r = self.range
+        found: dict[str, Any] = {"type": "integer" if self.whole else "number"}
+        found["exclusiveMinimum" if r.open_low else "minimum"] = r.low
+        if not (self.whole and math.isinf(r.high)):
+            found["exclusiveMaximum" if r.open_high else "maximum"] = min(r.high, LARGEST)
+        return found | {"x-unit": self.unit}
+
+
+class _Flag(_Kind):
+    """True or false."""
+
+    def check(self, name: str, value: object) -> Any:
+        return check_bool(name, value)
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+class _Text(_Kind):
+    """A text: any, one of a few, or one that matches."""
+
+    def __init__(self, facts: tuple[Any, ...]) -> None:
+        self.options = next((fact.options for fact in facts if isinstance(fact, Options)), None)
+        self.words = next((fact.name for fact in facts if isinstance(fact, Words)), None)
+        self.pattern = next((fact.pattern for fact in facts if isinstance(fact, Pattern)), None)
+
+    def check(self, name: str, value: object) -> Any:
+        if self.options is not None:
+            return check_option(name, value, self.options)
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: got {type(value).__name__}, expected a string")
+        if self.words is not None and not value.strip():
+            raise InvalidParameterError(f"{name}: expected a string that is not empty")
+        if self.pattern is not None and not re.search(self.pattern, value):
+            raise InvalidParameterError(f"{name}: expected a string that is not empty")
+        return value
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        if self.words is not None:
+            return {"$ref": f"#/$defs/words.{self.words}"}
+        if self.options is not None:
+            return {"type": "string", "enum": list(self.options)}
+        return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})
+
+
+class _Tuple(_Kind):
+    """So many values of one kind, or one of each of several."""
+
+    def __init__(self, kinds: tuple[Any, ...], facts: tuple[Any, ...]) -> None:
+        self.kind = kind_of(kinds[0])
+        self.length: Range = next(
+            (fact for fact in facts if isinstance(fact, Range)),
+            Range(0) if kinds[-1] is Ellipsis else Range(len(kinds), len(kinds)),
+        )
+
+    def check(self, name: str, value: object) -> Any:
+        if not isinstance(value, (tuple, list)):
+            raise TypeError(f"{name}: got {type(value).__name__}, expected a tuple")
+        if not self.length.low <= len(value) <= self.length.high:
+            low, high = self.length.low, self.length.high
+            accepted = f"{low} or more" if math.isinf(high) else f"{low} to {high}"
+            raise InvalidParameterError(
+                f"{name}: got {len(value)} entries, expected {accepted} of them"
+            )
+        return tuple(self.kind.check(name, item) for item in value)
+
+    def read(self, name: str, value: Any) -> Any:
+        if not isinstance(value, list):
+            raise TypeError(f"{name}: got {type(value).__name__}, expected a list")
+        return tuple(self.kind.read(name, item) for item in value)
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {"type": "array", "items": self.kind.schema(known)}
+        if self.length.low:
+            found["minItems"] = self.length.low
+        if not math.isinf(self.length.high):
+            found["maxItems"] = self.length.high
+        return found
+
+
+class _Nested(_Kind):
+    """Another record, or one of a family without some of its kinds."""
+
+    def __init__(self, kind: type[Record], facts: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.without = next((fact.tags for fact in facts if isinstance(fact, Without)), ())
+
+    def check(self, name: str, value: object) -> Any:
+        if not isinstance(value, self.kind) or value.tag in self.without:
+            kinds = ", ".join(map(repr, self.without))
+            less = f" other than {kinds}" if kinds else ""
+            raise TypeError(
+                f"{name}: got {type(value).__name__}, expected {self.kind.__name__}{less}"
+            )
+        return value
+
+    def read(self, name: str, value: Any) -> Any:
+        # Refused unread, so that nesting has an end.
+        if isinstance(value, Mapping) and value.get(self.kind.tag_field) in self.without:
+            raise InvalidParameterError.of(
+                f"{self.kind.tag_field} in {name}",
+                got=value[self.kind.tag_field],
+                accepted="another kind",
+            )
+        return self.kind.read(value)
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        kinds = self.kind.members()
+        if not kinds:
+            return self.kind.refer(known)
+        refs = [kind.refer(known) for tag, kind in kinds.items() if tag not in self.without]
+        return {"anyOf": refs}
+
+
+class _Optional(_Kind):
+    """What may be absent: null, or no field at all."""
+
+    def __init__(self, kind: _Kind, *, left_out: bool) -> None:
+        self.kind, self.left_out = kind, left_out
+
+    def check(self, name: str, value: object) -> Any:
+        return None if value is None else self.kind.check(name, value)
+
+    def read(self, name: str, value: Any) -> Any:
+        if value is None and not self.left_out:
+            return None
+        if not value and self.left_out:
+            raise InvalidParameterError(f"{name}: expected something, or no such field")
+        return self.kind.read(name, value)
+
+    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self.kind.schema(known)
+        if self.left_out:
+            return found | ({"minItems": 1} if "items" in found else {})
+        if "$ref" in found or "anyOf" in found or "enum" in found:
+            return {"anyOf": [found, {"type": "null"}]}
+        return found | {"type": [found["type"], "null"]}
+
+
+def kind_of(hint: Any) -> _Kind:
+    """Return how values of an annotation are checked, read and described."""
+    facts: tuple[Any, ...] = ()
+    if typing.get_origin(hint) is Annotated:
+        hint, *rest = typing.get_args(hint)
+        facts = tuple(rest)
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        (inner,) = (one for one in arguments if one is not type(None))
+        left_out = any(isinstance(fact, LeftOut) for fact in facts)
+        return _Optional(kind_of(inner), left_out=left_out)
+    if typing.get_origin(hint) is tuple:
+        kind = _Tuple(arguments, facts)
+        if any(isinstance(fact, LeftOut) for fact in facts):
+            return _Optional(kind, left_out=True)
+        return kind
+    if hint is bool:
+        return _Flag()
+    if hint is str:
+        return _Text(facts)
+    if hint in (int, float):
+        return _Number(hint, facts)
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return _Nested(hint, facts)
+    raise TypeError(f"a record cannot have a field of type {hint!r}")
+
+
+def store(record: object, name: str, value: object) -> None:
+    """Store a checked value in a frozen record."""
+    object.__setattr__(record, name, value)
+
+
+Kind = TypeVar("Kind", bound="Record")
+
+
+class Record:
+    """Base of all records; see the module.
+
+    A class with a ``tag_field`` is the base of a family, of which each kind has a ``tag``: what is
+    written in that field tells them apart.
+    """
+
+    tag_field: ClassVar[str] = ""
+    tag: ClassVar[str] = ""
+    # Of the JSON; 0 where what is around it has one.
+    VERSION: ClassVar[int] = 0
+    # Properties that are written too, for people, and compared when they are read.
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+    _members: ClassVar[dict[str, Any]]
+    _kinds: ClassVar[dict[str, _Kind]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "tag_field" in cls.__dict__:
+            cls._members = {}
+        if cls.__dict__.get("tag"):
+            cls._members[cls.tag] = cls
+
+    def __post_init__(self) -> None:
+        """Check every field by itself, and then all together."""
+        for name, kind in self.kinds().items():
+            store(self, name, kind.check(name, getattr(self, name)))
+        self.check()
+
+    def check(self) -> None:
+        """Refuse fields that do not go together."""
+
+    @classmethod
+    def kinds(cls) -> dict[str, _Kind]:
+        """Return what every field may hold, from the annotations."""
+        if "_kinds" not in cls.__dict__:
+            hints = typing.get_type_hints(cls, include_extras=True)
+            cls._kinds = {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
+        return cls._kinds
+
+    @classmethod
+    def members(cls) -> dict[str, type[Any]]:
+        """Return the kinds of a family by their tags; nothing for a single record."""
+        return dict(cls._members) if cls.tag_field and not cls.tag else {}
+
+    @classmethod
+    def head(cls) -> dict[str, Any]:
+        """Return what every record of this class begins with."""
+        head: dict[str, Any] = {cls.tag_field: cls.tag} if cls.tag else {}
+        return head | ({"version": cls.VERSION} if cls.VERSION else {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values; floats survive JSON exactly."""
+        derived = {name: _plain(getattr(self, name)) for name in self.DERIVED}
+        own = {
+            name: _plain(getattr(self, name))
+            for name, kind in self.kinds().items()
+            if getattr(self, name) or not kind.left_out
+        }
+        return self.head() | derived | own
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return the record as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
+        """Read what ``to_dict`` wrote.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            Another kind or version, missing or unknown fields, or a value outside its range.
+        """
+        return cls.read(record)
+
+    @classmethod
+    def from_json(cls: type[Kind], text: str) -> Kind:
+        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
+        return cls.from_dict(read_json(text))
+
+    @classmethod
+    def read(cls: type[Kind], record: object) -> Kind:
+        """Read what ``to_dict`` wrote; whether derived words are right is not asked."""
+        what = cls.__name__
+        if not isinstance(record, Mapping):
+            raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
+        if members := cls.members():
+            tag = record.get(cls.tag_field)
+            if not isinstance(tag, str) or tag not in members:
+                accepted = "one of " + ", ".join(map(repr, members))
+                raise InvalidParameterError.of(cls.tag_field, got=tag, accepted=accepted)
+            found: Kind = members[tag].read(record)
+            return found
+        _check_head(record, cls)
+        kinds = cls.kinds()
+        absent = {name for name, kind in kinds.items() if name not in record and kind.left_out}
+        own = set(kinds) - absent
+        exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
+        values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
+        made = cls(**values)
+        for problem in made.derived_problems(record):
+            raise InvalidParameterError(problem)
+        return made
+
+    def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say what of a record does not follow from the fields, as it should."""
+        found = []
+        for name in self.DERIVED:
+            stated, follows = record[name], getattr(self, name)
+            if type(stated) is not type(follows) or stated != follows:
+                shown = stated[:200] if isinstance(stated, str) else type(stated).__name__
+                found.append(
+                    f"{name}: got {shown!r}, expected what follows from the other fields: "
+                    f"{follows!r}"
+                )
+        return found
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of this record; of the records in it, definitions."""
+        known: dict[str, Any] = {}
+        reference = _Nested(cls, ()).schema(known)
+        return reference | {"$defs": known}
+
+    @classmethod
+    def refer(cls, known: dict[str, Any]) -> dict[str, Any]:
+        """Return a reference to the schema of this record, which is among the definitions then."""
+        name = cls.__name__
+        if name not in known:
+            known[name] = {}
+            known[name] = definition_of(cls, known)
+        return {"$ref": f"#/$defs/{name}"}
+
+
+def _plain(value: Any) -> Any:
+    """A field as JSON has it."""
+    if isinstance(value, Record):
+        return value.to_dict()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _check_head(record: Mapping[str, Any], kind: type[Record]) -> None:
+    """Refuse what is of another kind or version.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        The text says what can be done about it.
+    """
+    if kind.tag and record.get(kind.tag_field) != kind.tag:
+        name = kind.tag_field
+        raise InvalidParameterError.of(name, got=record.get(name), accepted=repr(kind.tag))
+    if not kind.VERSION:
+        return
+    found, known = check_integer("version", record.get("version"), 0), kind.VERSION
+    newer = "; a newer release of dpsvm_fast reads it" if found > known else ""
+    if found != known:
+        raise InvalidParameterError.of("version", got=found, accepted=f"{known}{newer}")
+
+
+# Descriptions of fields are those of the docstring; there is no second place for them.
+
+
+def definition_of(kind: type[Record], known: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one record; ``known`` collects those of the records in it."""
+    meanings = _meanings(kind)
+    properties: dict[str, Any] = {
+        name: {"description": HEADS.get(name, "Which kind of record this is."), "const": value} for name, value in kind.head().items()
+    }
+    for name in kind.DERIVED:
+        getter = inspect.getattr_static(kind, name)
+        hints = typing.get_type_hints(getter.fget, include_extras=True)
+        about = " ".join((getter.fget.__doc__ or "").split())
+        properties[name] = {"description": about} | kind_of(hints["return"]).schema(known)
+    kinds = kind.kinds()
+    for name, field in kinds.items():
+        properties[name] = {
+            "description": meanings.get(name) or SHARED.get(name, "")
+        } | field.schema(known)
+    left_out = {name for name, field in kinds.items() if field.left_out}
+    return {
+        "title": kind.__name__,
+        "description": (inspect.getdoc(kind) or "").partition("\n")[0],
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in left_out],
+        "additionalProperties": False,
+    }
+
+
+HEADS = {
+    "format": "What kind of document this is.",
+    "type": "Kind of the record, which decides its other fields.",
+    "version": "Version of the format. A reader refuses versions that it does not know.",
+}
+
+
+# Of fields that mean the same wherever they are.
+SHARED = {
+    "adjacency": "Which two data sets are compared. add_remove: one has one record more than the "
+    "other. replace_one: they are of the same, public size, and one record of the one is another "
+    "one in the other. Numbers for one relation mean nothing for the other.",
+    "epsilon": "The promise: of any event, the probability with and without one record differ by "
+    "at most the factor exp(epsilon), up to delta.",
+    "delta": "The promise: probability that may be added to that; 0 for pure differential privacy. "
+    "It should be far below 1 / number of records.",
+    "library_version": "Version of dpsvm_fast that made the release. Nothing is computed from it.",
+    "random_source": "Where the noise came from. With a seed the release is not private: whoever "
+    "knows the seed can subtract the noise.",
+    "sampler": "How the noise was drawn: exactly on a grid, or in floating point.",
+    "loss": "Loss function of the training; none where nothing was trained.",
+    "n_steps": "How many such steps or sums.",
+}
+
+
+def _meanings(kind: type[Record]) -> dict[str, str]:
+    """What the docstring of a class says of each parameter."""
+    _, _, text = (inspect.getdoc(kind) or "").partition("Parameters\n----------\n")
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.split("\n"):
+        if set(line) == {"-"}:
+            break
+        if head := re.match(r"(\w+(?:, \w+)*) : ", line):
+            names = head[1].split(", ")
+        for name in names:
+            found[name] = found.get(name, "") + (f" {line.strip()}" if line[:1] == " " else "")
+    return {name: meaning.strip() for name, meaning in found.items()}

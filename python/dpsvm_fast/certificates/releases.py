@@ -10,25 +10,37 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.special import digamma
 
-from dpsvm_fast.certificates.events import DistanceEvent, GaussianEvent, ZCDPEvent
-from dpsvm_fast.certificates.record import check_text, store
+from dpsvm_fast.certificates.events import MAX_STEPS, DistanceEvent, GaussianEvent, ZCDPEvent
+from dpsvm_fast.certificates.record import (
+    COUNT,
+    PRIVACY_LOSS,
+    PROBABILITY,
+    Count,
+    Delta,
+    Epsilon,
+    NonNegative,
+    Options,
+    Positive,
+    Probability,
+    Range,
+    Record,
+    Share,
+    Unit,
+    Words,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
-from dpsvm_fast.validation import (
-    check_delta,
-    check_epsilon,
-    check_fraction,
-    check_integer,
-    check_non_negative,
-    check_option,
-    check_positive,
-    check_real,
-)
+from dpsvm_fast.validation import check_integer
+
+Distribution = Annotated[str, Options("gaussian", "gamma")]
+Sampler = Annotated[str, Options("exact_grid", "floating_point")]
+FEATURE, WEIGHT, SCORE = Unit("feature"), Unit("weight"), Unit("score")
+SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), Unit("grid step")
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
@@ -36,7 +48,7 @@ from dpsvm_fast.validation import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sensitivity:
+class Sensitivity(Record):
     """How far apart neighbouring data sets can hand their weights to the noise, and why.
 
     Parameters
@@ -64,28 +76,20 @@ class Sensitivity:
         ``exact + 2 * solver_radius + rounding``.
     """
 
-    lipschitz: float
-    C: float
-    data_norm: float
-    intercept_scaling: float
-    row_norm: float
-    relation_factor: int
-    exact: float
-    solver_radius: float
-    rounding: float
-    total: float
-
-    def __post_init__(self) -> None:
-        """Check every field by itself; how they hang together is what ``verify`` checks."""
-        for name in ("lipschitz", "C", "data_norm", "row_norm", "total"):
-            store(self, name, check_positive(name, getattr(self, name)))
-        for name in ("intercept_scaling", "exact", "solver_radius", "rounding"):
-            store(self, name, check_non_negative(name, getattr(self, name)))
-        store(self, "relation_factor", check_integer("relation_factor", self.relation_factor, 1, 2))
+    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
+    C: Positive
+    data_norm: Annotated[Positive, FEATURE]
+    intercept_scaling: Annotated[NonNegative, FEATURE]
+    row_norm: Annotated[Positive, FEATURE]
+    relation_factor: Annotated[int, Range(1, 2)]
+    exact: Annotated[NonNegative, WEIGHT]
+    solver_radius: Annotated[NonNegative, WEIGHT]
+    rounding: Annotated[NonNegative, WEIGHT]
+    total: Annotated[Positive, WEIGHT]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
+class Noise(Record):
     """The law of the noise and how it was drawn.
 
     Parameters
@@ -101,25 +105,27 @@ class Noise:
         (number of scores, n_features, plus 1 with an intercept).
     """
 
-    distribution: str
-    sampler: str
-    sigma: float | None
-    beta: float | None
-    grid: float | None
-    shape: tuple[int, int]
+    distribution: Distribution
+    sampler: Sampler
+    sigma: Annotated[Positive, WEIGHT] | None
+    beta: Annotated[Positive, Unit("1 / (weight)")] | None
+    grid: Annotated[Positive, WEIGHT] | None
+    shape: tuple[Count, Count]
 
-    def __post_init__(self) -> None:
-        """Check every field, and that scale and sampler belong to the distribution."""
+    DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
+
+    def check(self) -> None:
+        """Refuse a scale or sampler that does not belong to the distribution."""
         _check_law("noise", self)
 
     @property
-    def n_weights(self) -> int:
-        """Number of released weights."""
+    def n_weights(self) -> Count:
+        """Number of released weights, the product of the shape."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveNoise:
+class ObjectiveNoise(Record):
     r"""The random linear term of an objective, and the numbers its privacy rests on.
 
     The objective is :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
@@ -128,6 +134,7 @@ class ObjectiveNoise:
     Parameters
     ----------
     n_classes : int >= 2
+        Number of classes.
     smoothing : float > 0
         Smoothing of the loss: a temperature, or the half width of ``huber``.
     margin : float >= 0
@@ -164,50 +171,33 @@ class ObjectiveNoise:
         The share of the budget that this noise spends.
     """
 
-    n_classes: int
-    smoothing: float
-    margin: float
-    lipschitz: float
-    curvature: float
-    row_norm: float
-    regularization: float
-    extra_regularization: float
-    curvature_ratio: float
-    jacobian: float | None
-    distribution: str
-    sampler: str
-    sigma: float | None
-    beta: float | None
-    grid: float | None
-    shape: tuple[int, int]
-    gradient_tol: float
-    epsilon: float
-    delta: float
+    n_classes: Annotated[int, Range(2), COUNT]
+    smoothing: Annotated[Positive, SCORE]
+    margin: Annotated[NonNegative, SCORE]
+    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
+    curvature: Annotated[Positive, Unit("1 / score^2")]
+    row_norm: Annotated[Positive, FEATURE]
+    regularization: Annotated[Positive, Unit("1 / weight^2")]
+    extra_regularization: Annotated[NonNegative, Unit("1 / weight^2")]
+    curvature_ratio: Positive
+    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
+    distribution: Distribution
+    sampler: Sampler
+    sigma: Annotated[Positive, Unit("1 / weight")] | None
+    beta: Annotated[Positive, Unit("1 / (1 / weight)")] | None
+    grid: Annotated[Positive, Unit("1 / weight")] | None
+    shape: tuple[Count, Count]
+    gradient_tol: Annotated[Positive, Unit("1 / weight")]
+    epsilon: Epsilon
+    delta: Delta
 
-    def __post_init__(self) -> None:
-        """Check every field, and that scale, sampler and price belong to the distribution."""
-        store(self, "n_classes", check_integer("n_classes", self.n_classes, 2))
-        for name in ("margin", "extra_regularization"):
-            store(self, name, check_non_negative(name, getattr(self, name)))
-        for name in (
-            "smoothing",
-            "lipschitz",
-            "curvature",
-            "row_norm",
-            "regularization",
-            "curvature_ratio",
-            "gradient_tol",
-        ):
-            store(self, name, check_positive(name, getattr(self, name)))
-        store(self, "epsilon", check_epsilon(self.epsilon))
-        store(self, "delta", check_delta(self.delta))
+    def check(self) -> None:
+        """Refuse a scale, sampler or price that does not belong to the distribution."""
         _check_law("objective", self)
         if (self.jacobian is not None) != (self.distribution == "gamma"):
             raise InvalidParameterError(
                 "jacobian: expected a number with 'gamma' and None with 'gaussian'"
             )
-        if self.jacobian is not None:
-            store(self, "jacobian", check_non_negative("jacobian", self.jacobian))
         if (self.delta > 0.0) != (self.distribution == "gaussian"):
             raise InvalidParameterError("delta: expected 0 with 'gamma', above 0 with 'gaussian'")
         if self.extra_regularization > self.regularization:
@@ -217,7 +207,7 @@ class ObjectiveNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastIterate:
+class LastIterate(Record):
     r"""Why the last iterate of noisy gradient descent tells less than all of them.
 
     Step t sets :math:`W \leftarrow W - \eta [(S_t + b_t) / v + m W]` with :math:`S_t` the sum of
@@ -256,39 +246,21 @@ class LastIterate:
     Bok, Su and Altschuler, ICML 2024; docs/proofs/gradient_perturbation.md, "Last iterate".
     """
 
-    learning_rate: float
-    divisor: float
-    regularization: float
-    smoothing: float
-    lipschitz: float
-    curvature: float
-    row_norm: float
-    max_records: int
-    smoothness: float
-    contraction: float
-    effective_steps: float
-
-    def __post_init__(self) -> None:
-        """Check every field by itself; how they hang together is what ``verify`` checks."""
-        for name in (
-            "learning_rate",
-            "divisor",
-            "regularization",
-            "smoothing",
-            "lipschitz",
-            "curvature",
-            "row_norm",
-            "smoothness",
-            "effective_steps",
-        ):
-            store(self, name, check_positive(name, getattr(self, name)))
-        store(self, "max_records", check_integer("max_records", self.max_records, 1))
-        contraction = check_real("contraction", self.contraction, low=0.0, high=1.0, open_high=True)
-        store(self, "contraction", contraction)
+    learning_rate: Annotated[Positive, Unit("weight / gradient")]
+    divisor: Annotated[Positive, COUNT]
+    regularization: Annotated[Positive, Unit("1 / weight^2 over divisor")]
+    smoothing: Annotated[Positive, SCORE]
+    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
+    curvature: Annotated[Positive, Unit("1 / score^2")]
+    row_norm: Annotated[Positive, FEATURE]
+    max_records: Count
+    smoothness: Annotated[Positive, Unit("1 / weight^2 over divisor")]
+    contraction: Annotated[float, Range(0.0, 1.0, open_high=True)]
+    effective_steps: Annotated[Positive, COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasePart:
+class ReleasePart(Record):
     """One of the noisy sums that a release is made of.
 
     Parameters
@@ -323,58 +295,41 @@ class ReleasePart:
         Where only the last of many iterates was released, and the promise is about it alone.
     """
 
-    name: str
-    what: str
-    distribution: str
-    sampler: str
-    clip_norm: float
-    rounding: float
-    contribution: float
-    relation_factor: float
-    sigma: float | None
-    beta: float | None
-    grid: float | None
-    shape: tuple[int, ...]
-    n_steps: int = 1
-    sampling_rate: float = 1.0
+    name: Annotated[str, Words("part")]
+    what: Annotated[str, Words("what")]
+    distribution: Distribution
+    sampler: Sampler
+    clip_norm: Annotated[Positive, SUMMED]
+    rounding: Annotated[NonNegative, SUMMED]
+    contribution: Annotated[Positive, SUMMED]
+    relation_factor: Annotated[float, Range(1.0, 2.0)]
+    sigma: Annotated[Positive, SUMMED] | None
+    beta: Annotated[Positive, Unit("1 / (that of the sum)")] | None
+    grid: Annotated[Positive, SUMMED] | None
+    shape: Annotated[tuple[Count, ...], Range(1, 2)]
+    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
+    sampling_rate: Annotated[Share, PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
 
-    def __post_init__(self) -> None:
-        """Check every field, and that scale, sampler and steps belong to the distribution."""
-        for name in ("name", "what"):
-            check_text(name, getattr(self, name))
-        for name in ("clip_norm", "contribution"):
-            store(self, name, check_positive(name, getattr(self, name)))
-        store(self, "rounding", check_non_negative("rounding", self.rounding))
-        factor = check_real("relation_factor", self.relation_factor, low=1.0, high=2.0)
-        store(self, "relation_factor", factor)
-        _check_law(f"part {self.name!r}", self, dimensions=None)
-        store(self, "n_steps", check_integer("n_steps", self.n_steps, 1, 10**9))
-        store(self, "sampling_rate", check_fraction("sampling_rate", self.sampling_rate))
+    DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
+
+    def check(self) -> None:
+        """Refuse a scale, sampler or steps that do not belong to the distribution."""
+        _check_law(f"part {self.name!r}", self)
         full_batches = self.sampling_rate == 1.0
         if self.distribution == "gamma" and not (full_batches and self.n_steps == 1):
             raise InvalidParameterError("n_steps: expected one full sum with 'gamma'")
-        if self.last_iterate is None:
-            return
-        if not isinstance(self.last_iterate, LastIterate):
-            kind = type(self.last_iterate).__name__
-            raise TypeError(f"last_iterate: got {kind}, expected LastIterate or None")
-        if self.distribution != "gaussian" or not full_batches:
+        if self.last_iterate is not None and (self.distribution != "gaussian" or not full_batches):
             raise InvalidParameterError("last_iterate: expected None without full Gaussian sums")
 
     @property
-    def n_numbers(self) -> int:
-        """How many numbers each sum has."""
+    def n_numbers(self) -> Count:
+        """How many numbers each sum has, the product of the shape."""
         return math.prod(self.shape)
 
 
-def _check_law(what: str, noise: Any, dimensions: int | None = 2) -> None:
-    """Check what every noise has: its law, its scale, its sampler, its grid and its shape."""
-    check_option("distribution", noise.distribution, ("gaussian", "gamma"))
-    check_option("sampler", noise.sampler, ("exact_grid", "floating_point"))
-    for name in ("sigma", "beta", "grid"):
-        if getattr(noise, name) is not None:
-            store(noise, name, check_positive(name, getattr(noise, name)))
+def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
+    """Refuse a scale or a sampler that does not belong to the law."""
     scales = (noise.sigma is not None, noise.beta is not None)
     if scales != (noise.distribution == "gaussian", noise.distribution == "gamma"):
         raise InvalidParameterError(
@@ -382,11 +337,6 @@ def _check_law(what: str, noise: Any, dimensions: int | None = 2) -> None:
         )
     if noise.sampler == "exact_grid" and (noise.distribution != "gaussian" or noise.grid is None):
         raise InvalidParameterError(f"{what}: 'exact_grid' needs 'gaussian' and a grid")
-    if not isinstance(noise.shape, (tuple, list)) or len(noise.shape) not in (
-        (1, 2) if dimensions is None else (dimensions,)
-    ):
-        raise TypeError(f"shape: expected {'one or two' if dimensions is None else 'two'} integers")
-    store(noise, "shape", tuple(check_integer("shape", size, 1) for size in noise.shape))
 
 
 # The part of a statement about projected SGD, and what its sensitivity must be.
@@ -397,7 +347,7 @@ def _check_law(what: str, noise: Any, dimensions: int | None = 2) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent:
+class Descent(Record):
     """A run of projected SGD.
 
     Parameters
@@ -416,21 +366,16 @@ class Descent:
         The last iterate, or the mean of all, with equal weights or proportional to their number.
     """
 
-    n_samples: int
-    n_epochs: int
-    batch_size: int
-    radius: float
-    projection: str
-    average: str
+    n_samples: Count
+    n_epochs: Count
+    batch_size: Count
+    radius: Annotated[Positive, WEIGHT]
+    projection: Annotated[str, Options("joint", "per_class")]
+    average: Annotated[str, Options("last", "uniform", "weighted")]
 
-    def __post_init__(self) -> None:
-        """Check every field by itself."""
-        for name in ("n_samples", "n_epochs"):
-            store(self, name, check_integer(name, getattr(self, name), 1))
-        store(self, "batch_size", check_integer("batch_size", self.batch_size, 1, self.n_samples))
-        store(self, "radius", check_positive("radius", self.radius))
-        check_option("projection", self.projection, ("joint", "per_class"))
-        check_option("average", self.average, ("last", "uniform", "weighted"))
+    def check(self) -> None:
+        """Refuse batches of more rows than there are."""
+        check_integer("batch_size", self.batch_size, 1, self.n_samples)
 
 
 def descent_sensitivity(s: Sensitivity, descent: Descent, n_scores: int) -> float:
@@ -462,7 +407,7 @@ MOST_PARTIES, MOST_NUMBERS = 2**18, 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecureRound:
+class SecureRound(Record):
     r"""A sum over parties of vectors on a grid, each party adding its own discrete Gaussian noise.
 
     Parameters
@@ -512,52 +457,36 @@ class SecureRound:
     ``honest_survivors`` of those in the sum neither reveal nor use their noise.
     """
 
-    name: str
-    what: str
-    size: int
-    clip_norm: float | None = None
-    exact: float
-    grid: float
-    parties: int
-    rounding: float
-    total: float
-    sigma_steps: int
-    honest_survivors: int
-    smoothing: float
-    sigma: float
-    discreteness: float
-    overflow: float
-    computational: float
-    range_steps: int
+    name: Annotated[str, Options(*ROUNDS)]
+    what: Annotated[str, Words("federated_what")]
+    size: Annotated[int, Range(1, MOST_NUMBERS), COUNT]
+    clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
+    exact: Annotated[Positive, NUMBER]
+    grid: Annotated[Positive, NUMBER]
+    parties: Annotated[int, Range(1, MOST_PARTIES), COUNT]
+    rounding: Annotated[Positive, NUMBER]
+    total: Annotated[Positive, NUMBER]
+    sigma_steps: Annotated[int, Range(2**4, 2**24), GRID_STEP]
+    honest_survivors: Annotated[int, Range(1, MOST_PARTIES), COUNT]
+    smoothing: Annotated[float, Range(1.0), GRID_STEP]
+    sigma: Annotated[Positive, NUMBER]
+    discreteness: Probability
+    overflow: Probability
+    computational: Probability
+    range_steps: Annotated[int, Range(1, ENCODABLE), GRID_STEP]
 
-    def __post_init__(self) -> None:
-        """Check every field by itself; how they hang together is what ``verify`` checks."""
-        check_option("name", self.name, ROUNDS)
-        check_text("what", self.what)
-        for name in ("parties", "honest_survivors"):
-            store(self, name, check_integer(name, getattr(self, name), 1, MOST_PARTIES))
-        store(self, "size", check_integer("size", self.size, 1, MOST_NUMBERS))
-        for name in ("exact", "grid", "rounding", "total", "sigma"):
-            store(self, name, check_positive(name, getattr(self, name)))
-        store(self, "sigma_steps", check_integer("sigma_steps", self.sigma_steps, 2**4, 2**24))
-        store(self, "range_steps", check_integer("range_steps", self.range_steps, 1, ENCODABLE))
-        smoothing = check_non_negative("smoothing", self.smoothing)
-        if not 1.0 <= smoothing < self.sigma_steps:
+    def check(self) -> None:
+        """Refuse numbers that do not go together; ``verify`` checks what follows from what."""
+        if self.smoothing >= self.sigma_steps:
             raise InvalidParameterError.of(
-                "smoothing", got=smoothing, accepted="at least 1, and less than sigma_steps"
+                "smoothing", got=self.smoothing, accepted="less than sigma_steps"
             )
-        store(self, "smoothing", smoothing)
-        for name in ("discreteness", "overflow", "computational"):
-            value = check_real(name, getattr(self, name), low=0.0, high=1.0, open_high=True)
-            store(self, name, value)
         if not 0.0 < self.distance < 1.0:
             raise InvalidParameterError.of(
                 "discreteness", got=self.discreteness, accepted="a sum of distances in (0, 1)"
             )
         if (self.name == "gram") != (self.clip_norm is not None):
             raise InvalidParameterError("clip_norm: expected a number for 'gram' alone")
-        if self.clip_norm is not None:
-            store(self, "clip_norm", check_positive("clip_norm", self.clip_norm))
 
     @property
     def distance(self) -> float:

@@ -12,11 +12,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from importlib.resources import files
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
@@ -27,21 +26,34 @@ from dpsvm_fast.certificates.events import (
     RandomStoppingEvent,
 )
 from dpsvm_fast.certificates.record import (
-    Certificate,
-    check_text,
-    exactly,
-    names_of,
+    COUNT,
+    PRIVACY_LOSS,
+    Adjacency,
+    Delta,
+    Epsilon,
+    LeftOut,
+    NonNegative,
+    OpenProbability,
+    Options,
+    Pattern,
+    Positive,
+    Range,
+    Record,
+    Share,
+    Text,
+    Unit,
+    Without,
+    Words,
+    definition_of,
     read_json,
-    reader,
-    store,
-    store_all,
 )
 from dpsvm_fast.certificates.releases import (
     ADJACENCY,
     MOST_NUMBERS,
     MOST_PARTIES,
+    SCORE,
+    WEIGHT,
     Descent,
-    LastIterate,
     Noise,
     ObjectiveNoise,
     ReleasePart,
@@ -73,26 +85,82 @@ from dpsvm_fast.certificates.words import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
-from dpsvm_fast.validation import (
-    check_adjacency,
-    check_bool,
-    check_delta,
-    check_epsilon,
-    check_fraction,
-    check_integer,
-    check_non_negative,
-    check_option,
-    check_positive,
-    check_real,
-)
+from dpsvm_fast.validation import check_option
 
-# What not every release has. It is left out where it is not there: certificates without it are
-# those of earlier releases.
-OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
+StatementKind = TypeVar("StatementKind", bound="Statement")
+Source = Annotated[str, Options("operating_system", "seed")]
+Events = tuple[PrivacyEvent, ...]
+
+
+class Statement(Record):
+    """What a release promises, of any kind; printed it is prose, ``to_json`` the certificate."""
+
+    tag_field: ClassVar[str] = "format"
+    VERSION: ClassVar[int] = 1
+    DERIVED: ClassVar[tuple[str, ...]] = ("private",)
+
+    if TYPE_CHECKING:
+        epsilon: float
+        delta: float
+        adjacency: str
+
+        @property
+        def events(self) -> Events:
+            """What a ledger is to be charged."""
+
+        @property
+        def not_private_reasons(self) -> tuple[str, ...]:
+            """Why the promise does not hold; empty where it does."""
+
+        @property
+        def assumed_public(self) -> tuple[str, ...]:
+            """On what the promise rests."""
+
+        @property
+        def caveats(self) -> tuple[str, ...]:
+            """What the promise does not cover."""
+
+    @property
+    def private(self) -> bool:
+        """Whether the promise holds; false exactly where there is a reason."""
+        return not self.not_private_reasons
+
+    @classmethod
+    def from_dict(cls: type[StatementKind], record: Mapping[str, Any]) -> StatementKind:
+        """Read what ``to_dict`` wrote.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            Another format or version, missing or unknown fields, a field outside its range, or
+            words that neither follow from the numbers nor are written by this library.
+        """
+        statement = cls.read(record)
+        for problem in statement.word_problems(record):
+            raise InvalidParameterError(problem)
+        return statement
+
+    def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say what of ``private`` alone does not follow; words are asked by ``word_problems``."""
+        return [] if record["private"] is self.private else ["private: expected no reason if true"]
+
+    def word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say which words of a record do not follow, and are on no list.
+
+        Parameters
+        ----------
+        record : mapping
+            What this statement was read from.
+        """
+        return [*super().derived_problems(record), *self._own_word_problems(record)]
+
+    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say the same of the words of the fields."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyStatement(Certificate):
+class PrivacyStatement(Statement):
     """What one release promises. Printing it gives prose; ``to_json`` gives the certificate.
 
     Parameters
@@ -101,8 +169,7 @@ class PrivacyStatement(Certificate):
         Name of the mechanism, for example ``"output_perturbation"``.
     loss : str
     adjacency : {"add_remove", "replace_one"}
-    sensitivity : Sensitivity or None
-    noise : Noise or None
+    sensitivity, noise : Sensitivity, Noise or None
         About noise added to weights; both None where all noise is that of ``parts``.
     epsilon : float in (0, 1e4]
     delta : float in [0, 1)
@@ -141,43 +208,36 @@ class PrivacyStatement(Certificate):
     with; one from elsewhere claims something that ``verify`` checks for consistency only.
     """
 
-    FORMAT: ClassVar[str] = "dpsvm_fast.certificate"
+    tag: ClassVar[str] = "dpsvm_fast.certificate"
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "unit")
-    # What one record is.
-    unit: ClassVar[str] = UNIT
 
-    mechanism: str
-    loss: str
-    adjacency: str
-    sensitivity: Sensitivity | None = None
-    noise: Noise | None = None
-    epsilon: float
-    delta: float
-    events: tuple[PrivacyEvent, ...]
-    assumed_public: tuple[str, ...]
-    caveats: tuple[str, ...]
-    library_version: str
-    random_source: str = "operating_system"
-    not_private_reasons: tuple[str, ...] = ()
-    objective: ObjectiveNoise | None = None
-    descent: Descent | None = None
-    parts: tuple[ReleasePart, ...] = ()
+    mechanism: Annotated[str, Words("mechanism")]
+    loss: Annotated[str, Words("loss")]
+    adjacency: Adjacency
+    sensitivity: Annotated[Sensitivity | None, LeftOut()] = None
+    noise: Annotated[Noise | None, LeftOut()] = None
+    epsilon: Epsilon
+    delta: Delta
+    events: Events
+    assumed_public: tuple[Annotated[str, Words("assumed_public")], ...]
+    caveats: tuple[Annotated[str, Words("caveat")], ...]
+    library_version: Text
+    random_source: Source = "operating_system"
+    not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
+    objective: Annotated[ObjectiveNoise | None, LeftOut()] = None
+    descent: Annotated[Descent | None, LeftOut()] = None
+    parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
 
-    def __post_init__(self) -> None:
-        """Check every field, and that nothing is hidden that belongs beside the numbers."""
-        for name in ("mechanism", "loss", "library_version"):
-            check_text(name, getattr(self, name))
-        for name in ("assumed_public", "caveats", "not_private_reasons"):
-            store(self, name, _checked_texts(name, getattr(self, name)))
-        check_adjacency(self.adjacency)
-        check_option("random_source", self.random_source, ("operating_system", "seed"))
-        store(self, "epsilon", check_epsilon(self.epsilon))
-        store(self, "delta", check_delta(self.delta))
-        store(self, "parts", _checked_kinds("parts", self.parts, ReleasePart))
-        store(self, "events", _checked_kinds("events", self.events, PrivacyEvent))
-        self._check_weight_noise()
-        if self.random_source == "seed" and self.private:
-            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
+    def check(self) -> None:
+        """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""
+        if (self.sensitivity is None) != (self.noise is None):
+            raise InvalidParameterError("noise: expected one beside a sensitivity alone")
+        if self.noise is None and (self.objective is not None or self.descent is not None):
+            raise InvalidParameterError("noise: expected one beside objective or descent")
+        exact = 1.0 if self.sensitivity is None else self.sensitivity.exact
+        if exact == 0.0 and self.objective is None:
+            raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
+        _check_seed(self.random_source, private=self.private)
         noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
         if not noises:
             raise InvalidParameterError("parts: a statement needs at least one noise source")
@@ -187,66 +247,15 @@ class PrivacyStatement(Certificate):
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
 
-    def _check_weight_noise(self) -> None:
-        """Check what is about noise added to weights: all of it is there, or nothing."""
-        if self.sensitivity is not None or self.noise is not None:
-            _check_kind("sensitivity", self.sensitivity, Sensitivity)
-            _check_kind("noise", self.noise, Noise)
-        if self.objective is not None:
-            _check_kind("objective", self.objective, ObjectiveNoise)
-        elif self.sensitivity is not None and self.sensitivity.exact == 0.0:
-            raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
-        if self.descent is not None:
-            _check_kind("descent", self.descent, Descent)
-        if self.noise is None and (self.objective is not None or self.descent is not None):
-            raise InvalidParameterError("noise: expected one beside objective or descent")
+    @property
+    def unit(self) -> Annotated[str, Words("unit")]:
+        """What one record is: the promise protects one of them, not all of one person."""
+        return UNIT
 
     @property
-    def theorem(self) -> str:
-        """Citation and proof page of what the numbers describe."""
+    def theorem(self) -> Annotated[str, Words("theorem")]:
+        """Citation and proof page of what the numbers describe; for people."""
         return theorem_of(self)
-
-    @property
-    def private(self) -> bool:
-        """Whether the promise holds."""
-        return not self.not_private_reasons
-
-    def _plain_fields(self) -> dict[str, Any]:
-        record = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in OPTIONAL:
-            if not record[name]:
-                del record[name]
-        if self.sensitivity is not None:
-            record["sensitivity"] = dict(vars(self.sensitivity))
-        if self.noise is not None:
-            record["noise"] = vars(self.noise) | {
-                "shape": list(self.noise.shape),
-                "n_weights": self.noise.n_weights,
-            }
-        if self.descent is not None:
-            record["descent"] = dict(vars(self.descent))
-        if self.objective is not None:
-            record["objective"] = vars(self.objective) | {"shape": list(self.objective.shape)}
-        if self.parts:
-            record["parts"] = [_part_to_dict(part) for part in self.parts]
-        record["events"] = [event.to_dict() for event in self.events]
-        for name in ("assumed_public", "caveats", "not_private_reasons"):
-            record[name] = list(record[name])
-        return record
-
-    @classmethod
-    def _field_names(cls, record: Mapping[str, Any]) -> set[str]:
-        return names_of(cls) - {name for name in OPTIONAL if name not in record}
-
-    @classmethod
-    def _of_fields(cls, values: dict[str, Any]) -> PrivacyStatement:
-        for name, read in _READERS.items():
-            if name in values:
-                values[name] = read(values[name])
-        if not isinstance(values["events"], list):
-            raise TypeError("events: expected a list")
-        values["events"] = tuple(map(PrivacyEvent.from_dict, values["events"]))
-        return cls(**values)
 
     def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
         return statement_word_problems(self)
@@ -255,76 +264,10 @@ class PrivacyStatement(Certificate):
         return prose(self)
 
 
-def _check_kind(name: str, value: object, kind: type) -> None:
-    """Refuse a value of another class."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected {kind.__name__}")
-
-
-def _checked_texts(name: str, values: object) -> tuple[str, ...]:
-    """Return a tuple of strings, from a tuple or list."""
-    if not isinstance(values, (tuple, list)):
-        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple of strings")
-    for value in values:
-        check_text(name, value)
-    return tuple(values)
-
-
-def _checked_kinds(name: str, values: Any, kind: type) -> tuple[Any, ...]:
-    """Return a tuple of records of one class, from a tuple or list."""
-    if not isinstance(values, (tuple, list)):
-        raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
-    for value in values:
-        _check_kind(name, value, kind)
-    return tuple(values)
-
-
-def _part_to_dict(part: ReleasePart) -> dict[str, Any]:
-    """Return a part as plain values."""
-    record = vars(part) | {"shape": list(part.shape), "n_numbers": part.n_numbers}
-    if part.last_iterate is not None:
-        record["last_iterate"] = dict(vars(part.last_iterate))
-    return record
-
-
-def _read_noise(record: object) -> Noise:
-    """Read the noise, with its number of weights, which is in it for people."""
-    values = exactly("noise", record, names_of(Noise) | {"n_weights"})
-    n_weights = values.pop("n_weights")
-    noise = Noise(**values)
-    _check_product("n_weights", n_weights, noise.n_weights)
-    return noise
-
-
-def _check_product(name: str, stated: object, product: int) -> None:
-    """Refuse a size that is not that of the shape beside it, where it stands for people."""
-    if type(stated) is not int or stated != product:
-        raise InvalidParameterError(f"{name}: expected the product of the shape")
-
-
-def _read_parts(records: object) -> tuple[ReleasePart, ...]:
-    """Read the parts; an empty list is left out, not written."""
-    if not isinstance(records, list) or not records:
-        raise TypeError("parts: expected a list with something in it")
-    parts = []
-    for record in records:
-        values = exactly("part", record, names_of(ReleasePart) | {"n_numbers"})
-        n_numbers = values.pop("n_numbers")
-        if values["last_iterate"] is not None:
-            values["last_iterate"] = reader(LastIterate, "last_iterate")(values["last_iterate"])
-        part = ReleasePart(**values)
-        _check_product("n_numbers", n_numbers, part.n_numbers)
-        parts.append(part)
-    return tuple(parts)
-
-
-_READERS: dict[str, Callable[[object], Any]] = {
-    "sensitivity": reader(Sensitivity, "sensitivity"),
-    "noise": _read_noise,
-    "objective": reader(ObjectiveNoise, "objective"),
-    "descent": reader(Descent, "descent"),
-    "parts": _read_parts,
-}
+def _check_seed(random_source: str, *, private: bool) -> None:
+    """Refuse a seeded release that says nothing of it."""
+    if random_source == "seed" and private:
+        raise InvalidParameterError("not_private_reasons: a seeded release must say so")
 
 
 # What a model trained across parties promises, and under which trust.
@@ -341,9 +284,9 @@ TRUSTS = ("secure_sum", "trusted_curator")
 
 WEIGHTINGS = ("records", "users")
 
-FEDERATED_OPTIONAL = ("threshold", "min_records", "max_records", "n_scores")
-
-FEDERATED_TEXTS = ("assumed_public", "caveats", "not_private_reasons")
+PARTY, ROW = Unit("party"), Unit("row")
+Parties = Annotated[int, Range(1, MOST_PARTIES), PARTY]
+Rows = Annotated[int, Range(1, MOST_NUMBERS), ROW]
 
 PASSIVE_CAVEAT = (
     "The server and the parties that work with it are assumed to follow the protocol, however much "
@@ -402,12 +345,13 @@ def caveats_of(trust: str, weighting: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FederatedStatement(Certificate):
+class FederatedStatement(Statement):
     """What training across parties promises. Printing it gives prose, ``to_json`` the certificate.
 
     Parameters
     ----------
     algorithm : {"dp_helmet", "fed_dpdr"}
+        Which training: one sum of models, or matrices before models.
     loss : str
     unit : {"record", "group", "user"}
         Data sets that differ in one row; in ``group_size`` rows, wherever they lie; or in all rows
@@ -473,107 +417,59 @@ class FederatedStatement(Certificate):
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
 
-    FORMAT: ClassVar[str] = "dpsvm_fast.federated_certificate"
+    tag: ClassVar[str] = "dpsvm_fast.federated_certificate"
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem")
 
-    algorithm: str
-    loss: str
-    unit: str
-    group_size: int = 1
-    n_users: int
-    honest_fraction: float
-    max_dropout: float
-    min_survivors: int
-    honest_survivors: int
-    threshold: int | None
-    trust: str
+    algorithm: Annotated[str, Options(*ALGORITHMS)]
+    loss: Annotated[str, Words("federated_loss")]
+    unit: Annotated[str, Options(*UNITS)]
+    group_size: Rows = 1
+    n_users: Parties
+    honest_fraction: Annotated[Share, Unit("share")]
+    max_dropout: Annotated[float, Range(0.0, 1.0, open_high=True), Unit("share")]
+    min_survivors: Parties
+    honest_survivors: Parties
+    threshold: Parties | None
+    trust: Annotated[str, Options(*TRUSTS)]
     sensitivity: Sensitivity | None
-    n_scores: int | None
-    weighting: str
-    regularization: float | None
-    radius: float | None
-    min_records: int | None
-    max_records: int | None
+    n_scores: Annotated[int, Range(1, MOST_NUMBERS), COUNT] | None
+    weighting: Annotated[str, Options(*WEIGHTINGS)]
+    regularization: Annotated[Positive, Unit("1 / weight^2")] | None
+    radius: Annotated[Positive, WEIGHT] | None
+    min_records: Rows | None
+    max_records: Rows | None
     rounds: tuple[SecureRound, ...]
-    local_events: tuple[PrivacyEvent, ...]
-    epsilon: float
-    delta: float
-    local_epsilon: float | None
-    assumed_public: tuple[str, ...]
-    caveats: tuple[str, ...]
-    library_version: str
-    random_source: str = "operating_system"
-    not_private_reasons: tuple[str, ...] = ()
-    adjacency: str = ADJACENCY
+    local_events: Events
+    epsilon: Epsilon
+    delta: OpenProbability
+    local_epsilon: Annotated[float, Range(0.0, MOST_LOCAL, open_low=True), PRIVACY_LOSS] | None
+    assumed_public: tuple[Annotated[str, Words("federated_assumed_public")], ...]
+    caveats: tuple[Annotated[str, Words("federated_caveat")], ...]
+    library_version: Text
+    random_source: Source = "operating_system"
+    not_private_reasons: tuple[Text, ...] = ()
+    adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 
-    def __post_init__(self) -> None:
-        """Check every field, and that nothing is hidden that belongs beside the numbers."""
-        for name in ("loss", "library_version"):
-            check_text(name, getattr(self, name))
-        for name in FEDERATED_TEXTS:
-            store_all(self, name, str)
-            for text in getattr(self, name):
-                check_text(name, text)
-        store_all(self, "rounds", SecureRound)
-        store_all(self, "local_events", PrivacyEvent)
-        self._check_options()
-        self._check_parties()
-        self._check_promise()
-        if not self.events:
-            raise InvalidParameterError("rounds: expected at least one, or local_events")
-        # Also that both can be made of the numbers.
-        if any(e.adjacency != self.adjacency for e in (*self.events, *self.sent_events)):
-            raise InvalidParameterError("events: expected those of one neighbouring relation")
-        if self.random_source == "seed" and self.private:
-            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
-        if set(caveats_of(self.trust, self.weighting)) - set(self.caveats):
-            raise InvalidParameterError("caveats: expected those of caveats_of(trust, weighting)")
-
-    def _check_options(self) -> None:
-        """Check what has a list of values."""
-        check_option("algorithm", self.algorithm, ALGORITHMS)
-        check_option("unit", self.unit, UNITS)
-        check_option("trust", self.trust, TRUSTS)
-        check_option("weighting", self.weighting, WEIGHTINGS)
-        check_option("adjacency", self.adjacency, (ADJACENCY,))
-        check_option("random_source", self.random_source, ("operating_system", "seed"))
-
-    def _check_parties(self) -> None:
-        """Check numbers of parties and of rows."""
-        for name in ("n_users", "min_survivors", "honest_survivors", "threshold"):
-            _store_integer(self, name, MOST_PARTIES)
-        for name in ("group_size", "min_records", "max_records", "n_scores"):
-            _store_integer(self, name, MOST_NUMBERS)
-        store(self, "honest_fraction", check_fraction("honest_fraction", self.honest_fraction))
-        dropout = check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
-        store(self, "max_dropout", dropout)
+    def check(self) -> None:
+        """Refuse fields that do not go together, and what is hidden that belongs beside them."""
         if (self.threshold is None) != (self.trust == "trusted_curator"):
             raise InvalidParameterError("threshold: expected a number for 'secure_sum' alone")
         if (self.unit == "group") != (self.group_size > 1):
             raise InvalidParameterError("group_size: expected more than 1 for 'group' alone")
-
-    def _check_promise(self) -> None:
-        """Check the numbers of the guarantee and what they follow from."""
-        store(self, "epsilon", check_epsilon(self.epsilon))
-        delta = check_real("delta", self.delta, low=0.0, high=1.0, open_low=True, open_high=True)
-        store(self, "delta", delta)
-        for name in ("regularization", "radius"):
-            if getattr(self, name) is not None:
-                store(self, name, check_positive(name, getattr(self, name)))
-        if self.local_epsilon is not None:
-            if not self.rounds:
-                raise InvalidParameterError("local_epsilon: expected None without rounds")
-            local = self.local_epsilon
-            local = check_real("local_epsilon", local, low=0.0, high=MOST_LOCAL, open_low=True)
-            store(self, "local_epsilon", local)
+        if self.local_epsilon is not None and not self.rounds:
+            raise InvalidParameterError("local_epsilon: expected None without rounds")
         summed = [part.name for part in self.rounds]
-        if self.sensitivity is not None and not isinstance(self.sensitivity, Sensitivity):
-            kind = type(self.sensitivity).__name__
-            raise TypeError(f"sensitivity: got {kind}, expected a Sensitivity or None")
         if ("model" in summed) != (self.sensitivity is not None):
             raise InvalidParameterError("sensitivity: expected one beside a round 'model' alone")
         if (self.n_scores is None) != (self.sensitivity is None):
             raise InvalidParameterError("n_scores: expected a number beside a sensitivity alone")
+        if not self.events:
+            raise InvalidParameterError("rounds: expected at least one, or local_events")
+        # Also that both can be made of the numbers.
+        _check_relation((*self.events, *self.sent_events), self.adjacency)
+        _check_seed(self.random_source, private=self.private)
+        if set(caveats_of(self.trust, self.weighting)) - set(self.caveats):
+            raise InvalidParameterError("caveats: expected those of caveats_of(trust, weighting)")
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -596,35 +492,9 @@ class FederatedStatement(Certificate):
         }[self.unit]
 
     @property
-    def theorem(self) -> str:
-        """Citation and proof page of what the sums describe."""
+    def theorem(self) -> Annotated[str, Words("federated_theorem")]:
+        """Citation and proof page of what the sums describe; for people."""
         return federated_theorem_of(self)
-
-    @property
-    def private(self) -> bool:
-        """Whether the promise holds."""
-        return not self.not_private_reasons
-
-    def _plain_fields(self) -> dict[str, Any]:
-        record = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in FEDERATED_TEXTS:
-            record[name] = list(record[name])
-        record["rounds"] = [dict(vars(part)) for part in self.rounds]
-        record["local_events"] = [event.to_dict() for event in self.local_events]
-        if self.sensitivity is not None:
-            record["sensitivity"] = dict(vars(self.sensitivity))
-        return record
-
-    @classmethod
-    def _of_fields(cls, values: dict[str, Any]) -> FederatedStatement:
-        for name in (*FEDERATED_TEXTS, "rounds", "local_events"):
-            if not isinstance(values[name], list):
-                raise TypeError(f"{name}: expected a list")
-        values["local_events"] = tuple(map(PrivacyEvent.from_dict, values["local_events"]))
-        values["rounds"] = tuple(map(reader(SecureRound, "round"), values["rounds"]))
-        if values["sensitivity"] is not None:
-            values["sensitivity"] = reader(Sensitivity, "sensitivity")(values["sensitivity"])
-        return cls(**values)
 
     def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
         return federated_word_problems(self, caveats_of(self.trust, self.weighting))
@@ -633,11 +503,10 @@ class FederatedStatement(Certificate):
         return federated_prose(self)
 
 
-def _store_integer(statement: FederatedStatement, name: str, most: int) -> None:
-    """Keep a number of things, of which there is one at least, or None where that is allowed."""
-    value = getattr(statement, name)
-    if value is not None or name not in FEDERATED_OPTIONAL:
-        store(statement, name, check_integer(name, value, 1, most))
+def _check_relation(events: Events, adjacency: str) -> None:
+    """Refuse events of another neighbouring relation."""
+    if any(event.adjacency != adjacency for event in events):
+        raise InvalidParameterError("events: expected those of one neighbouring relation")
 
 
 # What a search over parameters promises: all its fits, the choice and the refit together.
@@ -651,13 +520,9 @@ CHOICES = ("permute_and_flip", "exponential")
 
 NOISY_SCORES = ("discrete_laplace", "gaussian_on_grid")
 
-SELECTION_TEXTS = ("candidates", "assumed_public", "caveats", "not_private_reasons")
-
-Branch = tuple[PrivacyEvent, ...]
-
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionNoise:
+class SelectionNoise(Record):
     r"""The randomness between the scores of the candidates and the choice among them.
 
     Parameters
@@ -676,21 +541,17 @@ class SelectionNoise:
         Standard deviation of Gaussian noise before it is rounded to whole numbers.
     """
 
-    mechanism: str
-    sensitivity: int
-    relation_factor: int
-    rate: float | None = None
-    sigma: float | None = None
+    mechanism: Annotated[str, Options(*CHOICES, *NOISY_SCORES)]
+    sensitivity: Annotated[int, Range(1, 2**31), SCORE]
+    relation_factor: Annotated[int, Range(1, 2)]
+    rate: Annotated[Positive, Unit("1 / score")] | None = None
+    sigma: Annotated[Positive, SCORE] | None = None
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        check_option("mechanism", self.mechanism, (*CHOICES, *NOISY_SCORES))
-        store(self, "sensitivity", check_integer("sensitivity", self.sensitivity, 1, 2**31))
-        store(self, "relation_factor", check_integer("relation_factor", self.relation_factor, 1, 2))
-        name, other = ("sigma", "rate") if self.gaussian else ("rate", "sigma")
-        if getattr(self, other) is not None:
-            raise InvalidParameterError(f"{other}: expected None with {self.mechanism!r}")
-        store(self, name, check_positive(name, getattr(self, name)))
+    def check(self) -> None:
+        """Refuse a scale that is not that of the mechanism."""
+        if (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian):
+            name = "sigma" if self.gaussian else "rate"
+            raise InvalidParameterError(f"{name}: expected it alone with {self.mechanism!r}")
 
     @property
     def gaussian(self) -> bool:
@@ -721,26 +582,23 @@ class SelectionNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopping:
+class Stopping(Record):
     """Law of the number of runs, which nobody is told.
 
     Parameters
     ----------
     law : {"geometric", "logarithmic", "poisson"}
+        Law of the number of runs.
     mean : float
+        Mean number of runs.
     """
 
-    law: str
-    mean: float
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        check_option("law", self.law, tuple(STOPPING_LAWS))
-        store(self, "mean", check_positive("mean", self.mean))
+    law: Annotated[str, Options(*STOPPING_LAWS)]
+    mean: Annotated[Positive, COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionStatement(Certificate):
+class SelectionStatement(Statement):
     r"""What a search promises, choice and released model together; ``verify`` recomputes it.
 
     Parameters
@@ -756,6 +614,7 @@ class SelectionStatement(Certificate):
     branches : tuple of tuple of PrivacyEvent
         What one fit of each candidate costs the records it is trained on.
     selection : SelectionNoise
+        Randomness of the choice among the candidates.
     stopping : Stopping or None
         Of ``"random_stopping"`` alone.
     refit : tuple of PrivacyEvent
@@ -781,60 +640,41 @@ class SelectionStatement(Certificate):
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
 
-    FORMAT: ClassVar[str] = "dpsvm_fast.selection_certificate"
+    tag: ClassVar[str] = "dpsvm_fast.selection_certificate"
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "unit")
-    unit: ClassVar[str] = UNIT
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    strategy: str
-    candidates: tuple[str, ...]
-    branches: tuple[Branch, ...]
+    epsilon: Epsilon
+    delta: Delta
+    adjacency: Adjacency
+    strategy: Annotated[str, Options(*STRATEGIES)]
+    candidates: Annotated[tuple[str, ...], Range(1)]
+    branches: tuple[Events, ...]
     selection: SelectionNoise
     stopping: Stopping | None
-    refit: Branch
-    assumed_public: tuple[str, ...]
-    caveats: tuple[str, ...]
-    library_version: str
-    random_source: str = "operating_system"
-    not_private_reasons: tuple[str, ...] = ()
+    refit: Events
+    assumed_public: tuple[Annotated[str, Words("search_assumed_public")], ...]
+    caveats: tuple[Annotated[str, Words("search_caveat")], ...]
+    library_version: Text
+    random_source: Source = "operating_system"
+    not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
 
-    def __post_init__(self) -> None:
-        """Check every field, and that they go together."""
-        store(self, "epsilon", check_epsilon(self.epsilon))
-        store(self, "delta", check_delta(self.delta))
-        check_adjacency(self.adjacency)
-        check_option("strategy", self.strategy, STRATEGIES)
-        check_option("random_source", self.random_source, ("operating_system", "seed"))
-        check_text("library_version", self.library_version)
-        for name in SELECTION_TEXTS:
-            store_all(self, name, str)
-        store_all(self, "refit", PrivacyEvent)
-        store_all(self, "branches", (tuple, list))
-        store(self, "branches", tuple(map(tuple, self.branches)))
-        self._check_selection()
-        if any(event.adjacency != self.adjacency for event in self.events):
-            raise InvalidParameterError("events: expected those of one neighbouring relation")
-        if self.random_source == "seed" and self.private:
-            raise InvalidParameterError("not_private_reasons: a seeded release must say so")
-
-    def _check_selection(self) -> None:
-        """Check that the choice is one of this strategy, over as many candidates as there are."""
-        if not isinstance(self.selection, SelectionNoise):
-            kind = type(self.selection).__name__
-            raise TypeError(f"selection: got {kind}, expected a SelectionNoise")
-        if self.stopping is not None and not isinstance(self.stopping, Stopping):
-            kind = type(self.stopping).__name__
-            raise TypeError(f"stopping: got {kind}, expected a Stopping or None")
+    def check(self) -> None:
+        """Refuse a choice that is not of this strategy, or over another number of candidates."""
         partition = self.strategy == "partition"
         if partition != (self.stopping is None):
             raise InvalidParameterError("stopping: expected one with 'random_stopping' alone")
         check_option("selection", self.selection.mechanism, CHOICES if partition else NOISY_SCORES)
-        if not self.candidates or len(self.branches) != len(self.candidates):
+        if len(self.branches) != len(self.candidates):
             raise InvalidParameterError(
                 f"branches: got {len(self.branches)}, expected one for each candidate"
             )
+        _check_relation(self.events, self.adjacency)
+        _check_seed(self.random_source, private=self.private)
+
+    @property
+    def unit(self) -> Annotated[str, Words("unit")]:
+        """What one record is: the promise protects one of them, not all of one person."""
+        return UNIT
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -842,33 +682,6 @@ class SelectionStatement(Certificate):
         return selection_events(
             self.branches, self.selection, self.stopping, self.refit, self.adjacency
         )
-
-    @property
-    def private(self) -> bool:
-        """Whether the promise holds."""
-        return not self.not_private_reasons
-
-    def _plain_fields(self) -> dict[str, Any]:
-        record = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in SELECTION_TEXTS:
-            record[name] = list(record[name])
-        record["branches"] = [[event.to_dict() for event in branch] for branch in self.branches]
-        record["refit"] = [event.to_dict() for event in self.refit]
-        record["selection"] = dict(vars(self.selection))
-        record["stopping"] = None if self.stopping is None else dict(vars(self.stopping))
-        return record
-
-    @classmethod
-    def _of_fields(cls, values: dict[str, Any]) -> SelectionStatement:
-        for name in (*SELECTION_TEXTS, "branches", "refit"):
-            if not isinstance(values[name], list):
-                raise TypeError(f"{name}: expected a list")
-        values["branches"] = tuple(_events("branches", branch) for branch in values["branches"])
-        values["refit"] = _events("refit", values["refit"])
-        values["selection"] = reader(SelectionNoise, "selection")(values["selection"])
-        if values["stopping"] is not None:
-            values["stopping"] = reader(Stopping, "stopping")(values["stopping"])
-        return cls(**values)
 
     def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
         return selection_word_problems(self)
@@ -929,10 +742,10 @@ class SelectionStatement(Certificate):
 
 
 def selection_events(
-    branches: tuple[Branch, ...],
+    branches: tuple[Events, ...],
     selection: SelectionNoise,
     stopping: Stopping | None,
-    refit: Branch,
+    refit: Events,
     adjacency: str,
 ) -> tuple[PrivacyEvent, ...]:
     """A search as events: the fits and the choice, then the refit. Arguments as the fields."""
@@ -947,25 +760,18 @@ def selection_events(
     )
 
 
-def _events(name: str, records: object) -> Branch:
-    """Read a list of events."""
-    if not isinstance(records, list):
-        raise TypeError(f"{name}: expected a list")
-    return tuple(map(PrivacyEvent.from_dict, records))
-
-
 # What several releases on the same private rows promise together.
 
 
 LEARNED_REASON = "was fitted on the rows without privacy; what it learned may repeat them"
 
-StepStatement = PrivacyStatement | SelectionStatement | FederatedStatement
+PIPELINE = "dpsvm_fast.pipeline_certificate"
 
 PIPELINE_PROOF = "docs/proofs/private_scaling.md, section Pipelines; docs/proofs/accountant.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineStep:
+class PipelineStep(Record):
     """One step of a pipeline.
 
     Parameters
@@ -980,19 +786,13 @@ class PipelineStep:
         Whether it learned from the rows without a promise.
     """
 
-    name: str
-    estimator: str
-    statement: StepStatement | None = None
+    name: Text
+    estimator: Text
+    statement: Annotated[Statement, Without((PIPELINE,))] | None = None
     learned: bool = False
 
-    def __post_init__(self) -> None:
-        """Check every field, and that what is promised was not learned otherwise."""
-        check_text("name", self.name)
-        check_text("estimator", self.estimator)
-        check_bool("learned", self.learned)
-        if self.statement is not None and not isinstance(self.statement, StepStatement):
-            kind = type(self.statement).__name__
-            raise TypeError(f"statement: got {kind}, expected a PrivacyStatement or None")
+    def check(self) -> None:
+        """Refuse a promise of what was learned otherwise."""
         if self.learned and self.statement is not None:
             raise InvalidParameterError("learned: expected False beside a statement")
 
@@ -1010,22 +810,9 @@ class PipelineStep:
         """Name and class."""
         return f"{self.name!r} ({self.estimator})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the step as plain values."""
-        statement = None if self.statement is None else self.statement.to_dict()
-        return vars(self) | {"statement": statement}
-
-    @classmethod
-    def from_dict(cls, record: object) -> PipelineStep:
-        """Read what ``to_dict`` wrote."""
-        values = exactly("step", record, {"name", "estimator", "statement", "learned"})
-        if values["statement"] is not None:
-            values["statement"] = _statement_from(values["statement"])
-        return cls(**values)
-
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineStatement(Certificate):
+class PipelineStatement(Statement):
     """What the fits of all steps together promise; ``verify`` recomputes it.
 
     Parameters
@@ -1051,28 +838,17 @@ class PipelineStatement(Certificate):
     Guarantees: none by itself, like a :class:`PrivacyStatement`.
     """
 
-    FORMAT: ClassVar[str] = "dpsvm_fast.pipeline_certificate"
+    tag: ClassVar[str] = PIPELINE
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    steps: tuple[PipelineStep, ...]
-    assumptions: tuple[str, ...]
-    library_version: str
+    epsilon: Annotated[NonNegative, PRIVACY_LOSS]
+    delta: Delta
+    adjacency: Adjacency
+    steps: Annotated[tuple[PipelineStep, ...], Range(1)]
+    assumptions: tuple[Annotated[str, Words("assumption")], ...]
+    library_version: Text
 
-    def __post_init__(self) -> None:
-        """Check every field, and that the promises of the steps go together."""
-        store(self, "epsilon", check_non_negative("epsilon", self.epsilon))
-        store(self, "delta", check_delta(self.delta))
-        check_adjacency(self.adjacency)
-        check_text("library_version", self.library_version)
-        for name, kind in (("steps", PipelineStep), ("assumptions", str)):
-            values = getattr(self, name)
-            if not isinstance(values, (tuple, list)):
-                raise TypeError(f"{name}: got {type(values).__name__}, expected a tuple")
-            if not all(isinstance(value, kind) for value in values):
-                raise TypeError(f"{name}: expected {kind.__name__} only")
-            store(self, name, tuple(values))
+    def check(self) -> None:
+        """Refuse promises of steps that do not go together."""
         if not self.statements:
             raise InvalidParameterError("steps: expected one with a statement")
         for step in self.steps:
@@ -1086,7 +862,7 @@ class PipelineStatement(Certificate):
             raise InvalidParameterError("steps: expected one unit of privacy for all of them")
 
     @property
-    def statements(self) -> tuple[StepStatement, ...]:
+    def statements(self) -> tuple[Statement, ...]:
         """The promises of the steps that made one."""
         return tuple(step.statement for step in self.steps if step.statement is not None)
 
@@ -1100,11 +876,6 @@ class PipelineStatement(Certificate):
         """Why the whole is not private; empty when it is."""
         reasons = [f"{step.title} {LEARNED_REASON}" for step in self.steps if step.learned]
         return (*reasons, *self._of_steps("not_private_reasons"))
-
-    @property
-    def private(self) -> bool:
-        """Whether the promise holds."""
-        return not self.not_private_reasons
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
@@ -1124,19 +895,6 @@ class PipelineStatement(Certificate):
             if step.statement is not None
             for text in getattr(step.statement, field)
         )
-
-    def _plain_fields(self) -> dict[str, Any]:
-        record = {name: getattr(self, name) for name in sorted(names_of(type(self)))}
-        record["steps"] = [step.to_dict() for step in self.steps]
-        record["assumptions"] = list(self.assumptions)
-        return record
-
-    @classmethod
-    def _of_fields(cls, values: dict[str, Any]) -> PipelineStatement:
-        if not isinstance(values["steps"], list):
-            raise TypeError("steps: expected a list")
-        values["steps"] = tuple(map(PipelineStep.from_dict, values["steps"]))
-        return cls(**values)
 
     def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
         found = pipeline_word_problems(self)
@@ -1179,26 +937,14 @@ class PipelineStatement(Certificate):
         )
 
 
-def _unit_of(statement: StepStatement) -> str:
+def _unit_of(statement: Statement) -> str:
     """What the data sets that a statement compares differ in."""
     if isinstance(statement, FederatedStatement):
         return statement.protected
-    return statement.unit
-
-
-def _statement_from(record: Any) -> StepStatement:
-    """Read the statement of one step, of any format."""
-    if isinstance(record, Mapping) and record.get("format") == SelectionStatement.FORMAT:
-        return SelectionStatement.read(record)
-    if isinstance(record, Mapping) and record.get("format") == FederatedStatement.FORMAT:
-        return FederatedStatement.read(record)
-    return PrivacyStatement.read(record)
+    return UNIT
 
 
 # Certificates of every kind, read back as the statements that they were written from.
-
-
-Statement = PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement
 
 
 def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statement:
@@ -1247,20 +993,40 @@ def read_loosely(
         record = read_json(certificate)
     elif isinstance(certificate, Statement):
         record = certificate.to_dict()
-    record, bound = unbound(record)
-    name = record.get("format") if isinstance(record, Mapping) else None
-    others = (PipelineStatement, SelectionStatement, FederatedStatement)
-    kinds: dict[Any, Any] = {kind.FORMAT: kind for kind in others}
-    kind = kinds.get(name, PrivacyStatement) if isinstance(name, str) else PrivacyStatement
-    return kind.read(record), record, bound
+    if isinstance(record, Mapping) and record.get("format") == BoundCertificate.tag:
+        return BoundCertificate.read(record).certificate, record["certificate"], record
+    return Statement.read(record), record, None
 
 
 # Certificates together with the digest of the saved model that they are about.
 
 
-BOUND = "dpsvm_fast.bound_certificate"
+HEX_DIGEST = Pattern("^[0-9a-f]{64}$")
 
-FIELDS = {"format", "version", "certificate", "model_sha256", "hmac_sha256"}
+
+@dataclass(frozen=True, kw_only=True)
+class BoundCertificate(Record):
+    """A certificate with the digest of the saved model that it is about, signed with a key if any.
+
+    Parameters
+    ----------
+    certificate : Statement
+        The certificate, of any kind.
+    model_sha256 : str
+        SHA-256 of the member model of the saved model: its class, parameters, numbers and
+        certificate, as JSON with sorted names and no blanks.
+    hmac_sha256 : str or None
+        HMAC-SHA256 of the other members, as JSON with sorted names and no blanks; null where there
+        was no key.
+    """
+
+    tag_field: ClassVar[str] = "format"
+    tag: ClassVar[str] = "dpsvm_fast.bound_certificate"
+    VERSION: ClassVar[int] = 1
+
+    certificate: Statement
+    model_sha256: Annotated[str, HEX_DIGEST]
+    hmac_sha256: Annotated[str, HEX_DIGEST] | None = None
 
 
 def canonical(contents: Mapping[str, Any]) -> bytes:
@@ -1288,31 +1054,12 @@ def bound_certificate(
     key : bytes or None, default=None
         Secret of 16 bytes or more, for HMAC-SHA256.
     """
-    record: dict[str, Any] = {
-        "format": BOUND,
-        "version": 1,
+    record = {
+        **BoundCertificate.head(),
         "certificate": dict(certificate),
         "model_sha256": digest_of(document["model"]),
     }
     return record | {"hmac_sha256": None if key is None else signature_of(record, key)}
-
-
-def unbound(record: Any) -> tuple[Any, Mapping[str, Any] | None]:
-    """Return the certificate of a record, and the record itself where it names a model.
-
-    Raises
-    ------
-    TypeError, InvalidParameterError
-        Missing or unknown fields, or another version.
-    """
-    if not isinstance(record, Mapping) or record.get("format") != BOUND:
-        return record, None
-    exactly("bound certificate", record, FIELDS)
-    if type(record["version"]) is not int or record["version"] != 1:
-        raise InvalidParameterError("version: expected 1 of a bound certificate")
-    if not isinstance(record["model_sha256"], str):
-        raise TypeError("model_sha256: expected a string")
-    return record["certificate"], record
 
 
 def signature_of(record: Mapping[str, Any], key: bytes) -> str:
@@ -1322,31 +1069,6 @@ def signature_of(record: Mapping[str, Any], key: bytes) -> str:
 
 # JSON Schemas of certificates: their fields, types, ranges, units and meanings.
 
-
-WORDS = "words.v1"
-# Format of a certificate -> file of its schema, and which other files that one refers to.
-FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "dpsvm_fast.certificate": ("certificate.v1", ("event.v1", WORDS)),
-    "dpsvm_fast.pipeline_certificate": (
-        "pipeline_certificate.v1",
-        (
-            "certificate.v1",
-            "selection_certificate.v1",
-            "federated_certificate.v1",
-            "event.v1",
-            WORDS,
-        ),
-    ),
-    "dpsvm_fast.selection_certificate": ("selection_certificate.v1", ("event.v1", WORDS)),
-    "dpsvm_fast.federated_certificate": ("federated_certificate.v1", ("event.v1", WORDS)),
-    "dpsvm_fast.bound_certificate": (
-        "bound_certificate.v1",
-        (
-            *("certificate.v1", "pipeline_certificate.v1", "selection_certificate.v1"),
-            *("federated_certificate.v1", "event.v1", WORDS),
-        ),
-    ),
-}
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -1364,9 +1086,10 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        A new copy. ``description`` and ``x-unit`` of every field are for people. Readers of this
-        library are stricter in what a schema cannot say: whole numbers are written without a
-        point, and fields have to fit each other; that is what ``verify`` is for.
+        A new copy, made from the classes. ``description`` and ``x-unit`` of every field are for
+        people. Readers of this library are stricter in what the schema does not say: whole numbers
+        are written without a point, and fields have to fit each other; that is what ``verify`` is
+        for.
 
     Raises
     ------
@@ -1380,30 +1103,26 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
     >>> schema["properties"]["delta"]["x-unit"]
     'probability'
     """
+    known: dict[str, Any] = {}
     if format is None:
-        inside = [name for name, _ in FORMATS.values()]
-        kinds = [{"$ref": _read(name)["$id"]} for name in inside]
-        inside += ["event.v1", WORDS]
-        whole: dict[str, Any] = {"$schema": DRAFT, "title": "A certificate", "oneOf": kinds}
+        whole: dict[str, Any] = {
+            "title": "A certificate",
+            "anyOf": [kind.refer(known) for kind in FORMATS.values()],
+        }
     elif format in FORMATS:
-        name, refers = FORMATS[format]
-        whole, inside = _read(name), list(refers)
+        whole = definition_of(FORMATS[format], known)
     else:
         raise InvalidParameterError.of(
             "format", got=format, accepted="one of " + ", ".join(map(repr, FORMATS)) + " or None"
         )
-    # Found there by their own $id.
-    bundled = {name: _read(name) for name in inside}
-    return whole | {"$defs": whole.get("$defs", {}) | bundled}
+    return {"$schema": DRAFT, **whole, "$defs": known | _words()}
 
 
-def _read(name: str) -> dict[str, Any]:
-    """One schema file of the package, or the words of all of them."""
-    if name == WORDS:
-        return _words()
-    path = files("dpsvm_fast.certificates") / "schemas" / f"{name}.json"
-    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return schema
+# Every kind of certificate by its format.
+FORMATS: dict[str, type[Record]] = {
+    **Statement.members(),
+    BoundCertificate.tag: BoundCertificate,
+}
 
 
 def _words() -> dict[str, Any]:
@@ -1417,6 +1136,7 @@ def _words() -> dict[str, Any]:
         plain = [text for text in sentences if "{" not in text]
         holes = [{"pattern": f"^{pattern_of(text)}$"} for text in sentences if "{" in text]
         choice = {"enum": plain}
-        found[name] = {"type": "string"} | ({"anyOf": [choice, *holes]} if holes else choice)
-    title = "Words of certificates"
-    return {"$schema": DRAFT, "$id": "urn:dpsvm_fast:words:1", "title": title, "$defs": found}
+        found[f"words.{name}"] = {"type": "string"} | (
+            {"anyOf": [choice, *holes]} if holes else choice
+        )
+    return found

@@ -449,9 +449,9 @@ dict or str
     Examples
     --------
     >>> from dpsvm_fast.verification import verify
-    >>> print(verify("{}"))
+    >>> print(verify("[]"))
     The certificate does NOT hold.
-      - format: got None, expected 'dpsvm_fast.certificate'
+      - Statement: got list, expected a mapping
     """
     if not isinstance(certificate, (str, Mapping, Statement)):
         raise TypeError(
@@ -520,14 +520,13 @@ def _verify_pipeline(whole: PipelineStatement) -> Verification:
     return _outcome(whole, problems, *recomputed)
 
 
-def _verify_step(
-    statement: PrivacyStatement | SelectionStatement | FederatedStatement,
-) -> Verification:
+def _verify_step(statement: Statement) -> Verification:
     """One of several releases."""
     if isinstance(statement, SelectionStatement):
         return _verify_selection(statement)
     if isinstance(statement, FederatedStatement):
         return _verify_federated(statement)
+    assert isinstance(statement, PrivacyStatement)
     return _verify_statement(statement)
 
 
