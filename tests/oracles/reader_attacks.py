@@ -1,7 +1,8 @@
 """Files of every kind that the library reads, with bytes changed: what reading them may do.
 
 A reader may refuse a file with its own error, or read it. It may not raise another error, take more
-than its memory and time, or quote cells.
+than its memory and time, or quote cells. Files are read in processes of their own, which end where
+a file takes far too much; ``python -m oracles.reader_attacks FOLDER FIRST LAST ENTROPY`` is one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import gzip
 import io
 import json
 import re
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -22,14 +25,23 @@ from typing import Any
 
 import numpy as np
 
-from dpsvm_fast import verify
+from dpsvm_fast import PrivacyLedger, verify
+from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.data import TableSchema, open_table
-from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
+from dpsvm_fast.exceptions import (
+    InvalidParameterError,
+    LedgerError,
+    ModelFormatError,
+    SchemaError,
+    TableError,
+)
 from dpsvm_fast.persist import load_model, save_model
 from oracles.saved import fitted, sealed
 
-TYPED = (InvalidParameterError, ModelFormatError, SchemaError, TableError)
+TYPED = (InvalidParameterError, LedgerError, ModelFormatError, SchemaError, TableError)
 MOST_MEMORY, MOST_SECONDS, LONGEST_MESSAGE = 256 * 2**20, 10.0, 6000
+# Where a process ends: seconds of one file, and bytes of addresses beyond those at the start.
+LAST_SECONDS, LAST_MEMORY = 30, 4 * 2**30
 SECRET = "s3cr3t"
 COLUMNS = {
     "age": {"bounds": [0, 100], "missing": 1},
@@ -125,7 +137,24 @@ def seeds() -> list[Seed]:
         Seed("s.json", json.dumps(SCHEMA).encode(), TableSchema.load),
         Seed("s.toml", toml_text().encode(), TableSchema.load),
     ]
-    return found + document_seeds()
+    return [*found, *document_seeds(), Seed("budget.ledger", ledger_file(), ledger)]
+
+
+def ledger_file() -> bytes:
+    """A budget with two spends."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "budget"
+        kept = PrivacyLedger(3.0, 1e-5, path=path)
+        kept.spend(GaussianEvent(5.0, 1.0, "add_remove"), "first")
+        kept.spend(GaussianEvent(9.0, 0.5, "add_remove"), "second")
+        return path.read_bytes()
+
+
+def ledger(path: Path) -> None:
+    """Open a budget, and ask what is left."""
+    found = PrivacyLedger.open(path)
+    assert found.remaining() >= 0.0
+    assert isinstance(str(found), str)
 
 
 def toml_text() -> str:
@@ -300,18 +329,57 @@ def fault_of(seed: Seed, path: Path) -> str | None:
     return fault
 
 
-def faults(folder: Path, n_files: int, entropy: int) -> list[str]:
-    """Read so many changed files; what went wrong, with what is needed to repeat it."""
-    random, every = Random(entropy), seeds()
+def read_changed(folder: Path, first: int, last: int, entropy: int) -> None:
+    """Read changed files of these numbers; print the number of each, and what went wrong."""
+    every = seeds()
     others = [seed.content for seed in every]
-    found: list[str] = []
-    for number in range(n_files):
+    try:
+        import resource
+    except ImportError:
+        resource = None  # type: ignore[assignment]
+    else:
+        most = resident("VmSize") + LAST_MEMORY
+        if most > LAST_MEMORY:
+            resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    for number in range(first, last):
+        sys.stdout.write(f"{number}\n")
+        sys.stdout.flush()
+        if resource is not None:
+            until = int(time.process_time()) + LAST_SECONDS
+            resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
         seed = every[number % len(every)]
         path = folder / f"{number}.{seed.name}"
-        path.write_bytes(changed(random, seed, others))
+        path.write_bytes(changed(Random(f"{entropy} {number}"), seed, others))
         fault = fault_of(seed, path)
         if fault is None:
             path.unlink()
         else:
-            found.append(f"{path}: {fault}")
+            sys.stdout.write(f"{number} {path}: {' '.join(fault.split())}\n")
+
+
+def faults(folder: Path, n_files: int, entropy: int) -> list[str]:
+    """Read so many changed files; what went wrong, with what is needed to repeat it."""
+    found: list[str] = []
+    first = 0
+    while first < n_files:
+        words = [folder, first, n_files, entropy]
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        numbers = [line.partition(" ") for line in done.stdout.splitlines()]
+        found += [fault for _, _, fault in numbers if fault]
+        if done.returncode == 0:
+            break
+        if not numbers:
+            return [*found, done.stderr[-2000:]]
+        # It ended in the middle of the file that it named last.
+        first = int(numbers[-1][0]) + 1
+        found.append(f"file {first - 1} ended the process: {done.returncode} {done.stderr[-500:]}")
     return found
+
+
+if __name__ == "__main__":
+    read_changed(Path(sys.argv[1]), *map(int, sys.argv[2:]))

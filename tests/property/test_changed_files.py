@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from oracles.reader_attacks import faults, seeds
 
-N_FILES, N_BY_NIGHT = 440, 100_000
+N_FILES, N_BY_NIGHT = 440, 10_000
 
 
 def test_the_files_are_good_before_they_are_changed(tmp_path: Path) -> None:

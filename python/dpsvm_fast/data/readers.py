@@ -25,14 +25,13 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from dpsvm_fast.data.schema import (
@@ -134,6 +133,8 @@ def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
 
 
 Rows = NDArray[np.float32]
+# Of each column: 4 bytes a cell, numbers or codes.
+Cells = Sequence[NDArray[np.int32]] | NDArray[np.int32]
 # Rows that are filled at a time, column by column: they stay in the second-level cache.
 TILE_BYTES = 2**18
 # Parts of the room: the rows that are decoded at a time, and one row.
@@ -168,7 +169,14 @@ class LabelDecoder:
 
     def __call__(self, values: Any, before: int) -> NDArray[Any]:
         """Labels of an array or a list of words, behind so many rows."""
-        codes = self._lookup.codes(values)
+        return self.decode(self.codes(values), before)
+
+    def codes(self, values: Any) -> NDArray[np.int64]:
+        """Numbers of the classes of an array or a list of words; below 0 for what is none."""
+        return self._lookup.codes(values)
+
+    def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
+        """Labels with these codes, behind so many rows."""
         wrong = np.flatnonzero(codes < 0)
         if wrong.size:
             missing = codes[wrong[0]] == MISSING
@@ -225,52 +233,68 @@ class RowDecoder:
             )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
-        self._numbers: list[tuple[int, Column]] = []
-        self._coded: list[tuple[int, Column, Lookup]] = []
+        # For each column its first feature and, unless it holds numbers, its codes.
+        self._columns: list[tuple[int, Column, Lookup | None]] = []
         place = 0
         for column in schema.features if self._alike is None else ():
-            if column.bounds is None:
-                self._coded.append((place, column, Lookup.of_column(column, texts)))
-            else:
-                self._numbers.append((place, column))
+            lookup = Lookup.of_column(column, texts) if column.bounds is None else None
+            self._columns.append((place, column, lookup))
             place += column.width
+        self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
         self.labels = LabelDecoder(schema, file) if labelled else None
 
-    def rows(self, column: Callable[[str], Any], n_rows: int, before: int) -> Rows:
-        """Rows of features.
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that are read, with that of the labels, which is the last."""
+        return len(self._columns) + (self.labels is not None)
+
+    def is_number(self, number: int) -> bool:
+        """Whether a column holds numbers, and not values that have codes."""
+        return number < len(self._columns) and self._columns[number][2] is None
+
+    def cells(self, number: int, values: Any) -> NDArray[np.int32]:
+        """Cells of one column, an Arrow or numpy array, as 4 bytes each: numbers or codes."""
+        if self.is_number(number):
+            return numbers(values).view(np.int32)
+        lookup = self.labels if number == len(self._columns) else self._columns[number][2]
+        assert lookup is not None
+        return lookup.codes(values).astype(np.int32)
+
+    def rows(self, cells: Cells, before: int) -> tuple[Rows, Any]:
+        """Rows of features, and labels.
 
         Parameters
         ----------
-        column : callable
-            From a name to its cells, an Arrow or numpy array.
-        n_rows : int
+        cells : sequence of arrays
+            Of every column, as of :meth:`cells`.
         before : int
             Number of rows before these, for messages.
         """
-        X = np.empty((n_rows, self._width), dtype=np.float32)
-        cells = [(place, numbers(column(one.name))) for place, one in self._numbers]
+        X = np.empty((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
-        for start in range(0, n_rows, tile):
+        numeric = [(j, place) for j, (place, _, one) in enumerate(self._columns) if one is None]
+        for start in range(0, len(X), tile):
             stop = start + tile
-            for place, values in cells:
-                X[start:stop, place] = values[start:stop]
-        for place, one, lookup in self._coded:
-            self._encode(X, place, one, lookup.codes(column(one.name)), before)
+            for j, place in numeric:
+                X[start:stop, place] = cells[j][start:stop].view(np.float32)
+        for j, (place, column, lookup) in enumerate(self._columns):
+            if lookup is not None:
+                self._encode(X, place, column, cells[j], before)
         self._check(X, before)
-        return X
+        return X, None if self.labels is None else self.labels.decode(cells[-1], before)
 
-    def matrix(self, block: NDArray[Any], before: int) -> Rows:
+    def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Rows, Any]:
         """Rows of a file that is a matrix, its columns in the order of the schema."""
-        if self._coded:
-            places = {one.name: j for j, one in enumerate(self.schema.features)}
-            return self.rows(lambda name: block[:, places[name]], len(block), before)
+        if not self._is_matrix:
+            given = [*block.T] if self.labels is None else [*block.T, labels]
+            return self.rows([self.cells(j, one) for j, one in enumerate(given)], before)
         with np.errstate(over="ignore"):
             X = np.array(block, dtype=np.float32, order="C")
         self._check(X, before)
-        return X
+        return X, None if self.labels is None else self.labels(labels, before)
 
     def _encode(
-        self, X: Rows, place: int, column: Column, codes: NDArray[np.int64], before: int
+        self, X: Rows, place: int, column: Column, codes: NDArray[np.int32], before: int
     ) -> None:
         """Indicators of categories, or one feature of truth values."""
         wrong = np.flatnonzero(codes < -1)
@@ -294,8 +318,8 @@ class RowDecoder:
             return
         if self._alike is not None and self._alike.missing is not None:
             X[np.isnan(X)] = self._alike.missing
-        for place, column in self._numbers:
-            if column.missing is not None:
+        for place, column, lookup in self._columns:
+            if lookup is None and column.missing is not None:
                 X[np.isnan(X[:, place]), place] = column.missing
         wrong = ~np.isfinite(X)
         if wrong.any():
@@ -303,7 +327,7 @@ class RowDecoder:
             if self._alike is not None:
                 column = replace(self._alike, name=f"x{place}")
             else:
-                column = next(one for at, one in self._numbers if at == place)
+                column = next(one for at, one, _ in self._columns if at == place)
             reason = "not a finite number of single precision"
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
@@ -320,6 +344,50 @@ def _missing_reason(column: Column) -> str:
         "a missing value; remove the row, or write a public value that takes its place, for "
         f"example {example}, in the schema"
     )
+
+
+class Columns:
+    """Columns of equal length, written one after the other and read by rows.
+
+    In memory where they fit, else in an unnamed temporary file that only this process can read.
+
+    Parameters
+    ----------
+    n_columns, n_rows : int
+    dtype : dtype
+    room : int
+        Bytes that they may take in memory.
+    stack : ExitStack
+        Removes the file.
+    """
+
+    def __init__(
+        self, n_columns: int, n_rows: int, dtype: DTypeLike, room: int, stack: ExitStack
+    ) -> None:
+        self._shape, self._dtype = (n_columns, n_rows), np.dtype(dtype)
+        self._array: NDArray[Any] | None = None
+        if n_columns * n_rows * self._dtype.itemsize <= room:
+            self._array = np.empty(self._shape, self._dtype)
+        else:
+            self._file: Any = stack.enter_context(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
+
+    def write(self, column: int, start: int, values: NDArray[Any]) -> None:
+        """Write cells of a column from this row on."""
+        if self._array is not None:
+            self._array[column, start : start + len(values)] = values
+        else:
+            self._file.seek((column * self._shape[1] + start) * self._dtype.itemsize)
+            self._file.write(np.ascontiguousarray(values, self._dtype).view(np.uint8).data)
+
+    def read(self, start: int, count: int) -> NDArray[Any]:
+        """Return some rows, of shape (n_columns, count)."""
+        if self._array is not None:
+            return self._array[:, start : start + count]
+        found = np.empty((self._shape[0], count), self._dtype)
+        for j, column in enumerate(found):
+            self._file.seek((j * self._shape[1] + start) * self._dtype.itemsize)
+            self._file.readinto(column.view(np.uint8).data)
+        return found
 
 
 # Where a CSV file does not fit: a second, slower pass that finds the row and the column.
@@ -505,7 +573,6 @@ class CsvSource:
         else:
             self.schema = self._named(schema, len(self._names), labelled=labelled)
         self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
-        self._places = {name: str(place) for place, name in enumerate(self._names)}
 
     def _named(self, schema: TableSchema, n_cells: int, *, labelled: bool) -> TableSchema:
         """Take the names of columns from the schema, perhaps without the target."""
@@ -550,15 +617,16 @@ class CsvSource:
                 if len(self._names) > 1 and not text.strip(b"\r\n"):
                     continue
                 try:
-                    tables = self._tables(text, types)
+                    cells = self._cells(text, types)
                 except self._pa.ArrowException:
-                    tables = None
+                    cells = None
                 # Raised here, so that Arrow's error, which quotes cells, does not travel along.
-                if tables is None:
+                if cells is None:
                     raise self._explained(text, types, before)
-                for columns, n_rows in tables:
-                    yield self._decoded(columns, n_rows, before)
-                    before += n_rows
+                for start in range(0, cells.shape[1], self._decoder.max_rows):
+                    part = cells[:, start : start + self._decoder.max_rows]
+                    yield self._decoder.rows(part, before)
+                    before += part.shape[1]
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
@@ -628,37 +696,22 @@ class CsvSource:
         how["read_options"].block_size = len(text) + 1
         return self._csv.read_csv(self._pa.BufferReader(text), **how)
 
-    def _tables(self, text: bytes, types: dict[str, Any]) -> list[tuple[Callable[[str], Any], int]]:
-        """Rows of a block, not too many at a time: columns by their places, and their number."""
-        step, places = max(1, self._room // COLUMN_BYTES), list(types)
-        most = self._decoder.max_rows
-        if len(places) <= step:
-            table = self._read(text, self._how(types))
-            return [(one.column, one.num_rows) for one in table.to_batches(max_chunksize=most)]
+    def _cells(self, text: bytes, types: dict[str, Any]) -> NDArray[np.int32]:
+        """Cells of a block, of shape (n_columns, n_rows)."""
         # Arrow takes much memory for each column that it reads, and numpy little.
-        found: dict[str, Any] = {}
-        n_rows = 0
+        step, places = max(1, self._room // COLUMN_BYTES), list(types)
+        found: NDArray[np.int32] | None = None
         for start in range(0, len(places), step):
             some = {place: types[place] for place in places[start : start + step]}
-            table = self._read(text, self._how(some))
-            n_rows = table.num_rows
-            for place, column in zip(some, table.columns, strict=True):
+            table = self._read(text, self._how(some, use_threads=len(places) <= step))
+            if found is None:
+                found = np.empty((len(places), table.num_rows), np.int32)
+            for j, column in enumerate(table.columns, start):
                 # The block is read as a whole: one chunk, or none where it has no rows.
-                cells = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-                found[place] = numbers(cells) if types[place] == self._pa.float32() else cells
-
-        def part(at: int, place: str) -> Any:
-            return found[place][at : at + most]
-
-        return [(partial(part, at), min(most, n_rows - at)) for at in range(0, n_rows, most)]
-
-    def _decoded(self, columns: Callable[[str], Any], n_rows: int, before: int) -> tuple[Any, Any]:
-        """Rows and labels."""
-        X = self._decoder.rows(lambda name: columns(self._places[name]), n_rows, before)
-        labels = self._decoder.labels
-        if labels is None:
-            return X, None
-        return X, labels(columns(self._places[self._target]), before)
+                if column.num_chunks:
+                    found[j] = self._decoder.cells(j, column.combine_chunks())
+        assert found is not None
+        return found
 
     @property
     def _target(self) -> str:
@@ -694,12 +747,13 @@ class CsvSource:
     def _types(self) -> dict[str, Any]:
         """Arrow types of the columns that are read."""
         text = self._pa.dictionary(self._pa.int32(), self._pa.string())
+        places = {name: str(place) for place, name in enumerate(self._names)}
         types = {
-            self._places[column.name]: text if column.bounds is None else self._pa.float32()
+            places[column.name]: text if column.bounds is None else self._pa.float32()
             for column in self.schema.features
         }
         if self._decoder.labels is not None:
-            types[self._places[self._target]] = text
+            types[places[self._target]] = text
         return types
 
     def _explained(self, text: bytes, types: dict[str, Any], before: int) -> TableError:
@@ -971,6 +1025,8 @@ def _is_text_type(kind: Any) -> bool:
 
 
 BLOCK_ROWS = 65536
+# Of a row group: its number, its rows, and the columns that can be read together.
+Group = tuple[int, int, list[list[str]]]
 # Pages of a column are read as they are needed: a row group need not fit into memory.
 READ_BYTES = 2**16
 
@@ -992,25 +1048,27 @@ class _Columnar:
             check_type(self._file, Column(self._target, categories=()), types[self._target])
         self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
         self._step = min(BLOCK_ROWS, self._decoder.max_rows)
-
-    @property
-    def _names(self) -> list[str]:
-        """The columns that are read."""
-        names = [column.name for column in self.schema.features]
-        return names if self._target is None else [*names, self._target]
+        # The columns that are read, in the order of the decoder.
+        self._names = [column.name for column in self.schema.features]
+        self._names += [] if self._target is None else [self._target]
+        self._numbers = {name: number for number, name in enumerate(self._names)}
 
     def _types(self) -> dict[str, Any]:
         """Types by name of column."""
         raise NotImplementedError
 
+    def _cells(self, batch: Any, names: Sequence[str]) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Numbers of these columns among those that are read, and their cells."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        with reading(self._file):
+            # Offsets and places of a damaged file may point anywhere.
+            batch.validate(full=True)
+        for name in names:
+            yield self._numbers[name], self._decoder.cells(self._numbers[name], columns[name])
+
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
         """Rows and labels."""
-        places = {name: place for place, name in enumerate(batch.schema.names)}
-        X = self._decoder.rows(lambda name: batch.column(places[name]), batch.num_rows, before)
-        labels = self._decoder.labels
-        if labels is None:
-            return X, None
-        return X, labels(batch.column(places[str(self._target)]), before)
+        return self._decoder.rows([one for _, one in self._cells(batch, self._names)], before)
 
 
 class ParquetSource(_Columnar):
@@ -1031,52 +1089,97 @@ class ParquetSource(_Columnar):
         """Rows and labels."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
         size, before = os.path.getsize(self._path), 0
-        coded = [column.name for column in self.schema.features if column.bounds is None]
+        coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
         with ExitStack() as stack:
-            self._check_sizes()
+            groups = self._groups()
             with reading(self._file):
-                file = stack.enter_context(
-                    parquet.ParquetFile(
-                        self._path,
-                        buffer_size=READ_BYTES,
-                        read_dictionary=[*coded, *(self._names[len(self.schema.features) :])],
-                    )
-                )
-                batches = file.iter_batches(self._step, columns=self._names)
-            while True:
-                with reading(self._file):
-                    batch = next(batches, None)
-                    if batch is not None:
-                        batch.validate(full=True)
-                if batch is None:
-                    break
-                yield self._decoded(batch, before)
-                before += batch.num_rows
-                progress(size * before // max(before, self.n_rows or 0))
+                # Not pre_buffer=True, which reads whole row groups.
+                how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
+                file = stack.enter_context(parquet.ParquetFile(self._path, **how))
+            for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
+                # Row groups of which all columns fit are read on end.
+                for X, y in (
+                    self._at_once(file, some, before) if fits else self._in_turn(file, some, before)
+                ):
+                    yield X, y
+                    before += len(X)
+                    progress(size * before // max(before, self.n_rows or 0))
         if before != self.n_rows:
-            raise TableError(f"{self._file}: the file is damaged or cut off; copy it again")
+            raise _cut_off(self._file)
 
-    def _check_sizes(self) -> None:
-        """Refuse pages that do not fit once they are unpacked.
+    def _at_once(
+        self, file: Any, groups: Iterable[Group], before: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Rows and labels of row groups, all columns together."""
+        for batch in self._batches(file, [group[0] for group in groups], self._names, self._step):
+            yield self._decoded(batch, before)
+            before += batch.num_rows
+
+    def _in_turn(
+        self, file: Any, groups: Iterable[Group], before: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Rows and labels of row groups, some columns after the others."""
+        room, most = self._room // WHOLE_SHARE, self._decoder.max_rows
+        for number, n_rows, parts in groups:
+            with ExitStack() as stack:
+                kept = Columns(len(self._names), n_rows, np.int32, room, stack)
+                for names in parts:
+                    at, step = 0, min(BLOCK_ROWS, self._step * len(self._names) // len(names))
+                    for batch in self._batches(file, [number], names, step):
+                        if at + batch.num_rows <= n_rows:
+                            for j, cells in self._cells(batch, names):
+                                kept.write(j, at, cells)
+                        at += batch.num_rows
+                    if at != n_rows:
+                        raise _cut_off(self._file)
+                for start in range(0, n_rows, most):
+                    cells = kept.read(start, min(most, n_rows - start))
+                    yield self._decoder.rows(cells, before + start)
+            before += n_rows
+
+    def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
+        """Batches of at most ``step`` rows of some columns."""
+        with reading(self._file):
+            batches = file.iter_batches(step, row_groups=groups, columns=names)
+        while True:
+            with reading(self._file):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _groups(self) -> list[Group]:
+        """Row groups: number, rows, and columns that can be read together.
 
         Arrow unpacks a page as a whole, and keeps one of every column. What the list of row groups
         says of sizes need not be so; the header in front of each page is what Arrow goes by.
         """
-        names, room = {name.encode() for name in self._names}, self._room
+        room, found = self._room // PAGES_SHARE, []
         with _mapped(self._path) as data:
             try:
-                groups = _row_groups(data)
-                for number, group in enumerate(groups):
-                    chunks = [chunk[3] for chunk in group[1]]
-                    pages = [_pages(data, one) for one in chunks if b".".join(one[3]) in names]
-                    size = sum(pages)
-                    if size > room:
-                        what = f"row group {number}: the pages of its columns"
-                        raise _too_large(self._file, what, size, room, "pages (data_page_size=)")
+                for number, group in enumerate(_row_groups(data)):
+                    chunks = {b".".join(chunk[3][3]).decode(): chunk[3] for chunk in group[1]}
+                    parts: list[list[str]] = [[]]
+                    left = room
+                    for name in self._names:
+                        size = _pages(data, chunks[name])
+                        if size > room:
+                            what = f"row group {number}: the pages of column {quoted(name)}"
+                            raise _too_large(
+                                self._file, what, size, room, "pages (data_page_size=)"
+                            )
+                        if size > left:
+                            parts.append([])
+                            left = room
+                        parts[-1].append(name)
+                        left -= size
+                    found.append((number, group[3], parts))
+                    _forget(data)
             except TableError:
                 raise
             except DAMAGED_SIZES:
                 raise _cut_off(self._file) from None
+        return found
 
 
 class ArrowSource(_Columnar):
@@ -1097,25 +1200,32 @@ class ArrowSource(_Columnar):
         size, before = os.path.getsize(self._path), 0
         with ExitStack() as stack:
             with reading(self._file):
-                reader = _opened(self._path, stack, self._names)
-            self._check_sizes(is_file=hasattr(reader, "num_record_batches"))
-            for batch, done in self._batches(reader):
+                data, start, n_batches = _stream(self._path)
+                reader = stack.enter_context(_opened(data, start, self._names))
+            self._check_sizes(data, start)
+            for n_read in itertools.count(1):
                 with reading(self._file):
-                    # Offsets and places of a damaged file may point anywhere.
-                    batch.validate(full=True)
-                for start in range(0, batch.num_rows, self._step):
-                    part = batch.slice(start, self._step)
+                    batch = next(reader, None)
+                if batch is None:
+                    break
+                for row in range(0, batch.num_rows, self._step):
+                    part = batch.slice(row, self._step)
                     yield self._decoded(part, before)
                     before += part.num_rows
-                progress(int(size * done))
+                    _forget(data)
+                # Before the next one is unpacked.
+                batch = part = None
+                progress(size * n_read // max(n_read, n_batches or n_read))
+            if n_batches not in (None, n_read - 1):
+                raise _cut_off(self._file)
 
-    def _check_sizes(self, *, is_file: bool) -> None:
+    def _check_sizes(self, data: mmap.mmap, start: int) -> None:
         """Refuse batches and dictionaries that are packed and do not fit once unpacked.
 
         What is not packed is mapped, and takes no memory of its own.
         """
-        with reading(self._file), ExitStack() as stack:
-            schema = _opened(self._path, stack, None).schema
+        with reading(self._file):
+            schema = _opened(data, start, None).schema
         if all(_is_null(schema.field(name).type) for name in self._names):
             raise TableError(
                 f"{self._file}: every column that is read has the type null, expected values"
@@ -1123,39 +1233,25 @@ class ArrowSource(_Columnar):
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
         n_batches = 0
-        with _mapped(self._path) as data:
-            try:
-                for kind, header, body in _messages(data, is_file=is_file):
-                    if kind == DICTIONARY:
-                        key = _number(data, "<q", header, 0)
-                        inner = _child(data, _slot(data, header, 1))
-                        size = _unpacked(data, inner, body, None)
-                        if _number(data, "<b", header, 2):
-                            size += dictionaries.get(key, 0)
-                        dictionaries[key], what = size, f"the dictionaries up to number {key}"
-                        size = sum(dictionaries.values())
-                    else:
-                        size = _unpacked(data, header, body, wanted) + sum(dictionaries.values())
-                        what = f"record batch {n_batches} with its dictionaries"
-                        n_batches += 1
-                    if size > room:
-                        raise _too_large(self._file, what, size, room, "record batches")
-            except TableError:
-                raise
-            except DAMAGED_SIZES:
-                raise _cut_off(self._file) from None
-
-    def _batches(self, reader: Any) -> Iterator[tuple[Any, float]]:
-        """Record batches, and the part of the file that is read after each."""
-        n_batches = getattr(reader, "num_record_batches", None)
-        for place in range(2**62 if n_batches is None else n_batches):
-            with reading(self._file):
-                try:
-                    known = n_batches is not None
-                    batch = reader.get_batch(place) if known else reader.read_next_batch()
-                except StopIteration:
-                    return
-            yield batch, 0.0 if n_batches is None else (place + 1) / n_batches
+        try:
+            for kind, header, body in _messages(data, start):
+                if kind == DICTIONARY:
+                    key = _number(data, "<q", header, 0)
+                    inner = _child(data, _slot(data, header, 1))
+                    size = _unpacked(data, inner, body, None)
+                    if _number(data, "<b", header, 2):
+                        size += dictionaries.get(key, 0)
+                    dictionaries[key], what = size, f"the dictionaries up to number {key}"
+                    size = sum(dictionaries.values())
+                else:
+                    size = _unpacked(data, header, body, wanted) + sum(dictionaries.values())
+                    what = f"record batch {n_batches} with its dictionaries"
+                    n_batches += 1
+                _forget(data)
+                if size > room:
+                    raise _too_large(self._file, what, size, room, "record batches")
+        except DAMAGED_SIZES:
+            raise _cut_off(self._file) from None
 
 
 def parquet_types(path: str) -> tuple[dict[str, Any], int]:
@@ -1184,31 +1280,55 @@ def arrow_types(path: str) -> dict[str, Any]:
                 f"{file}: got version 1 of Feather, expected version 2: write the file again with "
                 "pyarrow.feather.write_feather(table, path)"
             )
-    with reading(file), ExitStack() as stack:
-        return column_types(file, _opened(path, stack, None).schema)
+    with reading(file), _opened(*_stream(path)[:2], None) as opened:
+        return column_types(file, opened.schema)
 
 
-def _opened(path: str, stack: ExitStack, names: Sequence[str] | None) -> Any:
-    """A reader of these columns, or of all, of a file or of a stored stream."""
+def _stream(path: str) -> tuple[mmap.mmap, int, int | None]:
+    """The bytes of a file, where its messages start, and how many record batches it says it has.
+
+    A file is a stream of messages between a mark and a list of their places. It is read as one,
+    because Arrow copies what it finds by the list.
+    """
     import pyarrow as pa
 
-    source = stack.enter_context(pa.memory_map(path))
+    with open(path, "rb") as file:
+        # Closed with the last of the arrays that are made of it.
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if data[: len(ARROW_MARK)] != ARROW_MARK:
+        return data, 0, None
+    with pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))) as opened:
+        n_batches = opened.num_record_batches
+    start = 8
+    while start < MAX_ALIGNMENT and not any(data[start : start + 8]):
+        start += 8
+    return data, start, n_batches
+
+
+def _opened(data: mmap.mmap, start: int, names: Sequence[str] | None) -> Any:
+    """A reader of these columns, or of all."""
+    import pyarrow as pa
+
     options = None
     if names is not None:
-        fields = _opened(path, stack, None).schema.names
+        fields = _opened(data, start, None).schema.names
         options = pa.ipc.IpcReadOptions(included_fields=[fields.index(name) for name in names])
-    try:
-        return stack.enter_context(pa.ipc.open_file(source, options=options))
-    except pa.ArrowInvalid:
-        source.seek(0)
-        return stack.enter_context(pa.ipc.open_stream(source, options=options))
+    source = pa.BufferReader(pa.py_buffer(data).slice(start))
+    return pa.ipc.open_stream(source, options=options)
+
+
+def _forget(data: mmap.mmap) -> None:
+    """Let go of the memory of pages that were read, where the system can: they are in the file."""
+    if hasattr(mmap, "MADV_DONTNEED"):
+        data.madvise(mmap.MADV_DONTNEED)
 
 
 # Sizes that Parquet and Arrow files state in front of packed bytes: what their readers allocate.
 
 
-# Parts of the room: a record batch with its dictionaries, unpacked.
-UNPACKED_SHARE = 2
+# Parts of the room: a record batch with its dictionaries, unpacked; pages of columns that are read
+# together.
+UNPACKED_SHARE, PAGES_SHARE = 2, 2
 # Of a page of texts: unpacked, as a dictionary, and as what is looked up in it.
 TEXT_COPIES = 4
 # What reading sizes of a damaged file has been seen to raise.
@@ -1224,6 +1344,8 @@ DAMAGED_SIZES = (
 DICTIONARY, BATCH = 2, 3
 # Parquet's numbers for texts, and for a page of words.
 TEXT, DICTIONARY_PAGE = 6, 2
+# How Arrow files begin, and where their first message starts at the latest.
+ARROW_MARK, MAX_ALIGNMENT = b"ARROW1", 64
 # Of structures and lists in Parquet's descriptions, one inside the other.
 MAX_NESTED = 16
 # Of the description of a whole file; Arrow's objects are ten times as large.
@@ -1363,43 +1485,19 @@ def _child(data: mmap.mmap, at: int) -> int:
     return int(at + struct.unpack_from("<I", data, at)[0])
 
 
-def _messages(data: mmap.mmap, *, is_file: bool) -> Iterator[tuple[int, int, int]]:
+def _messages(data: mmap.mmap, at: int) -> Iterator[tuple[int, int, int]]:
     """Kind, header and start of the body of every dictionary and record batch, as they are read."""
-    at = 0
-    if is_file:
-        size = struct.unpack_from("<i", data, len(data) - 10)[0]
-        footer = _child(data, len(data) - 10 - size)
-        for field in (2, 3):
-            blocks = _slot(data, footer, field)
-            blocks = _child(data, blocks) if blocks else 0
-            count = struct.unpack_from("<I", data, blocks)[0] if blocks else 0
-            for place in range(count):
-                start, length = struct.unpack_from("<qi", data, blocks + 4 + 24 * place)
-                yield from _message(data, start, start + length)
-        return
-    while at + 4 <= len(data):
-        mark, length = struct.unpack_from("<I", data, at)[0], 0
-        prefix = 8 if mark == 0xFFFFFFFF else 4
-        if at + prefix > len(data):
-            return
+    while at + 8 <= len(data):
+        prefix = 8 if struct.unpack_from("<I", data, at)[0] == 0xFFFFFFFF else 4
         length = struct.unpack_from("<i", data, at + prefix - 4)[0]
         if length <= 0:
             return
         body = at + prefix + length
-        yield from _message(data, at, body)
         table = _child(data, at + prefix)
+        kind = _number(data, "<B", table, 1)
+        if kind in (DICTIONARY, BATCH):
+            yield kind, _child(data, _slot(data, table, 2)), body
         at = body + max(0, _number(data, "<q", table, 3))
-
-
-def _message(data: mmap.mmap, at: int, body: int) -> Iterator[tuple[int, int, int]]:
-    """A message, if it is of a kind that has a body."""
-    if at < 0:
-        raise ValueError("no place in the file")
-    prefix = 8 if struct.unpack_from("<I", data, at)[0] == 0xFFFFFFFF else 4
-    table = _child(data, at + prefix)
-    kind = _number(data, "<B", table, 1)
-    if kind in (DICTIONARY, BATCH):
-        yield kind, _child(data, _slot(data, table, 2)), body
 
 
 def _unpacked(data: mmap.mmap, batch: int, body: int, wanted: set[int] | None) -> int:
@@ -1534,9 +1632,9 @@ class NpzSource:
         """Rows and labels."""
         size, n_rows = os.path.getsize(self._path), int(self.n_rows or 0)
         step = max(1, min(self._room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
-        decoded = self._decoder.labels
         with ExitStack() as stack:
-            rows, labels = _members(self._path, stack, labelled=decoded is not None)
+            labelled = self._decoder.labels is not None
+            rows, labels = _members(self._path, stack, labelled=labelled)
             try:
                 rows.unpack(self._room // WHOLE_SHARE, stack)
             except NPZ_DAMAGED as error:
@@ -1551,8 +1649,7 @@ class NpzSource:
                     given = None if labels is None else labels.read(count)
                 except NPZ_DAMAGED:
                     raise _damaged(self._file) from None
-                X = self._decoder.matrix(block, start)
-                yield X, None if decoded is None else decoded(given, start)
+                yield self._decoder.matrix(block, given, start)
                 progress(size * (start + count) // n_rows)
 
 
@@ -1640,40 +1737,30 @@ class _Member:
         differs = stream.tell() + n_bytes != about.file_size and not self.dtype.hasobject
         if differs or min(self.shape, default=0) < 0:
             raise ValueError("the size is not the one that is declared")
-        self._stream, self._n_bytes = stream, n_bytes
-        # Where rows are scattered over the whole array: the array, or a file that holds it.
+        self._stream = stream
+        # Where rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
-        self._whole: NDArray[Any] | None = None
-        self._unpacked: Any = None
+        self._columns: Columns | None = None
         self._at = 0
 
     def unpack(self, room: int, stack: ExitStack) -> None:
         """Make an array in Fortran order one of which rows can be read."""
         if not self._columns_first:
             return
-        if self._n_bytes <= room:
-            self._whole = self._take(self.shape[::-1]).T
-            return
-        self._unpacked = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        left = self._n_bytes
-        while left:
-            piece = self._bytes(min(PIECE, left))
-            self._unpacked.write(piece)
-            left -= len(piece)
+        n_rows, n_columns = self.shape
+        self._columns = Columns(n_columns, n_rows, self.dtype, room, stack)
+        step = max(1, PIECE // self.dtype.itemsize)
+        for column in range(n_columns):
+            for start in range(0, n_rows, step):
+                cells = self._take((min(step, n_rows - start),))
+                self._columns.write(column, start, cells)
 
     def read(self, count: int) -> NDArray[Any]:
         """Read the next rows."""
         start, self._at = self._at, self._at + count
-        if self._whole is not None:
-            return self._whole[start : self._at]
-        if self._unpacked is None:
-            return self._take((count, *self.shape[1:]))
-        n_rows, n_columns = self.shape
-        columns = np.empty((n_columns, count), dtype=self.dtype)
-        for j, column in enumerate(columns):
-            self._unpacked.seek((j * n_rows + start) * self.dtype.itemsize)
-            self._unpacked.readinto(column.view(np.uint8).data)
-        return columns.T
+        if self._columns is not None:
+            return self._columns.read(start, count).T
+        return self._take((count, *self.shape[1:]))
 
     def _take(self, shape: tuple[int, ...]) -> NDArray[Any]:
         """The next numbers, or texts of characters that there are."""

@@ -534,8 +534,12 @@ def open_table(
 
     Notes
     -----
-    A compressed ``.npz`` whose X is in Fortran order and does not fit is unpacked to an unnamed
-    temporary file, which only this process can read.
+    Where a compressed ``.npz`` whose X is in Fortran order, or a row group of a wide Parquet file,
+    does not fit, its columns go to an unnamed temporary file, which only this process can read.
+
+    Memory is bounded, the number of rows is not: a packed file of some kilobytes may hold a billion
+    equal rows. ``table.n_rows`` says how many there are where the file does; a loop over
+    :meth:`Table.batches` can stop at any block, and Ctrl-C ends it.
 
     Examples
     --------
