@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import logging
 import statistics
 import sys
 import time
@@ -26,14 +25,13 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results"
 sys.path.insert(0, str(ROOT))
 
-from flwr.common import serde  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
 
 from benches.machine import description, require_release  # noqa: E402
 from dpsvm_fast import _core  # noqa: E402
-from dpsvm_fast.federated.flower.client import make_party_app  # noqa: E402
-from dpsvm_fast.federated.flower.protocol import RoundTerms  # noqa: E402
-from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity  # noqa: E402
-from dpsvm_fast.federated.flower.server import sum_of_parties  # noqa: E402
+from dpsvm_fast.federated.protocol import RoundTerms  # noqa: E402
+from dpsvm_fast.federated.server import sum_of_parties  # noqa: E402
+from oracles.secure_sums import Room, room_of  # noqa: E402
 
 PARTIES = (3, 10, 50, 100)
 LENGTHS = (1000, 7850)
@@ -60,30 +58,28 @@ def vectors_for(parties: int, length: int) -> Any:
     return vectors
 
 
-def one_sum(parties: int, length: int, *, record: bool = False) -> tuple[float, float, bool, Any]:
-    """Wall time, processor time, whether the sum is exact, the grid."""
+def one_sum(parties: int, length: int) -> tuple[float, float, bool, Room]:
+    """Wall time, processor time, whether the sum is exact, who has talked."""
     terms, vectors = terms_for(parties, length), vectors_for(parties, length)
-    apps = [make_party_app(lambda _: {"sum": terms}, lambda *_, row=row: row) for row in vectors]
-    with server_identity():
-        grid = LocalGrid(apps, record=record)
-        wall, processor = time.perf_counter(), time.process_time()
-        result = sum_of_parties(grid, terms, grid.get_node_ids())
-        wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    return wall, processor, np.array_equal(result.total, vectors.sum(axis=0)), grid
+    room = room_of(vectors, terms)
+    wall, processor = time.perf_counter(), time.process_time()
+    result = sum_of_parties(room, terms, room.numbers)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return wall, processor, np.array_equal(result.total, vectors.sum(axis=0)), room
 
 
-def traffic(grid: LocalGrid) -> tuple[float, float]:
+def traffic(room: Room) -> tuple[float, float]:
     """Megabytes of all messages to the server, and from it."""
     sizes = [0, 0]
-    for sent in grid.traffic:
-        sizes[not sent.upwards] += serde.message_to_proto(sent.message).ByteSize()
+    for sent in room.traffic:
+        sizes[not sent.upwards] += len(sent.data)
     return sizes[0] / 1e6, sizes[1] / 1e6
 
 
 def measured(parties: int, length: int, rounds: int) -> dict[str, Any]:
     """One line of the table."""
     runs = [one_sum(parties, length) for _ in range(rounds)]
-    up, down = traffic(one_sum(parties, length, record=True)[3])
+    up, down = traffic(one_sum(parties, length)[3])
     return {
         "parties": parties,
         "length": length,
@@ -104,7 +100,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     build = _core.build_info()
     require_release(build)
-    logging.getLogger("flwr").setLevel(logging.ERROR)
     one_sum(3, 10)
     lines = []
     for parties in PARTIES:

@@ -1,55 +1,46 @@
-"""A victim's vector out of the sum of three: works on Flower's own masks, not on ours.
+"""A victim's vector out of the sum of three: works on masks from a folded key, not on ours.
 
 python benches/secure_sum_attack.py [--bits 28]
 
 An honest-but-curious server and one of three parties pool what they see in one regular round.
 They remove the victim's private mask (the server puts its seed together, as the protocol wants)
-and the mask that the victim shares with the colluding party. One pairwise mask is left. Flower
-ships a generator that folds its key to 32 bits; pairwise keys are text, whose folds have 28 bits.
-The first number of every vector is known, so that each key can be tested by itself.
+and the mask that the victim shares with the colluding party. One pairwise mask is left. One number
+of the vector is known, so that each key can be tested by itself.
 
-Whoever has ``2**28`` tests of a Mersenne twister's first output to spend has the vector. The same
-code, with the masks of this package, would need ``2**256``; it searches the same space of folded
+The secure aggregation that Flower ships expands a key with a generator that folds it to 32 bits;
+its pairwise keys are text, whose folds have 28 bits. Here that generator is put in the place of
+ours for the control. Whoever has ``2**28`` tests of a Mersenne twister's first output to spend has
+the vector. The same program needs ``2**256`` with our masks; it searches the same space of folded
 keys and finds nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
-import logging
+import base64
+import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Message
-from flwr.clientapp import ClientApp
-from flwr.common import (
-    Code,
-    FitRes,
-    Status,
-    bytes_to_ndarray,
-    ndarrays_to_parameters,
-)
-from flwr.common.secure_aggregation import quantization, secaggplus_utils
-from flwr.common.secure_aggregation.crypto import shamir as stock_shamir
-from flwr.compat.common import recorddict_compat
-from flwr.supercore.primitives import asymmetric
 from numpy.typing import NDArray
 
-import dpsvm_fast.federated.flower  # noqa: F401  (before Flower: keeps it quiet)
-from dpsvm_fast.federated.flower import protocol as harden
-from dpsvm_fast.federated.flower import server as round
-from dpsvm_fast.federated.flower.secsum import LocalGrid, server_identity
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from dpsvm_fast.federated import masks, party, protocol, server  # noqa: E402
+from dpsvm_fast.federated.protocol import MASK, SHARE, UNMASK, RoundTerms  # noqa: E402
+from oracles.secure_sums import FIRST, Room, room_of  # noqa: E402
 
 Numbers = NDArray[np.int64]
 Words = NDArray[np.uint32]
 
-MODULUS, FACTOR = 2**48, 2**30
+MODULUS = 2**48
 VICTIM, COLLUDER, HONEST = range(3)
 # So many keys at a time stay in a processor's nearest cache.
 CHUNK = 2**13
@@ -62,130 +53,99 @@ class Residue:
 
     Parameters
     ----------
-    numbers : ndarray of shape (1 + length,)
-        Vector plus, or minus, one pairwise mask; the vector's first number is 2**30.
+    numbers : ndarray of shape (length,)
+        Vector plus, or minus, one pairwise mask; the vector's first number is 0.
     sign : int
         Of the mask.
-    expand : callable
-        The generator: (folded key as 4 bytes, size) -> mask.
     """
 
     numbers: Numbers
     sign: int
-    expand: Callable[[bytes, int], Numbers]
 
 
 @contextmanager
-def stock_protocol() -> Iterator[None]:
-    """Flower's own functions back in place, for as long as this takes."""
-    stock = {
-        "pseudo_rand_gen": secaggplus_utils.pseudo_rand_gen,
-        "create_shares": stock_shamir.create_shares,
-        "combine_shares": stock_shamir.combine_shares,
-        "quantize": quantization.quantize,
-        "bytes_to_private_key": asymmetric.bytes_to_private_key,
-    }
-    harden.harden()
-    for name, functions in harden.REPLACEMENTS.items():
-        for function in functions:
-            if function in stock:
-                setattr(sys.modules[name], function, stock[function])
+def stock_masks() -> Iterator[None]:
+    """The generator that Flower ships, in the place of ours for as long as this takes."""
+
+    def expand(key: bytes, size: int) -> Any:
+        text = base64.urlsafe_b64encode(key)
+        return stock_mask(folded(text).to_bytes(4, "little"), size).astype(np.uint64)
+
+    users: tuple[Any, ...] = (party, protocol, server)
+    for module in users:
+        module.expand_mask = expand
     try:
         yield
     finally:
-        harden.harden()
+        for module in users:
+            module.expand_mask = masks.expand_mask
 
 
-def client(vector: Numbers) -> Any:
-    """A client as Flower's documentation has it: its modifier, and a function that trains."""
-    app = ClientApp()
+class Watched(Room):
+    """A server that keeps everything, and a colluding party that does not forget its keys."""
 
-    def train(message: Message, context: Any) -> Message:
-        answer = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([vector]), 1, {})
-        content = recorddict_compat.fitres_to_recorddict(answer, keep_input=False)
-        return Message(content, reply_to=message)
+    keys: dict[int, list[bytes]]
 
-    app.train(mods=[sys.modules[harden.CLIENT].secaggplus_mod])(train)
-    return app
+    def deliver(self, i: int, request: bytes) -> bytes | None:
+        if json.loads(request)["stage"] == MASK:
+            self.keys[i] = [base64.b64decode(key) for key in json.loads(self.states[i])["keys"]]
+        return super().deliver(i, request)
 
 
-class Watching(LocalGrid):
-    """A network whose server keeps everything, and whose colluding party keeps its state."""
-
-    def _answer(self, party: int, message: Any) -> Any:
-        reply = super()._answer(party, message)
-        state = self.contexts[COLLUDER].state.config_records.get("secaggplus_state")
-        if state is not None and dict(state).get("current_stage") == "collect_masked_vectors":
-            self.colluder = copy.deepcopy(dict(state))
-        return reply
-
-
-def observed(vectors: Numbers) -> Watching:
-    """One regular round of three parties, with whatever masks are in place."""
-    protocol: Any = sys.modules[harden.SERVER]
-    with server_identity():
-        grid = Watching([client(row) for row in vectors], record=True)
-        workflow = protocol.SecAggPlusWorkflow(
-            1.0,
-            2,
-            max_weight=1.0,
-            clipping_range=2.0**29,
-            quantization_range=FACTOR,
-            modulus_range=MODULUS,
-            timeout=60.0,
-        )
-        receiver = round._Receiver(grid.get_node_ids(), None)
-        workflow(grid, round._legacy_context(receiver))
-    mean = receiver.means[0] if receiver.means else np.full(vectors.shape[1], np.nan)
-    # The attacked round is a right one.
-    np.testing.assert_allclose(mean * 3, vectors.sum(axis=0))
-    return grid
-
-
-def residue(grid: Watching) -> Residue:
-    """Remove the masks that the server and the colluding party know."""
-    protocol: Any = sys.modules[harden.SERVER]
-    module: Any = sys.modules[harden.CLIENT]
-    ids = grid.get_node_ids()
-    said = [
-        (sent.stage, sent.party, dict(sent.message.content.config_records["secaggplus_configs"]))
-        for sent in grid.traffic
-        if sent.upwards
-    ]
-    (masked,) = [
-        np.concatenate([bytes_to_ndarray(part) for part in fields["masked_params"]])
-        for stage, party, fields in said
-        if (stage, party) == ("collect_masked_vectors", VICTIM)
-    ]
-    shares = [
-        share
-        for stage, _, fields in said
-        if stage == "unmask"
-        for owner, share in zip(fields["nids"], fields["shares"], strict=True)
-        if owner == ids[VICTIM]
-    ]
-    (public,) = [
-        fields["pk1"] for stage, party, fields in said if (stage, party) == ("setup", VICTIM)
-    ]
-    shapes = [(1,), (masked.size - 1,)]
-
-    def mask(key: bytes) -> Numbers:
-        return np.concatenate(protocol.pseudo_rand_gen(key, MODULUS, shapes))
-
-    left = masked - mask(protocol.combine_shares(shares))
-    shared = module.generate_shared_key(
-        asymmetric.bytes_to_private_key(grid.colluder["sk1"]),
-        asymmetric.bytes_to_public_key(public),
+def terms_for(length: int) -> RoundTerms:
+    return RoundTerms(
+        digest="attack", name="sum", length=length, n_users=3, min_survivors=3, threshold=2
     )
-    left = left - (1 if ids[VICTIM] > ids[COLLUDER] else -1) * mask(shared)
-    sign = 1 if ids[VICTIM] > ids[HONEST] else -1
-    return Residue(left % MODULUS, sign, lambda key, size: stock_mask(key, size))
+
+
+def observed(vectors: Numbers) -> Watched:
+    """One regular round of three parties, with whatever masks are in place."""
+    terms = terms_for(vectors.shape[1])
+    room = Watched(room_of(vectors, terms).parties)
+    room.keys = {}
+    result = server.sum_of_parties(room, terms, room.numbers)
+    # The attacked round is a right one.
+    assert np.array_equal(result.total, vectors.sum(axis=0))
+    return room
+
+
+def said(room: Room, stage: str, i: int, *, upwards: bool = True) -> dict[str, Any]:
+    """What one party said, or was told, in a stage."""
+    (found,) = [
+        sent.record
+        for sent in room.traffic
+        if (sent.stage, sent.party, sent.upwards) == (stage, i, upwards)
+    ]
+    return found
+
+
+def residue(room: Watched) -> Residue:
+    """Remove the masks that the server and the colluding party know."""
+    request = said(room, SHARE, COLLUDER, upwards=False)
+    public = {entry[0]: base64.b64decode(entry[2]) for entry in request["keys"]}
+    masked = base64.b64decode(said(room, MASK, VICTIM)["masked"])
+    terms = terms_for(len(masked) // 6)
+    shares = {
+        1 + i: base64.b64decode(dict(said(room, UNMASK, i)["shares"])[FIRST + VICTIM])
+        for i in range(3)
+    }
+    numbers = protocol.unpack(masked, terms.length)
+    # Through the module: the generator that is in place.
+    numbers -= protocol.expand_mask(masks.combine_shares(shares, 2), terms.length)
+    numbers += terms.pair_mask(
+        request["session"],
+        room.keys[COLLUDER][1],
+        public[FIRST + VICTIM],
+        FIRST + COLLUDER,
+        FIRST + VICTIM,
+    )
+    return Residue((numbers % MODULUS).astype(np.int64), 1 if VICTIM < HONEST else -1)
 
 
 def stock_mask(key: bytes, size: int) -> Numbers:
     """What Flower's generator makes of a folded key."""
-    parts = secaggplus_utils.pseudo_rand_gen(key, MODULUS, [(1,), (size - 1,)])
-    return np.concatenate(parts)
+    generator = np.random.RandomState(int.from_bytes(key, "little"))
+    return generator.randint(0, MODULUS - 1, size, dtype=np.int64)
 
 
 def folded(key: bytes) -> int:
@@ -193,16 +153,12 @@ def folded(key: bytes) -> int:
     return int(np.bitwise_xor.reduce(np.frombuffer(key, "<u4")))
 
 
-def pair_key(grid: Watching) -> bytes:
+def pair_key(room: Watched) -> bytes:
     """The key between the victim and the honest party. For tests only: no attacker has it."""
-    module: Any = sys.modules[harden.CLIENT]
-    states = [dict(grid.contexts[i].state.config_records["secaggplus_state"]) for i in (0, 2)]
-    return bytes(
-        module.generate_shared_key(
-            asymmetric.bytes_to_private_key(states[0]["sk1"]),
-            asymmetric.bytes_to_public_key(states[1]["pk1"]),
-        )
-    )
+    request = said(room, SHARE, COLLUDER, upwards=False)
+    public = {entry[0]: base64.b64decode(entry[2]) for entry in request["keys"]}
+    purpose = terms_for(2).purpose(request["session"], "mask", FIRST + VICTIM, FIRST + HONEST)
+    return masks.shared_key(room.keys[VICTIM][1], public[FIRST + HONEST], purpose)
 
 
 def text_folds(start: int, count: int) -> Words:
@@ -242,18 +198,18 @@ def low_words(keys: Words) -> Words:
 
 
 def search(found: Residue, chunks: Iterator[Words]) -> Numbers | None:
-    """Try folded keys; the vector without its first number where one fits, None where none does.
+    """Try folded keys; the vector where one fits, None where none does.
 
     A wrong key fits by chance with probability 2**-48.
     """
-    first = found.sign * (int(found.numbers[0]) - FACTOR) % MODULUS
+    first = found.sign * int(found.numbers[0]) % MODULUS
     target = np.uint32(first & 0xFFFFFFFF)
     for keys in chunks:
         for key in keys[low_words(keys) == target]:
-            mask = found.expand(int(key).to_bytes(4, "little"), found.numbers.size)
+            mask = stock_mask(int(key).to_bytes(4, "little"), found.numbers.size)
             if mask[0] == first:
                 vector = (found.numbers - found.sign * mask) % MODULUS
-                return np.asarray(vector[1:] - 2**29)
+                return np.asarray((vector + MODULUS // 2) % MODULUS - MODULUS // 2)
     return None
 
 
@@ -263,18 +219,24 @@ def chunks(start: int, stop: int) -> Iterator[Words]:
         yield text_folds(begin, min(CHUNK, stop - begin))
 
 
+def vectors_for(length: int) -> Numbers:
+    """Vectors whose first number is known."""
+    vectors = np.random.default_rng(0).integers(-1000, 1000, (3, length))
+    vectors[:, 0], vectors[:, -1] = 0, 1
+    return vectors
+
+
 def main() -> int:
     """Attack both, in full."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--bits", type=int, default=PAIRWISE_BITS, help="of the space searched")
-    logging.getLogger("flwr").setLevel(logging.ERROR)
     bits = parser.parse_args().bits
-    vectors = np.random.default_rng(0).integers(-1000, 1000, (3, 20))
-    with stock_protocol():
+    vectors = vectors_for(20)
+    with stock_masks():
         stock = residue(observed(vectors))
     ours = residue(observed(vectors))
     outcomes = []
-    for name, found in (("Flower's own masks", stock), ("ours", ours)):
+    for name, found in (("masks from a folded key", stock), ("ours", ours)):
         begin = time.perf_counter()
         vector = search(found, chunks(0, 2**bits))
         seconds = time.perf_counter() - begin

@@ -14,16 +14,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import hmac
+import inspect
 import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
-import flwr
 import flwr.supernode.start_client_internal as internal
 from flwr.supernode.cli import flower_supernode
-
-TRIED_WITH = ("1.41.", "1.42.")
 
 
 def accept_only(digest: str) -> None:
@@ -32,14 +30,15 @@ def accept_only(digest: str) -> None:
     Raises
     ------
     SystemExit
-        The digest is not one, or the installed Flower is one that this was not tried with: nothing
-        is started then.
+        The digest is not one, or the installed Flower looks at bundles in another way: nothing is
+        started then.
     """
     if re.fullmatch("[0-9a-f]{64}", digest) is None:
         sys.exit("--bundle takes the SHA-256 digest of a bundle, 64 hexadecimal digits")
-    if not flwr.__version__.startswith(TRIED_WITH) or not hasattr(internal, "_verify_fab"):
-        sys.exit(f"Flower {flwr.__version__}: tried with 1.41 and 1.42 only")
-    pull: Callable[..., Any] = internal._pull_and_store_message
+    pull: Callable[..., Any] = getattr(internal, "_pull_and_store_message", lambda: None)
+    takes = set(inspect.signature(pull).parameters)
+    if not hasattr(internal, "_verify_fab") or not {"get_fab", "trusted_entities"} <= takes:
+        sys.exit("this Flower looks at bundles in another way: no bundle can be chosen")
 
     def verified(fab: Any, _trusted: Any) -> bool:
         return hmac.compare_digest(hashlib.sha256(fab.content).hexdigest(), digest)

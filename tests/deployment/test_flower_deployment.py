@@ -107,7 +107,10 @@ def test_as_the_readme_says(study: Study, tmp_path: Path) -> None:
         note(again, deployment)
         assert_nothing_released(study, again)
         assert documented("3 of the parties: this round was answered before") in again.log
-        assert documented("aborted at stage 'setup': 0 of 2 needed parties left") in again.details
+        assert (
+            documented("aborted at stage 'advertise_keys': 0 of 2 needed parties left")
+            in again.details
+        )
 
 
 @pytest.mark.parametrize(("stages", "left"), [(2, HOSPITALS[:2]), (3, HOSPITALS)])
@@ -141,7 +144,7 @@ def test_too_few_hospitals_left(study: Study, tmp_path: Path) -> None:
         note(run, deployment)
         assert_nothing_released(study, run)
         assert "SecureSumAborted" in run.log
-        expected = "aborted at stage 'collect_masked_vectors': 1 of 2 needed parties left"
+        expected = "aborted at stage 'masked_input': 1 of 2 needed parties left"
         assert documented(expected) in run.details
         assert documented("2 of the parties: no reply") in run.log
 
@@ -175,7 +178,10 @@ def test_another_specification_is_refused(study: Study, tmp_path: Path) -> None:
         note(run, deployment)
         assert_nothing_released(study, run)
         assert documented("2 of the parties: another specification") in run.log
-        assert documented("aborted at stage 'setup': 1 of 2 needed parties left") in run.details
+        assert (
+            documented("aborted at stage 'advertise_keys': 1 of 2 needed parties left")
+            in run.details
+        )
 
         # No vector has left: with the right file the same study can be run.
         for name in HOSPITALS[1:]:

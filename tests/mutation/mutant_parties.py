@@ -82,9 +82,9 @@ PARTIES = (
         "what a party wrote down about its answers is not looked at: two sums differ by its vector",
         (
             Edit(
-                FEDERATED + "flower/client.py",
-                "not journal.claim(terms.digest, terms.name):",
-                "journal.claim(terms.digest, terms.name) is None:",
+                FEDERATED + "party.py",
+                "not journal.claim(_key(terms)):",
+                "journal.claim(_key(terms)) is None:",
             ),
         ),
         (
@@ -93,16 +93,40 @@ PARTIES = (
         ),
     ),
     Mutant(
+        "both secrets of a party",
+        "shares of the seed and of the key of one party are given out together: its vector is open",
+        (
+            Edit(
+                FEDERATED + "party.py",
+                "if set(active) & set(gone) or {*active",
+                "if {*active",
+            ),
+        ),
+        ("tests/unit/test_secure_sum_party.py::test_wrong_lists_of_who_is_left_are_refused",),
+    ),
+    Mutant(
+        "a sum of too few",
+        "a party helps to open a sum with fewer honest noises than promised",
+        (
+            Edit(
+                FEDERATED + "party.py",
+                "if len(active) < terms.min_survivors:",
+                "if len(active) < 1:",
+            ),
+        ),
+        ("tests/unit/test_secure_sum_party.py::test_wrong_lists_of_who_is_left_are_refused",),
+    ),
+    Mutant(
         "masks from a folded key",
         "flwr #7522: masks from 32 bits of the key, which can be searched in seconds",
         (
             Edit(
-                FEDERATED + "flower/masks.py",
-                "salt=None, info=info).derive(key)",
-                "salt=None, info=info).derive(key[:4])",
+                FEDERATED + "masks.py",
+                "return bytes(kdf.derive(key))",
+                "return bytes(kdf.derive(key[:4]))",
             ),
         ),
-        ("tests/unit/test_flower_prg.py::test_every_bit_of_the_key_changes_the_stream",),
+        ("tests/unit/test_secure_sum_masks.py::test_every_bit_of_the_key_changes_the_stream",),
         slow=True,
     ),
     Mutant(

@@ -22,7 +22,7 @@ HOSPITALS = ("hospital_a", "hospital_b", "hospital_c")
 
 KEEPS_ITS_VECTOR = '''
 
-import dpsvm_fast.federated.flower.client as party
+import dpsvm_fast.federated.party as party
 
 checked_vector = party.checked_vector
 

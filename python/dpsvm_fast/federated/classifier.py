@@ -19,7 +19,7 @@ from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
 from dpsvm_fast.federated.plans import RoundPlan, loss_of, sensitivity_record
-from dpsvm_fast.federated.secsum import SumResult, whole_numbers
+from dpsvm_fast.federated.secsum import SumResult, centred, whole_numbers
 from dpsvm_fast.federated.spec import FederatedSpec
 
 
@@ -190,7 +190,7 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
     survivors = result.survivors
     if survivors < spec.survivors_needed:
         raise SecureSumAborted("finalize", survivors, spec.survivors_needed)
-    total = plan.codec.wrap(whole_numbers(result.total))
+    total = centred(whole_numbers(result.total))
     if total.size != plan.length or survivors > spec.n_users:
         raise InconsistentSumError("sum: another length than was agreed on, or too many parties")
     n_records = int(total[-2])

@@ -19,7 +19,7 @@ from dpsvm_fast.certificates.releases import SecureRound
 from dpsvm_fast.certificates.words import summed_over_parties
 from dpsvm_fast.estimators.parameters import chosen_loss, or_word
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.secsum import ROUNDED_STEPS, FixedPointCodec, PartyCounts
+from dpsvm_fast.federated.secsum import LIMIT, ROUNDED_STEPS, FixedPointCodec, PartyCounts
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm, share_of
@@ -610,7 +610,7 @@ class SumNoise:
     @property
     def fits(self) -> bool:
         """Whether noise of ``DEVIATIONS`` standard deviations stays in the range."""
-        return self.bound_steps + DEVIATIONS * self.sigma_steps <= self.codec.limit - 1
+        return self.bound_steps + DEVIATIONS * self.sigma_steps <= LIMIT - 1
 
     @cached_property
     def rounding(self) -> float:
@@ -650,7 +650,7 @@ class SumNoise:
     @cached_property
     def overflow(self) -> float:
         """Probability that some party's noise leaves the range, rounded up."""
-        room = float(self.codec.limit - self.bound_steps - 1)
+        room = float(LIMIT - self.bound_steps - 1)
         exponent = -0.5 * (room / self.sigma_steps) ** 2
         # Beyond the floats' exponents, the largest value that such a tail can have.
         tail = math.exp(max(exponent, -700.0) * (1.0 - 1e-12))

@@ -38,8 +38,17 @@ from dpsvm_fast.validation import check_fraction, check_integer, check_positive,
 # products are taken a little towards the number typed before they are rounded to whole parties.
 
 
-# With contributions below 2**29 in each coordinate, sums of so many stay below half of 2**48.
+# Numbers that parties contribute are smaller than this in size, so that with their signs they have
+# 30 bits; sums are known modulo this; and sums of so many are smaller than half of that.
+LIMIT = 2**29
+MODULUS = 2**48
 MOST_PARTIES = 2**18
+
+
+def centred(total: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the representatives nearest to 0 of numbers modulo 2**48."""
+    half = MODULUS // 2
+    return ((total + half) & (MODULUS - 1)) - half
 
 
 # Relative error of a float beside the share that was typed, and more.
@@ -145,16 +154,12 @@ ROUNDED_STEPS = 1.0 + 2.0**-20
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPointCodec:
-    """Numbers as multiples of a step, within a range, summed modulo a power of two.
+    """Numbers as multiples of a step, below 2**29 of them in size, summed modulo 2**48.
 
     Parameters
     ----------
     step : float > 0
         g.
-    bits : int in 2..30
-        Numbers are integers z with ``|z| < 2**(bits - 1)``.
-    modulus : int
-        A power of two above ``2**bits``: sums are known modulo it.
 
     Raises
     ------
@@ -163,26 +168,10 @@ class FixedPointCodec:
     """
 
     step: float
-    bits: int = 30
-    modulus: int = 2**48
 
     def __post_init__(self) -> None:
-        """Refuse what could not be summed."""
+        """Refuse a step that is none."""
         object.__setattr__(self, "step", check_positive("step", self.step))
-        check_integer("bits", self.bits, 2, 30)
-        check_integer("modulus", self.modulus, 2 ** (self.bits + 1), 2**62)
-        if self.modulus & (self.modulus - 1):
-            raise InvalidParameterError.of("modulus", got=self.modulus, accepted="a power of two")
-
-    @property
-    def limit(self) -> int:
-        """Numbers are smaller in size than this."""
-        return 1 << (self.bits - 1)
-
-    @property
-    def most_parties(self) -> int:
-        """Numbers that can be summed without ambiguity."""
-        return self.modulus >> self.bits
 
     def encode(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
         """Nearest multiples of the step.
@@ -206,7 +195,7 @@ class FixedPointCodec:
             raise PartyRefusedError("contribution: expected finite numbers")
         with np.errstate(over="ignore", under="ignore"):
             steps = np.rint(x / self.step)
-        if not (np.abs(steps) < self.limit).all():
+        if not (np.abs(steps) < LIMIT).all():
             raise PartyRefusedError("contribution: expected numbers within the range agreed on")
         return np.asarray(steps.astype(np.int64))
 
@@ -226,13 +215,7 @@ class FixedPointCodec:
 
         Noise that would leave it is cut off: the probability of that is part of the guarantee.
         """
-        most = self.limit - 1
-        return np.asarray(np.clip(steps + noise, -most, most))
-
-    def wrap(self, total: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Representatives nearest to 0 of numbers modulo ``modulus``."""
-        half = self.modulus >> 1
-        return np.asarray(((total + half) & (self.modulus - 1)) - half)
+        return np.asarray(np.clip(steps + noise, 1 - LIMIT, LIMIT - 1))
 
     def decode_sum(self, total: NDArray[np.int64], survivors: int) -> NDArray[np.float64]:
         """The sum of ``survivors`` contributions, in units of the numbers encoded.
@@ -240,7 +223,7 @@ class FixedPointCodec:
         Parameters
         ----------
         total : ndarray of shape (n,), int64
-            Modulo ``modulus``.
+            Modulo 2**48.
         survivors : int
 
         Returns
@@ -252,9 +235,9 @@ class FixedPointCodec:
         InconsistentSumError
             No sum of so many numbers within the range.
         """
-        check_integer("survivors", survivors, 1, self.most_parties)
-        whole = self.wrap(whole_numbers(total))
-        if not (np.abs(whole) < survivors * self.limit).all():
+        check_integer("survivors", survivors, 1, MOST_PARTIES)
+        whole = centred(whole_numbers(total))
+        if not (np.abs(whole) < survivors * LIMIT).all():
             raise InconsistentSumError("sum: larger than the parties could have contributed")
         # Below 2**47: exact as floats.
         return np.asarray(whole.astype(np.float64) * self.step)
@@ -295,9 +278,6 @@ def whole_numbers(total: NDArray[np.int64]) -> NDArray[np.int64]:
     if not isinstance(total, np.ndarray) or total.ndim != 1 or total.dtype != np.int64:
         raise InconsistentSumError("sum: expected one row of int64 numbers")
     return total
-
-
-MODULUS = 2**48
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,8 +358,7 @@ class TrustedSum:
             survivors += 1
         if total is None or survivors < self.min_survivors:
             raise SecureSumAborted("collect", survivors, self.min_survivors)
-        half = MODULUS // 2
-        return SumResult(((total + half) & (MODULUS - 1)) - half, survivors)
+        return SumResult(centred(total), survivors)
 
 
 @dataclass(frozen=True)

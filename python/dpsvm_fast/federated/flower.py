@@ -1,0 +1,374 @@
+"""Trainings across parties over a network: Flower carries the messages of the secure sum.
+
+Flower is an optional dependency, and a postman: it brings bytes from the server to the parties and
+back. What the bytes say, who answers them and who refuses is ours (``protocol.py``, ``party.py``,
+``server.py``). What is protected against whom, and what is not: ``docs/secure_summation.md``.
+
+Importing this module switches Flower's telemetry off and gives Flower a private home directory,
+unless the environment decides otherwise or Flower has been imported before: both are read when
+Flower is imported. Processes that Flower starts (SuperLink, SuperNode) need
+``FLWR_TELEMETRY_ENABLED=0`` and ``FLWR_HOME`` in their own environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning, SecureSumAborted
+from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state
+from dpsvm_fast.federated.local import local_update
+from dpsvm_fast.federated.secsum import SumResult
+from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.validation import (
+    check_integer,
+    check_non_negative,
+    check_option,
+    check_positive,
+)
+
+__all__ = ["make_client_app", "make_server_app", "run_secure_round", "run_training"]
+
+
+def require(*modules: str) -> None:
+    """Say what to install where an optional dependency is missing."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ModuleNotFoundError(
+            f"secure sums need {' and '.join(missing)} (Python 3.11 or newer): "
+            'pip install "dpsvm-fast[federated]"'
+        )
+
+
+def _prepare_environment() -> None:
+    """Keep Flower from reporting its use, and from writing into the user's home."""
+    if "flwr" in sys.modules:
+        return
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    if "FLWR_HOME" not in os.environ:
+        home = tempfile.mkdtemp(prefix="dpsvm-fast-flwr-")
+        os.environ["FLWR_HOME"] = home
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+
+
+require("flwr", "cryptography")
+_prepare_environment()
+with warnings.catch_warnings():
+    # What Flower's own dependencies warn each other of is no news to users.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    from dpsvm_fast.federated.party import FileJournal, Party
+    from dpsvm_fast.federated.protocol import RoundTerms
+    from dpsvm_fast.federated.server import sum_of_parties
+
+# A message of Flower has one record of this name, and in it the bytes of one of ours.
+RECORD = "dpsvm_fast"
+MESSAGE_TYPE = "train"
+
+Place: TypeAlias = "str | os.PathLike[str]"
+
+
+def _wrapped(data: bytes) -> RecordDict:
+    return RecordDict({RECORD: ConfigRecord({"message": data})})
+
+
+def _unwrapped(message: Message) -> bytes:
+    """Return the bytes in a message of Flower; none where it carries something else."""
+    if not message.has_content():
+        return b""
+    data = message.content.config_records.get(RECORD, {}).get("message")
+    return data if isinstance(data, bytes) else b""
+
+
+def make_party_app(party_of: Callable[[Context], Party]) -> ClientApp:
+    """Make the client app that hands every message to a party.
+
+    Parameters
+    ----------
+    party_of : callable
+        Takes Flower's context and returns the party; called for every message.
+    """
+    app = ClientApp()
+
+    def answer(message: Message, context: Context) -> Message:
+        # Flower keeps a party's state for one run; another run begins with an empty one.
+        records = context.state.config_records
+        state = records[RECORD]["state"] if RECORD in records else b""
+        state, reply = party_of(context).respond(state, _unwrapped(message))
+        records[RECORD] = ConfigRecord({"state": state})
+        return Message(_wrapped(reply), reply_to=message)
+
+    app.train()(answer)
+    return app
+
+
+UNCOUNTED = (
+    "ledger: none given, and no journal; every run that the server starts is answered, at the full "
+    "privacy cost each time. Give a ledger that is kept in a file, or a journal."
+)
+
+
+def make_client_app(
+    spec: FederatedSpec | Callable[[Context], FederatedSpec],
+    load_data: Callable[[Context], tuple[Any, Any]],
+    *,
+    ledger: PrivacyLedger | Callable[[Context], PrivacyLedger] | None = None,
+    journal: Place | Callable[[Context], Place] | None = None,
+) -> Any:
+    """Make the client app with which a party takes part in a training.
+
+    Parameters
+    ----------
+    spec : FederatedSpec or callable
+        The party's own copy, or a function of Flower's context that reads it. A server with
+        another one gets nothing.
+    load_data : callable
+        Takes Flower's context and returns the party's rows and labels.
+    ledger : PrivacyLedger or callable or None, default=None
+        The party's own, asked before data are loaded and charged before noise is drawn. One that is
+        kept in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
+        start a process for every message, and a ledger in memory begins anew with each.
+    journal : path or callable or None, default=None
+        Directory for what was answered, over all runs: every round of a specification is answered
+        once. Without it, every run of the server is answered, with noise of its own.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        Neither a ledger nor a journal: a server that starts N runs is answered N times, and the
+        statement of each speaks of one.
+
+    Notes
+    -----
+    Guarantees: those of the run's statement, against a server and up to
+    ``spec.counts.colluders`` other parties that follow the protocol and are curious. The server
+    learns the sum of at least ``spec.survivors_needed`` vectors, who took part, and one of a few
+    constant texts where a party does not go on. See ``docs/secure_summation.md``.
+    """
+    if ledger is None and journal is None:
+        warnings.warn(UNCOUNTED, PrivacyLeakWarning, stacklevel=2)
+
+    def party_of(context: Context) -> Party:
+        def agreed() -> FederatedSpec:
+            return spec if isinstance(spec, FederatedSpec) else spec(context)
+
+        def contribute(terms: RoundTerms, public: NDArray[np.float64] | None) -> NDArray[np.int64]:
+            own_ledger = ledger(context) if callable(ledger) else ledger
+            own_spec = agreed()
+            if own_ledger is not None:
+                own_ledger.check(own_spec.round(terms.name).events("secure_sum"))
+            X, y = load_data(context)
+            update = local_update(X, y, own_spec, terms.name, public=public, ledger=own_ledger)
+            return update.vector
+
+        def own_journal() -> FileJournal | None:
+            if journal is None:
+                return None
+            return FileJournal(journal(context) if callable(journal) else journal)
+
+        return Party(
+            number=context.node_id,
+            terms=lambda: RoundTerms.of_rounds(agreed()),
+            contribute=contribute,
+            journal=own_journal,
+        )
+
+    return make_party_app(party_of)
+
+
+Seconds: TypeAlias = "float | Callable[[Context], float]"
+
+# Between two looks at who is there.
+POLL_SECONDS = 1.0
+
+
+def make_server_app(
+    spec: FederatedSpec | Callable[[Context], FederatedSpec],
+    *,
+    on_result: Callable[[FederatedLinearSVC, Context], None],
+    timeout: Seconds = 120.0,
+    wait: Seconds = 300.0,
+    attempts: int = 2,
+) -> Any:
+    """Make the server app of a training.
+
+    Parameters
+    ----------
+    spec : FederatedSpec or callable
+        Or a function of Flower's context that reads it. Parties with another one refuse.
+    on_result : callable
+        Takes the fitted classifier and Flower's context, and keeps it somewhere.
+    timeout : float or callable, default=120.0
+        Seconds to wait in every stage of a secure sum.
+    wait : float or callable, default=300.0
+        Seconds to wait for all parties; afterwards those who are there have to be enough.
+    attempts : int, default=2
+        How often to begin a round while no party has sent its vector.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        Raises out of its main function whatever goes wrong, so that Flower reports the run as
+        failed: :class:`SecureSumAborted` with stage and number of parties left,
+        ``InconsistentSumError`` for a sum that is none.
+    """
+    check_integer("attempts", attempts, 1)
+    app = ServerApp()
+
+    def main(grid: Any, context: Context) -> None:
+        agreed = spec if isinstance(spec, FederatedSpec) else spec(context)
+        pause = check_non_negative("wait", wait(context) if callable(wait) else wait)
+        seconds = check_positive("timeout", timeout(context) if callable(timeout) else timeout)
+        parties = _parties(grid, agreed, pause)
+        model = run_training(grid, agreed, parties, timeout=seconds, attempts=attempts)
+        on_result(model, context)
+
+    app.main()(main)
+    return app
+
+
+def run_training(
+    grid: Any,
+    spec: FederatedSpec,
+    node_ids: Sequence[int],
+    *,
+    timeout: float = 120.0,
+    attempts: int = 2,
+) -> FederatedLinearSVC:
+    """Run all rounds of a training.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    spec : FederatedSpec
+    node_ids : sequence of int
+        Parties; those that vanish in one round are asked again in the next.
+    timeout, attempts
+        As of :func:`run_secure_round`.
+
+    Returns
+    -------
+    FederatedLinearSVC
+        With its statement, ``privacy_``.
+
+    Raises
+    ------
+    SecureSumAborted, InconsistentSumError
+        As :func:`run_secure_round`.
+    """
+    results: dict[str, SumResult] = {}
+    for plan in spec.rounds:
+        results[plan.name] = run_secure_round(
+            grid,
+            spec,
+            plan.name,
+            node_ids,
+            public=public_state(spec, results),
+            timeout=timeout,
+            attempts=attempts,
+        )
+    return finalize(results, spec)
+
+
+def run_secure_round(
+    grid: Any,
+    spec: FederatedSpec,
+    round_name: str,
+    node_ids: Sequence[int],
+    *,
+    public: NDArray[np.float64] | None = None,
+    timeout: float = 120.0,
+    attempts: int = 2,
+) -> SumResult:
+    """Run one round of a training: one secure sum.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+    spec : FederatedSpec
+    round_name : str
+        A name of ``spec.rounds``.
+    node_ids : sequence of int
+        Parties that are asked.
+    public : ndarray of float64 or None
+        What the round takes from earlier ones; goes to every party.
+    timeout : float, default=120.0
+        Seconds to wait in each stage.
+    attempts : int, default=2
+        How often to begin before any party has sent its vector.
+
+    Returns
+    -------
+    SumResult
+        Exact integers, and the number of parties in them.
+
+    Raises
+    ------
+    SecureSumAborted
+        Too few parties were left; never a plain sum instead.
+    InconsistentSumError
+        The numbers are no sum of the parties that were counted.
+    """
+    terms = RoundTerms.of_rounds(spec)
+    check_option("round_name", round_name, tuple(terms))
+    return sum_of_parties(
+        exchange_over(grid, timeout),
+        terms[round_name],
+        node_ids,
+        public=public,
+        attempts=attempts,
+    )
+
+
+def exchange_over(grid: Any, timeout: float) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
+    """Return the function that sends messages over a grid of Flower and collects the replies."""
+    timeout = check_positive("timeout", timeout)
+
+    def exchange(requests: Mapping[int, bytes]) -> dict[int, bytes]:
+        messages = [
+            Message(_wrapped(data), dst_node_id=party, message_type=MESSAGE_TYPE)
+            for party, data in requests.items()
+        ]
+        replies: dict[int, bytes] = {}
+        for reply in grid.send_and_receive(messages, timeout=timeout):
+            # Of several replies of a party, the first.
+            replies.setdefault(reply.metadata.src_node_id, _unwrapped(reply))
+        return replies
+
+    return exchange
+
+
+def _parties(grid: Any, spec: FederatedSpec, wait: float) -> list[int]:
+    """Wait for the parties."""
+    end = time.monotonic() + wait
+    while True:
+        present = sorted(grid.get_node_ids())
+        if len(present) >= spec.n_users or time.monotonic() >= end:
+            break
+        time.sleep(min(POLL_SECONDS, max(0.0, end - time.monotonic())))
+    if len(present) > spec.n_users:
+        raise InvalidParameterError.of(
+            "parties", got=len(present), accepted=f"at most {spec.n_users}, as agreed on"
+        )
+    if len(present) < spec.survivors_needed:
+        raise SecureSumAborted("waiting", len(present), spec.survivors_needed)
+    return present

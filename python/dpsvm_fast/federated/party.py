@@ -1,0 +1,362 @@
+"""A party's side of the secure sum: bytes in, bytes out, and what it remembers in between.
+
+A party follows the server, but believes only its own copy of the terms. Whatever it refuses, it
+refuses in one of a few constant texts, and forgets the keys of the round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.exceptions import PartyRefusedError
+from dpsvm_fast.federated import protocol as stages
+from dpsvm_fast.federated.masks import (
+    KEY_BYTES,
+    SHARE_BYTES,
+    create_shares,
+    expand_mask,
+    new_secret,
+    public_key,
+    seal,
+    shared_key,
+    unseal,
+)
+from dpsvm_fast.federated.protocol import RoundTerms
+from dpsvm_fast.federated.secsum import LIMIT
+from dpsvm_fast.federated.spec import PROTOCOL
+
+_LOG = logging.getLogger("dpsvm_fast.federated")
+
+Listed = TypeVar("Listed")
+
+# Stage that a stage is followed by, in one attempt.
+FOLLOWED_BY = dict(pairwise(stages.STAGES))
+# A packet is two shares and a tag.
+SEALED_BYTES = 2 * SHARE_BYTES + 16
+
+# Terms of the round, public array that came with the request -> vector.
+Contribution: TypeAlias = Callable[[RoundTerms, NDArray[np.float64] | None], NDArray[np.int64]]
+
+
+class FileJournal:
+    """Rounds that a party has answered, in a directory of its own; shared by all its processes.
+
+    A vector that is in two sums of different parties is as good as public: the difference of the
+    sums is a sum of few. So a party claims a round before it makes its vector, and a claim is never
+    undone. To answer a round again, remove its file by hand.
+
+    Parameters
+    ----------
+    directory : path
+        Created with access for its owner alone.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+
+    def holds(self, name: str) -> bool:
+        """Tell whether the round was claimed in any run."""
+        return self._entry(name).exists()
+
+    def claim(self, name: str) -> bool:
+        """Claim the round for all times; it is on the disk when this returns."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            # The file system lets one of several processes win.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            handle = os.open(self._entry(name), flags, 0o600)
+        except FileExistsError:
+            return False
+        try:
+            os.write(handle, f"{name}\n".encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if os.name == "posix":
+            # The new name has to survive a crash, too.
+            handle = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return True
+
+    def _entry(self, name: str) -> Path:
+        return self._directory / hashlib.sha256(name.encode()).hexdigest()
+
+
+@dataclass(repr=False)
+class _Kept:
+    """What a party keeps between two messages. Private.
+
+    Parameters
+    ----------
+    answered : list of str
+        Rounds claimed in this run; all that is left after a round, or a refusal.
+    session, round : str
+        The attempt in progress.
+    stage : str
+        Its last stage that was passed.
+    keys : list
+        Private key for packets, private key for masks, seed; until the vector is masked.
+    others : list
+        Everybody's number and public keys; as long.
+    shares : list
+        Number of each party that masks are shared with, oneself too, and its shares: of its
+        private key for masks, and of its seed.
+    """
+
+    answered: list[str] = field(default_factory=list)
+    session: str = ""
+    round: str = ""
+    stage: str = ""
+    keys: list[Any] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)
+    shares: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, state: bytes) -> _Kept:
+        """Read what :meth:`write` wrote; nothing where there is nothing."""
+        return cls(**stages.read(state)) if state else cls()
+
+    def write(self) -> bytes:
+        """Return the fields as bytes."""
+        return stages.write(vars(self))
+
+    def private_keys(self) -> list[bytes]:
+        """Return the key for packets, the key for masks, and the seed."""
+        return [stages.as_bytes(key, KEY_BYTES) for key in self.keys]
+
+
+@dataclass(frozen=True)
+class Party:
+    """One party of secure sums.
+
+    Parameters
+    ----------
+    number : int
+        Its own.
+    terms : callable
+        Returns the party's own copy of the terms, by name of the round; called for every message.
+    contribute : callable
+        Makes the vector of a round; called once a round at most. Whatever it raises reaches nobody
+        but the party.
+    journal : callable
+        Returns where answered rounds are written down for all runs; or None, for the state alone,
+        which lasts for one run.
+    """
+
+    number: int
+    terms: Callable[[], Mapping[str, RoundTerms]]
+    contribute: Contribution
+    journal: Callable[[], FileJournal | None] = lambda: None
+
+    def respond(self, state: bytes, message: bytes) -> tuple[bytes, bytes]:
+        """Answer one message of the server.
+
+        Parameters
+        ----------
+        state : bytes
+            What the last call returned; empty in the beginning. Private.
+        message : bytes
+
+        Returns
+        -------
+        state, reply : bytes
+            The reply is the stage's, or a refusal with one of the constant texts.
+        """
+        kept = None
+        try:
+            kept = _Kept.read(state)
+            after, reply = self._answer(kept, message)
+            return after.write(), reply
+        except PartyRefusedError as refusal:
+            text = str(refusal) if str(refusal) in stages.REFUSALS else stages.NO_CONTRIBUTION
+        except Exception as error:
+            text = stages.NO_CONTRIBUTION
+            _note(error)
+        _LOG.error("refused: %s", text)
+        # A damaged state must not turn into a fresh one.
+        left = state if kept is None else _Kept(kept.answered).write()
+        return left, stages.write({"refused": text})
+
+    def _answer(self, kept: _Kept, message: bytes) -> tuple[_Kept, bytes]:
+        """Check a message against what was agreed on and what came before, and answer it."""
+        request, terms = self._understood(message)
+        session, stage = request["session"], request["stage"]
+        if stage == stages.ADVERTISE:
+            journal = self.journal()
+            if _key(terms) in kept.answered or (journal and journal.holds(_key(terms))):
+                raise PartyRefusedError(stages.ANSWERED_BEFORE)
+            # Keys of an earlier attempt must not survive into this one.
+            kept = _Kept(kept.answered, session, terms.name)
+        elif (kept.session, kept.round, FOLLOWED_BY.get(kept.stage)) != (
+            session,
+            terms.name,
+            stage,
+        ):
+            raise PartyRefusedError(stages.OUT_OF_ORDER)
+        answers = {
+            stages.ADVERTISE: self._advertise_keys,
+            stages.SHARE: self._share_keys,
+            stages.MASK: self._masked_input,
+            stages.UNMASK: self._unmask,
+        }
+        body = answers[stage](kept, request, terms)
+        kept.stage = stage
+        after = _Kept(kept.answered) if stage == stages.UNMASK else kept
+        return after, stages.write(terms.head(session, stage, self.number) | body)
+
+    def _understood(self, message: bytes) -> tuple[dict[str, Any], RoundTerms]:
+        """Return a message to this party, and the terms that it is about."""
+        own_terms = self.terms()
+        try:
+            request = stages.read(message)
+            if not all(type(request[name]) is str for name in ("round", "session", "stage")):
+                raise ValueError("expected texts")
+            if request["stage"] not in stages.STAGES:
+                raise ValueError("expected a stage")
+            said = {name: request[name] for name in ("protocol", "digest")}
+        except (KeyError, ValueError):
+            raise PartyRefusedError(stages.UNKNOWN_MESSAGE) from None
+        terms = own_terms.get(request["round"])
+        if terms is None or said != {"protocol": PROTOCOL, "digest": terms.digest}:
+            raise PartyRefusedError(stages.ANOTHER_SPECIFICATION)
+        if request.get("party") != self.number:
+            raise PartyRefusedError(stages.WRONG_PARTIES)
+        return request, terms
+
+    # The four stages: what came before, the message, the terms -> what to reply.
+
+    def _advertise_keys(
+        self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
+    ) -> dict[str, Any]:
+        """Make keys and a seed."""
+        keys = [new_secret() for _ in range(3)]
+        kept.keys = keys
+        return {"keys": [public_key(key) for key in keys[:2]]}
+
+    def _share_keys(
+        self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
+    ) -> dict[str, Any]:
+        """Look at everybody's public keys, and share the private key for masks and the seed."""
+        others = _listed(lambda: stages.as_items(request["keys"], 2, KEY_BYTES))
+        for_packets, for_masks, seed = kept.private_keys()
+        if others.get(self.number) != [public_key(for_packets), public_key(for_masks)]:
+            raise PartyRefusedError(stages.WRONG_PARTIES)
+        # A key is of one party and for one purpose.
+        n = len(others)
+        if n > terms.n_users or len({key for keys in others.values() for key in keys}) != 2 * n:
+            raise PartyRefusedError(stages.WRONG_PARTIES)
+        if n < terms.min_survivors:
+            raise PartyRefusedError(stages.TOO_FEW_PARTIES)
+        shares = zip(
+            sorted(others),
+            create_shares(for_masks, terms.threshold, n),
+            create_shares(seed, terms.threshold, n),
+            strict=True,
+        )
+        packets = []
+        for party, of_key, of_seed in shares:
+            if party == self.number:
+                kept.shares = [[party, of_key, of_seed]]
+                continue
+            purpose = terms.purpose(kept.session, "packet", self.number, party)
+            key = shared_key(for_packets, others[party][0], purpose)
+            packets.append([party, seal(key, of_key + of_seed)])
+        kept.others = [[party, *keys] for party, keys in others.items()]
+        return {"packets": packets}
+
+    def _masked_input(
+        self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
+    ) -> dict[str, Any]:
+        """Open the packets, claim the round, make the vector and mask it."""
+        packets = _listed(lambda: stages.as_items(request["packets"], 1, SEALED_BYTES))
+        others = stages.as_items(kept.others, 2, KEY_BYTES)
+        if not set(packets) <= set(others) - {self.number}:
+            raise PartyRefusedError(stages.WRONG_PARTIES)
+        if len(packets) + 1 < terms.min_survivors:
+            raise PartyRefusedError(stages.TOO_FEW_PARTIES)
+        public = stages.read_array(request["public"])
+        for_packets, for_masks, seed = kept.private_keys()
+        for party, (packet,) in packets.items():
+            purpose = terms.purpose(kept.session, "packet", party, self.number)
+            opened = unseal(shared_key(for_packets, others[party][0], purpose), packet)
+            kept.shares.append([party, opened[:SHARE_BYTES], opened[SHARE_BYTES:]])
+        # Before the vector is made: of two runs at the same time one gets it, and after a crash it
+        # counts as sent.
+        kept.answered.append(_key(terms))
+        journal = self.journal()
+        if journal and not journal.claim(_key(terms)):
+            raise PartyRefusedError(stages.ANSWERED_BEFORE)
+        vector = checked_vector(self.contribute(terms, public), terms)
+        words = vector.astype(np.uint64) + expand_mask(seed, terms.length)
+        for party in packets:
+            words += terms.pair_mask(kept.session, for_masks, others[party][1], self.number, party)
+        # Only shares are needed from here on.
+        kept.keys, kept.others = [], []
+        return {"masked": stages.pack(words)}
+
+    def _unmask(self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms) -> dict[str, Any]:
+        """Give one of the two shares of every party: nobody is both in the sum and gone."""
+        active, gone = _listed(
+            lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
+        )
+        shares = stages.as_items(kept.shares, 2, SHARE_BYTES)
+        if set(active) & set(gone) or {*active, *gone} != set(shares) or self.number not in active:
+            raise PartyRefusedError(stages.WRONG_PARTIES)
+        if len(active) < terms.min_survivors:
+            raise PartyRefusedError(stages.TOO_FEW_PARTIES)
+        of_seeds = [[party, shares[party][1]] for party in active]
+        of_keys = [[party, shares[party][0]] for party in gone]
+        return {"shares": of_seeds + of_keys}
+
+
+def _key(terms: RoundTerms) -> str:
+    """Return the name of a round among those of all specifications."""
+    return f"{terms.digest} {terms.name}"
+
+
+def _listed(read: Callable[[], Listed]) -> Listed:
+    """Return what a message lists of parties."""
+    try:
+        return read()
+    except (KeyError, ValueError):
+        raise PartyRefusedError(stages.WRONG_PARTIES) from None
+
+
+def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
+    """Return a vector as agreed on.
+
+    Raises
+    ------
+    PartyRefusedError
+        Another type, another shape, numbers out of range; the text is constant.
+    """
+    if not isinstance(vector, np.ndarray) or vector.dtype != np.int64:
+        raise PartyRefusedError(stages.NO_CONTRIBUTION)
+    if vector.shape != (terms.length,) or vector[-1] != 1:
+        raise PartyRefusedError(stages.NO_CONTRIBUTION)
+    # Not through abs: the smallest integer has none.
+    if (vector <= -LIMIT).any() or (vector >= LIMIT).any():
+        raise PartyRefusedError(stages.NO_CONTRIBUTION)
+    return vector
+
+
+def _note(error: Exception) -> None:
+    """Tell the party's own log what happened and where, without the text: it may quote records."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "unknown" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    _LOG.error("%s at %s", type(error).__name__, place)

@@ -1,0 +1,264 @@
+"""What a party and the server of a secure sum say to each other: terms, stages, messages.
+
+Four stages, each one message to every party that is left and one reply:
+
+1. *advertise keys*: every party makes two key pairs and a seed, and sends the public keys;
+2. *share keys*: it gets everybody's public keys, and sends everybody a sealed packet with a share
+   of its private key for masks and a share of its seed;
+3. *masked input*: it gets the packets for it, and sends its vector plus a mask made of its seed,
+   plus for each other party a mask that the two have in common and add with opposite signs;
+4. *unmask*: it hears whose vectors have arrived, and sends its shares of the seeds of those, and of
+   the private keys of the others. With enough of them the server takes the remaining masks away.
+
+Nothing here knows how messages travel. ``party.py`` and ``server.py`` are the two sides.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.certificates.record import loads
+from dpsvm_fast.federated.masks import Words, expand_mask, shared_key
+from dpsvm_fast.federated.secsum import MOST_PARTIES
+from dpsvm_fast.federated.spec import PROTOCOL, FederatedSpec
+from dpsvm_fast.validation import check_integer
+
+ADVERTISE, SHARE, MASK, UNMASK = STAGES = ("advertise_keys", "share_keys", "masked_input", "unmask")
+
+# All that a party ever tells the server about why it does not go on. Which of several reasons a
+# party had for not contributing is not told: it may depend on its records.
+
+ANOTHER_SPECIFICATION = "another specification"
+ANSWERED_BEFORE = "this round was answered before"
+OUT_OF_ORDER = "a message out of order"
+UNKNOWN_MESSAGE = "a message of an unknown kind"
+WRONG_PARTIES = "a list of parties that is not as agreed on"
+TOO_FEW_PARTIES = "too few parties for this sum"
+NO_CONTRIBUTION = "this party could not contribute"
+
+REFUSALS = (
+    ANOTHER_SPECIFICATION,
+    ANSWERED_BEFORE,
+    OUT_OF_ORDER,
+    UNKNOWN_MESSAGE,
+    WRONG_PARTIES,
+    TOO_FEW_PARTIES,
+    NO_CONTRIBUTION,
+)
+
+# Vectors of more numbers would not fit one message.
+MAX_LENGTH = 2**27
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTerms:
+    """Terms of one round. A party refuses whatever differs from its own copy.
+
+    Parameters
+    ----------
+    digest : str
+        Fingerprint of the whole specification.
+    name : str
+        Name of the round within it.
+    length : int
+        Numbers of a vector; the last one is 1 and counts the parties in the sum.
+    n_users : int in 2..2**18
+        Parties that are asked.
+    min_survivors : int
+        A party gives its shares for unmasking only if so many parties are in the sum.
+    threshold : int
+        Shares that open a mask: more than half of the parties, so that the shares of no two
+        disjoint groups suffice, and at most ``min_survivors``.
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        Terms that would not protect the parties, or that could not be summed.
+    """
+
+    digest: str
+    name: str
+    length: int
+    n_users: int
+    min_survivors: int
+    threshold: int
+
+    def __post_init__(self) -> None:
+        """Refuse terms under which a sum would be wrong or its parts known."""
+        check_integer("length", self.length, 2, MAX_LENGTH)
+        # A secure sum of one is its own vector.
+        check_integer("n_users", self.n_users, 2, MOST_PARTIES)
+        check_integer("min_survivors", self.min_survivors, 2, self.n_users)
+        check_integer("threshold", self.threshold, self.n_users // 2 + 1, self.min_survivors)
+
+    @classmethod
+    def of_rounds(cls, spec: FederatedSpec) -> dict[str, RoundTerms]:
+        """Return the terms of all rounds of a specification of two parties or more, by name."""
+        digest = spec.digest()
+        return {
+            plan.name: cls(
+                digest=digest,
+                name=plan.name,
+                length=plan.length,
+                n_users=spec.n_users,
+                min_survivors=spec.survivors_needed,
+                threshold=spec.threshold,
+            )
+            for plan in spec.rounds
+        }
+
+    def head(self, session: str, stage: str, party: int) -> dict[str, Any]:
+        """Return the fields that a message to a party and its reply have in common."""
+        return {
+            "protocol": PROTOCOL,
+            "digest": self.digest,
+            "round": self.name,
+            "session": session,
+            "stage": stage,
+            "party": party,
+        }
+
+    def purpose(self, session: str, what: str, first: int, second: int) -> str:
+        """Return what a key of two parties is for, in one attempt at one round."""
+        return f"{self.digest} {self.name} {session} {what} {first} {second}"
+
+    def pair_mask(self, session: str, private: bytes, public: bytes, own: int, other: int) -> Words:
+        """Return what a party adds to its vector for another one, which adds the opposite."""
+        purpose = self.purpose(session, "mask", min(own, other), max(own, other))
+        mask = expand_mask(shared_key(private, public, purpose), self.length)
+        return mask if own < other else np.negative(mask)
+
+
+# Messages are JSON texts; bytes in them are base64.
+
+
+def write(record: Mapping[str, Any]) -> bytes:
+    """Return a record as the bytes of a message, or of what a party keeps."""
+    return json.dumps(record, default=_base64, allow_nan=False).encode("ascii")
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def read(data: bytes) -> dict[str, Any]:
+    """Return the record of a message.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    record = loads(data.decode("ascii"))
+    if not isinstance(record, dict):
+        raise ValueError("expected a record")
+    return record
+
+
+def as_bytes(text: object, size: int | None = None) -> bytes:
+    """Return the bytes that a text of a message stands for.
+
+    Raises
+    ------
+    ValueError
+        It stands for none, or for another number of them.
+    """
+    if not isinstance(text, str):
+        raise ValueError("expected a text")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("expected base64") from None
+    if size is not None and len(data) != size:
+        raise ValueError("expected another number of bytes")
+    return data
+
+
+def as_parties(numbers: object) -> list[int]:
+    """Return distinct numbers of parties.
+
+    Raises
+    ------
+    ValueError
+        They are none.
+    """
+    if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
+        raise ValueError("expected numbers of parties")
+    if len(set(numbers)) != len(numbers):
+        raise ValueError("expected every party once")
+    return numbers
+
+
+def as_items(items: object, n_values: int, size: int) -> dict[int, list[bytes]]:
+    """Return so many values of so many bytes for each of distinct parties.
+
+    Raises
+    ------
+    ValueError
+        They are none.
+    """
+    if not isinstance(items, list) or not all(
+        isinstance(item, list) and len(item) == 1 + n_values for item in items
+    ):
+        raise ValueError("expected values of parties")
+    parties = as_parties([item[0] for item in items])
+    values = [[as_bytes(text, size) for text in item[1:]] for item in items]
+    return dict(zip(parties, values, strict=True))
+
+
+# A masked number is below 2**48: six bytes.
+
+
+def pack(words: Words) -> bytes:
+    """Return the low 48 bits of each number."""
+    parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
+    return parts[:, :6].tobytes()
+
+
+def unpack(data: bytes, length: int) -> Words:
+    """Return what :func:`pack` was given.
+
+    Raises
+    ------
+    ValueError
+        Another number of bytes: arrays of other lengths would be stretched silently.
+    """
+    if len(data) != 6 * length:
+        raise ValueError("expected another number of bytes")
+    parts = np.zeros((length, 8), dtype=np.uint8)
+    parts[:, :6] = np.frombuffer(data, dtype=np.uint8).reshape(-1, 6)
+    return parts.view("<u8").ravel().astype(np.uint64)
+
+
+# The one public array that may come with a request.
+
+
+def write_array(array: NDArray[np.float64] | None) -> dict[str, Any] | None:
+    """Return an array of floats as a message has it."""
+    if array is None:
+        return None
+    return {"shape": list(array.shape), "values": array.astype("<f8").tobytes()}
+
+
+def read_array(record: Any) -> NDArray[np.float64] | None:
+    """Return the finite array that :func:`write_array` was given.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        It is none.
+    """
+    if record is None:
+        return None
+    values = np.frombuffer(as_bytes(record["values"]), dtype="<f8").astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("expected finite numbers")
+    return values.reshape(record["shape"])

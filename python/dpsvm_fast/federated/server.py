@@ -1,0 +1,310 @@
+"""The server's side of the secure sum: it asks, takes the replies, and learns a sum.
+
+A party whose reply is not as agreed on counts as one that has vanished: a wrong reply must not end,
+or change, the sum of the others. With too few parties left there is no sum; there is no other way
+to one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
+from dpsvm_fast.federated import protocol as stages
+from dpsvm_fast.federated.masks import (
+    KEY_BYTES,
+    SHARE_BYTES,
+    Words,
+    combine_shares,
+    expand_mask,
+    public_key,
+)
+from dpsvm_fast.federated.party import FOLLOWED_BY, SEALED_BYTES
+from dpsvm_fast.federated.protocol import RoundTerms
+from dpsvm_fast.federated.secsum import LIMIT, SumResult, centred
+from dpsvm_fast.validation import check_integer
+
+_LOG = logging.getLogger("dpsvm_fast.federated")
+
+# Takes a message for each party, and returns the replies of those who replied.
+Exchange: TypeAlias = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+
+OTHER_FAILURE = "another failure"
+NO_REPLY = "no reply"
+WRONG_REPLY = "a reply not as agreed on"
+
+# Stages before any party has sent its vector: an attempt that ends there may be made again.
+BEFORE_VECTORS = (stages.ADVERTISE, stages.SHARE)
+
+
+def sum_of_parties(
+    exchange: Exchange,
+    terms: RoundTerms,
+    parties: Sequence[int],
+    *,
+    public: NDArray[np.float64] | None = None,
+    attempts: int = 2,
+) -> SumResult:
+    """Sum one vector of each party, exactly, and learn nothing else about them.
+
+    Parameters
+    ----------
+    exchange : callable
+        Takes a message for each party, and returns the replies that came.
+    terms : RoundTerms
+    parties : sequence of int
+        Who is asked: at least ``terms.min_survivors``, at most ``terms.n_users``.
+    public : ndarray of float64 or None
+        A public array that goes to every party with the request.
+    attempts : int >= 1
+        How often to begin before any party has sent its vector. A party sends its vector at most
+        once, so what ends later has ended.
+
+    Returns
+    -------
+    SumResult
+        The integers and how many parties are in them.
+
+    Raises
+    ------
+    SecureSumAborted
+        Too few parties were left, with the stage; reasons that parties gave are in its notes.
+    InconsistentSumError
+        The numbers are not a sum of vectors as agreed on.
+    """
+    attempts = check_integer("attempts", attempts, 1)
+    asked = list(dict.fromkeys(parties))
+    if not terms.min_survivors <= len(asked) <= terms.n_users:
+        accepted = f"{terms.min_survivors} to {terms.n_users} parties"
+        raise InvalidParameterError.of("parties", got=len(asked), accepted=accepted)
+    for attempt in range(1, attempts + 1):
+        round = ServerRound(terms, asked, public)
+        try:
+            while round.stage is not None:
+                round.receive(exchange(round.requests()))
+            return round.result(len(asked))
+        except SecureSumAborted as aborted:
+            if attempt == attempts or aborted.stage not in BEFORE_VECTORS:
+                raise
+            _LOG.warning("%s; beginning again", aborted)
+    raise AssertionError("unreachable")
+
+
+class ServerRound:
+    """One attempt at one round.
+
+    Parameters
+    ----------
+    terms : RoundTerms
+    parties : sequence of int
+        Who is asked.
+    public : ndarray of float64 or None
+        What goes to every party with the request for its vector.
+
+    Attributes
+    ----------
+    stage : str or None
+        The stage in progress; None when all have passed.
+    parties : list of int
+        Who is left.
+    reasons : Counter
+        How often parties gave which of the constant reasons, over all stages.
+    """
+
+    def __init__(
+        self,
+        terms: RoundTerms,
+        parties: Sequence[int],
+        public: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.stage: str | None = stages.ADVERTISE
+        self.parties = list(parties)
+        self.reasons: Counter[str] = Counter()
+        self._terms = terms
+        self._public = public
+        # Parties do not mix attempts.
+        self._session = secrets.token_hex(16)
+        # By party: public keys; packets by receiver; the masked vector; shares by owner.
+        self._keys: dict[int, list[bytes]] = {}
+        self._packets: dict[int, dict[int, list[bytes]]] = {}
+        self._masked: dict[int, Words] = {}
+        self._shares: dict[int, dict[int, list[bytes]]] = {}
+
+    def requests(self) -> dict[int, bytes]:
+        """Return the message of the stage in progress for each party that is left."""
+        assert self.stage is not None
+        return {
+            party: stages.write(
+                self._terms.head(self._session, self.stage, party) | self._asked(party)
+            )
+            for party in self.parties
+        }
+
+    def receive(self, replies: Mapping[int, bytes]) -> None:
+        """Take the replies of a stage, and go on to the next.
+
+        Raises
+        ------
+        SecureSumAborted
+            Too few are as agreed on; the reasons are in its notes.
+        """
+        assert self.stage is not None
+        asked, self.parties = self.parties, []
+        for party in asked:
+            reason = self._received(party, replies[party]) if party in replies else NO_REPLY
+            if reason is None:
+                self.parties.append(party)
+            else:
+                self.reasons[reason] += 1
+        terms = self._terms
+        needed = terms.threshold if self.stage == stages.UNMASK else terms.min_survivors
+        if len(self.parties) < needed:
+            raise self._aborted(needed)
+        self.stage = FOLLOWED_BY.get(self.stage)
+
+    def result(self, n_asked: int) -> SumResult:
+        """Take the masks away that are left in the sum.
+
+        Parameters
+        ----------
+        n_asked : int
+            Parties in the beginning, for the log.
+
+        Raises
+        ------
+        SecureSumAborted
+            Shares do not fit together.
+        InconsistentSumError
+            What comes out is no sum of as many vectors as were counted.
+        """
+        terms, survivors = self._terms, len(self._masked)
+        words: Words = np.zeros(terms.length, dtype=np.uint64)
+        for masked in self._masked.values():
+            words += masked
+        try:
+            for party in self._packets:
+                words -= self._mask_of(party)
+        except ValueError:
+            self.reasons["shares that do not fit together"] += 1
+            self.stage = stages.UNMASK
+            raise self._aborted(terms.threshold) from None
+        total = centred(words.astype(np.int64))
+        if not (np.abs(total) <= survivors * LIMIT).all():
+            raise InconsistentSumError("sum: larger than the parties could have contributed")
+        # Every vector ends with a 1. A party with other masks, or a sum of other parties than those
+        # that were counted, leaves something else here.
+        if total[-1] != survivors:
+            raise InconsistentSumError("sum: not of the parties that were counted")
+        if self.reasons:
+            _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
+            for text in self._told():
+                _LOG.warning(text)
+        return SumResult(total, survivors)
+
+    def _asked(self, party: int) -> dict[str, Any]:
+        """Return what a message of this stage says besides its head."""
+        if self.stage == stages.SHARE:
+            return {"keys": [[other, *keys] for other, keys in self._keys.items()]}
+        if self.stage == stages.MASK:
+            packets = [
+                [sender, *packets[party]]
+                for sender, packets in self._packets.items()
+                if sender != party
+            ]
+            return {"packets": packets, "public": stages.write_array(self._public)}
+        if self.stage == stages.UNMASK:
+            return {"active": list(self._masked), "gone": self._gone}
+        return {}
+
+    @property
+    def _gone(self) -> list[int]:
+        """Parties whose masks are in the sum, and whose vectors are not."""
+        return [party for party in self._packets if party not in self._masked]
+
+    def _received(self, party: int, data: bytes) -> str | None:
+        """Take a reply; return why it is not used, None where it is."""
+        try:
+            # The process of the party failed, and nobody answered.
+            if not data:
+                return OTHER_FAILURE
+            reply = stages.read(data)
+            if set(reply) == {"refused"}:
+                return reply["refused"] if reply["refused"] in stages.REFUSALS else OTHER_FAILURE
+            self._take(party, reply)
+            return None
+        except Exception:
+            # Whatever a stranger may have put there; none of it is a reply.
+            return WRONG_REPLY
+
+    def _take(self, party: int, reply: dict[str, Any]) -> None:
+        """Keep what a reply says; any error means that it is not as agreed on."""
+        assert self.stage is not None
+        (field,) = set(reply) - set(head := self._terms.head(self._session, self.stage, party))
+        value = reply.pop(field)
+        if reply != head or field != REPLIED[self.stage]:
+            raise ValueError("expected a reply to the request")
+        if self.stage == stages.ADVERTISE:
+            first, second = (stages.as_bytes(text, KEY_BYTES) for text in value)
+            self._keys[party] = [first, second]
+        elif self.stage == stages.SHARE:
+            packets = stages.as_items(value, 1, SEALED_BYTES)
+            if set(packets) != set(self._keys) - {party}:
+                raise ValueError("expected a packet for every other party")
+            self._packets[party] = packets
+        elif self.stage == stages.MASK:
+            self._masked[party] = stages.unpack(stages.as_bytes(value), self._terms.length)
+        else:
+            shares = stages.as_items(value, 1, SHARE_BYTES)
+            if set(shares) != set(self._packets):
+                raise ValueError("expected a share of every party")
+            self._shares[party] = shares
+
+    def _mask_of(self, party: int) -> Words:
+        """Return what a party has left in the sum, from the shares of its secret.
+
+        Of a party in the sum that is the mask of its seed. Of one that is gone, it is the masks
+        that the others have added for it.
+        """
+        points = {owner: point for point, owner in enumerate(sorted(self._keys), 1)}
+        shares = {points[giver]: given[party][0] for giver, given in self._shares.items()}
+        secret = combine_shares(shares, self._terms.threshold)
+        if party in self._masked:
+            return expand_mask(secret, self._terms.length)
+        if public_key(secret) != self._keys[party][1]:
+            raise ValueError("shares: of another key")
+        left: Words = np.zeros(self._terms.length, dtype=np.uint64)
+        for other in self._masked:
+            # As the party itself would have added it: the others have added the opposite.
+            left -= self._terms.pair_mask(self._session, secret, self._keys[other][1], party, other)
+        return left
+
+    def _told(self) -> list[str]:
+        """Return the reasons, a line each."""
+        return [f"{count} of the parties: {text}" for text, count in sorted(self.reasons.items())]
+
+    def _aborted(self, needed: int) -> SecureSumAborted:
+        """Return the end of the attempt in this stage."""
+        assert self.stage is not None
+        aborted = SecureSumAborted(self.stage, len(self.parties), needed)
+        for text in self._told():
+            _LOG.error(text)
+            if sys.version_info >= (3, 11):
+                aborted.add_note(text)
+        return aborted
+
+
+# The field of a reply beside its head.
+REPLIED = {
+    stages.ADVERTISE: "keys",
+    stages.SHARE: "packets",
+    stages.MASK: "masked",
+    stages.UNMASK: "shares",
+}
