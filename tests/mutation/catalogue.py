@@ -378,7 +378,7 @@ RELEASES = (
         "the best of a random number of runs accounted for as if there had been one",
         (
             Edit(
-                PACKAGE + "accounting/composition.py",
+                PACKAGE + "accounting/totals.py",
                 "        simple = _without_curve(curved)\n",
                 "        simple = _without_curve(curved)\n"
                 "        if isinstance(curved, RandomStoppingEvent):\n"
@@ -389,12 +389,12 @@ RELEASES = (
     ),
     Mutant(
         "RDP with wrong order",
-        "the divergence of order alpha - 1 taken for that of order alpha",
+        "a zCDP event taken for one whose divergences grow half as fast with the order",
         (
             Edit(
-                PACKAGE + "accounting/formulas.py",
-                "        first, factor = (1.0 + a) * rho, log_factor(a)\n",
-                "        first, factor = a * rho, log_factor(a)\n",
+                PACKAGE + "accounting/composition.py",
+                "            rho=fraction_up(totals.rho),\n",
+                "            rho=fraction_up(totals.rho / 2),\n",
             ),
         ),
         ("tests/unit/test_mixed_composition.py::test_zcdp_alone",),

@@ -19,12 +19,13 @@ from scipy.stats import norm
 from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
-    formulas,
+    composition,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting.formulas import HEADROOM, OtherLosses, gaussian_mu, mixed_curve
+from dpsvm_fast.accounting.objective import HEADROOM, BesideGaussian
+from dpsvm_fast.accounting.totals import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -157,8 +158,8 @@ def test_many_distinct_sizes_stay_an_upper_bound_and_close(
     """Moving atoms to a grid may only enlarge delta, and by little."""
     sizes = [0.05 + 0.013 * i for i in range(12)]
     exact = brute_force_delta(sizes, 0.6)
-    monkeypatch.setattr(formulas, "MAX_ATOMS", 300)
-    assert 2 ** len(sizes) > formulas.MAX_ATOMS
+    monkeypatch.setattr(composition, "MOST_OUTCOMES", 300)
+    assert 2 ** len(sizes) > composition.MOST_OUTCOMES
     got = composed_delta(pure(*sizes), 0.6)
     assert exact <= got <= exact * 1.01
     # Rounding losses up to the same grid instead would cost far more than this.
@@ -250,8 +251,7 @@ def test_an_objective_event_beside_a_gaussian_one(
 @given(st.floats(0.0, 6.0), st.floats(0.5, 4.0))
 def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, end: float) -> None:
     event = objective("huber", 1, 4.0, jacobian=DISGUISE)
-    atoms = (np.zeros(1), np.ones(1))
-    curve = mixed_curve(event, OtherLosses(atoms, 0.0, 0.25), 0.9 * end, end)
+    curve = BesideGaussian(event, 0.25, np.zeros(1), np.ones(1)).between(0.9 * end, end)
     assert curve(epsilon) >= gaussian_delta(epsilon, 1 / math.hypot(0.25, 0.25)) * (1 - 1e-12)
 
 

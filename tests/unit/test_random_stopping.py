@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import composed_delta, composed_epsilon
-from dpsvm_fast.accounting.composition import (
+from dpsvm_fast.accounting.stopping import (
     BaseCurve,
     StoppingKernel,
     StoppingLaw,

@@ -20,23 +20,9 @@ from typing import NamedTuple
 from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting.composition import (
-    distance_delta,
-    of_events,
-    told_by_gaussian,
-    totals_epsilon,
-)
-from dpsvm_fast.accounting.formulas import gaussian_mu
-from dpsvm_fast.certificates.events import (
-    ApproximateEvent,
-    DistanceEvent,
-    GaussianEvent,
-    ObjectiveEvent,
-    ParallelEvent,
-    PrivacyEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-)
+from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian, totals_epsilon
+from dpsvm_fast.accounting.totals import Totals, of_events
+from dpsvm_fast.certificates.events import ParallelEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import (
     add_down,
@@ -284,31 +270,27 @@ def boundary(square: float, delta: float, prior: float) -> float:
 @lru_cache(maxsize=4096)
 def _size_of(event: PrivacyEvent, pair: float) -> Size:
     """Size of an event; one known by its profile counts by its epsilon at delta ``pair``."""
-    if isinstance(event, GaussianEvent):
-        return Size(Fraction(event.mu) ** 2, Fraction(0), None)
-    if isinstance(event, PureEvent):
-        return _pure(event.epsilon, 0.0)
-    if isinstance(event, ApproximateEvent):
-        return _pure(event.epsilon, event.delta)
-    if isinstance(event, DistanceEvent):
-        return Size(Fraction(0), Fraction(0), Fraction(0), Fraction(event.distance), 1)
     if isinstance(event, ParallelEvent):
         return _largest([_of_all(branch, pair) for branch in event.branches])
-    mu = gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None
-    if mu is not None:
-        return Size(Fraction(mu) ** 2, Fraction(0), None)
-    by_profile = _by_profile(event, pair)
-    if isinstance(event, SubsampledGaussianEvent):
-        moved = 2.0 if event.adjacency == "replace_one" else 1.0
-        square = Fraction(div_up(moved, event.noise_multiplier)) ** 2 * event.n_steps
+    totals = of_events([event])
+    if totals.mu_squared:
+        return Size(totals.mu_squared, Fraction(0), None)
+    if totals.distance:
+        return Size(Fraction(0), Fraction(0), Fraction(0), totals.distance, 1)
+    if totals.pure:
+        return _pure(*totals.pure, *(totals.certain or [0.0]))
+    by_profile = _by_profile(totals, pair)
+    for (noise_multiplier, _), n_steps in totals.sampled.items():
+        # The same steps on all records are a Gaussian mechanism, which tells more.
+        moved = 2.0 if totals.replace_one else 1.0
+        square = Fraction(div_up(moved, noise_multiplier)) ** 2 * n_steps
         if by_profile is None or square <= by_profile.square:
             return Size(square, Fraction(0), None)
-    return UNKNOWN if by_profile is None else by_profile
+    return by_profile or UNKNOWN
 
 
-def _by_profile(event: PrivacyEvent, pair: float) -> Size | None:
+def _by_profile(totals: Totals, pair: float) -> Size | None:
     """Size by one point of the profile."""
-    totals = of_events([event])
     epsilon = totals_epsilon(totals, pair) if pair > 0.0 else math.inf
     if not math.isfinite(epsilon):
         return None

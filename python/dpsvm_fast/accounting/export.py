@@ -16,19 +16,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dpsvm_fast.accounting.composition import choices, covers, of_events
-from dpsvm_fast.accounting.formulas import gaussian_mu
+from dpsvm_fast.accounting.totals import choices, of_events
 from dpsvm_fast.certificates.events import (
-    GaussianEvent,
-    ObjectiveEvent,
     ParallelEvent,
     PrivacyEvent,
-    PureEvent,
     RandomStoppingEvent,
     SubsampledGaussianEvent,
-    ZCDPEvent,
 )
-from dpsvm_fast.rounding import div_down, mul_up
+from dpsvm_fast.rounding import div_down, fraction_up, mul_up
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 
@@ -128,54 +123,38 @@ def _times(tree: dict[str, Any], count: int) -> dict[str, Any]:
 
 def _tree(event: PrivacyEvent) -> dict[str, Any]:
     """Return one event as a tree."""
-    if isinstance(event, GaussianEvent):
-        return _gaussian(event.mu)
-    if isinstance(event, ZCDPEvent):
-        return _concentrated(event.rho)
-    if isinstance(event, PureEvent):
-        return _concentrated(mul_up(mul_up(event.epsilon, event.epsilon), 0.5))
-    if isinstance(event, SubsampledGaussianEvent):
-        return _sampled(event)
-    if isinstance(event, RandomStoppingEvent):
-        base = dp_accounting_tree(event.base)
-        shape = SHAPES[event.stopping]
-        return {"type": "RepeatAndSelectDpEvent", "event": base, "mean": event.mean, "shape": shape}
-    if isinstance(event, ObjectiveEvent):
-        mu = gaussian_mu(event)
-        return dict(UNSUPPORTED) if mu is None else _gaussian(mu)
-    if isinstance(event, ParallelEvent):
-        return _of_branches(event)
+    totals = of_events([event])
+    match event:
+        case ParallelEvent():
+            return _of_branches(event)
+        case RandomStoppingEvent():
+            return {
+                "type": "RepeatAndSelectDpEvent",
+                "event": dp_accounting_tree(event.base),
+                "mean": event.mean,
+                "shape": SHAPES[event.stopping],
+            }
+        case SubsampledGaussianEvent(sampling_rate=rate) if rate < 1.0:
+            if event.adjacency == "replace_one":
+                # Only a few accountants there know these.
+                return dict(UNSUPPORTED)
+            noise = {"type": "GaussianDpEvent", "noise_multiplier": event.noise_multiplier}
+            step = {"type": "PoissonSampledDpEvent", "sampling_probability": rate, "event": noise}
+            return _times(step, event.n_steps)
+    if totals.mu_squared:
+        return {"type": "GaussianDpEvent", "noise_multiplier": div_down(1.0, totals.mu)}
+    if totals.rho:
+        return {"type": "ZCDpEvent", "rho": fraction_up(totals.rho), "xi": 0.0}
+    if totals.pure and not totals.certain:
+        epsilon = totals.pure_epsilon
+        return {"type": "ZCDpEvent", "rho": mul_up(mul_up(epsilon, epsilon), 0.5), "xi": 0.0}
     return dict(UNSUPPORTED)
-
-
-def _gaussian(mu: float) -> dict[str, Any]:
-    """Return a Gaussian mechanism."""
-    return {"type": "GaussianDpEvent", "noise_multiplier": div_down(1.0, mu)}
-
-
-def _concentrated(rho: float) -> dict[str, Any]:
-    """Return a zCDP event."""
-    return {"type": "ZCDpEvent", "rho": rho, "xi": 0.0}
-
-
-def _sampled(event: SubsampledGaussianEvent) -> dict[str, Any]:
-    """Return sampled sums, which under ``replace_one`` only a few accountants there know."""
-    moved = 1.0
-    if event.adjacency == "replace_one":
-        moved = 2.0
-        if event.sampling_rate < 1.0:
-            return dict(UNSUPPORTED)
-    noise = {"type": "GaussianDpEvent", "noise_multiplier": event.noise_multiplier / moved}
-    if event.sampling_rate < 1.0:
-        rate = event.sampling_rate
-        noise = {"type": "PoissonSampledDpEvent", "sampling_probability": rate, "event": noise}
-    return _times(noise, event.n_steps)
 
 
 def _of_branches(event: ParallelEvent) -> dict[str, Any]:
     """Return the branch that covers all others, if there is one."""
     whole = choices(of_events([event]))
     for branch in event.branches:
-        if len(whole) == 1 and covers(of_events(branch), whole[0]):
+        if len(whole) == 1 and whole[0].within(of_events(branch)):
             return dp_accounting_tree(branch)
     return dict(UNSUPPORTED)

@@ -11,9 +11,20 @@ Proved in docs/proofs/objective_perturbation.md and docs/proofs/joint_bound.md.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
 from dpsvm_fast import _core
+from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
+from dpsvm_fast.rounding import mul_up, round_up
 from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
@@ -24,6 +35,30 @@ from dpsvm_fast.validation import (
     check_positive,
     check_real,
 )
+
+Array = NDArray[np.float64]
+
+# Bound of the relative error of one function of scipy.special or numpy, generously.
+ERROR = 4e-15
+# Points of a profile that costs little. Where each costs a convolution: least and most of them, and
+# about the milliseconds for all.
+POINTS = 512
+LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
+# Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
+# is nearly all there is, and a point would cost 50 ms.
+MOSTLY_JACOBIAN = 300.0
+# A loss beyond this is too large for a grid that says anything.
+LARGEST_LOSS = 256.0
+
+# Beside a Gaussian loss: nodes between which chords are drawn, fewer where each meets many atoms or
+# the profile is nearly straight.
+MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 60_000
+NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
+# A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
+SMALLEST_MU_SHARE = 1e-9
+# What is promised of noise in an objective beside others leaves this much of delta to those who
+# check it with tables of their own.
+HEADROOM = 1.0005
 
 
 def objective_sigma(
@@ -186,3 +221,297 @@ def _price(kappa: object, jacobian: object) -> tuple[float | None, float | None]
     if kappa is not None:
         return check_positive("kappa", kappa), None
     return None, check_non_negative("jacobian", jacobian)
+
+
+# The profile of an event: upper bounds of its delta, in both directions of every pair of
+# neighbours. docs/proofs/objective_perturbation.md, "Composition": as a function of e^epsilon the
+# true one is convex, so it lies below every chord of its bounds, and it belongs to a pair of laws
+# that dominates the event.
+
+
+def profile(event: ObjectiveEvent, epsilon: float) -> float:
+    """Upper bound of the event's delta at any real epsilon, in both directions."""
+    if epsilon < 0.0:
+        # Too small an exponential is the safe side, and so is too large a delta.
+        return min(1.0, round_up(1.0 - math.exp(epsilon) * (1.0 - _bound(event, -epsilon)), 4))
+    return _bound(event, epsilon)
+
+
+@lru_cache(maxsize=65536)
+def _bound(event: ObjectiveEvent, epsilon: float) -> float:
+    """The compiled bound, which is known up to the largest epsilon and does not increase."""
+    return min(
+        1.0,
+        _core.objective_delta(
+            event.law,
+            event.n_scores,
+            min(epsilon, MAX_EPSILON),
+            event.sigma,
+            event.kappa,
+            event.jacobian,
+            event.adjacency == "replace_one",
+        ),
+    )
+
+
+@lru_cache(maxsize=256)
+def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] | None:
+    """Increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
+
+    None where the loss may be so large that a grid of it says nothing.
+    """
+    norm = _norm(event) / event.sigma
+    top = norm * (9.0 + 0.5 * norm)
+    if not is_quick(event):
+        x, g = _dear_points(event, top, floor)
+        return (x, g) if x[-1] <= LARGEST_LOSS else None
+    while not top > LARGEST_LOSS and profile(event, top) > floor:
+        top *= 1.3
+    return _curve(event, 0.0, top, POINTS) if top <= LARGEST_LOSS else None
+
+
+def is_quick(event: ObjectiveEvent) -> bool:
+    """Whether many points of the profile cost little: one score, or one law for many of them."""
+    return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
+
+
+def point_cost(event: ObjectiveEvent) -> float:
+    """About the milliseconds that one point of the profile costs."""
+    if is_quick(event):
+        return 0.1
+    if event.law == "weston_watkins":
+        return 10.0 + 1.3 * event.n_scores
+    return 1.0 + min(0.55 * _jacobian_share(event), 80.0)
+
+
+@lru_cache(maxsize=256)
+def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[Array, Array]:
+    """Increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
+    x, g = _core.objective_profile(
+        event.law,
+        event.n_scores,
+        low,
+        high,
+        count,
+        event.sigma,
+        event.kappa,
+        event.jacobian,
+        event.adjacency == "replace_one",
+    )
+    # What is known at one epsilon is known at all larger ones.
+    return x, np.minimum.accumulate(np.minimum(g, 1.0))
+
+
+def _dear_points(event: ObjectiveEvent, top: float, floor: float) -> tuple[Array, Array]:
+    """Few epsilons >= 0 and bounds of delta there, close to each other where it falls to ``floor``.
+
+    Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
+    """
+    event = _with_whole_jacobian(event)
+    jacobian = event.n_scores * _jacobian_share(event) / event.sigma
+    at = sorted({0.0, min(jacobian, MAX_EPSILON), min(jacobian + top, MAX_EPSILON)})
+    values = [profile(event, x) for x in at]
+    while values[-1] > floor and at[-1] < MAX_EPSILON:
+        at.append(min(2.0 * at[-1], MAX_EPSILON))
+        values.append(profile(event, at[-1]))
+    for _ in range(int(min(max(DEAR_TOTAL / point_cost(event), LEAST_DEAR), MOST_DEAR))):
+        i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
+        at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
+        values.insert(i + 1, profile(event, at[i + 1]))
+    return np.array(at), np.minimum.accumulate(values)
+
+
+def _missed(x: Array, g: Array) -> Array:
+    """About how much larger an epsilon the chord of each cell may show than the curve does.
+
+    A convex curve lies above the neighbouring chords, drawn on into the cell.
+    """
+    alpha = np.exp(x - x[-1])
+    slopes = np.diff(g) / np.diff(alpha)
+    middle, half = 0.5 * (g[:-1] + g[1:]), 0.5 * np.diff(alpha)
+    from_left = np.append(0.0, g[1:-1] + slopes[:-1] * half[1:])
+    from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
+    least = np.maximum(np.maximum(from_left, from_right), g[1:])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
+    # What is nearly nothing counts less.
+    return np.asarray(np.diff(x) * np.minimum(share, 1.0) * np.where(g[:-1] < 1e-13, 0.25, 1.0))
+
+
+def _jacobian_share(event: ObjectiveEvent) -> float:
+    """Jacobian of one score over the deviation of its loss; 0 where it is not computed jointly."""
+    if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
+        return 0.0
+    return event.sigma * math.log1p(0.25 * event.kappa)
+
+
+def _with_whole_jacobian(event: ObjectiveEvent) -> ObjectiveEvent:
+    """Return the event, its Jacobian counted in full where that is nearly all there is."""
+    if event.kappa is None or _jacobian_share(event) <= MOSTLY_JACOBIAN:
+        return event
+    whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
+    return replace(event, kappa=None, jacobian=whole)
+
+
+def _norm(event: ObjectiveEvent) -> float:
+    """Length of the largest change of all scores' gradients together, about."""
+    k = float(event.n_scores)
+    one = math.sqrt({"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k))
+    return 2.0 * one if event.adjacency == "replace_one" else one
+
+
+# Steps to where a curve crosses delta; about ten are usual.
+MOST_CROSSINGS = 200
+
+
+def crossing(curve: Callable[[float], float], delta: float, low: float, high: float) -> float:
+    """Return about the smallest epsilon in [low, high] where a falling curve is at most ``delta``.
+
+    By steps between logarithms, which are nearly straight. The curve was evaluated at what is
+    returned and is low enough there, unless that is ``high``.
+    """
+    least = math.ulp(0.0)
+    wanted = math.log(delta)
+    weight_low = math.log(max(curve(low), least)) - wanted
+    weight_high = math.log(max(curve(high), least)) - wanted
+    if weight_low <= 0.0:
+        return low
+    for step in range(MOST_CROSSINGS):
+        if weight_high >= 0.0 or high - low <= 1e-12 * high:
+            break
+        share = weight_low / (weight_low - weight_high) if step % 4 < 3 else 0.5
+        margin = 2e-13 * high / (high - low)
+        middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
+        found = math.log(max(curve(middle), least)) - wanted
+        if found <= 0.0:
+            weight_low *= 0.5 if weight_high <= 0.0 else 1.0
+            high, weight_high = middle, found
+        else:
+            low, weight_low = middle, found
+            weight_high *= 0.5
+    return high
+
+
+# One event beside a Gaussian loss, more sharply than on a grid: with T the summed loss of all else,
+# :math:`\delta(\epsilon) = E[g(\epsilon - T)]`, and g lies below its chords.
+
+
+@dataclass(frozen=True)
+class BesideGaussian:
+    """Delta of one quick objective event beside a Gaussian loss and losses with few values.
+
+    Parameters
+    ----------
+    event : ObjectiveEvent
+    mu : float > 0
+        Parameter of the Gaussian events together.
+    losses, masses : ndarray
+        Values of the other losses, and their probabilities, rounded up.
+    """
+
+    event: ObjectiveEvent
+    mu: float
+    losses: Array
+    masses: Array
+
+    def delta(self, epsilon: float) -> float:
+        """Delta at an epsilon."""
+        return self.between(epsilon, epsilon)(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon at a delta."""
+        high = max(1.0, float(self.losses.max()))
+        while self.delta(high) > delta:
+            high *= 2.0
+            if high > MAX_EPSILON:
+                return math.inf
+        low = 0.0
+        # The nodes of a curve are spread over its whole range: a second one is drawn where it
+        # counts.
+        for narrower in (0.9, 0.0):
+            high = crossing(self.between(low, high), delta, low, high)
+            low = narrower * high
+        return high
+
+    def between(self, low: float, high: float) -> Callable[[float], float]:
+        """Upper bound of delta as a function of epsilon, close to it from ``low`` to ``high``.
+
+        It is a bound everywhere: what lies outside the nodes counts with the profile's value at
+        the nearest smaller node, or 1.
+        """
+        # The rounding of epsilon - T, on numbers no larger than these.
+        largest = high + float(np.abs(self.losses).max())
+        slack, beyond = 8.0 * math.ulp(1.0 + largest), 1e-9 * (1.0 + largest)
+        beside = replace(
+            self,
+            mu=max(self.mu, SMALLEST_MU_SHARE * (1.0 + largest)),
+            # A little more than probabilities, whatever they were multiplied from.
+            masses=self.masses * (1.0 + 3.0 * ERROR),
+        )
+        # Beyond the reach the Gaussian part weighs little beside the result.
+        at_least = max(profile(self.event, max(high, 0.0)), 1e-300)
+        reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
+        widest = reach * beside.mu + 0.5 * beside.mu * beside.mu
+        least, most = float(self.losses.min()) - widest, float(self.losses.max()) + widest
+        count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // self.losses.size))
+        # Over a short range the profile is nearly straight, and each node adds its rounding.
+        enough = NODES_PER_DEVIATION * self.event.sigma * (high + most - low - least)
+        count = int(min(max(enough, LEAST_NODES), count))
+        nodes, g = _profile_between(self.event, low - most - beyond, high - least + beyond, count)
+        return lambda epsilon: min(1.0, mul_up(beside._chords(epsilon - slack, nodes, g), HEADROOM))
+
+    def _chords(self, epsilon: float, nodes: Array, g: Array) -> float:
+        """Bound of E g(epsilon - T) by chords over the cells between the nodes."""
+        # Cells of x = epsilon - T are cells of T, turned round.
+        mass, image = self._masses_between(epsilon - nodes[1:], epsilon - nodes[:-1])
+        width = np.diff(nodes)
+        # Weight of the right end, where g is smaller: E (e^{x - left} - 1) / (e^{width} - 1).
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise = np.exp(epsilon - nodes[:-1]) * image - mass
+            steps = np.minimum(width / self.mu, 1.0)
+            doubt = ERROR * (8.0 + abs(epsilon) + np.abs(nodes[:-1])) + (1e-12 + 1e-15 / steps)
+            right = np.nan_to_num((rise - doubt * mass) / np.expm1(width), nan=0.0, posinf=0.0)
+        right = np.clip(right, 0.0, mass)
+        chords = g[:-1] * (mass - right) + g[1:] * right
+        # A larger T than the cells have, where g is at most 1; a smaller one, where g falls
+        # further.
+        above, _ = self._masses_between(np.array([epsilon - nodes[0]]), np.array([math.inf]))
+        below, _ = self._masses_between(np.array([-math.inf]), np.array([epsilon - nodes[-1]]))
+        rest = float(above[0]) + float(below[0]) * float(g[-1])
+        return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
+
+    def _masses_between(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Mass under P, and mean of exp(-loss), of a loss in each (low, high]; P rounded up."""
+        losses, masses, half = self.losses, self.masses, 0.5 * self.mu
+        a = (low[:, None] - losses) / self.mu
+        b = (high[:, None] - losses) / self.mu
+        first = _normal_between(a - half, b - half) @ masses
+        second = _normal_between(a + half, b + half) @ (masses * np.exp(-losses))
+        # Probabilities are differences of rounded ones, at arguments that are differences too.
+        doubt = 1e-13 + ERROR * (1.0 + float(np.abs(losses).max())) / self.mu
+        nearest = np.maximum(np.maximum(a - half, -(b + half)), 0.0).min(axis=1)
+        widen = doubt * float(masses.sum()) * np.exp(-0.5 * nearest**2)
+        return first * (1.0 + losses.size * ERROR) + widen, second
+
+
+def _normal_between(low: Array, high: Array) -> Array:
+    """Probability of a standard normal number between, from the tails where those are smaller."""
+    flip = low + high > 0.0
+    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+    return np.asarray(ndtr(high) - ndtr(low))
+
+
+def _profile_between(
+    event: ObjectiveEvent, low: float, high: float, count: int
+) -> tuple[Array, Array]:
+    """Nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
+    far = min(max(-low, high), MAX_EPSILON)
+    near = min(max(low, -high, 0.0), 0.99 * far)
+    x, g = _curve(event, near, far, count)
+    if low >= 0.0:
+        return x, g
+    mirrored = np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0)
+    if high <= 0.0:
+        return -x[::-1], mirrored[::-1]
+    # The first node, next to 0, needs no second one.
+    return np.concatenate([-x[:0:-1], x]), np.concatenate([mirrored[:0:-1], g])

@@ -19,7 +19,7 @@ from scipy import stats
 
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon
 from dpsvm_fast.accounting.composition import Composition
-from dpsvm_fast.accounting.formulas import gaussian_mu
+from dpsvm_fast.accounting.totals import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 

@@ -27,8 +27,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma
-from dpsvm_fast.accounting.subsampled import subsampled_gaussian_noise_multiplier
+from dpsvm_fast.accounting import (
+    composed_epsilon,
+    gaussian_sigma,
+    subsampled_gaussian_noise_multiplier,
+)
 from dpsvm_fast.certificates import (
     GaussianEvent,
     LastIterate,

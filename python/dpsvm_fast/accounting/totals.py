@@ -1,0 +1,343 @@
+"""What a list of events adds up to, and what it can be for one record.
+
+Adding an event does not look at the earlier ones. What is a Gaussian mechanism by another name is
+counted as one. For one record, conditionally on the branches that it meets, everything composes as
+a plain list of events; delta is a mean over such choices, hence at most the largest of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from dpsvm_fast.accounting.stopping import StoppingLaw, pure_stopping_epsilon
+from dpsvm_fast.certificates.events import (
+    AlternativesEvent,
+    ApproximateEvent,
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    ParallelEvent,
+    PrivacyEvent,
+    PureEvent,
+    RandomStoppingEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_up, fraction_up, mul_up, round_up, sqrt_up
+
+CurvedEvent = RandomStoppingEvent | AlternativesEvent
+
+# Fields of totals that add up as numbers, and those that count.
+SUMS = ("mu_squared", "rho", "distance")
+COUNTS = ("pure", "sampled", "objective", "certain", "curved", "parallel")
+# More than the rounding of one logarithm or exponential.
+ERROR = 1e-15
+# Combinations of branches that are tried.
+MOST_CHOICES = 64
+
+
+@dataclass
+class Totals:
+    """Sums over events of one neighbouring relation.
+
+    Attributes
+    ----------
+    adjacency : {"add_remove", "replace_one"} or None
+        The relation of every event; None takes that of the first one.
+    mu_squared : Fraction
+        Exact sum of the squared parameters of all Gaussian mechanisms.
+    rho : Fraction
+        Exact sum of the rhos of all zCDP events.
+    distance : Fraction
+        Exact sum of all distances from the laws that everything else describes.
+    pure : Counter of float
+        Number of pure events of each epsilon.
+    sampled : Counter of (noise multiplier, sampling rate)
+        Number of steps of sampled Gaussian sums.
+    objective : Counter of ObjectiveEvent
+    certain : Counter of float
+        Number of events of each probability of an infinite loss; ``told`` is that of any of them.
+    curved : Counter of RandomStoppingEvent or AlternativesEvent
+    parallel : Counter of ParallelEvent
+        Gone in what :func:`choices` returns, as are those curved ones that need no curve.
+    """
+
+    adjacency: str | None = None
+    mu_squared: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    distance: Fraction = Fraction(0)
+    pure: Counter[float] = field(default_factory=Counter)
+    sampled: Counter[tuple[float, float]] = field(default_factory=Counter)
+    objective: Counter[ObjectiveEvent] = field(default_factory=Counter)
+    certain: Counter[float] = field(default_factory=Counter)
+    curved: Counter[CurvedEvent] = field(default_factory=Counter)
+    parallel: Counter[ParallelEvent] = field(default_factory=Counter)
+
+    def plus(self, *others: Totals) -> Totals:
+        """All of it, as new totals."""
+        whole = Totals()
+        for part in (self, *others):
+            whole.adjacency = whole.adjacency or part.adjacency
+            for name in SUMS:
+                setattr(whole, name, getattr(whole, name) + getattr(part, name))
+            for name in COUNTS:
+                getattr(whole, name).update(getattr(part, name))
+        return whole
+
+    def enlarged(self, factor: Fraction) -> Totals:
+        """Totals of at least ``factor`` times as much of everything."""
+        other = Totals(self.adjacency)
+        for name in SUMS:
+            setattr(other, name, getattr(self, name) * factor)
+        for name in COUNTS:
+            counts = {key: math.ceil(n * factor) for key, n in getattr(self, name).items()}
+            setattr(other, name, Counter(counts))
+        return other
+
+    def within(self, other: Totals) -> bool:
+        """Whether ``other`` has at least as much of everything, and so the weaker guarantee."""
+        return (
+            self.adjacency in (None, other.adjacency)
+            and all(getattr(self, name) <= getattr(other, name) for name in SUMS)
+            and at_most(self.pure, other.pure)
+            and self.told <= other.told
+            and self.sampled <= other.sampled
+            and self.objective <= other.objective
+            and self.curved <= other.curved
+            and self.parallel <= other.parallel
+        )
+
+    def add(self, event: PrivacyEvent) -> None:
+        """Add one event; an event of unknown kind or of another relation is refused."""
+        if not isinstance(event, PrivacyEvent):
+            raise TypeError(f"event: got {type(event).__name__}, expected a PrivacyEvent")
+        if self.adjacency not in (None, event.adjacency):
+            raise InvalidParameterError(
+                f"event: got adjacency {event.adjacency!r} among events of {self.adjacency!r}; "
+                "guarantees of different relations do not compose"
+            )
+        match event:
+            case GaussianEvent():
+                self.mu_squared += Fraction(event.mu) ** 2
+            case PureEvent():
+                self.pure[event.epsilon] += 1
+            case ApproximateEvent():
+                self.pure[event.epsilon] += 1
+                self.certain[event.delta] += 1
+            case ZCDPEvent():
+                self.rho += Fraction(event.rho)
+            case SubsampledGaussianEvent(sampling_rate=1.0):
+                # The Gaussian mechanism that steps are when everyone is in them.
+                moved = 2.0 if event.adjacency == "replace_one" else 1.0
+                mu = Fraction(div_up(moved, event.noise_multiplier))
+                self.mu_squared += mu**2 * event.n_steps
+            case SubsampledGaussianEvent():
+                self.sampled[event.noise_multiplier, event.sampling_rate] += event.n_steps
+            case ObjectiveEvent():
+                mu_of_event = gaussian_mu(event)
+                if mu_of_event is None:
+                    self.objective[event] += 1
+                else:
+                    self.mu_squared += Fraction(mu_of_event) ** 2
+            case DistanceEvent():
+                self.distance += Fraction(event.distance)
+            case AlternativesEvent():
+                # Whichever is chosen, none is further away than the farthest.
+                exact, distance = without_distances(event)
+                self.distance += distance
+                if exact is not None:
+                    self.curved[exact] += 1
+            case RandomStoppingEvent():
+                self.curved[event] += 1
+            case ParallelEvent():
+                self.parallel[event] += 1
+            case _:
+                raise TypeError(f"event: got {type(event).__name__}, of which nothing is known")
+        self.adjacency = event.adjacency
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether there is a guarantee with delta = 0, infinite losses and distances apart."""
+        return not (self.mu_squared or self.sampled or self.rho or self.objective or self.curved)
+
+    @property
+    def replace_one(self) -> bool:
+        """Whether the relation is ``replace_one``."""
+        return self.adjacency == "replace_one"
+
+    @property
+    def mu(self) -> float:
+        """Parameter of all Gaussian mechanisms together, rounded up."""
+        return sqrt_up(fraction_up(self.mu_squared))
+
+    @property
+    def pure_epsilon(self) -> float:
+        """Sum of the epsilons of all pure events, rounded up."""
+        return fraction_up(sum((Fraction(e) * n for e, n in self.pure.items()), Fraction(0)))
+
+    @property
+    def told(self) -> float:
+        """Probability of an infinite loss, rounded up: that of any of independent ones."""
+        if not self.certain:
+            return 0.0
+        logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
+        told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
+        return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+
+
+def of_events(events: Iterable[PrivacyEvent]) -> Totals:
+    """Totals of all ``events``."""
+    totals = Totals()
+    for event in events:
+        totals.add(event)
+    return totals
+
+
+def gaussian_mu(event: ObjectiveEvent) -> float | None:
+    """Parameter of the Gaussian mechanism whose profile bounds the event's everywhere, if any.
+
+    One score (or a softmax of two) under ``add_remove`` whose change of variables is free at every
+    epsilon >= 0: section "One score and one-vs-rest" of the proof page.
+    """
+    scores = 2.0 if event.law == "softmax" and event.n_scores == 2 else 1.0
+    if event.adjacency != "add_remove" or event.n_scores > scores:
+        return None
+    if event.kappa is None:
+        free = event.jacobian == 0.0
+    else:
+        # kappa <= t^2 / 2; rounded so that a tie counts as not free.
+        free = event.law in ("logistic", "softmax") and (
+            mul_up(mul_up(2.0 * event.kappa, event.sigma), event.sigma) <= 1.0
+        )
+    return div_up(round_up(math.sqrt(scores)), event.sigma) if free else None
+
+
+def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | None, Fraction]:
+    """Alternatives of the laws that their branches describe, and the largest of the distances.
+
+    None where nothing but distances was there. A branch with nothing else tells nothing, and any
+    other one covers it.
+    """
+    kept, largest = [], Fraction(0)
+    for branch in event.branches:
+        exact = tuple(inner for inner in branch if not isinstance(inner, DistanceEvent))
+        largest = max(largest, of_events(branch).distance)
+        if exact:
+            kept.append(exact)
+    if not largest:
+        return event, largest
+    return (AlternativesEvent(tuple(kept), event.adjacency) if kept else None), largest
+
+
+def at_most(one: Counter[float], other: Counter[float]) -> bool:
+    """Whether each size of ``one`` has a partner in ``other`` that is no smaller."""
+    if one <= other:
+        return True
+    # From the largest size on, there must never be more of one than of the other.
+    theirs = sorted(other.items())
+    left = 0
+    for size, n in sorted(one.items(), reverse=True):
+        while theirs and theirs[-1][0] >= size:
+            left += theirs.pop()[1]
+        left -= n
+        if left < 0:
+            return False
+    return True
+
+
+def choices(totals: Totals) -> list[Totals]:
+    """Totals without parallel events, one of which is at least as bad as ``totals``."""
+    if not (totals.parallel or totals.curved):
+        return [totals]
+    plain = totals.plus()
+    plain.parallel, plain.curved = Counter(), Counter()
+    for curved, count in totals.curved.items():
+        simple = _without_curve(curved)
+        if simple is None:
+            plain.curved[curved] += count
+        else:
+            plain = plain.plus(simple.enlarged(Fraction(count)))
+    found = [plain]
+    for event, count in sorted(totals.parallel.items(), key=repr):
+        branches = _branches(event)
+        if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
+            branches = (join(branches),)
+        found = [
+            known.plus(*(branch.enlarged(Fraction(n)) for branch, n in shares))
+            for known in found
+            for shares in _shared_out(branches, count)
+        ]
+    return _worst(found)
+
+
+@lru_cache(maxsize=1024)
+def _without_curve(event: CurvedEvent) -> Totals | None:
+    """Totals of an event that needs no curve; None for one that does; nobody may change them.
+
+    Alternatives of which one covers all others are that one, and the best of pure runs is pure.
+    """
+    if isinstance(event, RandomStoppingEvent):
+        runs = choices(of_events(event.base))
+    else:
+        runs = list(_branches(event))
+        if len(runs) == 1:
+            return runs[0]
+    if not all(run.is_pure and not run.certain for run in runs):
+        return None
+    epsilon = max(run.pure_epsilon for run in runs)
+    if isinstance(event, RandomStoppingEvent):
+        epsilon = pure_stopping_epsilon(StoppingLaw.of(event), epsilon)
+    return Totals(event.adjacency, pure=Counter({epsilon: 1}))
+
+
+@lru_cache(maxsize=1024)
+def _branches(event: ParallelEvent) -> tuple[Totals, ...]:
+    """Totals of the branches that no other one covers; nobody may change them."""
+    return tuple(_worst([of_events(branch) for branch in event.branches]))
+
+
+def _worst(found: list[Totals]) -> list[Totals]:
+    """Those that no other one covers."""
+    kept: list[Totals] = []
+    for totals in found:
+        if not any(totals.within(other) for other in kept):
+            kept = [other for other in kept if not other.within(totals)]
+            kept.append(totals)
+    return kept
+
+
+def join(branches: tuple[Totals, ...]) -> Totals:
+    """The most of each kind that any branch has."""
+    whole = Totals(branches[0].adjacency)
+    for name in SUMS:
+        setattr(whole, name, max(getattr(branch, name) for branch in branches))
+    for branch in branches:
+        # The union of counters has the larger count of each key.
+        whole.sampled |= branch.sampled
+        whole.objective |= branch.objective
+        whole.curved |= branch.curved
+    whole.certain = max(branches, key=lambda branch: branch.told).certain
+    # The larger of the largest sizes, and so on: each list has a partner for each of its own.
+    for size in sorted({size for branch in branches for size in branch.pure}, reverse=True):
+        seen = (sum(n for e, n in branch.pure.items() if e >= size) for branch in branches)
+        whole.pure[size] = max(seen) - whole.pure.total()
+    whole.pure = +whole.pure
+    return whole
+
+
+def _shared_out(branches: tuple[Totals, ...], count: int) -> Iterator[list[tuple[Any, int]]]:
+    """All ways in which ``count`` meetings can fall on branches, without those of no meeting."""
+    first, *others = branches
+    if not others:
+        yield [(first, count)] if count else []
+        return
+    for n in range(count + 1):
+        for rest in _shared_out(tuple(others), count - n):
+            yield ([(first, n)] if n else []) + rest
