@@ -30,11 +30,11 @@ name = "numbers"
 version = "1.0.0"
 description = "adds numbers"
 license = { file = "LICENSE" }
-dependencies = ["flwr>=1.33"]
+dependencies = ["flwr>=1.40"]
 [tool.flwr.app]
 publisher = "tests"
 fab-format-version = 1
-flwr-version-target = "1.33.0"
+flwr-version-target = "1.40.0"
 [tool.flwr.app.components]
 serverapp = "numbers_app.server:app"
 clientapp = "numbers_app.client:app"

@@ -56,8 +56,8 @@ PARTIES = (
         (
             Edit(
                 FEDERATED + "plans.py",
-                "distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(rows)),",
-                "distance=mul_up(clip_norm, float(rows)),",
+                "distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(moved)),",
+                "distance=mul_up(clip_norm, float(moved)),",
             ),
         ),
         (

@@ -24,7 +24,6 @@ from dpsvm_fast.federated import (
     SecureSumAborted,
     SumResult,
     TrustedSum,
-    choose_graph,
     finalize,
     local_update,
     simulate,
@@ -309,21 +308,3 @@ def test_nothing_private_is_kept() -> None:
         "coef_", "intercept_", "classes_", "n_features_in_", "n_survivors_", "n_records_",
         "privacy_", "_fitted_loss",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("n", "gamma", "n_shares", "threshold"),
-    [(100, 0.5, 59, 48), (100, 0.33, 43, 32), (1000, 0.33, 113, 77), (50, 0.33, 23, 17)],
-)
-def test_graphs_are_as_small_as_is_secure(
-    n: int, gamma: float, n_shares: int, threshold: int
-) -> None:
-    graph = choose_graph(n, gamma, 0.1)
-    assert (graph.n_shares, graph.threshold) == (n_shares, threshold)
-
-
-def test_few_parties_share_with_all() -> None:
-    assert choose_graph(3, 1 / 3, 0.0).n_shares == 3
-    assert choose_graph(10, 0.5, 0.1).threshold == 6
-    with pytest.raises(InvalidParameterError, match="gamma"):
-        choose_graph(10, 0.6, 0.5)

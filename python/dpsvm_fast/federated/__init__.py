@@ -9,7 +9,6 @@ from dpsvm_fast.federated.secsum import (
     SecureSum,
     SumResult,
     TrustedSum,
-    choose_graph,
 )
 from dpsvm_fast.federated.simulate import simulate
 from dpsvm_fast.federated.spec import FederatedSpec
@@ -27,7 +26,6 @@ __all__ = [
     "SecureSumAborted",
     "SumResult",
     "TrustedSum",
-    "choose_graph",
     "finalize",
     "local_update",
     "public_state",

@@ -206,10 +206,10 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
     return plan.codec.decode_sum(total[:-2], survivors), n_records
 
 
-def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> Array:
-    """Average of what parties contributed, by their weights: divided once."""
+def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
+    """Average of what parties contributed, by their weights: divided once; and their records."""
     total, n_records = checked_sum(spec, plan, result)
-    return total / float(n_records if n_records else result.survivors)
+    return total / float(n_records if n_records else result.survivors), n_records
 
 
 def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array | None:
@@ -247,7 +247,7 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     if first.name == "gram":
         total, _ = checked_sum(spec, first, results[first.name])
         return np.asarray(_core.symmetric_eigen(matrix_of(total, d, ROOT_TWO), k)[1])
-    mean = mean_of(spec, first, results[first.name])
+    mean, _ = mean_of(spec, first, results[first.name])
     if spec.params["aggregation"] == "eigenvectors":
         return mean.reshape(k, d)
     return np.asarray(_core.symmetric_eigen(matrix_of(mean, d, 1.0), k)[1])
@@ -302,11 +302,9 @@ def finalize(
     missing = sorted({part.name for part in spec.rounds} - set(results))
     if missing:
         raise InvalidParameterError(f"results: no sum of rounds {missing}")
-    plan = spec.round("model")
-    total, n_records = checked_sum(spec, plan, results["model"])
-    survivors = results["model"].survivors
+    mean, n_records = mean_of(spec, spec.round("model"), results["model"])
     loss = loss_of(spec.params, len(spec.classes))
-    weights = (total / float(n_records if n_records else survivors)).reshape(loss.n_scores, -1)
+    weights = mean.reshape(loss.n_scores, -1)
     facts: dict[str, Any] = {}
     components = public_state(spec, results)
     if components is not None:
@@ -319,7 +317,7 @@ def finalize(
         spec.params["intercept_scaling"],
         classes_=public_classes(list(spec.classes)),
         n_features_in_=spec.n_features,
-        n_survivors_=survivors,
+        n_survivors_=results["model"].survivors,
         n_records_=n_records or None,
         privacy_=statement,
         _fitted_loss=loss,

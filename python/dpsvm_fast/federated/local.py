@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +17,10 @@ from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels
 from dpsvm_fast.exceptions import PartyRefusedError
-from dpsvm_fast.federated.plans import DpdrPlan, LocalTraining, ObjectiveTraining, RoundPlan
+from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPlan
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.moments import Projection
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
@@ -62,111 +62,64 @@ def fit_parties(
     PartyRefusedError
         A party's minimum was not certified.
     """
-    if training.solver == "psgd":
-        return _sgd(training, X, codes, offsets, seed, n_threads)
-    if training.loss.name == "crammer_singer":
-        return _crammer_singer(training, X, codes, offsets, seed, n_threads)
-    return _smooth(training, X, codes, offsets, seed, n_threads)
-
-
-def _loss_options(training: LocalTraining) -> dict[str, Any]:
-    """What the solvers of smooth losses want to know about the loss and the rows."""
-    kernel, smoothing, margin = training.loss.kernel
-    return {
-        "loss": kernel,
-        "n_scores": training.loss.n_scores,
-        "smoothing": smoothing,
-        "margin": margin,
+    sizes = np.diff(offsets).tolist()
+    shared: dict[str, Any] = {
         "data_norm": training.data_norm,
         "intercept_scaling": training.intercept_scaling,
+        "n_threads": n_threads,
     }
 
+    def of_each(number: Callable[[int], float]) -> Array:
+        return np.array([number(n) for n in sizes])
 
-def _sizes(offsets: Integers) -> list[int]:
-    """Records of each party."""
-    return [int(n) for n in np.diff(offsets)]
-
-
-def _certified(weights: Array, certified: NDArray[np.bool_]) -> Array:
-    """Weights, if the solver certified those of all parties."""
-    if not certified.all():
-        raise PartyRefusedError(UNCERTIFIED)
-    return np.asarray(weights)
-
-
-def _smooth(
-    training: LocalTraining,
-    X: NDArray[Any],
-    codes: Integers,
-    offsets: Integers,
-    seed: int,
-    n_threads: int,
-) -> Array:
-    """Certified minimisers of a smooth loss."""
-    sizes = _sizes(offsets)
-    found = _core.solve_smooth_parties_dense(
-        X,
-        codes,
-        offsets,
-        regularizations=np.array([training.sum_regularization(n) for n in sizes]),
-        gradient_tols=np.array([training.gradient_tol(n) for n in sizes]),
-        shuffle_seed=seed,
-        n_threads=n_threads,
-        **_loss_options(training),
-    )
-    return _certified(*found)
-
-
-def _crammer_singer(
-    training: LocalTraining,
-    X: NDArray[Any],
-    codes: Integers,
-    offsets: Integers,
-    seed: int,
-    n_threads: int,
-) -> Array:
-    """Certified minimisers of the multi-class hinge."""
-    sizes = _sizes(offsets)
-    found = _core.solve_crammer_singer_parties_dense(
-        X,
-        codes,
-        offsets,
-        n_classes=training.loss.n_classes,
-        C=np.array([training.own_C(n) for n in sizes]),
-        radius=np.array([training.own_radius(n) for n in sizes]),
-        data_norm=training.data_norm,
-        intercept_scaling=training.intercept_scaling,
-        shuffle_seed=seed,
-        n_threads=n_threads,
-    )
-    return _certified(*found)
-
-
-def _sgd(
-    training: LocalTraining,
-    X: NDArray[Any],
-    codes: Integers,
-    offsets: Integers,
-    seed: int,
-    n_threads: int,
-) -> Array:
-    """Last iterates of projected SGD."""
-    return np.asarray(
-        _core.projected_sgd_parties_dense(
+    if training.solver == "psgd":
+        last = _core.projected_sgd_parties_dense(
             X,
             codes,
             offsets,
-            regularizations=np.full(offsets.size - 1, training.regularization),
+            regularizations=of_each(lambda _: training.regularization),
             n_epochs=training.n_epochs,
             batch_size=training.batch_size,
             radius=training.radius,
             projection=training.projection,
             average="last",
             permutation_seed=seed,
-            n_threads=n_threads,
-            **_loss_options(training),
+            **_kernel(training.loss),
+            **shared,
         )
-    )
+        return np.asarray(last)
+    if training.loss.name == "crammer_singer":
+        weights, certified = _core.solve_crammer_singer_parties_dense(
+            X,
+            codes,
+            offsets,
+            n_classes=training.loss.n_classes,
+            C=of_each(training.own_C),
+            radius=of_each(training.own_radius),
+            shuffle_seed=seed,
+            **shared,
+        )
+    else:
+        weights, certified = _core.solve_smooth_parties_dense(
+            X,
+            codes,
+            offsets,
+            regularizations=of_each(training.sum_regularization),
+            gradient_tols=of_each(training.gradient_tol),
+            shuffle_seed=seed,
+            **_kernel(training.loss),
+            **shared,
+        )
+    if not certified.all():
+        raise PartyRefusedError(UNCERTIFIED)
+    return np.asarray(weights)
+
+
+def _kernel(loss: Loss) -> dict[str, Any]:
+    """A smooth loss as the solvers want it."""
+    kernel, smoothing, margin = loss.kernel
+    named = {"loss": kernel, "smoothing": smoothing, "margin": margin}
+    return named | {"n_scores": loss.n_scores}
 
 
 def fit_objective(
@@ -179,14 +132,9 @@ def fit_objective(
 ) -> Array:
     """One party's weights with noise of their own; what was known before the noise is dropped."""
     mechanism = training.mechanism
-    kernel, smoothing, margin = mechanism.loss.kernel
     weights, _ = _core.solve_smooth_dense(
         X,
         codes,
-        loss=kernel,
-        n_scores=mechanism.loss.n_scores,
-        smoothing=smoothing,
-        margin=margin,
         regularization=training.sum_regularization(X.shape[0]),
         linear=mechanism.draw_linear(source, n_threads=n_threads),
         data_norm=mechanism.data_norm,
@@ -196,6 +144,7 @@ def fit_objective(
         shuffle_seed=seed,
         n_threads=n_threads,
         low_memory=False,
+        **_kernel(mechanism.loss),
     )
     if weights is None:
         raise PartyRefusedError(UNCERTIFIED)
@@ -385,8 +334,7 @@ def _models(
                 raise PartyRefusedError("training: the model is not finite")
             yield training.projected(weights) * float(training.weight(n))
         return
-    assert isinstance(spec.plan, DpdrPlan)
-    objective = spec.plan.objective
+    objective = None if spec.plan is None else spec.plan.objective
     assert objective is not None
     for i, source in enumerate(sources):
         own = records.rows(i)
@@ -409,8 +357,7 @@ def _own_components(
     spec: FederatedSpec, rows: Array, source: _core.NoiseSource, n_threads: int
 ) -> Array:
     """Components of a party's own noisy matrix, or their projector, times its weight."""
-    assert isinstance(spec.plan, DpdrPlan)
-    mechanism = spec.plan.components
+    mechanism = None if spec.plan is None else spec.plan.components
     assert mechanism is not None
     k = spec.params["n_components"]
     vectors = mechanism.release(moments(spec, rows, n_threads), k, source, n_threads).vectors
@@ -540,17 +487,8 @@ class PartyState:
 
     def to_bytes(self) -> bytes:
         """The state, to be stored."""
-        released = {
-            name: [mark, base64.b64encode(vector.astype("<i8").tobytes()).decode()]
-            for name, (mark, vector) in self.released.items()
-        }
-        record = {
-            "digest": self.digest,
-            "charged": self.charged,
-            "released": released,
-            "sent": self.sent,
-        }
-        return json.dumps({"format": FORMAT} | record).encode()
+        released = {name: [mark, vector.tolist()] for name, (mark, vector) in self.released.items()}
+        return json.dumps({"format": FORMAT} | vars(self) | {"released": released}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartyState:
@@ -563,18 +501,15 @@ class PartyState:
         """
         try:
             record = json.loads(data)
-            if record["format"] != FORMAT:
-                raise ValueError
+            if record.pop("format") != FORMAT:
+                raise ValueError("expected another format")
             released = {
-                str(name): (
-                    str(mark),
-                    np.frombuffer(base64.b64decode(text), "<i8").astype(np.int64),
-                )
-                for name, (mark, text) in record["released"].items()
+                str(name): (str(mark), np.array(vector, dtype=np.int64))
+                for name, (mark, vector) in record.pop("released").items()
             }
-            charged, sent = (list(map(str, record[name])) for name in ("charged", "sent"))
-            return cls(str(record["digest"]), charged, released, sent)
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            charged, sent = (list(map(str, record.pop(name))) for name in ("charged", "sent"))
+            return cls(str(record.pop("digest")), charged, released, sent, **record)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             raise PartyRefusedError("state: damaged") from None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,9 @@ from dpsvm_fast.rounding import (
     sqrt_up,
 )
 
+if TYPE_CHECKING:
+    from dpsvm_fast.federated.spec import FederatedSpec
+
 # Public defaults: functions of what all parties know, never of data.
 
 
@@ -61,50 +64,6 @@ LEAST = 5e-4
 USER_REGULARIZATION = 0.01
 
 USER_RADIUS = 0.12
-
-
-def typical_records(min_records: int, max_records: int) -> int:
-    """Records of a party, where nobody said how many to expect: between the two bounds."""
-    return max(1, round(math.sqrt(min_records * max_records)))
-
-
-def automatic_regularization(
-    loss: Loss,
-    epsilon: float,
-    delta: float,
-    counts: PartyCounts,
-    *,
-    row_norm: float,
-    records: int,
-    unit: str,
-    group_size: int,
-) -> float:
-    r"""Lambda of ``regularization="auto"``.
-
-    .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
-
-    so that the noise in a class score has standard deviation c = 0.12; m is the
-    noise multiplier, n the number of records that a party is expected to have. The root is what
-    honest parties that are not counted on add.
-    """
-    if unit == "user":
-        return USER_REGULARIZATION * row_norm * row_norm
-    multiplier = gaussian_sigma(epsilon, delta)
-    extra = math.sqrt(counts.n_users / counts.honest_survivors)
-    moved = 2.0 * group_size * loss.lipschitz * multiplier * extra / (records * counts.n_users)
-    return max(moved / SCORE_NOISE, LEAST * loss.lipschitz) * row_norm * row_norm
-
-
-def automatic_radius(loss: Loss, regularization: float, row_norm: float, unit: str) -> float:
-    r"""Radius of ``radius="auto"``: one that holds every minimiser, 0.12 of it for whole parties.
-
-    .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
-    """
-    by_gradient = loss.lipschitz * row_norm / regularization
-    by_value = math.sqrt(2.0 * loss_at_zero(loss) / regularization)
-    share = USER_RADIUS if unit == "user" else 1.0 + 1e-12
-    return min(by_gradient, by_value) * share
-
 
 # Parameters of the two algorithms: what they may be, and what "auto" stands for.
 
@@ -129,88 +88,50 @@ MOST_RECORDS = 2**28
 Table = dict[str, Callable[[Any], Any]]
 
 
-def _shared() -> Table:
-    """Of both algorithms."""
-    return {
-        "data_norm": partial(check.check_positive, "data_norm"),
-        "intercept_scaling": or_word(
-            "auto", partial(check.check_non_negative, "intercept_scaling")
-        ),
-        "loss": or_word(
-            "auto",
-            partial(check.check_option, "loss", options=("crammer_singer", *SMOOTH_LOSSES)),
-        ),
-        "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
-        "margin": or_word("auto", partial(check.check_non_negative, "margin")),
-        "regularization": or_word("auto", partial(check.check_positive, "regularization")),
-        "radius": or_word("auto", partial(check.check_positive, "radius")),
-        "projection": partial(check.check_option, "projection", options=PROJECTIONS),
-        "weighting": or_word("auto", partial(check.check_option, "weighting", options=WEIGHTINGS)),
-        "unit": partial(check.check_option, "unit", options=UNITS),
-        "group_size": partial(check.check_integer, "group_size", low=1, high=MOST_RECORDS),
-        "min_records": partial(check.check_integer, "min_records", low=1, high=MOST_RECORDS),
-        "max_records": partial(check.check_integer, "max_records", low=1, high=MOST_RECORDS),
-        "tol": partial(check.check_real, "tol", low=1e-4, high=1.0),
-    }
+def _count(name: str, high: int = MOST_RECORDS) -> Callable[[Any], int]:
+    return partial(check.check_integer, name, low=1, high=high)
 
+
+def _choice(name: str, options: tuple[str, ...]) -> Callable[[Any], str]:
+    return partial(check.check_option, name, options=options)
+
+
+SHARED: Table = {
+    "data_norm": partial(check.check_positive, "data_norm"),
+    "intercept_scaling": or_word("auto", partial(check.check_non_negative, "intercept_scaling")),
+    "loss": or_word("auto", _choice("loss", ("crammer_singer", *SMOOTH_LOSSES))),
+    "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
+    "margin": or_word("auto", partial(check.check_non_negative, "margin")),
+    "regularization": or_word("auto", partial(check.check_positive, "regularization")),
+    "radius": or_word("auto", partial(check.check_positive, "radius")),
+    "projection": _choice("projection", PROJECTIONS),
+    "weighting": or_word("auto", _choice("weighting", WEIGHTINGS)),
+    "unit": _choice("unit", UNITS),
+    "group_size": _count("group_size"),
+    "min_records": _count("min_records"),
+    "max_records": _count("max_records"),
+    "tol": partial(check.check_real, "tol", low=1e-4, high=1.0),
+}
+_OBJECTIVE_EPSILON = partial(check.check_epsilon, name="objective_epsilon")
+_SHARE = partial(check.check_real, low=0.0, high=1.0, open_low=True, open_high=True)
 
 TABLES: dict[str, Table] = {
-    "dp_helmet": _shared()
+    "dp_helmet": SHARED
     | {
-        "local": partial(check.check_option, "local", options=LOCALS["dp_helmet"]),
-        "n_epochs": partial(check.check_integer, "n_epochs", low=1, high=2**20),
-        "batch_size": partial(check.check_integer, "batch_size", low=1, high=MOST_RECORDS),
+        "local": _choice("local", LOCALS["dp_helmet"]),
+        "n_epochs": _count("n_epochs", 2**20),
+        "batch_size": _count("batch_size"),
     },
-    "fed_dpdr": _shared()
+    "fed_dpdr": SHARED
     | {
-        "local": partial(check.check_option, "local", options=LOCALS["fed_dpdr"]),
+        "local": _choice("local", LOCALS["fed_dpdr"]),
         "n_components": partial(check.check_integer, "n_components", low=1),
-        "aggregation": partial(check.check_option, "aggregation", options=AGGREGATIONS),
+        "aggregation": _choice("aggregation", AGGREGATIONS),
         "align": partial(check.check_bool, "align"),
-        "objective_epsilon": or_word(None, partial(check.check_epsilon, name="objective_epsilon")),
-        "first_share": partial(
-            check.check_real,
-            "first_share",
-            low=0.0,
-            high=1.0,
-            open_low=True,
-            open_high=True,
-        ),
+        "objective_epsilon": or_word(None, _OBJECTIVE_EPSILON),
+        "first_share": partial(_SHARE, "first_share"),
     },
 }
-
-
-def resolved(
-    algorithm: str,
-    params: Mapping[str, Any],
-    *,
-    epsilon: float,
-    delta: float,
-    counts: PartyCounts,
-    n_features: int,
-    n_classes: int,
-) -> dict[str, Any]:
-    """Parameters with numbers for words: what a specification keeps, so that no default moves it.
-
-    ``expected_records`` only decides about ``regularization="auto"`` and is not kept.
-    """
-    given = dict(params)
-    expected = given.pop("expected_records", None)
-    values: dict[str, Any] = chosen(algorithm, given, n_features)
-    if values["intercept_scaling"] == "auto":
-        values["intercept_scaling"] = automatic_intercept_scaling(values["data_norm"])
-    if values["weighting"] == "auto":
-        values["weighting"] = "users" if values["unit"] == "user" else "records"
-    _choose_loss(values, n_classes)
-    if values["local"] == "objective":
-        if values["regularization"] == "auto":
-            values["regularization"] = None
-        values["radius"] = None
-        return values
-    if expected is None:
-        expected = typical_records(values["min_records"], values["max_records"])
-    _choose_sizes(values, loss_of(values, n_classes), epsilon, delta, counts, expected)
-    return values
 
 
 def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[str, Any]:
@@ -249,8 +170,12 @@ def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[s
     return values
 
 
-def _choose_loss(values: dict[str, Any], n_classes: int) -> None:
-    """Loss, smoothing and margin by name or by default."""
+def choose_words(values: dict[str, Any], n_classes: int) -> None:
+    """Put values for "auto", where neither noise nor numbers of parties decide about them."""
+    if values["intercept_scaling"] == "auto":
+        values["intercept_scaling"] = automatic_intercept_scaling(values["data_norm"])
+    if values["weighting"] == "auto":
+        values["weighting"] = "users" if values["unit"] == "user" else "records"
     named = NAMED.get(values["local"])
     if named is not None:
         for parameter, own in zip(("loss", "smoothing", "margin"), named, strict=True):
@@ -275,33 +200,46 @@ def loss_of(values: Mapping[str, Any], n_classes: int) -> Loss:
     return chosen_loss(values["loss"], n_classes, values["smoothing"], values["margin"])
 
 
-def _choose_sizes(
+def choose_sizes(
     values: dict[str, Any],
-    loss: Loss,
+    n_classes: int,
     epsilon: float,
     delta: float,
     counts: PartyCounts,
-    expected: object,
+    expected: int | None,
 ) -> None:
-    """Regularisation and radius by the public rules."""
-    scaling = values["intercept_scaling"]
-    row_norm = (values["data_norm"] ** 2 + scaling**2) ** 0.5
+    r"""Put numbers for ``regularization="auto"`` and ``radius="auto"``, by public rules.
+
+    .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
+
+    so that the noise in a class score has standard deviation c = 0.12; m is the
+    noise multiplier, n the number of records that a party is expected to have (between the two
+    bounds, where nobody said how many). The root is what honest parties that are not counted on
+    add.
+
+    .. math:: R = \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
+
+    holds every minimiser; for whole parties it is 0.12 of that.
+    """
+    loss, users = loss_of(values, n_classes), values["unit"] == "user"
+    if expected is None:
+        typical = math.sqrt(values["min_records"] * values["max_records"])
+        expected = max(1, round(typical))
     records = check.check_integer("expected_records", expected, 1, MOST_RECORDS)
-    if values["regularization"] == "auto":
-        values["regularization"] = automatic_regularization(
-            loss,
-            epsilon,
-            delta,
-            counts,
-            row_norm=row_norm,
-            records=records,
-            unit=values["unit"],
-            group_size=values["group_size"],
-        )
+    row_norm = (values["data_norm"] ** 2 + values["intercept_scaling"] ** 2) ** 0.5
+    if values["regularization"] == "auto" and users:
+        values["regularization"] = USER_REGULARIZATION * row_norm * row_norm
+    elif values["regularization"] == "auto":
+        multiplier = gaussian_sigma(epsilon, delta)
+        extra = math.sqrt(counts.n_users / counts.honest_survivors)
+        moved = 2.0 * values["group_size"] * loss.lipschitz * multiplier * extra
+        moved /= records * counts.n_users
+        least = LEAST * loss.lipschitz
+        values["regularization"] = max(moved / SCORE_NOISE, least) * row_norm * row_norm
     if values["radius"] == "auto":
-        values["radius"] = automatic_radius(
-            loss, values["regularization"], row_norm, values["unit"]
-        )
+        by_gradient = loss.lipschitz * row_norm / values["regularization"]
+        by_value = math.sqrt(2.0 * loss_at_zero(loss) / values["regularization"])
+        values["radius"] = min(by_gradient, by_value) * (USER_RADIUS if users else 1.0 + 1e-12)
 
 
 # What a party fits, and by how much it can move what the party contributes.
@@ -497,17 +435,6 @@ class LocalTraining:
         """1 over ``sum_regularization``, rounded down."""
         return fraction_down(1 / (Fraction(self.regularization) * n_records))
 
-    def sgd(self, n_records: int) -> ProjectedSGD:
-        """The party's run."""
-        return ProjectedSGD(
-            n_samples=n_records,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            radius=self.radius,
-            projection=self.projection,
-            average="last",
-        )
-
     def accurate(self, n_records: int) -> bool:
         """Whether rounding errors of the run are within the tolerance."""
         return _sgd_rounding(self, n_records) <= self.own_radius(n_records)
@@ -526,7 +453,14 @@ class LocalTraining:
 @lru_cache(maxsize=4096)
 def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
     """Bound of the distance of the computed iterate from that of real arithmetic."""
-    run = training.sgd(n_records)
+    run = ProjectedSGD(
+        n_samples=n_records,
+        n_epochs=training.n_epochs,
+        batch_size=training.batch_size,
+        radius=training.radius,
+        projection=training.projection,
+        average="last",
+    )
     return run.rounding(
         training.loss,
         training.own_C(n_records),
@@ -859,6 +793,20 @@ class RoundPlan:
         )
 
 
+def noisy_sum(
+    name: str, noise: SumNoise, weighting: str, clip_norm: float | None = None
+) -> RoundPlan:
+    """The round of a sum under one common noise."""
+    return RoundPlan(
+        name=name,
+        what=summed_over_parties(name, weighting),
+        size=noise.size,
+        codec=noise.codec,
+        noise=noise,
+        clip_norm=clip_norm,
+    )
+
+
 def sensitivity_record(training: LocalTraining, noise: SumNoise) -> Sensitivity:
     """What one row changes in one party's weighted model, factor by factor."""
     rounding = noise.codec.rounding(noise.size)
@@ -889,36 +837,7 @@ def averaged_models(training: LocalTraining, counts: PartyCounts, multiplier: fl
         counts=counts,
         multiplier=multiplier,
     )
-    return RoundPlan(
-        name="model",
-        what=summed_over_parties("model", training.weighting),
-        size=training.size,
-        codec=noise.codec,
-        noise=noise,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class HelmetPlan:
-    """Every party fits a model; one sum averages them.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-    counts : PartyCounts
-    training : LocalTraining
-    """
-
-    epsilon: float
-    delta: float
-    counts: PartyCounts
-    training: LocalTraining
-
-    @cached_property
-    def rounds(self) -> tuple[RoundPlan, ...]:
-        """The one sum."""
-        left = delta_left(self.epsilon, self.delta, 1)
-        return (averaged_models(self.training, self.counts, multiplier_of(self.epsilon, left)),)
+    return noisy_sum("model", noise, training.weighting)
 
 
 # Components first, then models in their space: the two rounds of FedDPDR-DPML.
@@ -996,123 +915,101 @@ class ObjectiveTraining:
         return self.radius * self.weight(self.max_records)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DpdrPlan:
-    """Two rounds within one budget.
+    """The two rounds of ``fed_dpdr`` within one budget.
 
     Parameters
     ----------
-    epsilon, delta : float
-    counts : PartyCounts
-    loss : Loss
-    n_features, n_components : int
-    data_norm, intercept_scaling : float
-    aggregation : {"gram", "projectors", "eigenvectors"}
-    first_share : float in (0, 1)
-        Of the squared Gaussian parameter, for round 1.
-    regularization : float or None
-        None with ``training=None`` only: the rule of objective perturbation.
-    training : LocalTraining or None
-        None for objective perturbation of every party by itself.
-    weighting : {"records", "users"}
-    unit : {"record", "group", "user"}
-    group_size, min_records, max_records : int
-    objective_epsilon : float or None
-        What round 2 may spend with ``training=None``; None for what round 1 leaves.
+    spec : FederatedSpec
     """
 
-    epsilon: float
-    delta: float
-    counts: PartyCounts
-    loss: Loss
-    n_features: int
-    n_components: int
-    data_norm: float
-    intercept_scaling: float
-    aggregation: str
-    first_share: float
-    regularization: float | None
-    training: LocalTraining | None
-    weighting: str
-    unit: str
-    group_size: int
-    min_records: int
-    max_records: int
-    objective_epsilon: float | None = None
+    spec: FederatedSpec
 
     def __post_init__(self) -> None:
         """Refuse what has no proof, or no room."""
-        if self.unit != "record" and (self.training is None or self.aggregation != "gram"):
+        own_noise = self.spec.training is None or not self._sums_gram
+        if self.spec.params["unit"] != "record" and own_noise:
             raise InvalidParameterError.of(
                 "unit",
-                got=self.unit,
+                got=self.spec.params["unit"],
                 accepted="'record' where parties add noise of their own: local='output' and "
                 "aggregation='gram' protect more",
             )
         if self._first_size > MOST_NUMBERS:
             raise InvalidParameterError.of(
-                "n_features", got=self.n_features, accepted="fewer: products of pairs are summed"
+                "n_features",
+                got=self.spec.n_features,
+                accepted="fewer: products of pairs are summed",
             )
+
+    @property
+    def _sums_gram(self) -> bool:
+        """Whether round 1 is a sum under one common noise."""
+        return bool(self.spec.params["aggregation"] == "gram")
 
     @property
     def _first_size(self) -> int:
         """Numbers of round 1."""
-        if self.aggregation == "eigenvectors":
-            return self.n_components * self.n_features
-        return self.n_features * (self.n_features + 1) // 2
+        d = self.spec.n_features
+        if self.spec.params["aggregation"] == "eigenvectors":
+            return int(self.spec.params["n_components"]) * d
+        return d * (d + 1) // 2
 
     @property
     def _delta(self) -> float:
         """What the distances of the noisy sums leave."""
-        sums = (self.aggregation == "gram") + (self.training is not None)
-        return delta_left(self.epsilon, self.delta, sums) if sums else self.delta
+        sums = self._sums_gram + (self.spec.training is not None)
+        return delta_left(self.spec.epsilon, self.spec.delta, sums) if sums else self.spec.delta
 
     @cached_property
     def _mu(self) -> float:
         """Gaussian parameter of the whole budget."""
-        return div_down(1.0, multiplier_of(self.epsilon, self._delta))
+        return div_down(1.0, multiplier_of(self.spec.epsilon, self._delta))
+
+    @property
+    def _mu_first(self) -> float:
+        """Gaussian parameter of round 1."""
+        return share_of(self._mu, self.spec.params["first_share"])
+
+    @property
+    def _mu_second(self) -> float:
+        """Gaussian parameter that is left to round 2."""
+        return share_of(self._mu, 1.0 - self.spec.params["first_share"])
 
     @cached_property
     def components(self) -> NoisyComponents | None:
         """A party's own noisy matrix, where there is one."""
-        if self.aggregation == "gram":
+        if self._sums_gram:
             return None
         return NoisyComponents(
-            n_features=self.n_features,
-            adjacency="replace_one",
+            n_features=self.spec.n_features,
+            adjacency=ADJACENCY,
             noise_grid="exact",
-            mu=share_of(self._mu, self.first_share),
+            mu=self._mu_first,
         )
 
     @cached_property
     def objective(self) -> ObjectiveTraining | None:
         """A party's own noisy objective, where there is one."""
-        if self.training is not None:
+        if self.spec.training is not None:
             return None
-        return ObjectiveTraining(
-            mechanism=self._objective,
-            regularization=self.regularization,
-            weighting=self.weighting,
-            max_records=self.max_records,
-        )
+        mechanism = self.objective_with(self.left_for_objective)
+        both = (*self._first.events(), *mechanism.events)
+        # Certain: both rounds are within the budget.
+        if not _delta_of(both, self.spec.epsilon) <= self.spec.delta:
+            raise InvalidParameterError(
+                "objective_epsilon: the two rounds together exceed epsilon and delta"
+            )
+        names = ("regularization", "weighting", "max_records")
+        own = {name: self.spec.params[name] for name in names}
+        return ObjectiveTraining(mechanism=mechanism, **own)
 
     @cached_property
     def left_for_objective(self) -> float:
         """Epsilon of the noise in the objective: as given, or what the first round leaves."""
-        if self.objective_epsilon is not None:
-            return self.objective_epsilon
-        return _left_for_objective(self)
-
-    @cached_property
-    def _objective(self) -> ObjectivePerturbation:
-        """Noise in the objective, of which it is certain that both rounds are within the budget."""
-        mechanism = self.objective_with(self.left_for_objective)
-        both = (*self.spent_first(), *mechanism.events)
-        if not _delta_of(both, self.epsilon) <= self.delta:
-            raise InvalidParameterError(
-                "objective_epsilon: the two rounds together exceed epsilon and delta"
-            )
-        return mechanism
+        given: float | None = self.spec.params["objective_epsilon"]
+        return _left_for_objective(self) if given is None else given
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
@@ -1124,11 +1021,12 @@ class DpdrPlan:
         """Round 1."""
         if self.components is None:
             return self._gram
-        weight = self.max_records if self.weighting == "records" else 1
+        params = self.spec.params
+        weight = params["max_records"] if params["weighting"] == "records" else 1
         times = ", times their numbers of records" if weight > 1 else ""
         return RoundPlan(
             name="components",
-            what=f"the parties' own noisy {self.aggregation}{times}",
+            what=f"the parties' own noisy {params['aggregation']}{times}",
             size=self._first_size,
             codec=FixedPointCodec(step=round_up(1.001 * weight / PLAIN_STEPS)),
             local_events=(self.components.event,),
@@ -1137,34 +1035,29 @@ class DpdrPlan:
     @property
     def _gram(self) -> RoundPlan:
         """The sum of matrices of products of features, under noise."""
-        clip_norm = mul_up(self.data_norm, self.data_norm)
-        rows = {"record": 1, "group": self.group_size, "user": self.max_records}[self.unit]
+        params, counts = self.spec.params, self.spec.counts
+        clip_norm = mul_up(params["data_norm"], params["data_norm"])
+        rows = {"record": 1, "group": params["group_size"], "user": params["max_records"]}
+        moved = rows[params["unit"]]
         noise = plan_noise(
             size=self._first_size,
-            distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(rows)),
-            bound=mul_up(self.max_records * (1.0 + 2.0**-20), clip_norm),
-            n_affected=min(rows, self.counts.n_users) if self.unit == "group" else 1,
-            counts=self.counts,
-            multiplier=div_up(1.0, share_of(self._mu, self.first_share)),
+            distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(moved)),
+            bound=mul_up(params["max_records"] * (1.0 + 2.0**-20), clip_norm),
+            n_affected=min(moved, counts.n_users) if params["unit"] == "group" else 1,
+            counts=counts,
+            multiplier=div_up(1.0, self._mu_first),
         )
-        return RoundPlan(
-            name="gram",
-            what=summed_over_parties("gram", self.weighting),
-            size=self._first_size,
-            codec=noise.codec,
-            noise=noise,
-            clip_norm=clip_norm,
-        )
+        return noisy_sum("gram", noise, params["weighting"], clip_norm)
 
     @cached_property
     def _second(self) -> RoundPlan:
         """Round 2."""
-        if self.training is not None:
-            left = share_of(self._mu, 1.0 - self.first_share)
-            return averaged_models(self.training, self.counts, div_up(1.0, left))
+        if self.spec.training is not None:
+            multiplier = div_up(1.0, self._mu_second)
+            return averaged_models(self.spec.training, self.spec.counts, multiplier)
         training = self.objective
         assert training is not None
-        times = ", times their numbers of records" if self.weighting == "records" else ""
+        times = ", times their numbers of records" if training.weighting == "records" else ""
         return RoundPlan(
             name="model",
             what=f"the weights of the parties' own noisy models{times}",
@@ -1173,25 +1066,22 @@ class DpdrPlan:
             local_events=training.mechanism.events,
         )
 
-    def spent_first(self) -> tuple[PrivacyEvent, ...]:
-        """Events of round 1."""
-        return self._first.events()
-
     def objective_with(self, own: float) -> ObjectivePerturbation:
         """Objective perturbation with an epsilon of its own."""
+        params = self.spec.params
         C = None
-        if self.regularization is not None:
-            C = div_down(1.0, mul_up(self.regularization, float(self.min_records)))
+        if params["regularization"] is not None:
+            C = div_down(1.0, mul_up(params["regularization"], float(params["min_records"])))
         return ObjectivePerturbation(
             epsilon=own,
             delta=self._delta,
-            adjacency="replace_one",
+            adjacency=ADJACENCY,
             noise="gaussian",
             noise_grid="exact",
-            loss=self.loss,
-            n_features=self.n_components,
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
+            loss=loss_of(params, len(self.spec.classes)),
+            n_features=params["n_components"],
+            data_norm=params["data_norm"],
+            intercept_scaling=params["intercept_scaling"],
             C=C,
             extra_regularization=None,
             tol=OBJECTIVE_TOL,
@@ -1209,14 +1099,14 @@ def _left_for_objective(plan: DpdrPlan) -> float:
 
     By secants of the logarithm of delta, from what Gaussian noise would be left.
     """
-    spent = plan.spent_first()
+    spent, epsilon, delta = plan._first.events(), plan.spec.epsilon, plan.spec.delta
 
     def log_excess(own: float) -> float:
         events = (*spent, *plan.objective_with(own).events)
-        return math.log(max(_delta_of(events, plan.epsilon), LEAST_DELTA) / plan.delta)
+        return math.log(max(_delta_of(events, epsilon), LEAST_DELTA) / delta)
 
-    left = share_of(plan._mu, 1.0 - plan.first_share)
-    own = min(gaussian_epsilon(plan._delta, div_down(1.0, left)), plan.epsilon) * FIRST_GUESS
+    alone = gaussian_epsilon(plan._delta, div_down(1.0, plan._mu_second))
+    own = min(alone, epsilon) * FIRST_GUESS
     low, at_low, high, at_high = 0.0, -math.inf, math.inf, math.inf
     for _ in range(STEPS):
         found = log_excess(own)
@@ -1224,13 +1114,13 @@ def _left_for_objective(plan: DpdrPlan) -> float:
             low, at_low = own, found
         else:
             high, at_high = own, found
-        if at_low >= -UNUSED or low >= plan.epsilon:
+        if at_low >= -UNUSED or low >= epsilon:
             break
         own = _next_guess(low, at_low, high, at_high)
     if not low > 0.0:
         raise InvalidParameterError.of(
             "first_share",
-            got=plan.first_share,
+            got=plan.spec.params["first_share"],
             accepted="less: the first round leaves nothing to noise in the objective",
         )
     return low

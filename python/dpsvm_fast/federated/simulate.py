@@ -127,20 +127,17 @@ def _dropped(
 ) -> dict[str, set[int]]:
     """Who vanishes before the sum of each round."""
     names = [part.name for part in spec.rounds]
-    given = dropouts if isinstance(dropouts, Mapping) else dict(_all_rounds(names, dropouts))
-    unknown = sorted(map(str, set(given) - set(names)))
+    if not isinstance(dropouts, Mapping):
+        gone = list(dropouts)
+        dropouts = dict.fromkeys(names, gone)
+    unknown = sorted(map(str, set(dropouts) - set(names)))
     if unknown:
         raise InvalidParameterError(f"dropouts: no rounds {unknown} in this specification")
+    most = spec.n_users - 1
     return {
-        name: {check_integer("dropouts", i, 0, spec.n_users - 1) for i in given.get(name, ())}
+        name: {check_integer("dropouts", i, 0, most) for i in dropouts.get(name, ())}
         for name in names
     }
-
-
-def _all_rounds(names: list[str], dropouts: Iterable[int]) -> Iterator[tuple[str, list[int]]]:
-    """The same parties in every round."""
-    gone = list(dropouts)
-    return ((name, gone) for name in names)
 
 
 def _checked(i: int, X: Any, y: Any, spec: FederatedSpec) -> Records:

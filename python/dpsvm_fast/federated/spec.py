@@ -16,14 +16,18 @@ from dpsvm_fast.certificates.record import exactly, read_json
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated.plans import (
+    NAMED,
     TABLES,
     DpdrPlan,
-    HelmetPlan,
     LocalTraining,
     RoundPlan,
+    averaged_models,
+    choose_sizes,
+    choose_words,
     chosen,
+    delta_left,
     loss_of,
-    resolved,
+    multiplier_of,
 )
 from dpsvm_fast.federated.secsum import PartyCounts
 
@@ -49,26 +53,24 @@ def declared(cls: type[FederatedSpec], algorithm: str, given: Mapping[str, Any])
         All names in the constructor of that name, before it did anything: its arguments.
     """
     shared = {name: given[name] for name in SHARED}
-    # What is no argument is found below.
-    params = {name: given.get(name) for name in TABLES[algorithm]}
     counts = PartyCounts(**{name: shared[name] for name in COUNTS})
     labels = public_classes(shared["classes"])
-    values = resolved(
-        algorithm,
-        params | {"expected_records": given["expected_records"]},
-        epsilon=check.check_epsilon(shared["epsilon"]),
-        delta=gaussian_delta(shared["delta"]),
-        counts=counts,
-        n_features=check.check_integer("n_features", shared["n_features"], 1, MOST_FEATURES),
-        n_classes=labels.size,
-    )
     shared["classes"] = labels.tolist()
-    spec = cls(algorithm=algorithm, params=values, **shared)
+    epsilon, delta = check.check_epsilon(shared["epsilon"]), gaussian_delta(shared["delta"])
+    n_features = check.check_integer("n_features", shared["n_features"], 1, MOST_FEATURES)
+    # What is no argument is found below.
+    values = chosen(algorithm, {name: given.get(name) for name in TABLES[algorithm]}, n_features)
+    choose_words(values, labels.size)
     if values["local"] != "objective":
-        return spec
+        choose_sizes(values, labels.size, epsilon, delta, counts, given["expected_records"])
+        return cls(algorithm=algorithm, params=values, **shared)
+    if values["regularization"] == "auto":
+        values["regularization"] = None
+    values["radius"] = None
+    plan = cls(algorithm=algorithm, params=values, **shared).plan
+    assert plan is not None
     # Searched for once: whoever reads the specification only checks it.
-    assert isinstance(spec.plan, DpdrPlan)
-    values["objective_epsilon"] = spec.plan.left_for_objective
+    values["objective_epsilon"] = plan.left_for_objective
     return cls(algorithm=algorithm, params=values, **shared)
 
 
@@ -78,54 +80,6 @@ def gaussian_delta(value: object) -> float:
     if delta == 0.0:
         raise InvalidParameterError.of("delta", got=value, accepted="a number in (0, 1)")
     return delta
-
-
-def training_of(spec: FederatedSpec) -> LocalTraining | None:
-    """What parties fit under one common noise; None where each has noise of its own."""
-    p = spec.params
-    if p["local"] == "objective":
-        return None
-    names = (
-        "data_norm",
-        "intercept_scaling",
-        "regularization",
-        "radius",
-        "projection",
-        "weighting",
-        "unit",
-        "group_size",
-        "min_records",
-        "max_records",
-        "tol",
-    )
-    sgd = p["local"] in ("svm_sgd", "softmax_slp_sgd")
-    own = {name: p[name] for name in ("n_epochs", "batch_size")} if sgd else {}
-    return LocalTraining(
-        loss=loss_of(p, len(spec.classes)),
-        n_users=spec.n_users,
-        n_features=p.get("n_components", spec.n_features),
-        solver="psgd" if sgd else "exact",
-        **{name: p[name] for name in names},
-        **own,
-    )
-
-
-def plan_of(spec: FederatedSpec) -> HelmetPlan | DpdrPlan:
-    """The rounds and their noise."""
-    shared = {"epsilon": spec.epsilon, "delta": spec.delta, "counts": spec.counts}
-    if spec.algorithm == "dp_helmet":
-        assert spec.training is not None
-        return HelmetPlan(**shared, training=spec.training)  # type: ignore[arg-type]
-    names = ("n_components", "data_norm", "intercept_scaling", "aggregation", "first_share")
-    more = ("regularization", "weighting", "unit", "group_size", "min_records", "max_records")
-    own = ("objective_epsilon",)
-    return DpdrPlan(
-        **shared,  # type: ignore[arg-type]
-        loss=loss_of(spec.params, len(spec.classes)),
-        n_features=spec.n_features,
-        training=spec.training,
-        **{name: spec.params[name] for name in (*names, *more, *own)},
-    )
 
 
 PROTOCOL = "secagg-mask/v1"
@@ -407,17 +361,32 @@ class FederatedSpec:
     @cached_property
     def training(self) -> LocalTraining | None:
         """What parties fit under one common noise; None where each has noise of its own."""
-        return training_of(self)
+        if self.params["local"] == "objective":
+            return None
+        names = {f.name for f in fields(LocalTraining)} & set(self.params)
+        own: dict[str, Any] = {name: self.params[name] for name in names - {"loss"}}
+        return LocalTraining(
+            loss=loss_of(self.params, len(self.classes)),
+            n_users=self.n_users,
+            n_features=self.params.get("n_components", self.n_features),
+            solver="psgd" if self.params["local"] in NAMED else "exact",
+            **own,
+        )
 
     @cached_property
-    def plan(self) -> HelmetPlan | DpdrPlan:
-        """The rounds and their noise."""
-        return plan_of(self)
+    def plan(self) -> DpdrPlan | None:
+        """The two rounds of ``fed_dpdr``."""
+        return DpdrPlan(self) if self.algorithm == "fed_dpdr" else None
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
         """What parties send, in order."""
-        return self.plan.rounds
+        if self.plan is not None:
+            return self.plan.rounds
+        assert self.training is not None
+        left = delta_left(self.epsilon, self.delta, 1)
+        multiplier = multiplier_of(self.epsilon, left)
+        return (averaged_models(self.training, self.counts, multiplier),)
 
     def round(self, name: str) -> RoundPlan:
         """The round of this name.
