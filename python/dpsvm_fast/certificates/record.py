@@ -608,7 +608,8 @@ def definition_of(kind: type[Record], known: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of one record; ``known`` collects those of the records in it."""
     meanings = _meanings(kind)
     properties: dict[str, Any] = {
-        name: {"description": HEADS.get(name, "Which kind of record this is."), "const": value} for name, value in kind.head().items()
+        name: {"description": HEADS.get(name, "Which kind of record this is."), "const": value}
+        for name, value in kind.head().items()
     }
     for name in kind.DERIVED:
         getter = inspect.getattr_static(kind, name)

@@ -1,10 +1,7 @@
 """Readers of CSV, Parquet, Arrow, npz and LIBSVM files: a block of rows at a time.
 
-LIBSVM's text format, "label index:value index:value ..." in each row, as CSR matrices.
-
-A block is read with numpy alone: positions of words and colons say whether it has the right form,
-and one conversion reads all numbers. Measured on 25 MB with 100 entries a row, one core: 0.56 s;
-scikit-learn's reader takes 0.60 s and checks less, splitting lines in Python takes 1.1 s.
+Most work is Arrow's, numpy's and scipy's. What is here bounds their memory, and tells the row of a
+cell that does not fit without quoting it.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import re
 import struct
 import tempfile
 import tokenize
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -1790,17 +1786,16 @@ LIBSVM_BLOCK_SHARE, LIBSVM_ROW_SHARE = 256, 64
 
 COMMENT = re.compile(rb"#[^\n]*")
 
-ENTRY = re.compile(rb"([0-9]+):([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
-
-IS_WORD = np.ones(256, dtype=bool)
-
-IS_WORD[list(b" \t\n\r\x0b\x0c")] = False
-
-NEW_LINE, COLON = ord("\n"), ord(":")
+ENTRY = re.compile(
+    rb"(?<!\S)([0-9]+):([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?!\S)"
+)
 
 
 class LibsvmSource:
-    """Rows of a LIBSVM file.
+    """Rows of a LIBSVM file, "label index:value index:value ..." in each, as CSR matrices.
+
+    Measured on 25 MB with 100 entries a row, one core: 1.6 times the time of scikit-learn's reader,
+    which checks less.
 
     Parameters
     ----------
@@ -1853,7 +1848,7 @@ class LibsvmSource:
         while True:
             try:
                 text = source.read(block)
-            except (EOFError, gzip.BadGzipFile, zlib.error):
+            except DAMAGED:
                 raise TableError(
                     f"{self._file}: the compressed file is cut off or damaged; copy it again"
                 ) from None
@@ -1871,28 +1866,32 @@ class LibsvmSource:
 
     def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
         """A matrix, and labels as text."""
-        tokens = _Tokens(text)
-        is_label = tokens.is_first
-        if self._labels is None:
-            is_label = is_label & ~tokens.first_has_colon()
-        labels = tokens.texts(is_label)
-        if any(b":" in label for label in labels):
+        labels: list[bytes] = []
+        entries: list[bytes] = []
+        for line in filter(None, map(bytes.strip, text.split(b"\n"))):
+            first, *more = line.split(None, 1)
+            if b":" in first:
+                entries.append(line)
+            else:
+                labels.append(first)
+                entries += more or [b""]
+        body = b"\n".join(entries)
+        if (self._labels is not None and len(labels) < len(entries)) or ENTRY.sub(
+            b"", body
+        ).strip():
             raise self._fault(text, before)
-        entries = ~is_label
-        numbers = tokens.numbers(entries)
-        if numbers is None:
-            raise self._fault(text, before)
+        n_entries = [line.count(b":") for line in entries]
+        numbers = np.fromstring(body.replace(b":", b" ") or b"0", dtype=np.float64, sep=" ")
+        numbers = numbers[: 2 * sum(n_entries)]
         index, value = numbers[0::2] - self._first, numbers[1::2]
         with np.errstate(over="ignore"):
             value = value.astype(np.float32)
         inside = (index >= 0).all() and (index < self.schema.n_features).all()
         if not (inside and np.isfinite(value).all()):
             raise self._fault(text, before)
-        n_before = np.concatenate([[0], np.cumsum(entries)])
-        starts = np.append(np.flatnonzero(tokens.is_first), len(entries))
         X = sparse.csr_matrix(
-            (value, index.astype(np.int32), n_before[starts]),
-            shape=(len(starts) - 1, self.schema.n_features),
+            (value, index.astype(np.int32), np.concatenate([[0], np.cumsum(n_entries)])),
+            shape=(len(entries), self.schema.n_features),
         )
         X.sort_indices()
         if not X.has_canonical_format:
@@ -1934,70 +1933,3 @@ class LibsvmSource:
                 return "an index comes twice"
             seen.add(place)
         return None
-
-
-class _Tokens:
-    """Where the words of a text start and end.
-
-    Attributes
-    ----------
-    is_first : ndarray of bool
-        For each word, whether it is the first one of its line.
-    """
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._bytes = np.frombuffer(text, dtype=np.uint8)
-        edges = np.concatenate([[False], IS_WORD[self._bytes], [False]])
-        turns = np.flatnonzero(edges[1:] != edges[:-1])
-        self._starts, self._ends = turns[0::2], turns[1::2]
-        self.is_first = np.zeros(len(self._starts) + 1, dtype=bool)
-        self.is_first[0] = True
-        new_lines = np.flatnonzero(self._bytes == NEW_LINE)
-        self.is_first[np.searchsorted(self._starts, new_lines)] = True
-        self.is_first = self.is_first[:-1]
-
-    def texts(self, chosen: NDArray[np.bool_]) -> list[bytes]:
-        """These words."""
-        ends = zip(self._starts[chosen].tolist(), self._ends[chosen].tolist(), strict=True)
-        return [self._text[start:end] for start, end in ends]
-
-    def first_has_colon(self) -> NDArray[np.bool_]:
-        """Whether a word is the first of its line and contains a colon."""
-        found = np.zeros(len(self.is_first), dtype=bool)
-        found[self.is_first] = [b":" in word for word in self.texts(self.is_first)]
-        return found
-
-    def numbers(self, chosen: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-        """Two numbers for each of these words; None unless all are index:value."""
-        starts, ends = self._starts[chosen], self._ends[chosen]
-        is_chosen = np.repeat(
-            np.append(np.column_stack([np.zeros(len(chosen), bool), chosen]).ravel(), False),
-            np.diff(np.concatenate([[0], self._turns(), [len(self._bytes)]])),
-        )
-        colons = np.flatnonzero((self._bytes == COLON) & is_chosen)
-        # One colon in each word, neither first nor last.
-        if len(colons) != len(starts) or not ((starts < colons) & (colons < ends - 1)).all():
-            return None
-        not_digit = np.cumsum((self._bytes < ord("0")) | (self._bytes > ord("9")), dtype=np.int32)
-        if not (not_digit[colons] == not_digit[starts] + 1).all():
-            return None
-        plain = np.where(is_chosen & (self._bytes != COLON), self._bytes, ord(" "))
-        return _read(plain.astype(np.uint8).tobytes(), 2 * len(starts))
-
-    def _turns(self) -> NDArray[np.int64]:
-        """Starts and ends, in order."""
-        return np.column_stack([self._starts, self._ends]).ravel()
-
-
-def _read(text: bytes, count: int) -> NDArray[np.float64] | None:
-    """Numbers between blanks; None where there are not so many."""
-    if count == 0:
-        return np.empty(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            found = np.fromstring(text, dtype=np.float64, sep=" ")
-        except (DeprecationWarning, ValueError):
-            return None
-    return found if len(found) == count else None
