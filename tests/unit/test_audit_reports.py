@@ -29,10 +29,10 @@ from dpsvm_fast import (
     PrivateStandardScaler,
 )
 from dpsvm_fast.audit import AuditReport, Pair, audit, audit_density, audit_one_run
-from dpsvm_fast.audit.density import selection_epsilon, selection_probabilities
 from dpsvm_fast.audit.table import ROWS
 from dpsvm_fast.cli import main
 from dpsvm_fast.model_selection import PrivateGridSearch
+from twins.selection import selection_epsilon, selection_probabilities
 
 Array = NDArray[Any]
 DELTA = 1e-5

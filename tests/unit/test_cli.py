@@ -37,7 +37,7 @@ def planned(capsys: pytest.CaptureFixture[str], *options: str, mechanism: str = 
     """What ``plan`` prints for these options."""
     given = {option.split("=")[0] for option in options}
     arguments = [word for word in PLAN if word.split("=")[0] not in given]
-    assert main([*arguments, f"--mechanism={mechanism}", *options]) == 0
+    assert main([*arguments, f"--model={mechanism}", *options]) == 0
     return capsys.readouterr().out
 
 
@@ -188,7 +188,7 @@ class TestPlan:
     ) -> None:
         """A row of zeros bends nothing but the intercepts, which are left out here."""
         arguments = ["plan", "--epsilon=1", "--delta=1e-5", "--features=2000", "--classes=3"]
-        assert main([*arguments, "--mechanism=objective"]) == 0
+        assert main([*arguments, "--model=objective"]) == 0
         bound = number(r"deviation at most (\S+);", capsys.readouterr().out)
         model = MECHANISMS["objective"](delta=1e-5, classes=range(3))
         weights = model.fit(np.zeros((1, 2000)), [0]).coef_
@@ -267,7 +267,7 @@ class TestPlan:
     def test_wrong_settings(
         self, capsys: pytest.CaptureFixture[str], option: str, named: str, mechanism: str
     ) -> None:
-        assert main([*PLAN, f"--mechanism={mechanism}", option]) == 2
+        assert main([*PLAN, f"--model={mechanism}", option]) == 2
         assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
 
 
@@ -278,7 +278,7 @@ class TestDemo:
     ) -> None:
         pytest.importorskip("matplotlib")
         plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
-        arguments = ["demo", f"--mechanism={mechanism}", "--repeats=3", "--output", str(plot)]
+        arguments = ["demo", f"--model={mechanism}", "--repeats=3", "--output", str(plot)]
         assert main([*arguments, "--certificate", str(certificate)]) == 0
         shown = capsys.readouterr()
         assert not shown.err

@@ -174,7 +174,7 @@ class TestPlanOfAKernel:
     def test_other_estimators_have_none(
         self, capsys: pytest.CaptureFixture[str], mechanism: str
     ) -> None:
-        assert main([*PLAN, "--kernel", f"--mechanism={mechanism}"]) == 2
+        assert main([*PLAN, "--kernel", f"--model={mechanism}"]) == 2
         error = capsys.readouterr().err
         assert error.startswith("dpsvm-fast: --kernel: got 'auto', expected ")
 

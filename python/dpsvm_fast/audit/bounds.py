@@ -25,8 +25,8 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 # Quantiles of the beta law are right to far more digits than this.
 SLACK = 1e-12
-# Steps of a bisection: its interval ends below one part in 2**40.
-HALVINGS = 40
+# Steps of a bisection at most.
+HALVINGS = 60
 # At how many epsilons a profile is compared with the counts.
 N_EPSILONS = 24
 
@@ -163,13 +163,18 @@ def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) ->
     """
     if not refuted(most):
         return None
-    low, high = 1.0 / most, most
+    least = boundary(lambda log: refuted(math.exp(-log)), -math.log(most), math.log(most), 1e-6)
+    return math.exp(-least)
+
+
+def boundary(holds: Callable[[float], bool], low: float, high: float, tol: float = 0.0) -> float:
+    """The largest number found at which a condition holds that holds at ``low`` and ends once."""
     for _ in range(HALVINGS):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if refuted(middle) else (middle, high)
-        if high / low < 1.0 + 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+        if high - low <= tol:
             break
-    return high
+    return low
 
 
 Array = NDArray[np.float64]

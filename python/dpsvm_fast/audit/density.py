@@ -21,6 +21,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_epsilon
+from dpsvm_fast.audit.bounds import boundary
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
     OutputWorld,
@@ -150,10 +151,7 @@ def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> fl
         low, high = high, 2.0 * high
         if high > LARGEST_EPSILON:
             return math.inf
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
-    return low
+    return boundary(lambda epsilon: delta_at(epsilon) > delta, low, high)
 
 
 def _of_step(mechanism: Any, delta: float) -> float:
@@ -200,11 +198,7 @@ def _log_tilt(x: float, mean: float, q: float, z: float) -> float:
 
 def _root(rising: Callable[[float], float], level: float, reach: float) -> float:
     """Where a rising function passes a level; an end of the range where it does not."""
-    low, high = -reach, reach
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rising(middle) < level else (low, middle)
-    return low
+    return boundary(lambda x: rising(x) < level, -reach, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,43 +338,3 @@ def _largest_log_ratio(
         loss = rate * longer + determinants[0] - determinants[1]
         best = max(best, float(np.abs(loss).max()))
     return best
-
-
-def selection_probabilities(scores: Any, rate: float, law: str) -> Array:
-    r"""Exact probabilities of a choice by integer scores, the lowest of which is best.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n_candidates,)
-    rate : float > 0
-        Factor of the scores in the exponent.
-    law : {"exponential", "permute_and_flip"}
-
-    Returns
-    -------
-    ndarray of shape (n_candidates,)
-
-    Notes
-    -----
-    Permute-and-flip visits the candidates in a random order and takes i with probability
-    :math:`p_i = e^{-r (z_i - \min z)}`: with times of visit uniform on [0, 1], i is taken with the
-    probability :math:`p_i \int_0^1 \prod_{j \ne i} (1 - t p_j) dt`, the integral of a polynomial.
-    """
-    z = np.asarray(scores, dtype=np.float64)
-    p = np.exp(-rate * (z - z.min()))
-    if law == "exponential":
-        return np.asarray(p / p.sum())
-    if law != "permute_and_flip":
-        raise InvalidParameterError.of(
-            "law", got=law, accepted="'exponential' or 'permute_and_flip'"
-        )
-    nodes, weights = np.polynomial.legendre.leggauss(p.size // 2 + 1)
-    rejected = 1.0 - np.outer(0.5 * (nodes + 1.0), p)
-    found = [np.delete(rejected, i, axis=1).prod(axis=1) @ weights * 0.5 for i in range(p.size)]
-    return np.asarray(p * found)
-
-
-def selection_epsilon(first: Any, second: Any, rate: float, law: str) -> float:
-    """Largest log-ratio of the probabilities of any candidate under two vectors of scores."""
-    p, q = (selection_probabilities(scores, rate, law) for scores in (first, second))
-    return float(np.abs(np.log(p) - np.log(q)).max())

@@ -23,7 +23,7 @@ from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.accounting.composition import Composition
-from dpsvm_fast.audit.bounds import Claim, resolved_method, smallest_consistent
+from dpsvm_fast.audit.bounds import Claim, boundary, resolved_method, smallest_consistent
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
     OutputWorld,
@@ -49,7 +49,6 @@ SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5,
 
 LARGEST_EPSILON = 100.0
 
-HALVINGS = 50
 # Every step of the recursion is rounded down by this; SciPy's normal law errs by less.
 SHAVED = 1e-12
 # At how many epsilons a profile is turned into a trade-off curve, and up to which.
@@ -171,10 +170,7 @@ def _largest(refuted: Callable[[float], bool], most: float) -> float:
     low, high = 0.0, 1.0
     while high < most and refuted(high):
         low, high = high, 2.0 * high
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
+    return boundary(refuted, low, high)
 
 
 def one_run_epsilon(
@@ -458,9 +454,8 @@ def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
 
 def _cut(mu: float, share: float) -> float:
     """Where so large a share of an even mixture of two normals lies above."""
-    low, high = -20.0, 20.0
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        above = 0.5 * (stats.norm.sf(middle - 0.5 * mu) + stats.norm.sf(middle + 0.5 * mu))
-        low, high = (middle, high) if above > share else (low, middle)
-    return low
+
+    def above(x: float) -> float:
+        return 0.5 * float(stats.norm.sf(x - 0.5 * mu) + stats.norm.sf(x + 0.5 * mu))
+
+    return boundary(lambda x: above(x) > share, -20.0, 20.0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, Draft, draw, has_matplotlib, reserved
-from dpsvm_fast.cli.plan import LINEAR, estimator_class, model_options, one_model
+from dpsvm_fast.cli.plan import LINEAR, estimator_class, model_option
 from dpsvm_fast.cli.screen import FILE, Screen, Whole, example, pass_screen
 from dpsvm_fast.cli.statement import tell
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
@@ -60,7 +60,7 @@ class Shown(NamedTuple):
 
 
 @click.command("demo", epilog=example("dpsvm-fast demo --certificate certificate.json"))
-@model_options(*TITLES)
+@model_option(*TITLES)
 @click.option(
     "--output",
     type=FILE,
@@ -79,7 +79,6 @@ def demo_command(
     screen: Screen,
     *,
     model: str | None,
-    mechanism: str | None,
     output: Path,
     certificate: Path | None,
     repeats: int,
@@ -90,7 +89,7 @@ def demo_command(
 
     Prints accuracies and one privacy statement, and draws them.
     """
-    name = one_model(model, mechanism)
+    name = model or LINEAR
     seed = check.check_random_state(seed, "--seed")
     if output.suffix.lower() not in PLOT_SUFFIXES:
         accepted = f"a file name ending in {', '.join(PLOT_SUFFIXES)}"

@@ -36,8 +36,6 @@ CLASSES = {
     "objective": "ObjectivePerturbationSVC",
     "output": "OutputPerturbationSVC",
 }
-# Values of --mechanism, which was the only name of this option.
-MECHANISMS = {"auto": LINEAR, "objective": "objective", "output": "output"}
 
 
 def estimator_class(model: str) -> Any:
@@ -47,27 +45,15 @@ def estimator_class(model: str) -> Any:
     return getattr(estimators, CLASSES[model])
 
 
-def model_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--model``, and ``--mechanism`` for who knows it by that name."""
+def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--model``."""
     default = "linear, the default, or kernel" if KERNEL in names else "linear, the default"
-    shown = click.option(
+    return click.option(
         "--model",
         type=OneOf(names),
         help=f"The whole private pipeline ({default}), or an estimator with "
         "noise inside its objective or on its output, the weights.",
     )
-    hidden = click.option("--mechanism", type=OneOf(MECHANISMS), hidden=True)
-    return lambda function: shown(hidden(function))
-
-
-def one_model(model: str | None, mechanism: str | None) -> str:
-    """What the two options say together."""
-    meant = model if mechanism is None else MECHANISMS[mechanism]
-    if model is not None and model != meant:
-        raise CommandError(
-            f"--model: got {model!r} and --mechanism {mechanism!r}, expected one of the two"
-        )
-    return meant or LINEAR
 
 
 MOST_FEATURES, MOST_CLASSES = 10**9, 10**6
@@ -106,7 +92,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 @click.option("--features", type=Whole(1, MOST_FEATURES), help="Number of features.")
 @click.option("--classes", type=Whole(2, MOST_CLASSES), help="Number of classes.")
 @click.option("--samples", type=Whole(1), help="Number of training rows, if it is public.")
-@model_options(LINEAR, KERNEL, "objective", "output")
+@model_option(LINEAR, KERNEL, "objective", "output")
 @click.option(
     "--kernel",
     is_flag=False,
@@ -130,7 +116,6 @@ def plan_command(
     *,
     epsilon: Sequence[Sequence[float]],
     model: str | None,
-    mechanism: str | None,
     kernel: str | None,
     samples: int | None,
     plot: Path | None,
@@ -143,8 +128,8 @@ def plan_command(
     category of a schema is a feature.
     """
     settings |= _shape(schema, settings["features"], settings["classes"])
-    chosen = KERNEL if kernel is not None and model is None else one_model(model, mechanism)
-    _check_settings(chosen, mechanism, kernel, settings)
+    chosen = model or (LINEAR if kernel is None else KERNEL)
+    _check_settings(chosen, kernel, settings)
     checked_plot("--plot", plot)
     epsilons = dict.fromkeys(each for several in epsilon for each in several)
     with reserved(plot, force=True) as drafts:
@@ -212,11 +197,9 @@ def _one_size(option: str, given: int | None, declared: int | None, schema: Path
     return size
 
 
-def _check_settings(
-    model: str, mechanism: str | None, kernel: str | None, settings: dict[str, Any]
-) -> None:
+def _check_settings(model: str, kernel: str | None, settings: dict[str, Any]) -> None:
     """Refuse options that the model has no use for."""
-    if kernel is not None and (model != KERNEL or mechanism not in (None, "auto")):
+    if kernel is not None and model != KERNEL:
         raise CommandError(f"--kernel: got {kernel!r}, expected none but with --model kernel")
     if model not in (LINEAR, KERNEL):
         return

@@ -185,40 +185,6 @@ class ArrowBatch:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TableRows:
-    """Some rows of an Arrow table in memory; only they are pickled."""
-
-    table: Any
-    columns: Columns
-
-    @property
-    def nbytes(self) -> int:
-        """About what a pickle holds."""
-        return int(self.table.nbytes)
-
-    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Rows and labels."""
-        return self.columns.of(self.table)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the other rows of its table."""
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as writer:
-            writer.write_table(self.table)
-        return _table_rows, (sink.getvalue().to_pybytes(), self.columns)
-
-
-def _table_rows(stream: bytes, columns: Columns) -> TableRows:
-    """A pickled ``TableRows`` again."""
-    import pyarrow as pa
-
-    with pa.ipc.open_stream(stream) as reader:
-        return TableRows(reader.read_all(), columns)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class DaskBlock:
     """A block of a Dask collection, computed where it is called, in that thread."""
 
@@ -581,10 +547,8 @@ class Partitions:
             source = pa.Table.from_batches([source])
         if isinstance(source, pa.Table):
             chosen = columns_of(source.schema, label, features)
-            table = source.select(chosen.names)
-            cuts = range(0, table.num_rows, step)
-            parts = [TableRows(table.slice(start, step), chosen) for start in cuts]
-            return cls._of_table(parts, chosen, table.num_rows)
+            found = cls.from_arrays(*chosen.of(source), rows_per_partition=step)
+            return dataclasses.replace(found, feature_names=chosen.features)
         if not is_path(source) and not isinstance(source, (list, tuple)):
             raise TypeError(
                 f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; a "

@@ -396,6 +396,9 @@ LENGTH = re.compile(
     r"CSV parse error: Row #(?P<row>\d+): Expected (?P<columns>\d+) columns, got (?P<cells>\d+)"
 )
 
+# Numbers that Arrow need not be asked about.
+PLAIN = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+
 
 def missing_cells(text: TextFormat) -> list[str]:
     """Return spellings of a missing number, perhaps with a blank on either side."""
@@ -431,81 +434,46 @@ def first_fault(
     except pa.ArrowException as error:
         wrong = LENGTH.match(str(error))
     else:
-        spellings = pa.array(missing_cells(text), pa.string())
-        found = [
-            (fault[0], name, fault[1])
+        faults = (
+            (row, name, reason)
             for column, (name, is_number) in zip(table.columns, names, strict=True)
-            if column.num_chunks
-            and (fault := _fault(column.chunk(0), text, spellings, pa, is_number=is_number))
-        ]
-        if found:
-            row, name, reason = min(found)
-            return cell_error(file, before + row + 1, name, reason)
-        wrong = None
-    if wrong is None:
-        return None
-    return TableError(
+            for row, cell in enumerate(column.to_pylist())
+            if (reason := _fault(cell, text, pa, is_number=is_number))
+        )
+        first = min(faults, default=None)
+        return first and cell_error(file, before + first[0] + 1, *first[1:])
+    return wrong and TableError(
         f"{file}: row {before + int(wrong['row'])} has {wrong['cells']} cells, expected "
         f"{wrong['columns']}; the file may be cut off, or a cell that contains the delimiter may "
         "need quotes"
     )
 
 
-def _fault(
-    column: Any, text: TextFormat, spellings: Any, pa: Any, *, is_number: bool
-) -> tuple[int, str] | None:
-    """Place and kind of the first cell that cannot be read."""
+def _fault(cell: bytes, text: TextFormat, pa: Any, *, is_number: bool) -> str | None:
+    """Why a cell cannot be read."""
     try:
-        cells = column.cast(pa.string())
-    except pa.ArrowException:
-        return next(
-            (
-                row,
-                f"not text in {text.encoding}; write the encoding, for example "
-                'encoding = "latin-1", in the [csv] table of the schema',
-            )
-            for row, cell in enumerate(column.to_pylist())
-            if not _is_text(cell)
-        )
-    if not is_number or _are_numbers(cells, text, spellings, pa):
-        return None
-    low, high = 0, len(cells)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _are_numbers(cells[low:middle], text, spellings, pa):
-            low = middle
-        else:
-            high = middle
-    return low, (
-        f"not a number; one is written like 1234{text.decimal}5, without marks between thousands; "
-        "for true and false the schema must say boolean = true, for other text categories = [...] "
-        "or ignore = true"
-    )
-
-
-def _is_text(cell: bytes) -> bool:
-    """Whether it is UTF-8."""
-    try:
-        cell.decode("utf-8")
+        word = cell.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _are_numbers(cells: Any, text: TextFormat, spellings: Any, pa: Any) -> bool:
-    """Whether all can be read as numbers or stand for none."""
-    import pyarrow.compute as pc
-
-    given = pc.utf8_trim_whitespace(cells.filter(pc.invert(pc.is_in(cells, value_set=spellings))))
+        return (
+            f"not text in {text.encoding}; write the encoding, for example "
+            'encoding = "latin-1", in the [csv] table of the schema'
+        )
+    if not is_number or word in missing_cells(text):
+        return None
+    number = word.strip()
     if text.decimal != ".":
-        if pc.any(pc.match_substring(given, ".")).as_py():
-            return False
-        given = pc.replace_substring(given, text.decimal, ".")
+        number = "no number" if "." in number else number.replace(text.decimal, ".")
+    if PLAIN.fullmatch(number):
+        return None
     try:
-        given.cast(pa.float32())
+        pa.scalar(number).cast(pa.float32())
     except pa.ArrowException:
-        return False
-    return True
+        return (
+            f"not a number; one is written like 1234{text.decimal}5, without marks between "
+            "thousands; for true and false the schema must say boolean = true, for other text "
+            "categories = [...] or ignore = true"
+        )
+    return None
 
 
 # CSV and TSV files, perhaps compressed, a block of whole records at a time.
@@ -1151,30 +1119,23 @@ class ParquetSource(_Columnar):
         says of sizes need not be so; the header in front of each page is what Arrow goes by.
         """
         room, found = self._room // PAGES_SHARE, []
-        with _mapped(self._path) as data:
-            try:
-                for number, group in enumerate(_row_groups(data)):
-                    chunks = {b".".join(chunk[3][3]).decode(): chunk[3] for chunk in group[1]}
-                    parts: list[list[str]] = [[]]
-                    left = room
-                    for name in self._names:
-                        size = _pages(data, chunks[name])
-                        if size > room:
-                            what = f"row group {number}: the pages of column {quoted(name)}"
-                            raise _too_large(
-                                self._file, what, size, room, "pages (data_page_size=)"
-                            )
-                        if size > left:
-                            parts.append([])
-                            left = room
-                        parts[-1].append(name)
-                        left -= size
-                    found.append((number, group[3], parts))
-                    _forget(data)
-            except TableError:
-                raise
-            except DAMAGED_SIZES:
-                raise _cut_off(self._file) from None
+        with _mapped(self._path) as data, _sizes_of(self._file):
+            for number, group in enumerate(_row_groups(data)):
+                chunks = {b".".join(chunk[3][3]).decode(): chunk[3] for chunk in group[1]}
+                parts: list[list[str]] = [[]]
+                left = room
+                for name in self._names:
+                    size = _pages(data, chunks[name])
+                    if size > room:
+                        what = f"row group {number}: the pages of column {quoted(name)}"
+                        raise _too_large(self._file, what, size, room, "pages (data_page_size=)")
+                    if size > left:
+                        parts.append([])
+                        left = room
+                    parts[-1].append(name)
+                    left -= size
+                found.append((number, group[3], parts))
+                _forget(data)
         return found
 
 
@@ -1220,6 +1181,8 @@ class ArrowSource(_Columnar):
 
         What is not packed is mapped, and takes no memory of its own.
         """
+        import pyarrow as pa
+
         with reading(self._file):
             schema = _opened(data, start, None).schema
         if all(_is_null(schema.field(name).type) for name in self._names):
@@ -1229,25 +1192,28 @@ class ArrowSource(_Columnar):
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
         n_batches = 0
-        try:
-            for kind, header, body in _messages(data, start):
-                if kind == DICTIONARY:
-                    key = _number(data, "<q", header, 0)
-                    inner = _child(data, _slot(data, header, 1))
-                    size = _unpacked(data, inner, body, None)
-                    if _number(data, "<b", header, 2):
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data).slice(start))
+        with _sizes_of(self._file), reading(self._file):
+            for message in messages:
+                if message.type not in ("dictionary", "record batch"):
+                    continue
+                about, body = message.metadata, message.body
+                root = struct.unpack_from("<I", about)[0]
+                header = _child(about, _slot(about, root, 2))
+                if message.type == "dictionary":
+                    key = _number(about, "<q", header, 0)
+                    size = _unpacked(about, _child(about, _slot(about, header, 1)), body, None)
+                    if _number(about, "<b", header, 2):
                         size += dictionaries.get(key, 0)
                     dictionaries[key], what = size, f"the dictionaries up to number {key}"
                     size = sum(dictionaries.values())
                 else:
-                    size = _unpacked(data, header, body, wanted) + sum(dictionaries.values())
+                    size = _unpacked(about, header, body, wanted) + sum(dictionaries.values())
                     what = f"record batch {n_batches} with its dictionaries"
                     n_batches += 1
                 _forget(data)
                 if size > room:
                     raise _too_large(self._file, what, size, room, "record batches")
-        except DAMAGED_SIZES:
-            raise _cut_off(self._file) from None
 
 
 def parquet_types(path: str) -> tuple[dict[str, Any], int]:
@@ -1336,8 +1302,6 @@ DAMAGED_SIZES = (
     ValueError,
     struct.error,
 )
-# Kinds of Arrow's messages.
-DICTIONARY, BATCH = 2, 3
 # Parquet's numbers for texts, and for a page of words.
 TEXT, DICTIONARY_PAGE = 6, 2
 # How Arrow files begin, and where their first message starts at the latest.
@@ -1356,6 +1320,17 @@ def _mapped(path: str) -> Iterator[mmap.mmap]:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
         yield data
+
+
+@contextlib.contextmanager
+def _sizes_of(file: str) -> Iterator[None]:
+    """Turn what reading sizes of a damaged file raises into one error."""
+    try:
+        yield
+    except TableError:
+        raise
+    except DAMAGED_SIZES:
+        raise _cut_off(file) from None
 
 
 def _cut_off(file: str) -> TableError:
@@ -1458,7 +1433,7 @@ def _whole(data: mmap.mmap, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _slot(data: mmap.mmap, table: int, number: int) -> int:
+def _slot(data: Any, table: int, number: int) -> int:
     """Where a field of a FlatBuffers table is; 0 if it has none."""
     about = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, about)[0]
@@ -1468,35 +1443,20 @@ def _slot(data: mmap.mmap, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def _number(data: mmap.mmap, kind: str, table: int, number: int) -> int:
+def _number(data: Any, kind: str, table: int, number: int) -> int:
     """A number in a FlatBuffers table; 0 if it has none."""
     at = _slot(data, table, number)
     return int(struct.unpack_from(kind, data, at)[0]) if at else 0
 
 
-def _child(data: mmap.mmap, at: int) -> int:
+def _child(data: Any, at: int) -> int:
     """What a field points at."""
     if not at:
         raise ValueError("a field is missing")
     return int(at + struct.unpack_from("<I", data, at)[0])
 
 
-def _messages(data: mmap.mmap, at: int) -> Iterator[tuple[int, int, int]]:
-    """Kind, header and start of the body of every dictionary and record batch, as they are read."""
-    while at + 8 <= len(data):
-        prefix = 8 if struct.unpack_from("<I", data, at)[0] == 0xFFFFFFFF else 4
-        length = struct.unpack_from("<i", data, at + prefix - 4)[0]
-        if length <= 0:
-            return
-        body = at + prefix + length
-        table = _child(data, at + prefix)
-        kind = _number(data, "<B", table, 1)
-        if kind in (DICTIONARY, BATCH):
-            yield kind, _child(data, _slot(data, table, 2)), body
-        at = body + max(0, _number(data, "<q", table, 3))
-
-
-def _unpacked(data: mmap.mmap, batch: int, body: int, wanted: set[int] | None) -> int:
+def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
     """Bytes that the packed buffers of a batch take unpacked: all, or those at these places."""
     if not _slot(data, batch, 3):
         return 0
@@ -1506,7 +1466,7 @@ def _unpacked(data: mmap.mmap, batch: int, body: int, wanted: set[int] | None) -
         start, length = struct.unpack_from("<qq", data, buffers + 4 + 16 * place)
         if length > 0 and (wanted is None or place in wanted):
             # -1 stands for bytes that are not packed.
-            total += max(0, struct.unpack_from("<q", data, body + start)[0])
+            total += max(0, struct.unpack_from("<q", body, start)[0])
     return total
 
 

@@ -397,13 +397,21 @@ class Table:
         X : ndarray or CSR matrix of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,) or None
         """
-        stack: _Stack = _SparseStack() if self.sparse else _DenseStack(self.n_rows)
+        blocks: list[Any] = []
+        rows = _GrowingArray(self.n_rows)
         labels = [np.array(self.schema.classes or ())[:0]]
         for X, y in self.batches(on_bytes):
-            stack.append(X)
+            (blocks if self.sparse else rows).append(X)
             if y is not None:
                 labels.append(y)
-        return stack.whole(self.n_features), np.concatenate(labels) if self.labelled else None
+        whole: Any = None
+        if not self.sparse:
+            whole = rows.whole(self.n_features)
+        elif blocks:
+            whole = sparse.vstack(blocks, format="csr")
+        else:
+            whole = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
+        return whole, np.concatenate(labels) if self.labelled else None
 
     def to_partitions(
         self,
@@ -444,24 +452,7 @@ class Table:
             return files.partitions(rows_per_partition)
 
 
-class _SparseStack:
-    """Blocks of CSR rows."""
-
-    def __init__(self) -> None:
-        self._blocks: list[Any] = []
-
-    def append(self, X: Any) -> None:
-        """Keep a block."""
-        self._blocks.append(X)
-
-    def whole(self, n_features: int) -> Any:
-        """One matrix."""
-        if self._blocks:
-            return sparse.vstack(self._blocks, format="csr")
-        return sparse.csr_matrix((0, n_features), dtype=np.float32)
-
-
-class _DenseStack:
+class _GrowingArray:
     """Blocks of rows in an array that grows in place: they are never in memory twice."""
 
     def __init__(self, n_rows: int | None) -> None:
@@ -487,9 +478,6 @@ class _DenseStack:
             return np.empty((0, n_features), dtype=np.float32)
         self._array.resize((self._n_rows, self._array.shape[1]), refcheck=False)
         return self._array
-
-
-_Stack = _SparseStack | _DenseStack
 
 
 def open_table(

@@ -36,9 +36,8 @@ from dpsvm_fast.plotting.drawing import (
     COLOURS,
     HATCHES,
     NOT_PRIVATE,
-    AxesDisplay,
+    Display,
     PlaneDisplay,
-    axes_for,
     class_names,
     class_style,
     draw_regions,
@@ -454,7 +453,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 # Both worlds of an audit as histograms, as a scikit-learn Display object.
 
 
-class AuditDisplay(AxesDisplay):
+class AuditDisplay(Display):
     """The statistic of an audit in both worlds, where it was cut, the claim and the bound.
 
     One world is filled, the other an outline, so that they are told apart without colours.
@@ -554,7 +553,7 @@ STATEMENTS = (PrivacyStatement, PipelineStatement, SelectionStatement, Federated
 PROFILE_DEPTH = 1e-4
 
 
-class PrivacyProfileDisplay(AxesDisplay):
+class PrivacyProfileDisplay(Display):
     """Delta against epsilon: every guarantee that one release gives, with the claimed one marked.
 
     Parameters
@@ -775,7 +774,7 @@ def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDAr
     return seeds
 
 
-class PrivacyUtilityDisplay(AxesDisplay):
+class PrivacyUtilityDisplay(Display):
     """Accuracy against epsilon: mean and spread over noise draws, under the non-private ceiling.
 
     Parameters
@@ -947,7 +946,7 @@ RELEASES = ("centre and number of rows", "whitening", "training")
 MANY_BARS = 8
 
 
-class NoisePlanDisplay:
+class NoisePlanDisplay(Display):
     """What the noise will be at several epsilons, from plans that looked at no data.
 
     ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
@@ -1055,11 +1054,11 @@ class NoisePlanDisplay:
                 accepted="plans with it: it decides the noise",
             )
         matplotlib_module("figure")
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
+        return self._drawn(ax, kind)
+
+    def _draw(self, ax: Axes, kind: str) -> None:
         (self._plot_lead if kind == "lead" else self._plot_budget)(ax)
         ax.set_title(self._title(), fontsize="medium", loc="left")
-        return self
 
     def _title(self) -> str:
         """What the plans are for."""

@@ -263,18 +263,18 @@ def matplotlib_module(module: str) -> Any:
 # What displays have in common: how they are drawn, and which rows may be drawn with them.
 
 
-Curve = TypeVar("Curve", bound="AxesDisplay")
+Drawn = TypeVar("Drawn", bound="Display")
 
 Plane = TypeVar("Plane", bound="PlaneDisplay")
 
 
-class AxesDisplay:
-    """A display that is drawn on axes."""
+class Display:
+    """A display, as scikit-learn's are: made of numbers, and drawn on axes."""
 
     ax_: Axes
     figure_: FigureBase
 
-    def plot(self: Curve, ax: Axes | None = None) -> Curve:
+    def plot(self: Drawn, ax: Axes | None = None) -> Drawn:
         """Draw on ``ax``, or on a new figure.
 
         Parameters
@@ -291,23 +291,27 @@ class AxesDisplay:
         ImportError
             matplotlib is missing.
         """
+        return self._drawn(ax)
+
+    def _drawn(self: Drawn, ax: Axes | None, *what: Any) -> Drawn:
+        """Everything on the axes, which are new ones where there are none."""
         self.ax_ = ax = axes_for(ax)
         self.figure_ = ax.figure
-        self._draw(ax)
+        self._draw(ax, *what)
         return self
 
-    def _draw(self, ax: Axes) -> None:
+    def _draw(self, ax: Axes, *what: Any) -> None:
         """Everything on the axes."""
         raise NotImplementedError
 
 
-class PlaneDisplay:
+class PlaneDisplay(Display):
     """A display of the plane of two features, with public rows in it if there are any."""
 
-    ax_: Axes
-    figure_: FigureBase
+    # Labels of the classes.
+    _classes: Any
 
-    def plot(
+    def plot(  # type: ignore[override]
         self: Plane,
         X: ArrayLike | None = None,
         *,
@@ -337,20 +341,7 @@ class PlaneDisplay:
             Rows of more or less than two features, or labels that are not one of the classes for
             each.
         """
-        rows, codes = _public_rows(X, y, self._classes)
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
-        self._draw(ax, rows, codes)
-        return self
-
-    @property
-    def _classes(self) -> NDArray[Any]:
-        """Labels of the classes."""
-        raise NotImplementedError
-
-    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
-        """Everything on the axes, with rows and the numbers of their classes."""
-        raise NotImplementedError
+        return self._drawn(ax, *_public_rows(X, y, self._classes))
 
 
 def _public_rows(
@@ -375,9 +366,7 @@ def _public_rows(
     if y is None:
         return rows, None
     labels = np.asarray(label_values(y))
-    if labels.shape != rows.shape[:1]:
-        raise InvalidParameterError("y: expected one of the model's labels for each row")
-    known = labels[:, None] == classes
-    if not known.any(axis=1).all():
+    known = labels.reshape(-1, 1) == classes
+    if labels.shape != rows.shape[:1] or not known.any(axis=1).all():
         raise InvalidParameterError("y: expected one of the model's labels for each row")
     return rows, np.asarray(known.argmax(axis=1), dtype=np.int64)
