@@ -30,6 +30,7 @@ from dpsvm_fast.certificates import (
     PureEvent,
     SubsampledGaussianEvent,
 )
+from dpsvm_fast.certificates.record import Positive
 
 ALPHA = 1e-6
 DELTA = 1e-5
@@ -137,7 +138,7 @@ def test_nested_events_are_scaled_where_they_have_noise() -> None:
     @dataclasses.dataclass(frozen=True)
     class Nested(PrivacyEvent):
         branches: tuple[tuple[PrivacyEvent, ...], ...]
-        mean: float
+        mean: Positive
         adjacency: str
 
     event = Nested(((LAWS["gaussian"],), (LAWS["pure"],)), 3.0, "add_remove")
