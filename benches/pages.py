@@ -36,13 +36,13 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
     "docs/kernels.md": {
         "kernel-table": Table(readme_tables.kernel, "papers_kernel", ("papers_kernel_timing",)),
         "balls-table": Table(readme_tables.balls, "papers_scm_figure1"),
+        "ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc"),
     },
     "docs/pipelines.md": {
         "reduction-table": Table(
             readme_tables.reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)
         )
     },
-    "docs/ellipsoids.md": {"ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc")},
     "docs/performance.md": {
         "transformer-table": Table(readme_tables.transformers, "transformers"),
         "noise-table": Table(performance_tables.noise, "noise"),

@@ -3,7 +3,7 @@
 Runs as ``python -m benches.papers.defaults_search [--quick]`` with DPSVM_DATA set. It fits every
 data set on which rows are whitened in four ways, makes rules of them, and chooses among the rules
 once for each family, by the other families alone. The table is printed and stored in
-``benches/results/defaults_search.csv``; with ``--write`` the tables of docs/utility.md, which says
+``benches/results/defaults_search.csv``; with ``--write`` the tables of docs/accuracy.md, which says
 what they mean, are written from what is stored.
 """
 
@@ -37,7 +37,7 @@ EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
 SPLITS, DRAWS = 8, 2
 STORED = Path(__file__).resolve().parents[1] / "results" / "defaults_search.csv"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "utility.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 # Shares of the whitenings; smallest c and share of the iterates averaged at it.
 SHORT, LONG = (0.35, 0.25), (0.25, 0.6)
 SETTINGS: dict[str, tuple[tuple[float, ...], tuple[float, float]]] = {
@@ -280,7 +280,7 @@ def analyse(rows: list[Row]) -> list[Row]:
 
 
 def page_tables() -> dict[str, str]:
-    """Markdown of docs/utility.md by the name of the table, from stored results."""
+    """Markdown of docs/accuracy.md by the name of the table, from stored results."""
     rows = tables.read(STORED)[0]
     scores = Scores(rows)
     every = list(scores.family)
@@ -317,7 +317,7 @@ def main() -> None:
     """Measure, store and print; or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="to see that it works")
-    parser.add_argument("--write", action="store_true", help="the tables of docs/utility.md alone")
+    parser.add_argument("--write", action="store_true", help="the tables of docs/accuracy.md alone")
     options = parser.parse_args()
     if options.write:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -19,9 +19,8 @@ is typed. What differs from a paper's protocol is said in each section, and what
 stands in the scripts, with table and page.
 [How to run them](../benches/README.md#accuracy-papers).
 """
-# What the list in docs/papers.md stands between, and those of the pages of single papers.
+# What the list in docs/papers.md stands between.
 MARKERS = ("<!-- tables-and-figures -->", "<!-- /tables-and-figures -->")
-OWN_MARKERS = ("<!-- measured-again -->", "<!-- /measured-again -->")
 # The papers by the beginnings of their modules' names; what belongs to none comes last.
 PAPERS = {
     "PMSVM (NeurIPS 2025)": ("pmsvm_",),
@@ -30,14 +29,6 @@ PAPERS = {
     "DP-Helmet (2022)": ("helmet_",),
     "LMGC (Pathak and Raj 2010)": ("lmgc",),
     "Defaults elsewhere": ("",),
-}
-# Papers with a page of their own, by its name in docs/papers.
-OWN_PAGES = {
-    "pmsvm": "PMSVM (NeurIPS 2025)",
-    "scm": "SCM (Sarwate, Chaudhuri and Monteleoni 2009)",
-    "feddpdr": "FedDPDR (2024)",
-    "helmet": "DP-Helmet (2022)",
-    "lmgc": "LMGC (Pathak and Raj 2010)",
 }
 # Facts of the machine that are of use here, by what they are called.
 FACTS = {
@@ -101,19 +92,8 @@ def index(folder: Path, modules: Mapping[str, Any]) -> str:
     """Every measured table and figure with its script, for docs/papers.md."""
     places = list(PAPERS)
     names = sorted(stored(folder, modules), key=lambda name: places.index(paper_of(name)))
-    return _listed(names, modules, "")
-
-
-def own_index(folder: Path, modules: Mapping[str, Any], page: str) -> str:
-    """Those of one paper, for its page."""
-    names = [name for name in stored(folder, modules) if paper_of(name) == OWN_PAGES[page]]
-    return _listed(names, modules, "../")
-
-
-def _listed(names: Sequence[str], modules: Mapping[str, Any], up: str) -> str:
-    """Tables and figures with their sections on the page of results, which is ``up``."""
     lines = [
-        f"| [{modules[name].TITLE}]({up}results.md#{anchor_of(modules[name].TITLE)}) "
+        f"| [{modules[name].TITLE}](results.md#{anchor_of(modules[name].TITLE)}) "
         f"| `benches/papers/{name}.py` |"
         for name in names
     ]
@@ -135,12 +115,8 @@ def _section(name: str, module: Any, table: Sequence[Row]) -> str:
 
 
 def write(path: Path, folder: Path, modules: Mapping[str, Any]) -> None:
-    """Write the page, and the lists in docs/papers.md and docs/papers where these lie beside it."""
+    """Write the page, and the list in papers.md if that lies beside it."""
     path.write_text(contents(folder, modules), encoding="utf-8")
     papers = path.with_name("papers.md")
     if papers.is_file():
         report.update(papers, index(folder, modules), MARKERS)
-    for name in OWN_PAGES:
-        own = path.parent / "papers" / f"{name}.md"
-        if own.is_file():
-            report.update(own, own_index(folder, modules, name), OWN_MARKERS)

@@ -33,8 +33,6 @@ SHOWN = {
     "README.md": "index",
     "docs": "index",
     "docs/proofs": "proofs",
-    "docs/extending": "index#extend",
-    "docs/papers": "papers",
     **PAGES,
 }
 FILE = re.compile(r"(?:benches|docs|examples|python|rust|tests|tools)/[\w./-]+\.\w+")

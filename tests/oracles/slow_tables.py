@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 def slow_rows(text: str, record: dict[str, Any]) -> tuple[NDArray[np.float32], list[Any]]:
-    """Rows and labels of a CSV text by the rules of docs/tables.md, written for a reader."""
+    """Rows and labels of a CSV text by the rules of docs/your_data.md, written for a reader."""
     settings = record.get("csv", {})
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=settings.get("delimiter", ","))
     names, *cells = [row for row in rows if row]

@@ -26,15 +26,14 @@ BLOCK = re.compile(
 )
 # Pages whose blocks another test runs, with what they print, and the file that names them.
 RUN_ELSEWHERE = {
+    "accuracy.md": "tests/unit/test_gradient_presets.py",
     "budget.md": "tests/unit/test_pages.py",
-    "ellipsoids.md": "tests/unit/test_pages.py",
-    "guarantee_for_cryptographers.md": "tests/unit/test_guarantee_pages.py",
+    "guarantees.md": "tests/unit/test_guarantee_pages.py",
     "kernels.md": "tests/unit/test_pages.py",
     "pipelines.md": "tests/unit/test_pages.py",
-    "presets.md": "tests/unit/test_gradient_presets.py",
-    "tables.md": "tests/unit/test_table_page.py",
     "tuning.md": "tests/unit/test_pages.py",
     "tutorial.md": "tests/oracles/tutorial.py",
+    "your_data.md": "tests/unit/test_table_page.py",
 }
 # Optional packages that a page's blocks use.
 NEEDS = {"plots.md": "matplotlib"}

@@ -1,4 +1,4 @@
-"""The settings in docs/presets.md run, learn, and say what they are."""
+"""The settings in docs/accuracy.md run, learn, and say what they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpsvm_fast import GradientPerturbationSVC, verify
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
 from unit.test_readme import python_blocks, run_blocks
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "presets.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 # Loss and optimizer by the paper, and an accuracy five standard deviations below the mean; chance
 # is 0.1. Few steps at a rate that was not chosen for these data leave much noise in the model.
 PRESETS = {

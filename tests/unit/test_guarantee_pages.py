@@ -15,8 +15,8 @@ from oracles.guarantee_lookups import guarantee_lookups
 from unit.test_readme import python_blocks, run_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-LAWYERS = ROOT / "docs" / "guarantee_for_lawyers.md"
-CRYPTOGRAPHERS = ROOT / "docs" / "guarantee_for_cryptographers.md"
+PAGE = ROOT / "docs" / "guarantees.md"
+CHOOSING = ROOT / "docs" / "choosing_epsilon.md"
 RELATIONS = ("add_remove", "replace_one")
 PAIRS = [(0.1, 0.0), (1.0, 1e-5), (1.0, 0.01), (4.0, 1e-3)]
 
@@ -48,7 +48,7 @@ def test_the_worst_pair_has_epsilon_and_delta(epsilon: float, delta: float) -> N
 
 
 def test_suspicions_are_those_of_the_formula() -> None:
-    page = LAWYERS.read_text(encoding="utf-8")
+    page = CHOOSING.read_text(encoding="utf-8")
     table = page.partition("<!-- odds-table -->")[2].partition("<!-- /odds-table -->")[0]
     head, _, *lines = table.strip().splitlines()
     epsilons = [float(text) for text in re.findall(r"ε = (\S+)", head)]
@@ -78,9 +78,9 @@ def test_the_game_is_won_as_often_as_stated(epsilon: float, delta: float) -> Non
 
 
 def test_figures_in_the_text_of_the_lawyers_page() -> None:
-    page = LAWYERS.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     for epsilon in (0.1, 1.0, 4.0):
-        assert f"{math.exp(epsilon):.3g}" in page.partition("\n## What ε")[0]
+        assert f"{math.exp(epsilon):.3g}" in page.partition("\n### What ε")[0]
     won = [100.0 * (math.e + delta) / (math.e + 1.0) for delta in (1e-5, 0.0)]
     assert f"that is {won[0]:.4f} %, where δ = 0 gives {won[1]:.4f} %" in page
     assert f"{won[1]:.1f} % of the games" in page
@@ -142,7 +142,7 @@ def test_from_one_record_more_to_one_exchanged_and_to_groups(mu: float) -> None:
 
 
 def test_the_independent_check(capsys: pytest.CaptureFixture[str]) -> None:
-    page = CRYPTOGRAPHERS.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     blocks = python_blocks(page)
     assert len(blocks) == 3
     for block in blocks[1:]:
@@ -160,7 +160,7 @@ def test_the_independent_check(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_of_a_statement_are_quoted_as_they_are() -> None:
-    page = LAWYERS.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     table = page.partition("| Line | It says | Ask |\n|---|---|---|\n")[2].partition("\n\n")[0]
     quoted = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row)]
     assert len(quoted) > 10
@@ -174,6 +174,6 @@ def test_lines_of_a_statement_are_quoted_as_they_are() -> None:
     assert not [name for name in quoted if name != "verify" and name not in joined]
 
 
-@pytest.mark.parametrize("page", [LAWYERS, CRYPTOGRAPHERS], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [PAGE, CHOOSING], ids=lambda page: page.stem)
 def test_links_lead_to_sections(page: Path) -> None:
     assert not guarantee_lookups().broken_links(page, page.read_text(encoding="utf-8"))

@@ -116,30 +116,10 @@ def test_the_list_of_papers_names_every_section() -> None:
         assert f"](#{anchor})" in page
 
 
-@pytest.mark.parametrize("name", results_page.OWN_PAGES)
-def test_the_page_of_a_paper_names_its_sections(name: str) -> None:
-    page = (ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8")
-    opening, closing = results_page.OWN_MARKERS
-    listed = page.partition(opening)[2].partition(closing)[0].strip()
-    fresh = results_page.own_index(RESULTS, command.all_modules(), name)
-    assert listed == fresh, "run: python -m benches.papers page"
-    assert len(listed.splitlines()) > 2
-    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    for anchor in re.findall(r"results\.md#([^)]+)\)", listed):
-        assert f"](#{anchor})" in results
-
-
-def test_writing_the_page_fills_the_lists_beside_it(tmp_path: Path) -> None:
+def test_writing_the_page_fills_the_list_beside_it(tmp_path: Path) -> None:
     (tmp_path / "papers.md").write_text("{}\n{}\n".format(*results_page.MARKERS), "utf-8")
-    own = tmp_path / "papers" / "lmgc.md"
-    own.parent.mkdir()
-    own.write_text("before\n{}\n{}\n".format(*results_page.OWN_MARKERS), encoding="utf-8")
     results_page.write(tmp_path / "results.md", RESULTS, command.all_modules())
     assert "(results.md#lmgc-2010" in (tmp_path / "papers.md").read_text(encoding="utf-8")
-    shown = own.read_text(encoding="utf-8")
-    assert "(../results.md#lmgc-2010" in shown
-    assert "pmsvm" not in shown
-    assert not (own.parent / "scm.md").exists()
 
 
 def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:

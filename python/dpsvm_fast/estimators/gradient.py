@@ -318,7 +318,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7. With
       ``accountant="last_iterate"`` the learning rate is the largest allowed.
 
-    Methods of the literature as settings of this class are in docs/presets.md.
+    Methods of the literature as settings of this class are in docs/accuracy.md.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 Flower is an optional dependency, and a postman: it brings bytes from the server to the parties and
 back. What the bytes say, who answers them and who refuses is ours (``protocol.py``, ``party.py``,
-``server.py``). What is protected against whom, and what is not: ``docs/secure_summation.md``.
+``server.py``). What is protected against whom, and what is not: ``docs/federated.md``.
 
 Importing this module switches Flower's telemetry off and gives Flower a private home directory,
 unless the environment decides otherwise or Flower has been imported before: both are read when
@@ -162,7 +162,7 @@ def make_client_app(
     Guarantees: those of the run's statement, against a server and up to
     ``spec.counts.colluders`` other parties that follow the protocol and are curious. The server
     learns the sum of at least ``spec.survivors_needed`` vectors, who took part, and one of a few
-    constant texts where a party does not go on. See ``docs/secure_summation.md``.
+    constant texts where a party does not go on. See ``docs/federated.md``.
     """
     if ledger is None and journal is None:
         warnings.warn(UNCOUNTED, PrivacyLeakWarning, stacklevel=2)
