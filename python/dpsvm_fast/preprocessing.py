@@ -198,7 +198,6 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
             adjacency=settings.adjacency,
             epsilon=settings.epsilon,
             delta=settings.delta,
-            events=(released.event,),
             parts=(released.part,),
             caveats=(RUNNING_TIME_CAVEAT, *((FLOATING_POINT_CAVEAT,) if floating_point else ())),
             **promise_facts(settings, self._bounded_by),

@@ -6,7 +6,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Change", "changes_of", "leaf_changes", "list_changes", "replaced"]
+from dpsvm_fast.certificates.statement import Statement
+
+__all__ = ["Change", "changes_of", "leaf_changes", "list_changes", "replaced", "with_events"]
 
 Path = tuple[Any, ...]
 # Where something was changed, how, and the changed document.
@@ -66,6 +68,24 @@ def replaced(document: Any, path: Path, value: Any) -> Any:
     changed = copy.copy(document)
     changed[path[0]] = replaced(document[path[0]], path[1:], value)
     return changed
+
+
+def with_events(document: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what follows from its other fields, as a careful forger writes it.
+
+    What cannot be read as a statement stays as it is.
+    """
+    try:
+        followed = Statement.read(document).to_dict()
+    except (TypeError, ValueError):
+        return document
+    changed = {name: followed[name] for name in ("events", "theorem") if name in followed}
+    if "steps" in document:
+        changed["steps"] = [
+            step | {"statement": step["statement"] and with_events(step["statement"])}
+            for step in document["steps"]
+        ]
+    return document | changed
 
 
 def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

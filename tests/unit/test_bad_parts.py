@@ -36,7 +36,8 @@ def bad_part(**changes: Any) -> None:
         ({"last_iterate": 3}, TypeError, "last_iterate"),
         ({"last_iterate": last_of_steps(9), "sampling_rate": 0.5}, InvalidParameterError, "full"),
         (
-            {"distribution": "gamma", "sampler": "floating_point", "sigma": None, "beta": 1.0},
+            {"distribution": "gamma", "sampler": "floating_point", "sigma": None}
+            | {"beta": 1.0, "epsilon": 1.0},
             InvalidParameterError,
             "one full sum",
         ),

@@ -72,9 +72,9 @@ def test_a_truncated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], na
 def test_a_file_of_the_future(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 2}))
+    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 3}))
     assert code == 1
-    assert "version: got 2, expected 1" in out
+    assert "version: got 3, expected 2" in out
     assert "release of dpsvm_fast" in out
 
 

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "models"
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from dpsvm_fast.exceptions import ModelFormatError  # noqa: E402
 from dpsvm_fast.persist import load_model, read_model, save_model  # noqa: E402
 from oracles.saved import COMPOSED, ROWS, answers, fitted  # noqa: E402
 from oracles.subjects import SUBJECTS  # noqa: E402
@@ -77,9 +78,16 @@ def test_versions_are_those_of_the_folders() -> None:
         assert read_model(path).format_version == int(path.parent.name[1:])
 
 
+def test_files_of_an_older_version_are_refused_for_it(tmp_path: Path) -> None:
+    record = json.loads((FOLDER / "v2" / "output.json").read_text()) | {"version": 1}
+    (tmp_path / "old.json").write_text(json.dumps(record))
+    with pytest.raises(ModelFormatError, match="older"):
+        load_model(tmp_path / "old.json")
+
+
 def write(*, overwrite: bool) -> None:
     """Saves what is missing, or everything."""
-    folder = FOLDER / "v1"
+    folder = FOLDER / "v2"
     folder.mkdir(parents=True, exist_ok=True)
     book = folder / "answers.json"
     found: dict[str, Any] = {"rows": ROWS[:6].tolist()}

@@ -36,6 +36,7 @@ from dpsvm_fast.certificates.statement import FORMATS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.verify import MECHANISMS
 from oracles.statements import MAKERS, statement_of
+from oracles.tampering import with_events
 
 # Validators are for many documents, schemas for people.
 ANY = Draft202012Validator(certificate_schema())
@@ -60,7 +61,7 @@ DESCRIBED: dict[str, Any] = {
     )
 }
 # Of a statement: what is written only where it is there.
-OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts")
+OPTIONAL = ("sensitivity", "noise", "objective", "descent", "parts", "reserved")
 
 
 def test_the_schemas_are_schemas() -> None:
@@ -142,7 +143,8 @@ RELATED = {
     *("n_weights", "n_numbers", "shape", "batch_size", "n_samples", "caveats", "sampler", "grid"),
     *("delta", "extra_regularization", "regularization", "private", "not_private_reasons"),
     *("unit", "adjacency", "exact", "sigma", "noise_multiplier", "sensitivity", "random_source"),
-    *("steps", "learned", "statement", "parts", "objective"),
+    *("steps", "learned", "statement", "parts", "objective", "n_releases", "epsilon", "events"),
+    *("assumed_public", "assumptions", "theorem"),
     # Of a search: as many branches as candidates, and a choice that costs at most 1e4.
     *("branches", "candidates", "rate", "relation_factor"),
     # Of sums over parties: distances that add up to less than 1, matrices with a norm of theirs.
@@ -193,7 +195,7 @@ def disagreements(kind: tuple[str, str], every: int = 1) -> Iterator[str]:
             continue
         name = next(key for key in reversed(path) if isinstance(key, str))
         for value in VALUES[i % every :: every]:
-            changed = with_value(document, path, value)
+            changed = with_events(with_value(document, path, value))
             read, valid = reads(changed), validator.is_valid(changed)
             whole = isinstance(value, float) and value.is_integer()
             if read and not valid:
@@ -250,7 +252,7 @@ def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
             if name in OPTIONAL or name == "format":
                 continue
             assert refused(less), (path, name)
-    for version in (0, 2, "1", None, True):
+    for version in (0, 1, 3, "2", None, True):
         assert refused(document | {"version": version}), version
 
 
@@ -263,9 +265,12 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 
 def test_the_comparison_finds_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: a schema that is wider, and one that is narrower."""
-    for change, word in (({"maximum": 1e6}, "not read"), ({"maximum": 1.0}, "not valid")):
+    for change, word in (
+        ({"exclusiveMinimum": -9.0}, "not read"),
+        ({"maximum": 1e-9}, "not valid"),
+    ):
         schema = certificate_schema("dpsvm_fast.certificate")
-        schema["properties"]["epsilon"] |= change
+        schema["$defs"]["Sensitivity"]["properties"]["C"] |= change
         monkeypatch.setitem(
             OF_FORMAT, schema["properties"]["format"]["const"], Draft202012Validator(schema)
         )

@@ -13,12 +13,9 @@ import pytest
 
 from dpsvm_fast.accounting import gaussian_sigma, objective_sigma
 from dpsvm_fast.certificates import (
-    GaussianEvent,
     Noise,
-    ObjectiveEvent,
     ObjectiveNoise,
     PrivacyStatement,
-    PureEvent,
     Sensitivity,
 )
 from dpsvm_fast.certificates.words import (
@@ -65,14 +62,11 @@ def statement(
     epsilon, delta, grid = 0.8, 1e-6 if distribution == "gaussian" else 0.0, 2.0**-32
     exact = sampler == "exact_grid"
     bound = sensitivity(adjacency, up(grid * up(math.sqrt(15))) if exact else 0.0)
-    event: GaussianEvent | PureEvent
     if distribution == "gaussian":
-        sigma = gaussian_sigma(epsilon, delta, bound.total)
-        event = GaussianEvent(sigma, bound.total, adjacency)
-        scales = {"sigma": sigma, "beta": None}
+        scales = {"sigma": gaussian_sigma(epsilon, delta, bound.total), "beta": None}
     else:
-        event = PureEvent(epsilon, adjacency)
-        scales = {"sigma": None, "beta": math.nextafter(epsilon / bound.total, 0.0)}
+        beta = math.nextafter(epsilon / bound.total, 0.0)
+        scales = {"sigma": None, "beta": beta, "epsilon": epsilon}
     values: dict[str, Any] = {
         "mechanism": "output_perturbation",
         "loss": "crammer_singer",
@@ -87,7 +81,6 @@ def statement(
         ),
         "epsilon": epsilon,
         "delta": delta,
-        "events": (event,),
         "assumed_public": fit_assumptions("data_norm", ("epsilon",), adjacency, labels="given"),
         "caveats": (RUNNING_TIME_CAVEAT, *(() if exact else (FLOATING_POINT_CAVEAT,))),
         "library_version": "0.1.0",
@@ -142,24 +135,20 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
     radius = up((tol + (0.5 * grid * root if gaussian else 0.0)) / regularization)
     rounding = up(grid * up(root)) if gaussian else 0.0
     total = up(2.0 * radius + rounding)
-    first: ObjectiveEvent | PureEvent
-    second: GaussianEvent | PureEvent
     if gaussian:
         multiplier = objective_sigma(
             *inside, loss=loss, n_classes=n_classes, kappa=kappa, adjacency=adjacency
         )
         outside = gaussian_sigma(share, delta - inside[1], total)
-        first = ObjectiveEvent(table.law, table.n_scores, multiplier, kappa, None, adjacency)
-        second = GaussianEvent(outside, total, adjacency)
         scales = {"sigma": up(multiplier * row_norm), "beta": None, "jacobian": None}
         output = {"sigma": outside, "beta": None, "grid": grid}
     else:
         # kappa is small enough to cost nothing with the losses of logistic type.
         jacobian = table.jacobian(kappa) if loss in ("huber", "huber_ww") else 0.0
         beta = (inside[0] - jacobian) / (factor * table.lipschitz * row_norm) * (1 - 1e-14)
-        first, second = PureEvent(inside[0], adjacency), PureEvent(share, adjacency)
         scales = {"sigma": None, "beta": beta, "jacobian": jacobian}
-        output = {"sigma": None, "beta": share / total * (1 - 1e-15), "grid": grid}
+        beta = share / total * (1 - 1e-15)
+        output = {"sigma": None, "beta": beta, "grid": grid, "epsilon": share}
     sampler = "exact_grid" if gaussian else "floating_point"
     return PrivacyStatement(
         mechanism="objective_perturbation",
@@ -180,6 +169,8 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
         noise=Noise(distribution=distribution, sampler=sampler, shape=shape, **output),
         objective=ObjectiveNoise(
             n_classes=n_classes,
+            law=table.law,
+            n_scores=table.n_scores,
             smoothing=table.smoothing,
             margin=table.margin,
             lipschitz=table.lipschitz,
@@ -199,7 +190,6 @@ def objective_statement(loss: str, n_classes: int, distribution: str, adjacency:
         ),
         epsilon=epsilon,
         delta=delta,
-        events=(first, second),
         assumed_public=fit_assumptions("data_norm", ("epsilon",), adjacency, labels="given"),
         caveats=(
             *(RUNNING_TIME_CAVEAT, PRECISION_CAVEAT),
@@ -225,7 +215,7 @@ def test_json_keeps_every_bit(kind: tuple[Any, ...]) -> None:
     assert pickle.loads(pickle.dumps(made)) == made
     document = json.loads(text)
     assert document["format"] == "dpsvm_fast.certificate"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["private"] is True
 
 
@@ -270,7 +260,7 @@ def test_the_text_explains_both_noises_and_how_they_share_the_budget(kind: tuple
     assert ("(smoothing" in flat) == (kind[0] != "logistic")
 
 
-def test_old_certificates_are_read_and_a_null_objective_is_not() -> None:
+def test_a_null_objective_is_not_read() -> None:
     document = statement().to_dict()
     assert "objective" not in document
     with pytest.raises((TypeError, InvalidParameterError)):
@@ -337,7 +327,7 @@ def test_frozen() -> None:
         ({"random_source": "dice"}, InvalidParameterError),
         ({"caveats": "none"}, TypeError),
         ({"assumed_public": (1,)}, TypeError),
-        ({"events": ("event",)}, TypeError),
+        ({"parts": ("part",)}, TypeError),
         ({"noise": {}}, TypeError),
     ],
     ids=str,
@@ -374,9 +364,10 @@ def test_unknown_versions_and_fields_are_refused() -> None:
     sensitivity_with_more = good["sensitivity"] | {"safety": 2.0}
     noise_without = {k: v for k, v in good["noise"].items() if k != "grid"}
     for bad in (
-        good | {"version": 2},
+        good | {"version": 1},
+        good | {"version": 3},
         good | {"version": True},
-        good | {"version": 1.0},
+        good | {"version": 2.0},
         good | {"format": "other"},
         good | {"surplus": 1},
         {k: v for k, v in good.items() if k != "unit"},

@@ -549,12 +549,13 @@ class Record:
         """Say what of a record does not follow from the fields, as it should."""
         found = []
         for name in self.DERIVED:
-            stated, follows = record[name], getattr(self, name)
+            stated, follows = record[name], _plain(getattr(self, name))
             if type(stated) is not type(follows) or stated != follows:
-                shown = stated[:200] if isinstance(stated, str) else type(stated).__name__
+                shown = (str(value)[:200] for value in (stated, follows))
                 found.append(
-                    f"{name}: got {shown!r}, expected what follows from the other fields: "
-                    f"{follows!r}"
+                    "{}: got {!r}, expected what follows from the other fields: {!r}".format(
+                        name, *shown
+                    )
                 )
         return found
 

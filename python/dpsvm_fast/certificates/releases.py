@@ -15,7 +15,18 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import digamma
 
-from dpsvm_fast.certificates.events import MAX_STEPS, DistanceEvent, GaussianEvent, ZCDPEvent
+from dpsvm_fast.certificates.events import (
+    MAX_STEPS,
+    MOST_SCORES,
+    OBJECTIVE_LAWS,
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.certificates.record import (
     COUNT,
     PRIVACY_LOSS,
@@ -34,11 +45,14 @@ from dpsvm_fast.certificates.record import (
     Words,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.rounding import fraction_up
+from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
 
 Distribution = Annotated[str, Options("gaussian", "gamma")]
 Sampler = Annotated[str, Options("exact_grid", "floating_point")]
+# Most releases of weights by one fit.
+WEIGHT_RELEASES = 8
+
 FEATURE, WEIGHT, SCORE = Unit("feature"), Unit("weight"), Unit("score")
 SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), Unit("grid step")
 
@@ -103,6 +117,10 @@ class Noise(Record):
         Spacing of the released numbers; None where they are not rounded to a grid.
     shape : tuple of int
         (number of scores, n_features, plus 1 with an intercept).
+    epsilon : float or None
+        What noise with a beta costs: at least beta times the distance that it hides.
+    n_releases : int in 1..8, default=1
+        How often weights were released, each time with such noise.
     """
 
     distribution: Distribution
@@ -111,6 +129,8 @@ class Noise(Record):
     beta: Annotated[Positive, Unit("1 / (weight)")] | None
     grid: Annotated[Positive, WEIGHT] | None
     shape: tuple[Count, Count]
+    epsilon: Epsilon | None = None
+    n_releases: Annotated[int, Range(1, WEIGHT_RELEASES), COUNT] = 1
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
@@ -122,6 +142,22 @@ class Noise(Record):
     def n_weights(self) -> Count:
         """Number of released weights, the product of the shape."""
         return math.prod(self.shape)
+
+    def events(self, distance: float, adjacency: str) -> tuple[PrivacyEvent, ...]:
+        """Return what all releases of weights cost.
+
+        Parameters
+        ----------
+        distance : float > 0
+            How far apart neighbours can hand them to the noise.
+        adjacency : {"add_remove", "replace_one"}
+
+        Returns
+        -------
+        tuple of PrivacyEvent
+        """
+        one = _event_of(self, distance, adjacency)
+        return self.n_releases * (one,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +171,10 @@ class ObjectiveNoise(Record):
     ----------
     n_classes : int >= 2
         Number of classes.
+    law : {"softmax", "logistic", "huber", "weston_watkins"}
+        What the loss is to the privacy of Gaussian noise; as of ``ObjectiveEvent``.
+    n_scores : int from 1 to 100,000
+        Number of scores in the loss of one record.
     smoothing : float > 0
         Smoothing of the loss: a temperature, or the half width of ``huber``.
     margin : float >= 0
@@ -172,6 +212,8 @@ class ObjectiveNoise(Record):
     """
 
     n_classes: Annotated[int, Range(2), COUNT]
+    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, Range(1, MOST_SCORES), COUNT]
     smoothing: Annotated[Positive, SCORE]
     margin: Annotated[NonNegative, SCORE]
     lipschitz: Annotated[Positive, Unit("gradient norm over score")]
@@ -204,6 +246,14 @@ class ObjectiveNoise(Record):
             raise InvalidParameterError(
                 "extra_regularization: expected at most the whole regularization"
             )
+        check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MOST_SCORES)
+
+    def event(self, adjacency: str) -> PrivacyEvent:
+        """Return what the exact minimiser costs."""
+        if self.sigma is None:
+            return PureEvent(self.epsilon, adjacency)
+        scale = div_down(self.sigma, self.row_norm)
+        return ObjectiveEvent(self.law, self.n_scores, scale, self.curvature_ratio, None, adjacency)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,6 +337,8 @@ class ReleasePart(Record):
         Spacing of the noisy sums; None where they are not rounded to a grid.
     shape : tuple of int
         Of the sum.
+    epsilon : float or None
+        What noise with a beta costs: at least beta times the distance that it hides.
     n_steps : int in 1..10**9, default=1
         How many such sums.
     sampling_rate : float in (0, 1], default=1.0
@@ -307,6 +359,7 @@ class ReleasePart(Record):
     beta: Annotated[Positive, Unit("1 / (that of the sum)")] | None
     grid: Annotated[Positive, SUMMED] | None
     shape: Annotated[tuple[Count, ...], Range(1, 2)]
+    epsilon: Epsilon | None = None
     n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
     sampling_rate: Annotated[Share, PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
@@ -327,6 +380,27 @@ class ReleasePart(Record):
         """How many numbers each sum has, the product of the shape."""
         return math.prod(self.shape)
 
+    def event(self, adjacency: str) -> PrivacyEvent:
+        """Return what all these sums cost together."""
+        if self.sampling_rate < 1.0:
+            assert self.sigma is not None
+            multiplier = div_down(self.sigma, self.contribution)
+            return SubsampledGaussianEvent(multiplier, self.sampling_rate, self.n_steps, adjacency)
+        last = self.last_iterate
+        steps = float(self.n_steps) if last is None else last.effective_steps
+        moved = mul_up(self.relation_factor, self.contribution)
+        return _event_of(self, mul_up(sqrt_up(steps), moved), adjacency)
+
+
+def _event_of(
+    noise: Noise | ReleasePart, distance: float, adjacency: str
+) -> GaussianEvent | PureEvent:
+    """What noise on numbers costs that are within a distance of each other."""
+    if noise.sigma is not None:
+        return GaussianEvent(noise.sigma, distance, adjacency)
+    assert noise.epsilon is not None
+    return PureEvent(noise.epsilon, adjacency)
+
 
 def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
     """Refuse a scale or a sampler that does not belong to the law."""
@@ -335,6 +409,8 @@ def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
         raise InvalidParameterError(
             f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
         )
+    if (noise.epsilon is None) != (noise.beta is None) and not isinstance(noise, ObjectiveNoise):
+        raise InvalidParameterError(f"{what}: expected epsilon beside beta alone")
     if noise.sampler == "exact_grid" and (noise.distribution != "gaussian" or noise.grid is None):
         raise InvalidParameterError(f"{what}: 'exact_grid' needs 'gaussian' and a grid")
 

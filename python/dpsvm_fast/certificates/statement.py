@@ -96,7 +96,7 @@ class Statement(Record):
     """What a release promises, of any kind; printed it is prose, ``to_json`` the certificate."""
 
     tag_field: ClassVar[str] = "format"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
 
     if TYPE_CHECKING:
@@ -173,8 +173,6 @@ class PrivacyStatement(Statement):
         About noise added to weights; both None where all noise is that of ``parts``.
     epsilon : float in (0, 1e4]
     delta : float in [0, 1)
-    events : tuple of PrivacyEvent
-        What a ledger is to be charged.
     assumed_public : tuple of str
         Settings on which the promise rests and which must not come from the data.
     caveats : tuple of str
@@ -185,15 +183,15 @@ class PrivacyStatement(Statement):
         Why the release is not private after all; empty when it is.
     objective : ObjectiveNoise or None
         The noise inside the objective, where there is one; then ``sensitivity`` and ``noise`` are
-        about the noise added to the weights, ``epsilon`` and ``delta`` are of both together, and
-        ``events`` has one event for each.
+        about the noise added to the weights, and ``epsilon`` and ``delta`` are of both together.
     descent : Descent or None
         The run of projected SGD whose iterate was released; then ``sensitivity.exact`` is about
         that iterate, and ``sensitivity.solver_radius`` bounds its rounding errors.
     parts : tuple of ReleasePart
-        The noisy sums over the records that the release is made of, in their order. ``events``
-        begins with one event for each; those of ``objective`` and ``noise`` follow. ``epsilon``
+        The noisy sums over the records that the release is made of, in their order. ``epsilon``
         and ``delta`` are of everything together.
+    reserved : tuple of ReleasePart
+        Noisy sums that were paid for and not taken, as a released number decided.
 
     Raises
     ------
@@ -209,7 +207,7 @@ class PrivacyStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "unit")
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "unit", "events")
 
     mechanism: Annotated[str, Words("mechanism")]
     loss: Annotated[str, Words("loss")]
@@ -218,7 +216,6 @@ class PrivacyStatement(Statement):
     noise: Annotated[Noise | None, LeftOut()] = None
     epsilon: Epsilon
     delta: Delta
-    events: Events
     assumed_public: tuple[Annotated[str, Words("assumed_public")], ...]
     caveats: tuple[Annotated[str, Words("caveat")], ...]
     library_version: Text
@@ -227,6 +224,7 @@ class PrivacyStatement(Statement):
     objective: Annotated[ObjectiveNoise | None, LeftOut()] = None
     descent: Annotated[Descent | None, LeftOut()] = None
     parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
+    reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
 
     def check(self) -> None:
         """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""
@@ -246,6 +244,16 @@ class PrivacyStatement(Statement):
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
+
+    @property
+    def events(self) -> Events:
+        """What a ledger is to be charged: for sums, objective, weights and what is reserved."""
+        found = tuple(part.event(self.adjacency) for part in self.parts)
+        if self.objective is not None:
+            found += (self.objective.event(self.adjacency),)
+        if self.noise is not None and self.sensitivity is not None:
+            found += self.noise.events(self.sensitivity.total, self.adjacency)
+        return found + tuple(part.event(self.adjacency) for part in self.reserved)
 
     @property
     def unit(self) -> Annotated[str, Words("unit")]:

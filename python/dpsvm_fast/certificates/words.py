@@ -311,7 +311,7 @@ def statement_word_problems(statement: PrivacyStatement) -> list[str]:
     """Say which words of a certificate do not follow from its numbers, and are on no list."""
     found = _none_of("mechanism", statement.mechanism, MECHANISMS)
     found += _none_of("loss", statement.loss, (*LOSSES, "none"))
-    for part in statement.parts:
+    for part in (*statement.parts, *statement.reserved):
         what = summed(part.name, statement.adjacency, statement.mechanism)
         found += _none_of("what", part.what, (what,))
     found += _odd_sentences("caveats", statement.caveats, *_caveats(statement))

@@ -458,7 +458,6 @@ class GaussianMargin:
             mechanism="gaussian_margin",
             epsilon=self.epsilon,
             delta=0.0 if self.pure else self.delta,
-            events=self.events,
             parts=tuple(part.part for part in self._sums),
         )
 

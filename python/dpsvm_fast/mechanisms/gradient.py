@@ -33,12 +33,10 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.certificates import (
-    GaussianEvent,
     LastIterate,
     PrivacyEvent,
     PrivacyStatement,
     ReleasePart,
-    SubsampledGaussianEvent,
 )
 from dpsvm_fast.certificates.words import (
     FLOATING_POINT_CAVEAT,
@@ -69,7 +67,6 @@ from dpsvm_fast.mechanisms.pipeline import (
 )
 from dpsvm_fast.rounding import (
     add_up,
-    div_down,
     div_up,
     fraction_down,
     fraction_up,
@@ -434,18 +431,7 @@ class ClippedSums:
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        if self.sampling_rate == 1.0:
-            return GaussianEvent(
-                sigma=self.sigma,
-                sensitivity=self._moved(self.contribution),
-                adjacency=self.adjacency,
-            )
-        return SubsampledGaussianEvent(
-            noise_multiplier=div_down(self.sigma, self.contribution),
-            sampling_rate=self.sampling_rate,
-            n_steps=self.n_steps,
-            adjacency=self.adjacency,
-        )
+        return self.part.event(self.adjacency)
 
     @property
     def part(self) -> ReleasePart:
@@ -689,11 +675,7 @@ class LastIterateSums:
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        return GaussianEvent(
-            sigma=self.sigma,
-            sensitivity=self._moved(self.contribution),
-            adjacency=self.adjacency,
-        )
+        return self.part.event(self.adjacency)
 
     @property
     def part(self) -> ReleasePart:
@@ -993,7 +975,6 @@ class GradientPerturbation(GradientSettings):
             adjacency=self.adjacency,
             epsilon=self.total_epsilon,
             delta=self.delta,
-            events=self.events if before is None else before.events + self.events,
             parts=(self.noise.part,) if before is None else (*before.parts, self.noise.part),
             assumed_public=_joined(before, "assumed_public", assumed_public),
             caveats=_joined(before, "caveats", own + caveats),

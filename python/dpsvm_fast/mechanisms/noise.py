@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import (
-    GaussianEvent,
     Noise,
     PrivacyEvent,
     PrivacyStatement,
-    PureEvent,
     ReleasePart,
 )
 from dpsvm_fast.certificates.words import PRODUCTS, fit_assumptions
@@ -259,9 +257,7 @@ class WeightNoise:
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        if self.noise == "gamma":
-            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
-        return GaussianEvent(sigma=self.scale, sensitivity=self.total, adjacency=self.adjacency)
+        return self.record.events(self.total, self.adjacency)[0]
 
     @property
     def record(self) -> Noise:
@@ -274,6 +270,7 @@ class WeightNoise:
             beta=None if gaussian else self.scale,
             grid=self.grid,
             shape=self.shape,
+            epsilon=None if gaussian else self.epsilon,
         )
 
     def release(
@@ -366,7 +363,6 @@ def statement_of(
         adjacency=release.adjacency,
         epsilon=release.epsilon,
         delta=release.delta if release.noise == "gaussian" else 0.0,
-        events=release.events,
         caveats=caveats,
         **({"assumed_public": assumed} | given),
         **fields,
@@ -496,12 +492,7 @@ class NoisySum:
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        if self.mu is None:
-            assert self.epsilon is not None
-            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
-        return GaussianEvent(
-            sigma=self.scale, sensitivity=self.sensitivity, adjacency=self.adjacency
-        )
+        return self.part.event(self.adjacency)
 
     @property
     def part(self) -> ReleasePart:
@@ -520,6 +511,7 @@ class NoisySum:
             beta=None if gaussian else self.scale,
             grid=self.grid,
             shape=self.shape,
+            epsilon=None if gaussian else self.epsilon,
             n_steps=self.n_steps,
         )
 

@@ -28,11 +28,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import (
-    ObjectiveEvent,
     ObjectiveNoise,
     PrivacyEvent,
     PrivacyStatement,
-    PureEvent,
     Sensitivity,
 )
 from dpsvm_fast.certificates.words import (
@@ -253,16 +251,7 @@ class LinearNoise:
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
-        if self.noise == "gamma":
-            return PureEvent(epsilon=self.epsilon, adjacency=self.adjacency)
-        return ObjectiveEvent(
-            law=self.loss.law,
-            n_scores=self.loss.n_scores,
-            sigma=self.multiplier,
-            kappa=self.curvature_ratio,
-            jacobian=None,
-            adjacency=self.adjacency,
-        )
+        return self.record.event(self.adjacency)
 
     @property
     def _jacobian(self) -> float | None:
@@ -280,6 +269,8 @@ class LinearNoise:
         gaussian = self.noise == "gaussian"
         return ObjectiveNoise(
             n_classes=self.loss.n_classes,
+            law=self.loss.law,
+            n_scores=self.loss.n_scores,
             smoothing=self.loss.smoothing,
             margin=self.loss.margin,
             lipschitz=self.loss.lipschitz,

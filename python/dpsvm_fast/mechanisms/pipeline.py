@@ -282,7 +282,7 @@ class Training:
         release before it.
     sums : tuple of NoisySum
         All noisy sums of this path, in their order.
-    reserved : tuple of PrivacyEvent
+    reserved : tuple of NoisySum
         Paid for though this path does not release it. A released number chose the path, so what
         the fit costs is what its dearest path does.
     """
@@ -292,13 +292,14 @@ class Training:
     solver: Solver | None
     sums: tuple[NoisySum, ...]
     n_releases: int = 1
-    reserved: tuple[PrivacyEvent, ...] = ()
+    reserved: tuple[NoisySum, ...] = ()
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Everything that is released on this path, and what is reserved."""
         own = () if self.solver is None else self.n_releases * self.solver.events
-        return tuple(part.event for part in self.sums) + own + self.reserved
+        kept = tuple(part.event for part in self.reserved)
+        return tuple(part.event for part in self.sums) + own + kept
 
 
 # What is promised about all releases of a pipeline together, on the path that was taken.
@@ -326,8 +327,8 @@ def path_statement(
         "mechanism": mechanism.kind,
         "epsilon": mechanism.epsilon,
         "delta": mechanism.delta,
-        "events": training.events,
         "parts": tuple(part.part for part in training.sums),
+        "reserved": tuple(part.part for part in training.reserved),
     }
     if training.solver is not None:
         return _of_solver(training.solver, training, whole, facts | {"caveats": caveats})
@@ -351,7 +352,9 @@ def _of_solver(
     if not training.sums:
         # Nothing but the solver's own release.
         return own
-    return dataclasses.replace(own, **whole)
+    assert own.noise is not None
+    noise = dataclasses.replace(own.noise, n_releases=training.n_releases)
+    return dataclasses.replace(own, noise=noise, **whole)
 
 
 TRAINERS = ("gradient", "objective", "output")
@@ -562,10 +565,10 @@ class PrivateLinear:
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
     @property
-    def _reserved(self) -> tuple[PrivacyEvent, ...]:
+    def _reserved(self) -> tuple[NoisySum, ...]:
         """The whitening that does not happen, where its budget cannot move to the training."""
         skipped = self.whitening if self.trainer == "objective" else None
-        return () if skipped is None else (skipped.event,)
+        return () if skipped is None else (skipped.sum,)
 
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, for what is left."""

@@ -235,7 +235,7 @@ def _plain_pairs(where: str, record: list[Any]) -> dict[Any, Any]:
 
 FORMAT = "dpsvm_fast.model"
 
-VERSION = 1
+VERSION = 2
 
 
 # Of a file that is not all ASCII, of which each character may take four bytes, several times over.
@@ -322,8 +322,13 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
         raise ModelFormatError(f"has the version {shown(version)}, expected a whole number from 1")
     if version > VERSION:
         raise ModelFormatError(
-            f"was written by a newer dpsvm_fast (format {shown(version)}; this release reads up to "
+            f"was written by a newer dpsvm_fast (format {shown(version)}; this release reads "
             f"{VERSION}): pip install --upgrade dpsvm-fast"
+        )
+    if version < VERSION:
+        raise ModelFormatError(
+            f"was written by an older dpsvm_fast (format {version}; this release reads {VERSION}): "
+            "load it with the release that wrote it, or fit again"
         )
     wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
     wrong -= {SIGNATURE} - set(document)

@@ -11,36 +11,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
 
-from dpsvm_fast.certificates.events import (
-    DistanceEvent,
-    GaussianEvent,
-    ObjectiveEvent,
-    PrivacyEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    ZCDPEvent,
-)
+from dpsvm_fast.certificates.events import DistanceEvent, ZCDPEvent
 from dpsvm_fast.certificates.releases import (
     ENCODABLE,
+    Descent,
     LastIterate,
     Noise,
     ObjectiveNoise,
     ReleasePart,
     SecureRound,
     Sensitivity,
+    descent_sensitivity,
 )
 from dpsvm_fast.certificates.statement import (
     CHOICES,
     FederatedStatement,
+    PipelineStatement,
     PrivacyStatement,
     SelectionStatement,
+    Statement,
 )
 from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
-from dpsvm_fast.verification.losses import gaussian_delta
+from dpsvm_fast.verification.losses import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.verification.objective import jacobian_of, objective_delta
 
 # The part of a certificate that is about noise in the objective, recomputed.
@@ -108,6 +104,8 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     if row is None:
         return [f"loss {statement.loss!r} with {o.n_classes} classes has not {o.shape[0]} scores"]
     problems = _ellipsoid_problems(statement, o)
+    if (o.law, o.n_scores) != (row.law, scores_of(statement, o.shape[0])):
+        problems.append(f"law and n_scores are not those of {statement.loss!r}")
     if o.shape != noise.shape:
         problems.append("the two noises are of different shapes")
     if o.distribution != noise.distribution:
@@ -145,23 +143,6 @@ def follows(
     if stated > recomputed * (1.0 + EXCESS):
         return [f"{name} is {stated!r}, more than the {recomputed!r} that follows"]
     return []
-
-
-def objective_event_matches(
-    statement: PrivacyStatement, o: ObjectiveNoise, event: PrivacyEvent
-) -> bool:
-    """Whether an event says what the noise in the objective says."""
-    if o.sigma is None:
-        return isinstance(event, PureEvent) and event.epsilon == o.epsilon
-    row = _row(statement, o)
-    return (
-        row is not None
-        and isinstance(event, ObjectiveEvent)
-        and (event.law, event.n_scores) == (row.law, scores_of(statement, o.shape[0]))
-        and (event.kappa, event.jacobian) == (o.curvature_ratio, None)
-        # A smaller sigma would promise less; it is this one that was charged.
-        and not follows("sigma", o.sigma / o.row_norm, event.sigma)
-    )
 
 
 def objective_share(
@@ -343,20 +324,19 @@ FREE_GRIDS = {
     "means": COLUMN_GRID,
     "moments": COLUMN_GRID,
 }
-# More than rounding adds to the contribution of a row to a matrix.
-RESERVED_ROUNDING = 0.01
 # Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
 COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
 
 
 def check_parts(statement: PrivacyStatement) -> list[str]:
-    """Numbers of the noisy sums, and their events, that do not follow from the ones before them."""
+    """Numbers of the noisy sums that do not follow from the ones before them."""
     parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    if problems := _reserved_problems(statement):
+        return problems
     if statement.mechanism == "gaussian_margin" and not parts:
         return []
     if bool(parts) != bool(known):
         return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
-    problems = []
     names = [part.name for part in parts]
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
@@ -370,15 +350,8 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
         problems.append("a noisy sum is there twice")
     if names.count("means") + names.count("moments") > 1:
         problems.append("a noisy sum is there twice")
-    if len(statement.events) < len(parts):
-        return [*problems, f"{len(statement.events)} events, expected one for each noisy sum"]
-    for part, event in zip(parts, statement.events, strict=False):
-        found = _check_part(statement, part)
-        if event.adjacency != statement.adjacency:
-            found.append("its event is of another neighbouring relation")
-        if not _event_matches(part, event):
-            found.append("its event does not describe it")
-        problems += [f"{part.name}: {problem}" for problem in found]
+    for part in (*parts, *statement.reserved):
+        problems += [f"{part.name}: {problem}" for problem in _check_part(statement, part)]
     return problems
 
 
@@ -389,41 +362,14 @@ def _needed(statement: PrivacyStatement) -> set[str]:
     return NEEDED.get(statement.mechanism, set(PARTS[statement.mechanism]))
 
 
-def reserved_events(statement: PrivacyStatement) -> tuple[GaussianEvent, ...]:
-    """The whitening that was paid for and, as a released number decided, did not happen."""
-    behind = statement.events[len(statement.parts) + 2 :]
-    skips = statement.mechanism in ("private_linear", "private_kernel")
+def _reserved_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether sums were paid for and not taken that are taken nowhere: one whitening at most."""
+    names = [part.name for part in statement.reserved]
     whitened = any(part.name == "whitening" for part in statement.parts)
-    if statement.objective is None or not skips or whitened or len(behind) != 1:
-        return ()
-    return tuple(event for event in behind if isinstance(event, GaussianEvent))
-
-
-def weight_events(statement: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
-    """Releases of weights, behind noisy sums and noise in the objective."""
-    before = len(statement.parts) + (0 if statement.objective is None else 1)
-    behind = len(statement.events) - len(reserved_events(statement))
-    return statement.events[before:behind]
-
-
-def weight_releases(statement: PrivacyStatement) -> int:
-    """How often weights were released with the stated noise."""
-    return max(1, len(weight_events(statement)))
-
-
-def reserved_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether what was reserved for the whitening has the sensitivity of one of unit rows."""
-    factor = EXCHANGED["whitening"] if statement.adjacency == "replace_one" else 1.0
-    low, high = factor * (1.0 - ROUNDING_SLACK), factor * (1.0 + RESERVED_ROUNDING)
-    if all(low <= event.sensitivity <= high for event in reserved_events(statement)):
+    skips = statement.mechanism in WHITENINGS and statement.objective is not None
+    if not names or (names == ["whitening"] and skips and not whitened):
         return []
-    return ["the event of the whitening that was skipped is not one of a whitening"]
-
-
-def steps_of(part: ReleasePart) -> float:
-    """As how many full sums the part counts."""
-    last = part.last_iterate
-    return float(part.n_steps) if last is None else last.effective_steps
+    return [f"noisy sums {names} cannot have been reserved"]
 
 
 def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
@@ -443,6 +389,9 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
         moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
         if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
             problems.append("rounding is less than that to the grid")
+    if part.beta is not None and part.epsilon is not None:
+        moved = part.relation_factor * part.contribution
+        problems += follows("epsilon", part.epsilon, part.beta * moved)
     if part.name in COLUMN_SQUARES:
         problems += _check_columns(statement, part)
     if part.last_iterate is not None:
@@ -509,27 +458,146 @@ def _counted(last: LastIterate, n_steps: int) -> float:
     return math.tanh(n_steps * half) / math.tanh(half)
 
 
-def _event_matches(part: ReleasePart, event: PrivacyEvent) -> bool:
-    """Whether an event says what the noise of a part says."""
-    moved = part.relation_factor * part.contribution
-    if part.beta is not None:
-        return isinstance(event, PureEvent) and not follows(
-            "epsilon", event.epsilon, part.beta * moved
-        )
-    if part.sigma is None:
-        return False
-    if part.sampling_rate < 1.0:
-        return (
-            isinstance(event, SubsampledGaussianEvent)
-            and (event.sampling_rate, event.n_steps) == (part.sampling_rate, part.n_steps)
-            # A smaller multiplier promises less; it is this one that was charged.
-            and not follows("sigma", part.sigma / part.contribution, event.noise_multiplier)
-        )
-    return (
-        isinstance(event, GaussianEvent)
-        and event.sigma == part.sigma
-        and not follows("sensitivity", event.sensitivity, math.sqrt(steps_of(part)) * moved)
-    )
+# One fit: its noisy sums, its objective and its weights.
+
+
+RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
+
+# The recomputation rounds to nearest and the promise rounded outward; both stay far within these.
+DELTA_SLACK = 1e-9
+
+EPSILON_SLACK = 1e-12
+
+
+def check_fit(statement: PrivacyStatement) -> list[str]:
+    """Say what does not follow, beside the total."""
+    problems = [*_mechanism_problems(statement), *_loss_problems(statement)]
+    problems += check_parts(statement)
+    s, noise = statement.sensitivity, statement.noise
+    if s is not None and noise is not None:
+        problems += _sensitivity_problems(statement, s, noise)
+        problems += check_objective(statement, s, noise)
+        problems += _noise_problems(statement, s, noise)
+    return problems
+
+
+def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether the mechanism has such releases."""
+    mechanism = statement.mechanism
+    if mechanism not in ("output_perturbation", "objective_perturbation", *PARTS):
+        return [f"unknown mechanism {mechanism!r}"]
+    if mechanism == "gaussian_margin":
+        # Noisy sums are there where a class has several ellipsoids.
+        if statement.objective is None:
+            return ["gaussian_margin has no noise in the objective"]
+    elif mechanism in ("private_linear", "private_kernel"):
+        # Trained by noisy sums, or by one of the two mechanisms that have noise on the weights.
+        if (statement.noise is None) != any(part.name == "training" for part in statement.parts):
+            return ["expected either noisy sums for training or noise on the weights"]
+    elif (mechanism == "objective_perturbation") != (statement.objective is not None):
+        return ["noise in the objective belongs to objective_perturbation alone"]
+    elif (mechanism in PARTS) != (statement.noise is None):
+        return [f"noise on the weights does not belong to {mechanism}"]
+    return []
+
+
+def _loss_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether there is a loss where something was trained, and none where nothing was."""
+    trained = statement.noise is not None or any(p.name == "training" for p in statement.parts)
+    known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
+    if known and trained == (statement.loss != "none"):
+        return []
+    return [f"loss {statement.loss!r} of what was {'' if trained else 'not '}trained"]
+
+
+def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
+    """Numbers of the sensitivity that do not follow from the ones before them."""
+    lipschitz = lipschitz_of(statement.loss, scores_of(statement, noise.shape[0]))
+    if lipschitz is None:
+        return [f"unknown loss {statement.loss!r}"]
+    problems = []
+    if s.relation_factor != RELATION_FACTOR[statement.adjacency]:
+        problems.append(f"relation_factor is not that of {statement.adjacency}")
+    # Each from the certificate's own earlier numbers, so one lie is reported once.
+    problems += follows("lipschitz", s.lipschitz, lipschitz)
+    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
+    if statement.descent is not None:
+        problems += _descent_problems(statement, statement.descent, s, noise)
+    elif statement.objective is None:
+        exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
+        problems += follows("exact", s.exact, exact)
+    elif s.exact != 0.0:
+        problems.append("exact is not 0, the distance of minimisers that coincide")
+    problems += follows("rounding", s.rounding, _rounding(noise))
+    problems += follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
+    if noise.grid is not None and math.frexp(noise.grid)[0] != 0.5:
+        problems.append("grid is not a power of two")
+    return problems
+
+
+def _descent_problems(
+    statement: PrivacyStatement, descent: Descent, s: Sensitivity, noise: Noise
+) -> list[str]:
+    """Whether projected SGD was within the reach of its theorem, and moves no further."""
+    problems = follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0]))
+    if statement.adjacency != "replace_one":
+        problems.append("projected SGD is private for replace_one only")
+    if statement.loss == "crammer_singer":
+        problems.append("projected SGD needs a smooth loss")
+    if statement.objective is not None:
+        problems.append("projected SGD does not minimise an objective with noise inside")
+    return problems
+
+
+def _rounding(noise: Noise) -> float:
+    """How far rounding to the grid can move two sets of weights apart, before the noise."""
+    if noise.sampler != "exact_grid" or noise.grid is None:
+        return 0.0
+    return noise.grid * math.sqrt(noise.n_weights)
+
+
+def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
+    """Whether noise on the weights costs what it says, as often as it was added."""
+    # Behind noisy sums weights may be released several times, always with the same noise.
+    if noise.n_releases > 1 and (statement.objective is not None or not statement.parts):
+        return ["weights are released several times behind noisy sums alone"]
+    if noise.epsilon is None:
+        return []
+    problems = follows("epsilon", noise.epsilon, _pure_epsilon_of(s, noise), EPSILON_SLACK)
+    if noise.epsilon > statement.epsilon:
+        problems.append("the noise on the weights has more than the whole budget")
+    return problems
+
+
+def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool]:
+    """Return epsilon, delta, and whether the claim holds, of weights without noisy sums.
+
+    With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
+    share of the budget: what the noise in the objective does not claim is left to the other one.
+    """
+    s, noise, objective = statement.sensitivity, statement.noise, statement.objective
+    assert s is not None
+    assert noise is not None
+    epsilon, delta = statement.epsilon, statement.delta
+    first, holds = (0.0, 0.0), True
+    if objective is not None:
+        first, holds = objective_share(statement, objective)
+        epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
+    if noise.sigma is None:
+        second = _pure_epsilon_of(s, noise)
+        holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
+        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds
+    if not (epsilon > 0.0 and delta > 0.0):
+        return math.inf, 1.0, False
+    mu = s.total / noise.sigma
+    second_delta = gaussian_delta(epsilon, mu)
+    holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
+    return first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta), holds
+
+
+def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
+    """Epsilon of noise with density ~ exp(-beta ||b||) on weights."""
+    return math.inf if noise.beta is None else noise.beta * s.total
 
 
 # Whether the numbers in the statement of a search follow from each other.
@@ -545,17 +613,14 @@ def check_selection(statement: SelectionStatement) -> list[str]:
     The events of the choice are made from its numbers, so only these can be wrong: what the fits
     cost is stated as events, each with its own numbers in it.
     """
-    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
-    if statement.random_source != "operating_system":
-        problems.append("the noise does not come from the operating system's entropy")
     chosen = statement.selection
     factor = CHOICE_FACTOR[statement.adjacency] if chosen.mechanism in CHOICES else 1
-    if chosen.relation_factor != factor:
-        problems.append(
-            f"relation_factor of the selection is not that of {statement.adjacency} with "
-            f"{chosen.mechanism}"
-        )
-    return problems
+    if chosen.relation_factor == factor:
+        return []
+    return [
+        f"relation_factor of the selection is not that of {statement.adjacency} with "
+        f"{chosen.mechanism}"
+    ]
 
 
 # Shares of parties are decimal numbers that were rounded to floats: by less than this.
@@ -574,14 +639,11 @@ LEAST_ASSUMED = 2.0**-128
 
 def check_federated(statement: FederatedStatement) -> list[str]:
     """Say what does not follow, beside the total."""
-    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
-    if statement.random_source != "operating_system":
-        problems.append("the noise does not come from the operating system's entropy")
-    problems += _count_problems(statement)
+    problems = _count_problems(statement)
     if lipschitz_of(statement.loss, 2) is None:
         problems.append(f"unknown loss {statement.loss!r}")
     if statement.sensitivity is not None:
-        problems += _sensitivity_problems(statement, statement.sensitivity)
+        problems += _party_sensitivity(statement, statement.sensitivity)
     for part in statement.rounds:
         problems += [f"{part.name}: {problem}" for problem in _round_problems(statement, part)]
     problems += _arrangement_problems(statement)
@@ -627,7 +689,7 @@ def _touched(statement: FederatedStatement) -> int:
     return min(statement.group_size, statement.n_users) if statement.unit == "group" else 1
 
 
-def _sensitivity_problems(statement: FederatedStatement, s: Sensitivity) -> list[str]:
+def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
     """Numbers of what one row moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
     lipschitz = lipschitz_of(statement.loss, statement.n_scores)
@@ -688,7 +750,7 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
     problems += follows("rounding", part.rounding, part.parties * own)
     if not _follows_exactly(part.total, Fraction(part.exact) + Fraction(part.rounding)):
         problems.append("total is not exact + rounding, rounded up")
-    problems += _noise_problems(part)
+    problems += _party_noise(part)
     problems += _distance_problems(statement, part)
     return problems + _range_problems(statement, part)
 
@@ -698,7 +760,7 @@ def _follows_exactly(stated: float, exact: Fraction) -> bool:
     return exact <= Fraction(stated) <= exact * (1 + Fraction(EXCESS))
 
 
-def _noise_problems(part: SecureRound) -> list[str]:
+def _party_noise(part: SecureRound) -> list[str]:
     """The noise of one party, and of all whose noise counts."""
     problems = []
     if part.sigma_steps & (part.sigma_steps - 1):
@@ -831,3 +893,17 @@ def zcdp_log_delta(rho: float, epsilon: float) -> float:
     middle = math.log(min(max(epsilon / (2.0 * rho), 1e-6), 1e100))
     best = minimize_scalar(log_delta, bounds=(middle - 8.0, middle + 8.0), method="bounded")
     return float(best.fun)
+
+
+def check_pipeline(statement: PipelineStatement) -> list[str]:
+    """Nothing by itself: what its steps say is checked, and what they add up to."""
+    return []
+
+
+# What has to follow in a statement of each kind, beside the total and what is inside it.
+CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
+    PrivacyStatement: check_fit,
+    SelectionStatement: check_selection,
+    FederatedStatement: check_federated,
+    PipelineStatement: check_pipeline,
+}

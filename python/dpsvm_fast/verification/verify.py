@@ -19,15 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.certificates.events import GaussianEvent
 from dpsvm_fast.certificates.record import read_json
-from dpsvm_fast.certificates.releases import Descent, Noise, Sensitivity, descent_sensitivity
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
     FederatedStatement,
     PipelineStatement,
     PrivacyStatement,
-    SelectionStatement,
     Statement,
     canonical,
     digest_of,
@@ -37,27 +35,12 @@ from dpsvm_fast.certificates.statement import (
 from dpsvm_fast.certificates.words import stated
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.compose import recomputed_events
-from dpsvm_fast.verification.losses import (
-    TooMuchWorkError,
-    gaussian_delta,
-    gaussian_epsilon,
-    limited_work,
-)
+from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
 from dpsvm_fast.verification.releases import (
-    EXCESS,
+    CHECKS,
     PARTS,
-    check_federated,
-    check_objective,
-    check_parts,
-    check_selection,
-    follows,
-    lipschitz_of,
-    objective_event_matches,
     objective_share,
-    reserved_problems,
-    scores_of,
-    weight_events,
-    weight_releases,
+    recomputed_weights,
 )
 
 # What a recomputation of a certificate says.
@@ -349,7 +332,7 @@ class Comparison:
         several = facts["mechanism_"] == "output" and s.delta > 0.0 and bool(s.parts)
         if s.noise is not None:
             releases = RELEASES_OF_OUTPUT if several else 1
-            self._compare("number of releases of weights", weight_releases(s), releases)
+            self._compare("number of releases of weights", s.noise.n_releases, releases)
         for name, mu in facts["mu_"].items():
             own = [
                 (event.sensitivity / event.sigma) ** 2
@@ -389,15 +372,6 @@ def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping
         if inner is not None:
             yield from _leaves(inner, f"{name}__{step}" if name else step)
 
-
-RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
-
-# The recomputation rounds to nearest and the promise rounded outward; both stay far within these.
-DELTA_SLACK = 1e-9
-
-EPSILON_SLACK = 1e-12
-# Most releases of weights by one fit.
-WEIGHT_RELEASES = 8
 
 MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
 
@@ -466,10 +440,7 @@ dict or str
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     try:
         with limited_work(), np.errstate(all="ignore"):
-            if isinstance(statement, PipelineStatement):
-                found = _verify_pipeline(statement)
-            else:
-                found = _verify_step(statement)
+            found = _verified(statement)
     except TooMuchWorkError:
         problems = (TOO_MUCH_WORK,)
         found = Verification(ok=False, problems=problems, epsilon=None, delta=None, undecided=True)
@@ -492,54 +463,31 @@ dict or str
     return replace(found, ok=False, undecided=False, problems=(*wrong, *known))
 
 
-def _verify_statement(statement: PrivacyStatement) -> Verification:
-    """One release."""
-    problems = [*_standing(statement), *_loss_problems(statement), *check_parts(statement)]
-    s, noise = statement.sensitivity, statement.noise
-    if s is not None and noise is not None:
-        problems += _sensitivity_problems(statement, s, noise)
-        problems += check_objective(statement, s, noise)
-        problems += _event_problems(statement, s, noise)
-        problems += reserved_problems(statement)
-    elif len(statement.events) > len(statement.parts):
-        problems.append("there are more events than noisy sums")
-    return _outcome(statement, problems, *_recomputed(statement))
-
-
-def _verify_pipeline(whole: PipelineStatement) -> Verification:
-    """Several releases: each by itself, and what they add up to."""
-    problems = [f"not private: {reason}" for reason in whole.not_private_reasons]
-    for step in whole.steps:
+def _verified(statement: Statement) -> Verification:
+    """One release, or several: what does not follow by itself, and what all cost together."""
+    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
+    if getattr(statement, "random_source", "operating_system") != "operating_system":
+        problems.append("the noise does not come from the operating system's entropy")
+    problems += CHECKS[type(statement)](statement)
+    for step in getattr(statement, "steps", ()):
         if step.statement is not None:
-            found = _verify_step(step.statement)
+            found = _verified(step.statement)
             # What cannot be told of one of them cannot be told of all together either.
             own = () if found.undecided else found.problems
             problems += [f"{step.title}: {problem}" for problem in own]
-    # Each statement's events say what its numbers say; together they are the whole.
-    recomputed = recomputed_events(whole.events, whole.epsilon, whole.delta)
-    return _outcome(whole, problems, *recomputed)
+    return _outcome(statement, problems, *_recomputed(statement))
 
 
-def _verify_step(statement: Statement) -> Verification:
-    """One of several releases."""
-    if isinstance(statement, SelectionStatement):
-        return _verify_selection(statement)
-    if isinstance(statement, FederatedStatement):
-        return _verify_federated(statement)
-    assert isinstance(statement, PrivacyStatement)
-    return _verify_statement(statement)
-
-
-def _verify_selection(search: SelectionStatement) -> Verification:
-    """A search: its choice by itself, and all its events together."""
-    recomputed = recomputed_events(search.events, search.epsilon, search.delta)
-    return _outcome(search, check_selection(search), *recomputed)
-
-
-def _verify_federated(trained: FederatedStatement) -> Verification:
-    """Training across parties: its sums by themselves, and all its events together."""
-    recomputed = recomputed_events(trained.events, trained.epsilon, trained.delta)
-    return _outcome(trained, check_federated(trained), *recomputed)
+def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds."""
+    shares = True
+    if isinstance(statement, PrivacyStatement):
+        if not statement.parts:
+            return recomputed_weights(statement)
+        # What the noise in an objective claims of the whole has to hold by itself.
+        shares = statement.objective is None or objective_share(statement, statement.objective)[1]
+    found = recomputed_events(statement.events, statement.epsilon, statement.delta)
+    return found if shares else (*found[:2], False)
 
 
 def _outcome(
@@ -566,162 +514,3 @@ def _outcome(
         delta=delta,
         stated=stated(claim),
     )
-
-
-def _standing(statement: PrivacyStatement) -> list[str]:
-    """Reasons for which the numbers do not matter."""
-    problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
-    if statement.random_source != "operating_system":
-        problems.append("the noise does not come from the operating system's entropy")
-    if statement.mechanism not in MECHANISMS:
-        problems.append(f"unknown mechanism {statement.mechanism!r}")
-    elif statement.mechanism == "gaussian_margin":
-        # Noisy sums are there where a class has several ellipsoids.
-        if statement.objective is None:
-            problems.append("gaussian_margin has no noise in the objective")
-    elif statement.mechanism in ("private_linear", "private_kernel"):
-        # Trained by noisy sums, or by one of the two mechanisms that have noise on the weights.
-        if (statement.noise is None) != any(part.name == "training" for part in statement.parts):
-            problems.append("expected either noisy sums for training or noise on the weights")
-    elif (statement.mechanism == "objective_perturbation") != (statement.objective is not None):
-        problems.append("noise in the objective belongs to objective_perturbation alone")
-    elif (statement.mechanism in PARTS) != (statement.noise is None):
-        problems.append(f"noise on the weights does not belong to {statement.mechanism}")
-    return problems
-
-
-def _loss_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether there is a loss where something was trained, and none where nothing was."""
-    trained = statement.noise is not None or any(p.name == "training" for p in statement.parts)
-    known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
-    if known and trained == (statement.loss != "none"):
-        return []
-    return [f"loss {statement.loss!r} of what was {'' if trained else 'not '}trained"]
-
-
-def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Numbers of the sensitivity that do not follow from the ones before them."""
-    lipschitz = lipschitz_of(statement.loss, scores_of(statement, noise.shape[0]))
-    if lipschitz is None:
-        return [f"unknown loss {statement.loss!r}"]
-    problems = []
-    if s.relation_factor != RELATION_FACTOR[statement.adjacency]:
-        problems.append(f"relation_factor is not that of {statement.adjacency}")
-    # Each from the certificate's own earlier numbers, so one lie is reported once.
-    problems += follows("lipschitz", s.lipschitz, lipschitz)
-    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
-    if statement.descent is not None:
-        problems += _descent_problems(statement, statement.descent, s, noise)
-    elif statement.objective is None:
-        exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
-        problems += follows("exact", s.exact, exact)
-    elif s.exact != 0.0:
-        problems.append("exact is not 0, the distance of minimisers that coincide")
-    problems += follows("rounding", s.rounding, _rounding(noise))
-    problems += follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
-    if noise.grid is not None and math.frexp(noise.grid)[0] != 0.5:
-        problems.append("grid is not a power of two")
-    return problems
-
-
-def _descent_problems(
-    statement: PrivacyStatement, descent: Descent, s: Sensitivity, noise: Noise
-) -> list[str]:
-    """Whether projected SGD was within the reach of its theorem, and moves no further."""
-    problems = follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0]))
-    if statement.adjacency != "replace_one":
-        problems.append("projected SGD is private for replace_one only")
-    if statement.loss == "crammer_singer":
-        problems.append("projected SGD needs a smooth loss")
-    if statement.objective is not None:
-        problems.append("projected SGD does not minimise an objective with noise inside")
-    return problems
-
-
-def _rounding(noise: Noise) -> float:
-    """How far rounding to the grid can move two sets of weights apart, before the noise."""
-    if noise.sampler != "exact_grid" or noise.grid is None:
-        return 0.0
-    return noise.grid * math.sqrt(noise.n_weights)
-
-
-def _event_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Compare: the events must say what the noises say: they are what ledgers were charged."""
-    events, objective = weight_events(statement), statement.objective
-    # Behind noisy sums weights may be released several times, always with the same noise.
-    most = WEIGHT_RELEASES if statement.parts and objective is None else 1
-    if not 1 <= len(events) <= most:
-        return [f"{len(events)} events for the weights, expected 1 to {most}"]
-    if any(event.adjacency != statement.adjacency for event in statement.events):
-        return ["an event is of another neighbouring relation"]
-    matches = all(_event_matches(statement, s, noise, event) for event in events)
-    if objective is not None:
-        inside = statement.events[len(statement.parts)]
-        matches = matches and objective_event_matches(statement, objective, inside)
-    return [] if matches else ["the events do not describe the noise"]
-
-
-def _event_matches(
-    statement: PrivacyStatement, s: Sensitivity, noise: Noise, event: PrivacyEvent
-) -> bool:
-    """Whether an event says what the noise added to the weights says."""
-    if noise.distribution == "gaussian":
-        return (
-            isinstance(event, GaussianEvent)
-            and event.sigma == noise.sigma
-            and event.sensitivity == s.total
-        )
-    return (
-        isinstance(event, PureEvent)
-        and _pure_epsilon(s, noise) <= event.epsilon * (1.0 + EPSILON_SLACK)
-        and event.epsilon <= _pure_epsilon(s, noise) * (1.0 + EXCESS)
-        and event.epsilon <= statement.epsilon
-    )
-
-
-def _recomputed(statement: PrivacyStatement) -> tuple[float, float, bool | None]:
-    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds."""
-    objective = statement.objective
-    share, holds = ((0.0, 0.0), True)
-    if objective is not None:
-        share, holds = objective_share(statement, objective)
-    s, noise = statement.sensitivity, statement.noise
-    if statement.parts or s is None or noise is None:
-        epsilon, delta, both = recomputed_events(
-            statement.events, statement.epsilon, statement.delta
-        )
-        return epsilon, delta, both if holds else False
-    return _of_weights(statement, s, noise, share, holds=holds)
-
-
-def _of_weights(
-    statement: PrivacyStatement,
-    s: Sensitivity,
-    noise: Noise,
-    first: tuple[float, float],
-    *,
-    holds: bool,
-) -> tuple[float, float, bool]:
-    """The same without noisy sums.
-
-    With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
-    share of the budget: what the noise in the objective does not claim is left to the other one.
-    """
-    epsilon, delta, objective = statement.epsilon, statement.delta, statement.objective
-    if objective is not None:
-        epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
-    if noise.sigma is None:
-        second = _pure_epsilon(s, noise)
-        holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
-        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds
-    if not (epsilon > 0.0 and delta > 0.0):
-        return math.inf, 1.0, False
-    mu = s.total / noise.sigma
-    second_delta = gaussian_delta(epsilon, mu)
-    holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
-    return first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta), holds
-
-
-def _pure_epsilon(s: Sensitivity, noise: Noise) -> float:
-    """Epsilon of noise with density ~ exp(-beta ||b||)."""
-    return math.inf if noise.beta is None else noise.beta * s.total
