@@ -269,7 +269,13 @@ def test_a_damaged_state_is_no_fresh_one() -> None:
     spec = helmet()
     state = PartyState()
     local_update(*GOOD, spec, "model", state=state)
-    for data in (b"", b"{}", state.to_bytes()[:-9], b'{"format": "other"}', b"[1]"):
+    kept = state.to_bytes()
+    again = PartyState.from_bytes(kept)
+    assert (again.released["model"][1] == state.released["model"][1]).all()
+    assert again.released["model"][1].dtype == np.int64
+    damaged = [kept.replace(b" 1]", b" 1.5]"), kept.replace(b" 1]", b" [1]]"), kept[:-9]]
+    assert kept not in damaged
+    for data in (b"", b"{}", *damaged, b'{"format": "other"}', b"[1]"):
         with pytest.raises(PartyRefusedError, match="state"):
             PartyState.from_bytes(data)
     with pytest.raises(PartyRefusedError, match="another specification"):

@@ -504,13 +504,20 @@ class PartyState:
             if record.pop("format") != FORMAT:
                 raise ValueError("expected another format")
             released = {
-                str(name): (str(mark), np.array(vector, dtype=np.int64))
+                str(name): (str(mark), _whole_numbers(vector))
                 for name, (mark, vector) in record.pop("released").items()
             }
             charged, sent = (list(map(str, record.pop(name))) for name in ("charged", "sent"))
             return cls(str(record.pop("digest")), charged, released, sent, **record)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
             raise PartyRefusedError("state: damaged") from None
+
+
+def _whole_numbers(values: Any) -> Integers:
+    """A stored vector; what JSON has besides whole numbers would be changed silently."""
+    if not all(type(value) is int for value in values):
+        raise ValueError("expected whole numbers")
+    return np.array(values, dtype=np.int64)
 
 
 @in_usual_arithmetic

@@ -754,24 +754,16 @@ class RoundPlan:
         """Parameter of each party's discrete Gaussian noise in the sum; 0 for none."""
         return 0 if self.noise is None else self.noise.sigma_steps
 
-    @cached_property
-    def _statements(self) -> dict[str, SecureRound]:
-        """By trust."""
-        return {trust: self._stated(trust) for trust in ("secure_sum", "trusted_curator")}
-
-    def secure_round(self, trust: str) -> SecureRound | None:
-        """The sum as the statement has it; None without noise in it."""
-        return None if self.noise is None else self._statements[trust]
-
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged for this round."""
         summed = self.secure_round(trust)
         return (*(() if summed is None else summed.events), *self.local_events)
 
-    def _stated(self, trust: str) -> SecureRound:
-        """The record of the sum."""
+    def secure_round(self, trust: str) -> SecureRound | None:
+        """The sum as the statement has it; None without noise in it."""
         noise = self.noise
-        assert noise is not None
+        if noise is None:
+            return None
         return SecureRound(
             name=self.name,
             what=self.what,
