@@ -57,6 +57,17 @@ class Shifted:
         return SumResult(total % 2**48 + 2**48 * (np.arange(total.size) % 7), len(held))
 
 
+def test_masks_change_no_bit() -> None:
+    pytest.importorskip("cryptography", reason="masks need it")
+    from oracles.secure_sums import Fault, InOneProcess
+
+    spec, parties = helmet(**LOSSY), parties_of(10)
+    adder = InOneProcess(spec.survivors_needed, spec.threshold, [Fault("unmask", [0, 1])])
+    plain = simulate(spec, parties, random_state=1)
+    masked = simulate(spec, parties, random_state=1, secure_sum=adder)
+    assert (plain.coef_ == masked.coef_).all()
+
+
 @pytest.mark.parametrize("dropouts", [(), (3,), (0, 9)])
 def test_a_protocol_in_place_of_the_sum_changes_no_bit(dropouts: tuple[int, ...]) -> None:
     spec, parties = helmet(**LOSSY), parties_of(10)

@@ -23,7 +23,7 @@ from dpsvm_fast.exceptions import (
     PartyRefusedError,
     SecureSumAborted,
 )
-from dpsvm_fast.rounding import add_up, mul_up, sqrt_up
+from dpsvm_fast.rounding import mul_up, sqrt_up
 from dpsvm_fast.validation import check_fraction, check_integer, check_positive, check_real
 
 # How many parties of each kind a run may count on, in exact arithmetic.
@@ -243,22 +243,6 @@ class FixedPointCodec:
     def bound_steps(self, bound: float) -> int:
         """R_g: steps of an encoded number of size at most ``bound``, generously."""
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1
-
-    def sensitivity_after_rounding(self, distance: float, size: int) -> float:
-        """Distance of ``size`` encoded numbers, in their unit, from that of the numbers; up.
-
-        Parameters
-        ----------
-        distance : float >= 0
-            Of the numbers before they are encoded.
-        size : int >= 1
-            How many numbers.
-
-        Returns
-        -------
-        float
-        """
-        return add_up(distance, self.rounding(size))
 
     def rounding(self, size: int) -> float:
         """How far encoding can move two vectors of ``size`` numbers apart, rounded up."""
