@@ -23,7 +23,7 @@ from benches.papers.pmsvm_settings import (
 )
 from benches.tables import Row, as_rows
 from dpsvm_fast import GradientPerturbationSVC, _core
-from dpsvm_fast.estimators.gradient import started, take_steps, training_records
+from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.losses import Loss
 
 TITLE = "PMSVM (NeurIPS 2025), figures 3 and 6: convergence"
@@ -88,17 +88,17 @@ def curve(
 ) -> Iterator[dict[str, object]]:
     """Marks of one run: the estimator's own steps, with a look at the iterate between them."""
     estimator = GradientPerturbationSVC(**given, n_threads=1)
-    settings = estimator._checked_parameters()
-    mechanism = estimator._mechanism(settings, len(given["classes"]), train[0].shape[1])
-    descent = started(mechanism, None)
-    records = training_records(*train, mechanism, 1)
+    checked = estimator.checked()
+    rows = ArrayRows(checked, *train, classes=checked.classes)
+    rows.read()
+    mechanism = checked.plan(rows.facts)
+    descent, options = mechanism.descent(), mechanism.descent_options()
+    records = rows.records(mechanism.public)
     source = _core.NoiseSource()
     done = 0
     for step in marks(mechanism.steps):
         if step > done:
-            take_steps(
-                descent, mechanism.descent_options(), records, source, step - done, n_threads=1
-            )
+            rows.descend(records, descent, options, source, step - done)
         done = step
         weights = descent.weights() / mechanism.data_norm
         scores = [_scores(part, weights, given["intercept_scaling"]) for part, _ in (train, test)]

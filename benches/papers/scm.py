@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from statistics import mean
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,8 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast.mechanisms.plan import Facts
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -161,6 +162,19 @@ def objective(
     )
 
 
+@dataclass(frozen=True)
+class FoundWeights(OutputPerturbation):
+    """Output perturbation of weights that were found before."""
+
+    minimiser: Any = None
+
+    def solution(self, *_: Any, **__: Any) -> Array:
+        """What `huber` found, if that is as near to the minimiser as the noise assumes."""
+        if self.gradient_tol < GRADIENT_TOL:
+            raise RuntimeError(f"solved to {GRADIENT_TOL}, needed {self.gradient_tol}")
+        return np.asarray(self.minimiser.reshape(1, -1))
+
+
 class SensitivityMethod(OutputPerturbationSVC):
     """Output perturbation of weights that were found before, with as many draws as one likes.
 
@@ -169,18 +183,11 @@ class SensitivityMethod(OutputPerturbationSVC):
 
     minimiser: Array
 
-    def _solution(
-        self,
-        X: Any,
-        codes: Labels,
-        mechanism: Any,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> Array:
-        """What `huber` found, if that is as near to the minimiser as the noise assumes."""
-        if mechanism.gradient_tol < GRADIENT_TOL:
-            raise RuntimeError(f"solved to {GRADIENT_TOL}, needed {mechanism.gradient_tol}")
-        return self.minimiser.reshape(1, -1)
+    def plan(self, facts: Facts) -> FoundWeights:
+        """The estimator's own, but for the solver."""
+        own = super().plan(facts)
+        settings = {field.name: getattr(own, field.name) for field in fields(own)}
+        return FoundWeights(**settings, minimiser=self.minimiser)
 
 
 def sensitivity(total: float, minimiser: Array) -> SensitivityMethod:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up, mul_up, round_up, sqrt_up
@@ -109,6 +110,12 @@ class Loss:
             # log(e^0 + e^{m - s}): the difference of the two scores is the one score.
             return ("softplus", self.smoothing, self.margin)
         return (self.name, self.smoothing, self.margin)
+
+    @property
+    def compiled(self) -> dict[str, Any]:
+        """The loss as the compiled solvers take it."""
+        kernel, smoothing, margin = self.kernel
+        return {"loss": kernel, "n_scores": self.n_scores, "smoothing": smoothing, "margin": margin}
 
     @property
     def law(self) -> str:

@@ -30,6 +30,7 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.certificates.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
 from dpsvm_fast.validation import check_delta
 
@@ -489,7 +490,7 @@ def _spends(leaf: Step) -> bool:
 
 def _is_ours(step: Any) -> bool:
     """Whether a step is made like the estimators here."""
-    return hasattr(step, "_mechanism") and hasattr(step, "_checked_parameters")
+    return hasattr(step, "plan") and hasattr(step, "checked")
 
 
 def _events_of(step: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
@@ -502,15 +503,14 @@ def _events_of(step: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
             f"estimator: got {type(step).__name__}, expected an estimator of this library that "
             "fits once, or a DeclaredTrainer"
         )
-    settings = step._checked_parameters()
-    if not hasattr(settings, "classes"):
-        return (step._mechanism(settings, 1).event,)
-    if settings.adjacency == "replace_one":
-        settings.n_samples = rows.n_samples
-    if hasattr(settings, "sparse"):
-        settings.sparse = rows.sparse
-    n_classes = rows.n_classes if settings.classes is None else settings.classes.size
-    events: tuple[PrivacyEvent, ...] = step._mechanism(settings, n_classes, 1).events
+    checked = step.checked()
+    classes = getattr(checked, "classes", None)
+    facts = Facts(
+        n_classes=rows.n_classes if classes is None else classes.size,
+        n_samples=rows.n_samples if checked.adjacency == "replace_one" else None,
+        sparse=rows.sparse,
+    )
+    events: tuple[PrivacyEvent, ...] = checked.plan(facts).events
     return events
 
 

@@ -17,16 +17,20 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.kernel import (
-    COMPONENTS_A_FEATURE,
-    ROWS_A_FEATURE,
-    SMALLEST_SIGNAL,
-    PrivateKernel,
-)
 from dpsvm_fast.mechanisms.noise import MOST_FEATURES, WeightNoise, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import loss_at_zero
-from dpsvm_fast.mechanisms.pipeline import DescentRule, PrivateLinear, Solver, Training
+from dpsvm_fast.mechanisms.pipeline import (
+    COMPONENTS_A_FEATURE,
+    ROWS_A_FEATURE,
+    SMALLEST_SIGNAL,
+    DescentRule,
+    PrivateKernel,
+    PrivateLinear,
+    Solver,
+    Training,
+)
+from dpsvm_fast.mechanisms.plan import Facts
 
 __all__ = [
     "CentreNoise",
@@ -540,12 +544,13 @@ def plan_noise(estimator: Any, n_features: int, *, n_samples: int | None = None)
         n_samples = check.check_integer("n_samples", n_samples, 1)
     # Nothing is spent: a ledger without room is no reason not to plan.
     estimator = copy.copy(estimator).set_params(ledger=None)
-    settings = estimator._checked_parameters()
-    if settings.classes is None:
+    estimator = estimator.checked()
+    if estimator.classes is None:
         raise InvalidParameterError("classes: got None, expected the public labels of the classes")
     _check_plannable(estimator)
-    n_classes = settings.classes.size
-    mechanism: Any = estimator._mechanism(settings, n_classes, n_features)
+    n_classes = estimator.classes.size
+    facts = Facts(n_features=n_features, n_classes=n_classes)
+    mechanism: Any = estimator.plan(facts)
     shared = {
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,

@@ -6,15 +6,11 @@ What they publish is noisy; everything that they compute from it is post-process
 
 from __future__ import annotations
 
-import copy
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import SimpleNamespace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
@@ -28,42 +24,42 @@ from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
-from dpsvm_fast.estimators.base import Released
-from dpsvm_fast.estimators.fit import FEATURE_FACTS, promise_facts, spend_label, warn_not_private
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit
 from dpsvm_fast.estimators.inputs import (
+    FEATURE_FACTS,
+    ArrayRows,
+    Bounds,
     broadcast_bounds,
-    check_room,
-    checked_bounds,
     checked_numbers,
     checked_outputs,
     checked_rows,
     checked_training_rows,
+    feature_facts,
     public_map,
 )
+from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.moments import (
     NoisyColumnMoments,
     NoisyComponents,
     NoisyMean,
     NoisyMoments,
     Projection,
+    ReleasedColumns,
+    ReleasedComponents,
+    ReleasedMean,
+    SumPlan,
 )
-from dpsvm_fast.mechanisms.noise import (
-    LARGEST,
-    NOISE_GRIDS,
-    NoisySum,
-    check_range,
-    gaussian_parameter,
-)
+from dpsvm_fast.mechanisms.noise import LARGEST, SecondMoments, check_range, gaussian_parameter
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
     MOST_COMPONENTS,
     SMALLEST_GAMMA,
     FourierFeatures,
-    PartitionedRows,
     PublicMap,
     row_blocks,
     structure_of,
@@ -77,7 +73,6 @@ __all__ = [
     "PublicScaler",
     "RandomFourierFeatures",
     "clipped_rows",
-    "unlabelled",
 ]
 
 
@@ -87,43 +82,14 @@ __all__ = [
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 
-class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
+class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
     """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
 
-    _mechanism_name: ClassVar[str]
-    # The public parameter on which the sensitivity rests.
-    _bounded_by: ClassVar[str] = "data_norm"
-    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "epsilon": check.check_epsilon,
-        "delta": check.check_delta,
-        "data_norm": partial(check.check_positive, "data_norm"),
-        "adjacency": check.check_adjacency,
-        "random_state": check.check_random_state,
-        "n_threads": check.check_n_threads,
-        "noise_grid": partial(check.check_option, "noise_grid", options=NOISE_GRIDS),
-    }
-
+    epsilon: float
+    delta: float
+    noise_grid: str
     n_features_in_: int
     privacy_: PrivacyStatement
-
-    @abstractmethod
-    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> Any:
-        """The release for rows of so many features; its ``sum`` has the noise."""
-
-    @abstractmethod
-    def _facts(self, mechanism: Any, records: Any, X: Any, how: SimpleNamespace) -> dict[str, Any]:
-        """Makes the release; returns the attributes to publish. ``X`` knows the number of rows."""
-
-    def _learned(self, n_features: int) -> int:
-        """How many numbers a fit learns."""
-        return n_features
-
-    def _check_shape(self, settings: SimpleNamespace, n_features: int) -> None:
-        """Refuse parameters that do not go with so many features, before anything is spent."""
-
-    def _records(self, X: Any, settings: SimpleNamespace) -> Any:
-        """The rows as ``_facts`` takes them: over the bound of their norm, longer ones clipped."""
-        return unlabelled(_public_map(settings.data_norm), X, settings.n_threads)
 
     @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
@@ -150,57 +116,24 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
             X is invalid; the text does not quote it. Nothing was spent.
         """
         self._forget()
-        settings = self._checked_parameters()
-        warn_not_private(settings)
-        probe = copy.copy(self)
-        X = checked_training_rows(probe, X)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        self._fit_on(X, facts, settings)
+        checked = self.checked()
+        self.__dict__.update(private_fit(checked, ArrayRows(checked, X, labelled=False)))
         return self
 
-    def _fit_on(self, X: Any, feature_facts: dict[str, Any], settings: SimpleNamespace) -> None:
-        """Spend, release and publish; ``X`` may be a PartitionedRows."""
-        n_features = feature_facts["n_features_in_"]
-        self._check_shape(settings, n_features)
-        mechanism = self._mechanism(settings, n_features)
-        check_room(self._learned(n_features))
-        settings.source = _core.NoiseSource(settings.random_state)
-        if settings.ledger is not None:
-            settings.ledger.spend(mechanism.event, spend_label(self, settings))
-        records = self._records(X, settings)
-        facts = self._facts(mechanism, records, X, settings)
-        if "data_norm" in self._parameters:
-            facts["data_norm_"] = settings.data_norm
-        statement = self._statement(mechanism.sum, settings)
-        self.__dict__.update(facts | feature_facts, privacy_=statement)
-
-    def _checked_parameters(self) -> SimpleNamespace:
-        """All parameters in their ranges and affordable; reads no data."""
-        check.check_arithmetic()
-        settings = SimpleNamespace(
-            **{name: test(getattr(self, name)) for name, test in self._parameters.items()}
-        )
-        settings.parameter_names = tuple(self._parameters)
-        if "data_norm" in self._parameters:
-            check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
-        settings.ledger = check_ledger(self.ledger, settings.adjacency)
-        mechanism = self._mechanism(settings, 1)
-        if settings.ledger is not None:
-            settings.ledger.check(mechanism.event)
-        return settings
-
-    def _statement(self, released: NoisySum, settings: SimpleNamespace) -> PrivacyStatement:
-        """What this fit promises."""
-        floating_point = released.grid is None
-        return PrivacyStatement(
-            mechanism=self._mechanism_name,
-            loss="none",
-            adjacency=settings.adjacency,
-            epsilon=settings.epsilon,
-            delta=settings.delta,
-            parts=(released.part,),
-            caveats=(RUNNING_TIME_CAVEAT, *((FLOATING_POINT_CAVEAT,) if floating_point else ())),
-            **promise_facts(settings, self._bounded_by),
+    def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
+        """The plan of one noisy sum, for which all of the budget is."""
+        budget: dict[str, float] = {"epsilon": self.epsilon}
+        if self.delta > 0.0:
+            budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
+        elif issubclass(kind, SecondMoments):
+            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
+        return SumPlan(
+            mechanism=mechanism,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            total=kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own),
+            public=public,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -210,16 +143,10 @@ class PrivateTransformer(Released, TransformerMixin, BaseEstimator):
         return tags
 
 
-def _public_map(data_norm: float) -> PublicMap:
-    """Rows over the bound of their norm."""
-    return PublicMap(unit=False, data_norm=data_norm)
-
-
-def unlabelled(public: PublicMap, X: Any, n_threads: int) -> Any:
-    """Records of rows without labels: every one is of class 0."""
-    if isinstance(X, PartitionedRows):
-        return X.mapped_records(public, 2)
-    return public.records(X, np.zeros(X.shape[0], dtype=np.int64), 2, n_threads)
+def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
+    """Rows, less a public centre, over the bound of their norm."""
+    check_range("data_norm", data_norm, "the bound of the rows' norm")
+    return PublicMap(offset=centre, unit=False, data_norm=data_norm)
 
 
 def clipped_rows(X: Any, data_norm: float) -> Any:
@@ -230,6 +157,7 @@ def clipped_rows(X: Any, data_norm: float) -> Any:
 # Centring by a noisy mean.
 
 
+@dataclass(eq=False, repr=False)
 class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     r"""Centring by a noisy mean.
 
@@ -301,56 +229,33 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     (64,)
     """
 
-    _mechanism_name = "private_center"
-    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        **PrivateTransformer._parameters,
-        "dense_output": partial(check.check_bool, "dense_output"),
-    }
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    data_norm: param.Positive = 1.0
+    dense_output: param.Flag = False
+    adjacency: param.Adjacency = "add_remove"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
 
-    mean_: NDArray[np.float64]
-    n_samples_: float
+    mean_: NDArray[np.float64] = field(init=False)
+    n_samples_: float = field(init=False)
+    data_norm_: float = field(init=False)
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        data_norm: float = 1.0,
-        dense_output: bool = False,
-        adjacency: str = "add_remove",
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.dense_output = dense_output
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-
-    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyMean:
+    def plan(self, facts: Facts) -> SumPlan:
         """The whole budget for the mean."""
-        pure = settings.delta == 0.0
-        return NoisyMean(
-            n_features=n_features,
-            adjacency=settings.adjacency,
-            noise_grid=settings.noise_grid,
-            mu=None if pure else gaussian_parameter(settings.epsilon, settings.delta),
-            epsilon=settings.epsilon if pure else None,
-        )
+        public = _public_map(self.data_norm)
+        return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
-    def _facts(
-        self, mechanism: NoisyMean, records: _core.Records, X: Any, how: SimpleNamespace
-    ) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedMean) -> dict[str, Any]:
         """Mean and number of rows."""
-        total = records.sums(how.n_threads)
-        released = mechanism.release(total, X.shape[0], how.source, how.n_threads)
-        return {"mean_": how.data_norm * released.point, "n_samples_": released.count}
+        return {
+            "mean_": self.data_norm * released.point,
+            "n_samples_": released.count,
+            "data_norm_": self.data_norm,
+        }
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Rows, clipped to the bound of the fit, minus the noisy mean.
@@ -382,6 +287,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 # Whitening by a noisy matrix of second moments.
 
 
+@dataclass(eq=False, repr=False)
 class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Whitening by a noisy matrix of second moments.
 
@@ -447,52 +353,27 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     (1797, 64)
     """
 
-    _mechanism_name = "private_whitener"
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    data_norm: param.Positive = 1.0
+    adjacency: param.Adjacency = "add_remove"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
 
-    whitening_: NDArray[np.float64]
+    whitening_: NDArray[np.float64] = field(init=False)
+    data_norm_: float = field(init=False)
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        data_norm: float = 1.0,
-        adjacency: str = "add_remove",
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-
-    def _learned(self, n_features: int) -> int:
-        """A matrix."""
-        return n_features**2
-
-    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyMoments:
+    def plan(self, facts: Facts) -> SumPlan:
         """The whole budget for the second moments."""
-        if settings.delta == 0.0:
-            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        return NoisyMoments(
-            n_features=n_features,
-            adjacency=settings.adjacency,
-            noise_grid=settings.noise_grid,
-            mu=gaussian_parameter(settings.epsilon, settings.delta),
-        )
+        public = _public_map(self.data_norm)
+        return self._sum_plan("private_whitener", NoisyMoments, public, n_features=facts.n_columns)
 
-    def _facts(
-        self, mechanism: NoisyMoments, records: _core.Records, X: Any, how: SimpleNamespace
-    ) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: NDArray[np.float64]) -> dict[str, Any]:
         """The whitening matrix."""
-        moments = records.gram(how.n_threads)
-        return {"whitening_": mechanism.release(moments, how.source, how.n_threads)}
+        return {"whitening_": released, "data_norm_": self.data_norm}
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Rows, clipped to the bound of the fit, times the whitening matrix.
@@ -529,7 +410,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 # Principal components of a noisy matrix of second moments.
 
 
-def checked_centre(value: object) -> NDArray[np.float64] | None:
+def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     """None, or the public point as an array of finite numbers."""
     if value is None:
         return None
@@ -537,19 +418,20 @@ def checked_centre(value: object) -> NDArray[np.float64] | None:
     try:
         point = np.array(value, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise TypeError(f"centre: got {type(value).__name__}, expected {accepted}") from None
+        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}") from None
     if point.ndim != 1 or not np.isfinite(point).all():
-        raise InvalidParameterError(f"centre: expected {accepted}")
+        raise InvalidParameterError(f"{name}: expected {accepted}")
     if not (np.abs(point) <= LARGEST).all():
-        raise InvalidParameterError(f"centre: expected numbers from {-LARGEST:g} to {LARGEST:g}")
+        raise InvalidParameterError(f"{name}: expected numbers from {-LARGEST:g} to {LARGEST:g}")
     return point
 
 
-def checked_n_components(value: object) -> int | None:
+def checked_n_components(name: str, value: object) -> int | None:
     """None, or a number of components."""
-    return None if value is None else check.check_integer("n_components", value, 1)
+    return None if value is None else check.check_integer(name, value, 1)
 
 
+@dataclass(eq=False, repr=False)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Principal components of a noisy matrix of second moments.
 
@@ -647,100 +529,55 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     (16, 64)
     """
 
-    _mechanism_name = "private_pca"
-    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "n_components": checked_n_components,
-        **PrivateTransformer._parameters,
-        "centre": checked_centre,
-        "whiten": partial(check.check_bool, "whiten"),
-    }
+    n_components: Annotated[int | None, checked_n_components] = None
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    data_norm: param.Positive = 1.0
+    centre: Annotated[Any, checked_centre] = None
+    whiten: param.Flag = False
+    adjacency: param.Adjacency = "add_remove"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
 
-    components_: NDArray[np.float64]
-    eigenvalues_: NDArray[np.float64]
-    explained_variance_ratio_: NDArray[np.float64]
-    scales_: NDArray[np.float64]
-    centre_: NDArray[np.float64]
-    n_components_: int
-    data_norm_: float
+    components_: NDArray[np.float64] = field(init=False)
+    eigenvalues_: NDArray[np.float64] = field(init=False)
+    explained_variance_ratio_: NDArray[np.float64] = field(init=False)
+    scales_: NDArray[np.float64] = field(init=False)
+    centre_: NDArray[np.float64] = field(init=False)
+    n_components_: int = field(init=False)
+    data_norm_: float = field(init=False)
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        data_norm: float = 1.0,
-        centre: ArrayLike | None = None,
-        whiten: bool = False,
-        adjacency: str = "add_remove",
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.centre = centre
-        self.whiten = whiten
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-
-    def _check_shape(self, settings: SimpleNamespace, n_features: int) -> None:
-        """As many components as there are features, and a centre of that length."""
-        if settings.n_components is not None and settings.n_components > n_features:
-            raise InvalidParameterError.of(
-                "n_components",
-                got=settings.n_components,
-                accepted=f"at most {n_features}, the number of features",
-            )
-        if settings.centre is not None and settings.centre.size != n_features:
-            raise InvalidParameterError(
-                f"centre: got {settings.centre.size} numbers, expected {n_features}, one for each "
-                "feature"
-            )
-
-    def _learned(self, n_features: int) -> int:
-        """A matrix."""
-        return n_features**2
-
-    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyComponents:
+    def plan(self, facts: Facts) -> SumPlan:
         """The whole budget for the second moments."""
-        if settings.delta == 0.0:
-            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        return NoisyComponents(
-            n_features=n_features,
-            adjacency=settings.adjacency,
-            noise_grid=settings.noise_grid,
-            mu=gaussian_parameter(settings.epsilon, settings.delta),
-        )
+        known, k = facts.n_features, self.n_components
+        if known is not None and k is not None and k > known:
+            raise InvalidParameterError.of(
+                "n_components", got=k, accepted=f"at most {known}, the number of features"
+            )
+        if known is not None and self.centre is not None and self.centre.size != known:
+            raise InvalidParameterError(
+                f"centre: got {self.centre.size} numbers, expected {known}, one for each feature"
+            )
+        public = _public_map(self.data_norm, self.centre)
+        own = {"n_features": facts.n_columns, "n_components": k}
+        return self._sum_plan("private_pca", NoisyComponents, public, **own)
 
-    def _records(self, X: Any, settings: SimpleNamespace) -> Any:
-        """Rows minus the centre, over the bound of their norm."""
-        if settings.centre is not None and sparse.issparse(X):
-            X = X.toarray()
-        public = PublicMap(offset=settings.centre, unit=False, data_norm=settings.data_norm)
-        return unlabelled(public, X, settings.n_threads)
-
-    def _facts(
-        self, mechanism: NoisyComponents, records: _core.Records, X: Any, how: SimpleNamespace
-    ) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedComponents) -> dict[str, Any]:
         """The components and what belongs to them."""
-        d = mechanism.n_features
-        k = d if how.n_components is None else how.n_components
-        moments = records.gram(how.n_threads)
-        released = mechanism.release(moments, k, how.source, how.n_threads)
+        total = plan.total
+        assert isinstance(total, NoisyComponents)
+        k = released.values.size
         return {
             "components_": released.vectors,
-            "eigenvalues_": released.values * how.data_norm**2,
+            "eigenvalues_": released.values * self.data_norm**2,
             "explained_variance_ratio_": released.shares,
-            "scales_": mechanism.scales(released.values) if how.whiten else np.ones(k),
-            "centre_": np.zeros(d) if how.centre is None else how.centre,
+            "scales_": total.scales(released.values) if self.whiten else np.ones(k),
+            "centre_": np.zeros(total.n_features) if self.centre is None else self.centre,
             "n_components_": k,
+            "data_norm_": self.data_norm,
         }
 
     def _projection(self) -> Projection:
@@ -793,13 +630,34 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self.n_components_
 
 
+class PublicTransformer(TransformerMixin, BaseEstimator):
+    """Base of transformers that map every row by itself, by public numbers."""
+
+    # Nothing that they do depends on more than one row.
+    _learns_from_rows = False
+    n_features_in_: int
+
+    def _remember(self, probe: Any) -> None:
+        """Set what validation has written onto a copy about the features, and nothing else."""
+        for name in FEATURE_FACTS:
+            self.__dict__.pop(name, None)
+        self.__dict__.update(feature_facts(probe))
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are accepted."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
 # Scaling of features: by public bounds alone, or by noisy means and variances.
 
 
 Array = NDArray[np.float64]
 
 
-class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     r"""Scaling by public bounds: learns nothing from the rows and spends no budget.
 
     Bounds :math:`[-b, b]` are mapped to [-1, 1], all others to [0, 1]; entries outside are clipped.
@@ -832,11 +690,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     [[0.5, 0.25], [1.0, 0.0]]
     """
 
-    # Nothing that this transformer does depends on more than one row.
-    _learns_from_rows = False
-
-    def __init__(self, bounds: Any) -> None:
-        self.bounds = bounds
+    bounds: param.GivenBounds
 
     def fit(self, X: Any, y: Any = None) -> PublicScaler:
         """Check the bounds and remember the number and names of the features.
@@ -858,14 +712,10 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ValueError
             X is invalid; the text does not quote it.
         """
-        checked_bounds(self.bounds)
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
-        probe = copy.copy(self)
+        probe = checked_copy(self)
         self._map(checked_training_rows(probe, X))
-        for name in FEATURE_FACTS:
-            self.__dict__.pop(name, None)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        self.__dict__.update(facts)
+        self._remember(probe)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -905,7 +755,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _map(self, X: Any) -> Any:
         """The public map for rows with so many features."""
-        bounds = broadcast_bounds(checked_bounds(self.bounds), X.shape[1])
+        bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1])
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
@@ -916,6 +766,7 @@ class PublicScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     r"""Standardisation by noisy means and variances, from public bounds.
 
@@ -1003,81 +854,46 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     ((150, 4), 150.0)
     """
 
-    _mechanism_name = "private_standard_scaler"
-    _bounded_by = "bounds"
-    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
-        "bounds": checked_bounds,
-        "with_std": partial(check.check_bool, "with_std"),
-        **{k: v for k, v in PrivateTransformer._parameters.items() if k != "data_norm"},
-    }
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    bounds: param.GivenBounds
+    with_std: param.Flag = True
+    adjacency: param.Adjacency = "add_remove"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
 
-    mean_: Array
-    scale_: Array | None
-    var_: Array | None
-    n_samples_seen_: float
-    data_norm_: float
-    bounds_: tuple[Array, Array]
+    mean_: Array = field(init=False)
+    scale_: Array | None = field(init=False)
+    var_: Array | None = field(init=False)
+    n_samples_seen_: float = field(init=False)
+    data_norm_: float = field(init=False)
+    bounds_: tuple[Array, Array] = field(init=False)
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        bounds: Any,
-        with_std: bool = True,
-        adjacency: str = "add_remove",
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.with_std = with_std
-        self.adjacency = adjacency
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
+    @property
+    def _rests_on(self) -> str:
+        """The public parameter on which the sensitivity rests."""
+        return "bounds"
 
-    def _mechanism(self, settings: SimpleNamespace, n_features: int) -> NoisyColumnMoments:
+    def plan(self, facts: Facts) -> SumPlan:
         """The whole budget for one release."""
-        pure = settings.delta == 0.0
-        return NoisyColumnMoments(
-            n_features=n_features,
-            adjacency=settings.adjacency,
-            noise_grid=settings.noise_grid,
-            with_std=settings.with_std,
-            mu=None if pure else gaussian_parameter(settings.epsilon, settings.delta),
-            epsilon=settings.epsilon if pure else None,
-        )
+        low, high = self._bounds_of(facts.n_features)
+        middle, half = middle_and_half(low, high)
+        own = {"n_features": facts.n_columns, "with_std": self.with_std}
+        public = PublicMap(offset=middle, scale=1.0 / half)
+        return self._sum_plan("private_standard_scaler", NoisyColumnMoments, public, **own)
 
-    def _check_shape(self, settings: SimpleNamespace, n_features: int) -> None:
-        """As many bounds as features."""
-        settings.bounds = broadcast_bounds(settings.bounds, n_features)
+    def _bounds_of(self, n_features: int | None) -> Bounds:
+        """Bounds of each feature."""
+        bounds = broadcast_bounds(self.bounds, n_features)
+        assert bounds is not None
+        return bounds
 
-    def _records(self, X: Any, settings: SimpleNamespace) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The exact sums of the entries and of their squares."""
-        middle, half = middle_and_half(*settings.bounds)
-        how: dict[str, Any] = {
-            "offset": middle,
-            "scale": 1.0 / half,
-            "n_threads": settings.n_threads,
-        }
-        if isinstance(X, PartitionedRows):
-            return X.column_moments(how["offset"], how["scale"])
-        if sparse.issparse(X):
-            return _core.column_moments_csr(X.data, X.indices, X.indptr, X.shape, **how)
-        return _core.column_moments_dense(X, **how)
-
-    def _facts(
-        self, mechanism: NoisyColumnMoments, records: Any, X: Any, how: SimpleNamespace
-    ) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedColumns) -> dict[str, Any]:
         """Means, scales and what follows from them."""
-        first, second = records
-        released = mechanism.release(first, second, X.shape[0], how.source, how.n_threads)
-        low, high = how.bounds
+        low, high = self._bounds_of(plan.total.n_features)
         middle, half = middle_and_half(low, high)
         mean = np.clip(middle + half * released.mean, low, high)
         scale = variance = None
@@ -1148,7 +964,8 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     return largest * float(np.linalg.norm(corner / largest)) * slack
 
 
-class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     r"""Random Fourier features with rows of norm exactly 1.
 
     .. math:: \phi(x) = D^{-1/2} (\cos\langle w_1, x\rangle, \dots, \cos\langle w_D, x\rangle,
@@ -1218,30 +1035,17 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     True
     """
 
-    # Nothing that this transformer does depends on more than one row.
-    _learns_from_rows = False
+    n_components: Annotated[int, integer(1, MOST_COMPONENTS)] = 1000
+    gamma: Annotated[float, real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
+    _: KW_ONLY
+    kernel: Annotated[str, one_of(*KERNELS)] = "rbf"
+    orthogonal: param.Flag = True
+    random_state: param.Seed = None
+    n_threads: param.Threads = None
 
-    seed_: int
-    structure_: str
-    n_features_in_: int
-    _features: FourierFeatures
-
-    def __init__(
-        self,
-        n_components: int = 1000,
-        gamma: float = 1.0,
-        *,
-        kernel: str = "rbf",
-        orthogonal: bool = True,
-        random_state: int | None = None,
-        n_threads: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.gamma = gamma
-        self.kernel = kernel
-        self.orthogonal = orthogonal
-        self.random_state = random_state
-        self.n_threads = n_threads
+    seed_: int = field(init=False)
+    structure_: str = field(init=False)
+    _features: FourierFeatures = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> RandomFourierFeatures:
         """Draw the frequencies; of X only the number and names of the features matter.
@@ -1264,33 +1068,23 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         ValueError
             X is invalid; the text does not quote it.
         """
-        D = check.check_integer("n_components", self.n_components, 1, MOST_COMPONENTS)
-        gamma = check.check_real("gamma", self.gamma, low=SMALLEST_GAMMA, high=LARGEST_GAMMA)
-        kernel = check.check_option("kernel", self.kernel, KERNELS)
-        orthogonal = check.check_bool("orthogonal", self.orthogonal)
-        seed = check.check_random_state(self.random_state)
-        check.check_n_threads(self.n_threads)
         # Validation writes what it learns about X onto the copy: until the map is drawn this object
         # stays as it is.
-        probe = copy.copy(self)
-        X = checked_training_rows(probe, X)
+        probe = checked_copy(self)
+        d, seed = checked_training_rows(probe, X).shape[1], probe.random_state
         features = FourierFeatures(
-            n_features=X.shape[1],
-            n_components=D,
-            gamma=gamma,
-            kernel=kernel,
-            structure=structure_of(kernel, X.shape[1], orthogonal=orthogonal),
+            n_features=d,
+            n_components=probe.n_components,
+            gamma=probe.gamma,
+            kernel=probe.kernel,
+            structure=structure_of(probe.kernel, d, orthogonal=probe.orthogonal),
             centre="none",
             seed=_core.NoiseSource(None).public_seed() if seed is None else seed,
         )
         # Memory that is lacking for the frequencies is lacking now.
         features.map()
-        for name in FEATURE_FACTS:
-            self.__dict__.pop(name, None)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        self.__dict__.update(
-            facts, _features=features, seed_=features.seed, structure_=features.structure
-        )
+        self._remember(probe)
+        self.__dict__.update(_features=features, seed_=features.seed, structure_=features.structure)
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:

@@ -163,8 +163,8 @@ DRAWS = (
         (
             Edit(
                 PACKAGE + "estimators/fit.py",
-                "source = _core.NoiseSource(settings.random_state)",
-                "source = _core.NoiseSource(settings.random_state or 0)",
+                "source = _core.NoiseSource(estimator.random_state)",
+                "source = _core.NoiseSource(estimator.random_state or 0)",
             ),
         ),
         ("tests/unit/test_output_estimator.py::test_noise_is_fresh_at_every_fit",),
@@ -270,9 +270,11 @@ CONTRIBUTIONS = (
         (
             Edit(
                 PACKAGE + "estimators/fit.py",
-                "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
-                "        settings.data_norm = max(1e-9, float(abs(X).max())) * n_features ** 0.5\n"
-                "        mechanism = self._mechanism(settings, classes.size, n_features)\n",
+                "    plan = estimator.plan(facts)\n",
+                "    rows.read()\n"
+                "    longest = max(1e-9, float(abs(rows.X).max()))\n"
+                "    estimator.data_norm = longest * (facts.n_features or 1) ** 0.5\n"
+                "    plan = estimator.plan(facts)\n",
             ),
         ),
         ("tests/unit/test_released_attributes.py::test_statement_does_not_depend_on_the_data",),
@@ -285,9 +287,9 @@ OBJECTIVES = (
         "diffprivlib #97: an objective of means is handed to a solver of sums",
         (
             Edit(
-                PACKAGE + "estimators/objective.py",
-                '"regularization": mechanism.regularization,',
-                '"regularization": mechanism.regularization / X.shape[0],',
+                PACKAGE + "mechanisms/objective.py",
+                "            regularization=self.regularization,\n            linear",
+                "            regularization=self.regularization / X.shape[0],\n            linear",
             ),
         ),
         (
@@ -300,10 +302,9 @@ OBJECTIVES = (
         "the random term divided by n in an objective that is a sum (diffprivlib #71)",
         (
             Edit(
-                PACKAGE + "estimators/objective.py",
-                '"linear": mechanism.draw_linear(source, n_threads=settings.n_threads),',
-                '"linear": mechanism.draw_linear(source, n_threads=settings.n_threads) '
-                "/ X.shape[0],",
+                PACKAGE + "mechanisms/objective.py",
+                "linear=self.draw_linear(source, n_threads=n_threads),",
+                "linear=self.draw_linear(source, n_threads=n_threads) / X.shape[0],",
             ),
         ),
         (
@@ -316,9 +317,10 @@ OBJECTIVES = (
         "an approximate minimum with the guarantee of the exact one",
         (
             Edit(
-                PACKAGE + "estimators/objective.py",
-                '"gradient_tol": mechanism.gradient_tol,',
-                '"gradient_tol": max(mechanism.gradient_tol, 1e-2 * X.shape[0]),',
+                PACKAGE + "mechanisms/objective.py",
+                "            gradient_tol=self.gradient_tol,\n            max_iter",
+                "            gradient_tol=max(self.gradient_tol, 1e-2 * X.shape[0]),\n"
+                "            max_iter",
             ),
         ),
         (
@@ -364,11 +366,10 @@ RELEASES = (
         "an attribute that holds the numbers of records of the classes, without noise",
         (
             Edit(
-                PACKAGE + "estimators/fit.py",
-                "            _fitted_loss=mechanism.score_loss,\n            **facts,\n",
-                "            _fitted_loss=mechanism.score_loss,\n"
-                "            class_count_=np.bincount(codes, minlength=classes.size),\n"
-                "            **facts,\n",
+                PACKAGE + "estimators/inputs.py",
+                '            self.published["classes_"] = self.classes\n',
+                '            self.published["classes_"] = self.classes\n'
+                '            self.published["class_count_"] = np.bincount(self.codes)\n',
             ),
         ),
         ("tests/unit/test_released_attributes.py::test_only_listed_attributes_are_set",),

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.estimators import gaussian_margin
+from dpsvm_fast.mechanisms import gaussian_margin
 from dpsvm_fast.mechanisms import gaussian_margin as anchors
 from dpsvm_fast.mechanisms.gaussian_margin import STEPS, GaussianMargin, NoisyAnchors
 from dpsvm_fast.mechanisms.noise import NoisySum

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import PrivateGaussianMarginClassifier, _core
 from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import gaussian_margin
 from dpsvm_fast.exceptions import NotPrivateWarning
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms import gaussian_margin
 from dpsvm_fast.mechanisms import objective as objective_mechanism
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
 from dpsvm_fast.mechanisms.noise import WeightNoise

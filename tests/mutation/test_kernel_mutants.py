@@ -17,15 +17,13 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
-from dpsvm_fast.estimators import kernel as kernel_fit
-from dpsvm_fast.estimators.kernel import fitted_kernel
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import pipeline as descent_rule
-from dpsvm_fast.mechanisms.kernel import KernelChoice, NoisyCount, PrivateKernel
-from dpsvm_fast.mechanisms.pipeline import PrivateLinear
+from dpsvm_fast.mechanisms.pipeline import KernelChoice, NoisyCount, PrivateKernel, PrivateLinear
 from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, coupled, use_slow_core
+from oracles.plans import PlainRows
 from twins.noisy_descent import Records
 
 Array = NDArray[Any]
@@ -82,12 +80,8 @@ def neighbours(adjacency: str) -> list[tuple[Any, Any]]:
 
 
 def run(mechanism: PrivateKernel) -> Callable[[Any, Any], Any]:
-    public = PublicMap(unit=mechanism.normalize)
-
-    def fit(data: Any, source: Any) -> Any:
-        return fitted_kernel(mechanism, public, *data, source, 1, low_memory="auto")
-
-    return fit
+    plan = dataclasses.replace(mechanism, public=PublicMap(unit=mechanism.normalize))
+    return lambda data, source: plan.run(PlainRows(*data), source)
 
 
 def runs(adjacency: str, path: str, kernel: str = "rbf") -> list[Coupling]:
@@ -166,21 +160,21 @@ def halved_count(patch: Patch) -> None:
 
 def rule_of_rows(patch: Patch) -> None:
     """Gamma follows the number of rows itself."""
-    fit = kernel_fit.prepared
+    fit = PrivateKernel.prepared
 
-    def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
-        return dataclasses.replace(fit(mechanism, public, X, *others), count=float(X.shape[0]))
+    def prepared(mechanism: Any, rows: Any, source: Any) -> Any:
+        return dataclasses.replace(fit(mechanism, rows, source), count=float(rows.n_rows))
 
-    patch.setattr(kernel_fit, "prepared", prepared)
+    patch.setattr(PrivateKernel, "prepared", prepared)
 
 
 def gamma_of_records(patch: Patch) -> None:
     """Gamma is one over the median squared distance of the rows."""
-    fit, choose = kernel_fit.prepared, PrivateKernel.choice
+    fit, choose = PrivateKernel.prepared, PrivateKernel.choice
     seen: list[float] = []
 
-    def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
-        ready = fit(mechanism, public, X, *others)
+    def prepared(mechanism: Any, raw: Any, source: Any) -> Any:
+        ready = fit(mechanism, raw, source)
         rows = ready.records.rows
         seen[:] = [float(np.median(np.square(rows[:, None] - rows).sum(axis=2)))]
         return ready
@@ -191,7 +185,7 @@ def gamma_of_records(patch: Patch) -> None:
             return found
         return dataclasses.replace(found, gamma=1.0 / seen[0])
 
-    patch.setattr(kernel_fit, "prepared", prepared)
+    patch.setattr(PrivateKernel, "prepared", prepared)
     patch.setattr(PrivateKernel, "choice", choice)
 
 

@@ -15,15 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import kernel as kernel_fit
-from dpsvm_fast.estimators.kernel import fitted_kernel
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms import output
-from dpsvm_fast.mechanisms.kernel import KernelChoice, PrivateKernel
+from dpsvm_fast.mechanisms import output, pipeline
 from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast.mechanisms.pipeline import KernelChoice, PrivateKernel, Training
 from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.coupled import Coupling, coupled
+from oracles.plans import PlainRows
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -50,6 +49,7 @@ def plan(adjacency: str, delta: float) -> PrivateKernel:
         kernel="rbf",
         gamma=0.5,
         n_components=8,
+        public=PublicMap(unit=False, data_norm=1.0),
     )
 
 
@@ -69,8 +69,7 @@ def run_of(adjacency: str, delta: float) -> Coupling:
     mechanism = plan(adjacency, delta)
 
     def run(data: Any, source: Any) -> Any:
-        public = PublicMap(unit=False, data_norm=1.0)
-        return fitted_kernel(mechanism, public, *data, source, 1, low_memory="auto")
+        return mechanism.run(PlainRows(*data), source)
 
     return coupled(run, *neighbours(adjacency))
 
@@ -115,41 +114,41 @@ def unnoticed_noise(patch: Patch) -> None:
 
 def longer_features(patch: Patch) -> None:
     """Pairs of cosine and sine that are not divided by the root of their number; nothing clips."""
-    rows, solve = kernel_fit.feature_rows, kernel_fit.solved
-    patch.setattr(kernel_fit, "feature_rows", lambda *a: 2.0**0.5 * rows(*a))
+    rows, solve = pipeline.feature_rows, Training.solved
+    patch.setattr(pipeline, "feature_rows", lambda *a: 2.0**0.5 * rows(*a))
 
-    def solved(mechanism: Any, *data: Any, n_releases: int) -> Any:
-        object.__setattr__(mechanism, "data_norm", 2.0)
-        return solve(mechanism, *data, n_releases=n_releases)
+    def solved(training: Any, *data: Any) -> Any:
+        object.__setattr__(training.solver, "data_norm", 2.0)
+        return solve(training, *data)
 
-    patch.setattr(kernel_fit, "solved", solved)
+    patch.setattr(Training, "solved", solved)
 
 
 def mean_feature_subtracted(patch: Patch) -> None:
     """Features are centred by their own mean instead of a public one."""
-    original = kernel_fit.feature_rows
+    original = pipeline.feature_rows
 
     def rows(*given: Any) -> Array:
         found = original(*given)
         return np.asarray(found - 0.5 * found.mean(axis=0))
 
-    patch.setattr(kernel_fit, "feature_rows", rows)
+    patch.setattr(pipeline, "feature_rows", rows)
 
 
 def gamma_of_number(patch: Patch) -> None:
     """Gamma follows the number of rows, which nobody released."""
-    fit, choose = kernel_fit.prepared, PrivateKernel.choice
+    fit, choose = PrivateKernel.prepared, PrivateKernel.choice
     seen: list[int] = []
 
-    def prepared(mechanism: Any, public: Any, X: Any, *others: Any) -> Any:
-        seen[:] = [X.shape[0]]
-        return fit(mechanism, public, X, *others)
+    def prepared(mechanism: Any, rows: Any, source: Any) -> Any:
+        seen[:] = [rows.n_rows]
+        return fit(mechanism, rows, source)
 
     def choice(self: PrivateKernel, count: float | None) -> KernelChoice:
         found = choose(self, count)
         return KernelChoice(kernel=found.kernel, gamma=1.0 / (seen or [1])[0], signal=None)
 
-    patch.setattr(kernel_fit, "prepared", prepared)
+    patch.setattr(PrivateKernel, "prepared", prepared)
     patch.setattr(PrivateKernel, "choice", choice)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import PrivatePCA, _core
 from dpsvm_fast.mechanisms import noise as noisy_moments
-from dpsvm_fast.mechanisms.moments import NoisyComponents, ReleasedComponents
+from dpsvm_fast.mechanisms.moments import NoisyComponents, ReleasedComponents, SumPlan
 from dpsvm_fast.mechanisms.noise import NoisySum, SecondMoments, gaussian_parameter
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Draw, Source, coupled, estimator_run
@@ -137,13 +137,14 @@ def smaller_scale(patch: Patch) -> None:
 
 def larger_parameter(patch: Patch) -> None:
     """An event of a budget twice as large."""
-    original = PrivatePCA._mechanism
+    original = PrivatePCA.plan
 
-    def mechanism(self: PrivatePCA, settings: Any, n_features: int) -> NoisyComponents:
-        found = original(self, settings, n_features)
-        return dataclasses.replace(found, mu=2.0 * found.mu)
+    def plan(self: PrivatePCA, facts: Any) -> SumPlan:
+        found = original(self, facts)
+        total: Any = found.total
+        return dataclasses.replace(found, total=dataclasses.replace(total, mu=2.0 * total.mu))
 
-    patch.setattr(PrivatePCA, "_mechanism", mechanism)
+    patch.setattr(PrivatePCA, "plan", plan)
 
 
 def without_noise(where: Callable[[Array], Array]) -> Callable[[Patch], None]:
@@ -215,26 +216,24 @@ def exact_vectors(patch: Patch) -> None:
     patch.setattr(NoisyComponents, "release", release)
 
 
+def taken_from_rows(patch: Patch, name: str, of: Callable[[Array], Any]) -> None:
+    """A parameter follows from the rows."""
+    original = PrivatePCA.fit
+
+    def fit(self: PrivatePCA, X: Array, y: Any = None) -> PrivatePCA:
+        return original(self.set_params(**{name: of(X)}), X)
+
+    patch.setattr(PrivatePCA, "fit", fit)
+
+
 def mean_as_centre(patch: Patch) -> None:
     """Rows are centred at their mean, which nobody released."""
-    original = PrivatePCA._records
-
-    def records(self: PrivatePCA, X: Array, settings: Any) -> Any:
-        settings.centre = X.mean(axis=0)
-        return original(self, X, settings)
-
-    patch.setattr(PrivatePCA, "_records", records)
+    taken_from_rows(patch, "centre", lambda X: X.mean(axis=0))
 
 
 def longest_row(patch: Patch) -> None:
     """The bound of the norm is that of the longest row."""
-    original = PrivatePCA._records
-
-    def records(self: PrivatePCA, X: Array, settings: Any) -> Any:
-        settings.data_norm = float(np.linalg.norm(X, axis=1).max())
-        return original(self, X, settings)
-
-    patch.setattr(PrivatePCA, "_records", records)
+    taken_from_rows(patch, "data_norm", lambda X: float(np.linalg.norm(X, axis=1).max()))
 
 
 def unrounded(patch: Patch) -> None:

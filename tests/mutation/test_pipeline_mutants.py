@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators.linear import fitted_weights
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import moments as moments_module
 from dpsvm_fast.mechanisms import noise, pipeline
 from dpsvm_fast.mechanisms.pipeline import PrivateLinear, Training
-from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import div_up, sqrt_down
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Draw, Source, coupled, use_slow_core
+from oracles.plans import PlainRows
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -73,7 +72,7 @@ def neighbours(adjacency: str) -> list[tuple[Any, Any]]:
 
 
 def run(mechanism: PrivateLinear) -> Callable[[Any, Any], Any]:
-    return lambda data, source: fitted_weights(mechanism, PublicMap(), data[0], data[1], source, 1)
+    return lambda data, source: mechanism.run(PlainRows(*data[:2]), source)
 
 
 def runs(adjacency: str, whiten: bool | str = True) -> list[Coupling]:

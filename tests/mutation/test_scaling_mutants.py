@@ -135,13 +135,12 @@ def other_sums(clip: bool, rounded: Callable[[Array], Array]) -> Callable[[Patch
 
 def bounds_of_the_rows(patch: Patch) -> None:
     """Smallest and largest entries are taken for bounds."""
-    original = PrivateStandardScaler._records
+    original = PrivateStandardScaler.fit
 
-    def records(self: PrivateStandardScaler, X: Array, settings: Any) -> Any:
-        settings.bounds = (X.min(axis=0), X.max(axis=0))
-        return original(self, X, settings)
+    def fit(self: PrivateStandardScaler, X: Array, y: Any = None) -> PrivateStandardScaler:
+        return original(self.set_params(bounds=(X.min(axis=0), X.max(axis=0))), X)
 
-    patch.setattr(PrivateStandardScaler, "_records", records)
+    patch.setattr(PrivateStandardScaler, "fit", fit)
 
 
 def changed_release(change: Callable[..., Any]) -> Callable[[Patch], None]:

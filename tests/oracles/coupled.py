@@ -19,10 +19,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast import preprocessing as base
 from dpsvm_fast.estimators import fit as training
-from dpsvm_fast.estimators import gradient as descent_run
-from dpsvm_fast.estimators import linear as private_pipeline
+from dpsvm_fast.estimators import inputs
+from dpsvm_fast.mechanisms import gradient as descent_run
 from dpsvm_fast.mechanisms import pipeline as descent_rule
 from dpsvm_fast.mechanisms import rows as row_maps
 from twins import noisy_descent as twin
@@ -144,7 +143,7 @@ def slow_core(source: Any = None) -> Any:
     return changed
 
 
-MODULES = (private_pipeline, base, training, descent_rule, descent_run, row_maps)
+MODULES = (inputs, training, descent_rule, descent_run, row_maps)
 
 
 def use_slow_core(patch: pytest.MonkeyPatch, source: Any = None) -> None:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import PrivacyLedger, _core
-from dpsvm_fast.estimators import gradient as descent_run
+from dpsvm_fast.mechanisms import gradient as descent_run
 from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from dpsvm_fast.model_selection import strategies

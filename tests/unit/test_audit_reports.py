@@ -31,6 +31,7 @@ from dpsvm_fast import (
 from dpsvm_fast.audit import AuditReport, Pair, audit, audit_density, audit_one_run
 from dpsvm_fast.audit.table import ROWS
 from dpsvm_fast.cli import main
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import PrivateGridSearch
 from twins.selection import selection_epsilon, selection_probabilities
 
@@ -213,8 +214,7 @@ class TestDensity:
             2.0, DELTA, loss="huber", C=0.3, classes=[0, 1], fit_intercept=False
         )
         found = audit_density(estimator, pair=PAIR).certified
-        settings = estimator._checked_parameters()
-        mechanism = estimator._mechanism(settings, 2, 1)
+        mechanism = estimator.checked().plan(Facts(n_features=1))
         sigma, lam = mechanism.inside.scale, mechanism.regularization
         _, h, m = mechanism.loss.kernel
 

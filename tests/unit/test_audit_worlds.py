@@ -86,7 +86,7 @@ def test_ellipsoids_follow_from_the_release(psd: str) -> None:
     estimator = ELLIPSOIDS(1.0, **two, psd=psd)
     X, y = data(2)
     world: Any = world_of(estimator, X, y)
-    noisy = world.matrices(_core.NoiseSource(SEED))
+    noisy = world.plan.run(world.rows, _core.NoiseSource(SEED))
     # Many in one call are solved as one is.
     assert np.array_equal(world.draw(1, _core.NoiseSource(SEED))[0], noisy.ravel())
     fitted = clone(estimator).set_params(random_state=SEED).fit(X, y)
@@ -104,7 +104,7 @@ def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
     ):
         world: Any = world_of(estimator, X, None)
         noisy = world.draw(1, _core.NoiseSource(SEED))[0]
-        released = world.mechanism.finished(noisy, len(X))
+        released = world.total.finished(noisy, len(X))
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         if isinstance(estimator, PrivateCenter):
             assert np.array_equal(fitted.mean_, released.point)
@@ -125,10 +125,10 @@ def test_matrices_follow_from_noisy_sums(noise_grid: str) -> None:
     ):
         world: Any = world_of(estimator, X, None)
         assert isinstance(world, TransformerWorld)
-        moments = world.records.gram(1)
-        noisy = world.mechanism.noisy_many(moments, 1, _core.NoiseSource(SEED), 1)[0]
+        moments = world.exact
+        noisy = world.total.noisy_many(moments, 1, _core.NoiseSource(SEED), 1)[0]
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
-        mechanism = Given(world.mechanism, noisy)
+        mechanism = Given(world.total, noisy)
         if isinstance(estimator, PrivatePCA):
             released = NoisyComponents.release(cast(Any, mechanism), moments, 3, cast(Any, None), 1)
             assert np.array_equal(released.vectors, fitted.components_)

@@ -25,8 +25,8 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.data import Partitions, executors, fit
-from dpsvm_fast.estimators import gradient as descent_run
 from dpsvm_fast.exceptions import ClusterError
+from dpsvm_fast.mechanisms import gradient as descent_run
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation
 from dpsvm_fast.mechanisms.pipeline import DescentRule
 from oracles.synchronous_cluster import Cluster

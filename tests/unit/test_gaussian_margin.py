@@ -49,24 +49,24 @@ def model(**changes: Any) -> PrivateGaussianMarginClassifier:
 
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 def test_the_budget_is_spent_between_validation_and_noise(monkeypatch: Patch) -> None:
-    from dpsvm_fast.estimators import fit as training
+    from dpsvm_fast.estimators import inputs
 
     seen: list[str] = []
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (training, "checked_training_set"),
+        (inputs, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (GaussianMargin, "draw_linear"),
         (_core, "solve_gaussian_margin"),
         (MatrixPerturbation, "release"),
-        (PrivateGaussianMarginClassifier, "_publish"),
+        (PrivateGaussianMarginClassifier, "_attributes"),
     ):
         watched(monkeypatch, target, name, seen)
     model(ledger=ledger, epsilon=1.0, noise="gamma").fit(*rings(100))
     assert seen == [
         "check", "checked_training_set", "spend", "draw_linear", "solve_gaussian_margin",
-        "release", "_publish",
+        "release", "_attributes",
     ]  # fmt: skip
     assert len(ledger.history) == 2
     assert 0.98 < ledger.total()[0] <= 1.0
@@ -298,6 +298,8 @@ def test_bad_parameters_are_named_before_data_are_read(
     ledger = PrivacyLedger(epsilon=100.0, delta=0.1)
 
     class Unread:
+        shape = (6, 2)
+
         def __array__(self, *_: Any, **__: Any) -> Any:
             raise AssertionError("data were read")
 

@@ -22,8 +22,7 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import fit as training
-from dpsvm_fast.estimators import gradient
+from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from oracles.watching import fitted_names, watched
@@ -50,14 +49,14 @@ def test_the_budget_is_spent_between_validation_and_the_first_step(
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (training, "checked_training_set"),
+        (inputs, "checked_training_set"),
         (PrivacyLedger, "spend"),
-        (gradient, "descend"),
-        (GradientPerturbationSVC, "_publish"),
+        (inputs.ArrayRows, "descend"),
+        (GradientPerturbationSVC, "_attributes"),
     ):
         watched(monkeypatch, target, name, seen)
     model(ledger=ledger, optimizer=optimizer).fit(*clusters)
-    assert seen == ["check", "checked_training_set", "spend", "descend", "_publish"]
+    assert seen == ["check", "checked_training_set", "spend", "descend", "_attributes"]
     assert len(ledger.history) == 1
     # The run fills the budget, and no more.
     assert 0.98 < ledger.total()[0] <= 1.0 + 1e-9
@@ -72,7 +71,7 @@ def test_a_fit_that_fails_after_spending_leaves_nothing(
     def fail(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gradient, "descend", fail)
+    monkeypatch.setattr(inputs.ArrayRows, "descend", fail)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(*clusters)
     assert fitted_names(estimator) == []
@@ -136,7 +135,7 @@ def test_the_weights_are_those_of_the_twin_for_raw_rows(
     estimator = model(
         data_norm=data_norm, C=0.7, n_steps=30, intercept_scaling=0.5, random_state=1, momentum=0.5
     ).fit(sparse.csr_matrix(X) if csr else X, y)
-    (options,) = seen
+    options = seen[-1]
     clipped = X * np.minimum(1.0, data_norm / np.linalg.norm(X, axis=1))[:, None]
     # In raw units: gradients and R times data_norm, steps over data_norm squared.
     rows = np.hstack([clipped, np.full((90, 1), 0.5)])

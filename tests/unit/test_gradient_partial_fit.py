@@ -21,8 +21,9 @@ from dpsvm_fast import (
 )
 from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
-from dpsvm_fast.estimators import gradient
+from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.exceptions import InvalidParameterError
+from oracles.odd_parameters import Unread
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
@@ -168,12 +169,12 @@ def test_a_failure_leaves_what_was_released_and_the_budget_spent(
     estimator = model(ledger=ledger).partial_fit(*clusters)
     before = released(estimator)
 
-    def fail(descent: Any, *_: Any) -> None:
+    def fail(*_: Any) -> None:
         # Steps that were taken before the failure must not count as the model's.
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(gradient, "descend", fail)
+        patch.setattr(ArrayRows, "descend", fail)
         with pytest.raises(KeyboardInterrupt):
             estimator.partial_fit(*clusters)
     assert same(released(estimator), before)
@@ -188,13 +189,13 @@ def test_an_interrupted_run_does_not_move_the_model(
     clusters: TrainingSet, monkeypatch: Patch
 ) -> None:
     estimator = model().partial_fit(*clusters)
-    before, descend = released(estimator), gradient.descend
+    before, descend = released(estimator), ArrayRows.descend
 
     def late(*args: Any) -> None:
         descend(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gradient, "descend", late)
+    monkeypatch.setattr(ArrayRows, "descend", late)
     with pytest.raises(KeyboardInterrupt):
         estimator.partial_fit(*clusters)
     assert same(released(estimator), before)
@@ -206,7 +207,7 @@ def test_an_exhausted_budget_ends_it(clusters: TrainingSet) -> None:
     estimator.partial_fit(*clusters).partial_fit(*clusters)
     before = released(estimator)
     with pytest.raises(BudgetExceededError):
-        estimator.partial_fit(object(), object())
+        estimator.partial_fit(Unread(), Unread())
     assert same(released(estimator), before)
     assert len(ledger.history) == 2
 

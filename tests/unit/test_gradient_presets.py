@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from dpsvm_fast import GradientPerturbationSVC, verify
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
+from dpsvm_fast.mechanisms.plan import Facts
 from unit.test_readme import python_blocks, run_blocks
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
@@ -42,7 +44,7 @@ def test_a_preset_learns_and_its_certificate_holds(name: str, namespace: dict[st
     assert event.n_steps == round(20 * 1797 / 128)
     assert statement.parts[0].clip_norm == 1.0
     assert verify(statement).ok
-    plan = model._mechanism(model._checked_parameters(), 10, 64)
+    plan = clone(model).checked().plan(Facts(n_features=64, n_classes=10))
     options = plan.descent_options()
     assert (options["optimizer"], options["divisor"], options["average_from"]) == (
         optimizer,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast.accounting import gaussian_delta
-from dpsvm_fast.mechanisms.kernel import NoisyCount
+from dpsvm_fast.mechanisms.pipeline import NoisyCount
 from dpsvm_fast.mechanisms.rows import FourierFeatures
 
 Array = NDArray[np.float64]

@@ -12,8 +12,7 @@ from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.kernel import NoisyCount, PrivateKernel
-from dpsvm_fast.mechanisms.pipeline import PrivateLinear
+from dpsvm_fast.mechanisms.pipeline import NoisyCount, PrivateKernel, PrivateLinear
 
 RELATIONS = ("add_remove", "replace_one")
 LOSS = Loss(name="softmax_margin", n_classes=4, margin=0.0)

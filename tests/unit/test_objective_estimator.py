@@ -38,24 +38,24 @@ def model(**changes: Any) -> ObjectivePerturbationSVC:
 def test_the_budget_is_spent_between_validation_and_noise(
     clusters: TrainingSet, monkeypatch: Patch
 ) -> None:
-    from dpsvm_fast.estimators import fit as training
+    from dpsvm_fast.estimators import inputs
 
     seen: list[str] = []
     ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
     for target, name in (
         (PrivacyLedger, "check"),
-        (training, "checked_training_set"),
+        (inputs, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (ObjectivePerturbation, "draw_linear"),
         (_core, "solve_smooth_dense"),
         (ObjectivePerturbation, "release"),
-        (ObjectivePerturbationSVC, "_publish"),
+        (ObjectivePerturbationSVC, "_attributes"),
     ):
         watched(monkeypatch, target, name, seen)
     model(ledger=ledger).fit(*clusters)
     assert seen == [
         "check", "checked_training_set", "spend", "draw_linear", "solve_smooth_dense", "release",
-        "_publish",
+        "_attributes",
     ]  # fmt: skip
     assert len(ledger.history) == 2
     # Both parts together fill the budget, and no more.

@@ -31,7 +31,9 @@ seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
 
 class Untouchable:
-    """Stands in for data: any look at it fails the test."""
+    """Stands in for data: any look at it, but at its shape, which is public, fails the test."""
+
+    shape = (6, 2)
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"the data were touched: {name}")

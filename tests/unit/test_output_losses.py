@@ -20,7 +20,6 @@ from scipy import sparse
 
 from conftest import TrainingSet, three_clusters
 from dpsvm_fast import OutputPerturbationSVC, _core
-from dpsvm_fast.estimators.output import solvers_of
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import WEIGHT_LOSSES
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
@@ -69,25 +68,9 @@ def mechanism(**changes: Any) -> OutputPerturbation:
     return OutputPerturbation(**(settings | changes))
 
 
-class Options:
-    """What the estimator's settings say to a solver."""
-
-    max_iter = None
-    n_threads = 1
-
-
 def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:
-    """Certified weights, by the options that the estimator hands to the solver."""
-    (dense, csr), options = solvers_of(plan, Options())  # type: ignore[arg-type]
-    options |= {
-        "data_norm": plan.data_norm,
-        "intercept_scaling": plan.intercept_scaling,
-        "shuffle_seed": 1,
-        "low_memory": False,
-    }
-    if sparse.issparse(X):
-        return csr(X.data, X.indices, X.indptr, X.shape[1], y, **options)[0]
-    return dense(X, y, **options)[0]
+    """Certified weights without noise."""
+    return plan.solution(X, y, _core.NoiseSource(1), 1)
 
 
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)

@@ -27,6 +27,7 @@ from benches.papers.pmsvm_settings import gradient_arguments, scaled_rows  # noq
 
 from dpsvm_fast import GradientPerturbationSVC  # noqa: E402
 from dpsvm_fast.losses import Loss  # noqa: E402
+from dpsvm_fast.mechanisms.plan import Facts  # noqa: E402
 
 TABLES = (pmsvm_table9, pmsvm_table10, pmsvm_table11)
 MODULES = (pmsvm_figure3, *TABLES)
@@ -78,7 +79,7 @@ def test_arguments_are_accepted() -> None:
     for method in pmsvm_settings.GRADIENT_METHODS:
         for name in pmsvm_settings.NAMES:
             model = GradientPerturbationSVC(**arguments(method, name, n_classes=3))
-            model._checked_parameters()
+            model.checked().plan(Facts(n_features=4, n_classes=3))
 
 
 def test_public_rows_know_nothing_of_other_rows() -> None:

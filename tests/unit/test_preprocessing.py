@@ -23,8 +23,9 @@ from dpsvm_fast import (
     PrivateWhitener,
     verify,
 )
-from dpsvm_fast import preprocessing as base
+from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.moments import SumPlan
 
 ALPHA = 1e-6
 KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
@@ -120,7 +121,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(
     ledger = PrivacyLedger(1.0, 1e-6)
     KINDS[kind](ledger=ledger).fit(X)
     assert len(ledger.history) == 1
-    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(BudgetExceededError):
         KINDS[kind](ledger=ledger).fit(X)
     monkeypatch.undo()
@@ -128,7 +129,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(KINDS[kind], "_facts", interrupted)
+    monkeypatch.setattr(SumPlan, "run", interrupted)
     ledger, estimator = PrivacyLedger(1.0, 1e-6), KINDS[kind]()
     with pytest.raises(KeyboardInterrupt):
         estimator.set_params(ledger=ledger).fit(X)

@@ -19,9 +19,10 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.estimators import kernel as kernel_fit
 from dpsvm_fast.estimators.linear import PrivatePipeline
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.pipeline import PrivateKernel
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, feature_rows
 from unit.test_private_linear import RELEASED as RELEASED_LINEAR
 from unit.test_private_linear import clusters, two_classes
@@ -213,7 +214,7 @@ def test_streamed_features_give_the_stored_model_bit_by_bit(kind: str, form: Any
 
 def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
-    prepared = kernel_fit.prepared
+    prepared = PrivateKernel.prepared
 
     class Watched:
         def __init__(self, records: Any) -> None:
@@ -228,7 +229,7 @@ def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.Monke
         object.__setattr__(ready, "records", Watched(ready.records))
         return ready
 
-    monkeypatch.setattr(kernel_fit, "prepared", watched)
+    monkeypatch.setattr(PrivateKernel, "prepared", watched)
     X, y = clusters(300)
     for low_memory, D in (("auto", 30), ("auto", 120_000), (True, 30), (False, 120_000)):
         settings = {"kernel": "rbf", "gamma": 1.0, "orthogonal": False}
@@ -258,9 +259,8 @@ def test_rows_for_solvers_are_functions_of_their_row_alone(released: str) -> Non
     """One record more changes no bit of the features of the others."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 7))
-    mechanism = model(kernel="rbf", classes=range(3))._mechanism(
-        model(kernel="rbf")._checked_parameters(), 3, 7
-    )
+    facts = Facts(n_features=7, n_classes=3)
+    mechanism = model(kernel="rbf", classes=range(3)).checked().plan(facts)
     features = mechanism.features(mechanism.choice(1e4), 1)
     assert features is not None
     centre = None if released == "nothing" else rng.normal(size=7) / 10.0

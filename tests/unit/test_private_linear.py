@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from typing import Any
 
@@ -24,10 +25,12 @@ from dpsvm_fast import (
 )
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import linear
+from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.pipeline import DescentRule, PrivateLinear
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 from oracles.coupled import use_slow_core
+from oracles.plans import planned
 
 ALPHA = 1e-6
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -105,10 +108,10 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> N
 
         monkeypatch.setattr(target, name, call)
 
-    watch(linear, "checked_training_set", "read")
+    watch(inputs, "checked_training_set", "read")
     watch(PrivacyLedger, "check", "ask")
     watch(PrivacyLedger, "spend", "spend")
-    watch(linear, "fitted_weights", "draw")
+    watch(PrivateLinear, "run", "draw")
     ledger = PrivacyLedger(1.0, 1e-6)
     fitted = model(ledger=ledger).fit(X, y)
     assert seen == ["ask", "read", "spend", "draw"]
@@ -137,13 +140,11 @@ def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, s
                 raise KeyboardInterrupt
             return getattr(self.real, name)
 
-    records, descent = linear.PublicMap.records, linear.DescentRule.descent
+    records, descent = PublicMap.records, DescentRule.descent
     if stage == "run":
-        monkeypatch.setattr(linear.DescentRule, "descent", lambda rule: Interrupted(descent(rule)))
+        monkeypatch.setattr(DescentRule, "descent", lambda rule: Interrupted(descent(rule)))
     else:
-        monkeypatch.setattr(
-            linear.PublicMap, "records", lambda *given: Interrupted(records(*given))
-        )
+        monkeypatch.setattr(PublicMap, "records", lambda *given: Interrupted(records(*given)))
     ledger = PrivacyLedger(2.0, 1e-5)
     estimator = model(ledger=ledger, whiten=True)
     with pytest.raises(KeyboardInterrupt):
@@ -192,13 +193,13 @@ def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) 
     """What the training sees is what prediction computes from the product alone."""
     X, y = clusters(n_features=7)
     private = model(whiten=True)
-    mechanism = private._mechanism(private._checked_parameters(), 3, 7)
+    mechanism, rows = planned(private, X, y)
     assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
     source = _core.NoiseSource(3)
     use_slow_core(monkeypatch)
-    ready = linear.prepared(mechanism, PublicMap(), X, y, source, 1)
+    ready = dataclasses.replace(mechanism, public=PublicMap()).prepared(rows, source)
     assert ready.centre is not None
-    seen = ReleasedMap(ready.centre, ready.matrix).mapped(PublicMap().apply(X))
+    seen = ReleasedMap(ready.centre, ready.whitening).mapped(PublicMap().apply(X))
     assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]
     # Negative control: without the product of all three it is another row.
     other = ReleasedMap(ready.centre, None).mapped(PublicMap().apply(X))

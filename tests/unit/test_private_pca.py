@@ -22,8 +22,9 @@ from dpsvm_fast import (
     _core,
     verify,
 )
-from dpsvm_fast import preprocessing as base
+from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.moments import SumPlan
 from dpsvm_fast.mechanisms.rows import PublicMap
 
 Array = NDArray[np.float64]
@@ -253,7 +254,7 @@ def test_more_components_than_features_are_refused_before_anything_is_spent() ->
 def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = PrivacyLedger(1.0, 1e-6)
     PrivatePCA(ledger=ledger).fit(X)
-    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(BudgetExceededError):
         PrivatePCA(ledger=ledger).fit(X)
     monkeypatch.undo()
@@ -261,7 +262,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.Monk
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivatePCA, "_facts", interrupted)
+    monkeypatch.setattr(SumPlan, "run", interrupted)
     ledger = PrivacyLedger(1.0, 1e-6)
     estimator = PrivatePCA(ledger=ledger)
     with pytest.raises(KeyboardInterrupt):
@@ -296,7 +297,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.Monk
 def test_wrong_settings_are_named_and_data_not_read(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: type[Exception], named: str
 ) -> None:
-    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(error, match=f"^{named}"):
         PrivatePCA(**changes).fit(X)
 

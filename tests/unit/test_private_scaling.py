@@ -21,8 +21,9 @@ from dpsvm_fast import (
     PublicScaler,
     verify,
 )
-from dpsvm_fast import preprocessing as base
+from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.moments import SumPlan
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -184,7 +185,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.Monk
     ledger = PrivacyLedger(1.0, 1e-6)
     scaler(ledger=ledger).fit(X)
     assert len(ledger.history) == 1
-    monkeypatch.setattr(base, "checked_training_rows", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
     with pytest.raises(BudgetExceededError):
         scaler(ledger=ledger).fit(X)
     monkeypatch.undo()
@@ -192,7 +193,7 @@ def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.Monk
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PrivateStandardScaler, "_facts", interrupted)
+    monkeypatch.setattr(SumPlan, "run", interrupted)
     ledger, estimator = PrivacyLedger(1.0, 1e-6), scaler()
     with pytest.raises(KeyboardInterrupt):
         estimator.set_params(ledger=ledger).fit(X)

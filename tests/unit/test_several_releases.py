@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from conftest import three_clusters
 from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
 from dpsvm_fast._core import NoiseSource
-from dpsvm_fast.estimators.linear import fitted_weights, solved
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import pipeline as linear_pipeline
 from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, PrivateLinear
-from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, PrivateLinear, Training
 from dpsvm_fast.verification import verify
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import coupled, use_slow_core
+from oracles.plans import PlainRows
 from oracles.tampering import with_events
 from twins.smooth_erm import Problem
 
@@ -58,7 +57,7 @@ def largest_spent(adjacency: str) -> tuple[Array, Array]:
     mechanism = plan(adjacency)
 
     def run(data: Any, source: Any) -> Any:
-        return fitted_weights(mechanism, PublicMap(), data[0], data[1], source, 1)
+        return mechanism.run(PlainRows(data[0], data[1], 3), source)
 
     found = [coupled(run, *pair) for pair in pairs]
     training = found[0].outcomes[0].training
@@ -95,25 +94,10 @@ def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert epsilon_of_separation(float(np.linalg.norm(sizes)), DELTA) > 1.5 * EPSILON
 
 
-@dataclasses.dataclass
-class Watched:
-    """An output perturbation whose minimisers and releases are kept."""
-
-    mechanism: OutputPerturbation
-    minimisers: list[Array] = dataclasses.field(default_factory=list)
-    released: list[Array] = dataclasses.field(default_factory=list)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.mechanism, name)
-
-    def release(self, weights: Array, source: NoiseSource, *, n_threads: int) -> Array:
-        self.minimisers.append(weights)
-        self.released.append(self.mechanism.release(weights, source, n_threads=n_threads))
-        return self.released[-1]
-
-
 @pytest.mark.proof("output_perturbation", "Several releases")
-def test_each_minimiser_is_that_of_the_proximal_objective() -> None:
+def test_each_minimiser_is_that_of_the_proximal_objective(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its gradient, from the slow twin, is as small as was certified."""
     X, codes = three_clusters()
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
@@ -132,13 +116,23 @@ def test_each_minimiser_is_that_of_the_proximal_objective() -> None:
         tol=1e-3,
         smoothing=0.5,
     )
-    watched = Watched(mechanism)
-    last, _ = solved(watched, rows, codes, NoiseSource(), 1, n_releases=3)  # type: ignore[arg-type]
-    assert len(watched.minimisers) == 3
-    assert last is watched.released[-1]
+    minimisers: list[Array] = []
+    releases: list[Array] = []
+    release = OutputPerturbation.release
+
+    def watched(plan: OutputPerturbation, weights: Array, source: Any, *, n_threads: int) -> Array:
+        minimisers.append(weights)
+        releases.append(release(plan, weights, source, n_threads=n_threads))
+        return releases[-1]
+
+    monkeypatch.setattr(OutputPerturbation, "release", watched)
+    training = Training(whitened=False, rule=None, solver=mechanism, sums=(), n_releases=3)
+    last, _ = training.solved(rows, PlainRows(rows, codes, 3), NoiseSource())
+    assert len(minimisers) == 3
+    assert last is releases[-1]
     before = np.zeros_like(last)
     columns = np.hstack([rows, np.full((len(rows), 1), 0.2)])
-    for minimiser, released in zip(watched.minimisers, watched.released, strict=True):
+    for minimiser, released in zip(minimisers, releases, strict=True):
         problem = Problem(
             columns,
             codes,

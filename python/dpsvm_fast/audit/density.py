@@ -32,7 +32,6 @@ from dpsvm_fast.audit.pair_audit import (
 )
 from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.noise import SecondMoments
 
 Array = NDArray[np.float64]
 
@@ -106,10 +105,10 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     first, second = worlds
     if isinstance(first, OutputWorld):
         solutions = [
-            w.estimator._solution(w.X, w.codes, w.mechanism, w.settings, _core.NoiseSource(0))
+            w.plan.solution(w.rows.X, w.rows.codes, _core.NoiseSource(0), w.n_threads)
             for w in worlds
         ]
-        noise = first.mechanism.weight_noise
+        noise = first.plan.weight_noise
         distance = float(np.linalg.norm(solutions[0] - solutions[1]))
         return _of_distance(distance, noise.scale, delta, gamma=noise.noise == "gamma")
     if isinstance(first, TransformerWorld):
@@ -118,7 +117,7 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     if isinstance(first, TrainedWorld) and isinstance(estimator, ObjectivePerturbationSVC):
         return _of_objective(first, second, delta)
     if isinstance(first, TrainedWorld) and isinstance(estimator, GradientPerturbationSVC):
-        return _of_step(first.mechanism, delta)
+        return _of_step(first.plan, delta)
     raise InvalidParameterError(
         f"estimator: got {type(estimator).__name__}, for which no closed form is known"
     )
@@ -133,13 +132,9 @@ def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) ->
 
 def _of_sums(first: TransformerWorld, second: TransformerWorld, delta: float) -> float:
     """Noisy sums at a known distance."""
-    mechanism = first.mechanism
-    if isinstance(mechanism, SecondMoments):
-        sums = [world.records.gram(1) for world in (first, second)]
-    else:
-        sums = [world._exact() for world in (first, second)]
-    distance = float(np.linalg.norm(sums[0] - sums[1]))
-    return _of_distance(distance, mechanism.sum.scale, delta, gamma=mechanism.sum.mu is None)
+    noise = first.total.sum
+    distance = float(np.linalg.norm(first.exact - second.exact))
+    return _of_distance(distance, noise.scale, delta, gamma=noise.mu is None)
 
 
 def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
@@ -263,26 +258,26 @@ class Objective:
 
 def _objective_of(world: TrainedWorld) -> Objective:
     """The records of one world as the solver sees them."""
-    mechanism = world.mechanism
+    mechanism = world.plan
     kernel = mechanism.loss.kernel
     if mechanism.loss.n_scores != 1 or mechanism.n_weights > 2:
         raise InvalidParameterError(
             "estimator: expected one score and at most two weights: two classes, not 'm3' or "
             "'huber_ww', and one feature with an intercept or two without"
         )
-    X = np.asarray(world.X, dtype=np.float64)
+    X = np.asarray(world.rows.X, dtype=np.float64)
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     X = X * np.minimum(1.0, mechanism.data_norm / np.maximum(norms, 1e-300))
     if mechanism.intercept_scaling > 0.0:
         X = np.hstack([X, np.full((len(X), 1), mechanism.intercept_scaling)])
-    signs = np.where(world.codes == 1, 1.0, -1.0)
+    signs = np.where(world.rows.codes == 1, 1.0, -1.0)
     return Objective(X, signs, kernel, mechanism.regularization)
 
 
 def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> float:
     """Objective perturbation, Gaussian or Gamma noise in one or two weights."""
     worlds = _objective_of(first), _objective_of(second)
-    inside = first.mechanism.inside
+    inside = first.plan.inside
     size = inside.n_weights
     # What a record adds to B at most, in both worlds together.
     reach = sum(float(np.linalg.norm(world.rows, axis=1).sum()) for world in worlds)

@@ -17,7 +17,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,18 +35,14 @@ from dpsvm_fast.estimators import (
     PrivateGaussianMarginClassifier,
 )
 from dpsvm_fast.estimators.fit import PrivatelyTrained
-from dpsvm_fast.estimators.gaussian_margin import unit_rows
-from dpsvm_fast.estimators.gradient import training_records
-from dpsvm_fast.estimators.inputs import (
-    broadcast_bounds,
-    checked_training_rows,
-    checked_training_set,
-    encoded_labels,
-)
-from dpsvm_fast.estimators.linear import Prepared, PrivatePipeline, trained
+from dpsvm_fast.estimators.inputs import ArrayRows
+from dpsvm_fast.estimators.linear import PrivatePipeline
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
-from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, unit_rows
+from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 from dpsvm_fast.mechanisms.noise import SecondMoments
+from dpsvm_fast.mechanisms.pipeline import Prepared
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
@@ -448,8 +443,9 @@ def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
     labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
     scaling = 0.0
     if getattr(estimator, "fit_intercept", False):
-        settings = copy.copy(estimator).set_params(classes=labels)._checked_parameters()
-        scaling = float(getattr(settings, "intercept_scaling", 0.0))
+        facts = Facts(n_features=1, n_classes=labels.size)
+        plan = copy.copy(estimator).set_params(classes=labels).checked().plan(facts)
+        scaling = float(getattr(plan, "intercept_scaling", 0.0))
     return margin_pair(adjacency, labels, data_norm=norm, intercept_scaling=scaling)
 
 
@@ -588,36 +584,42 @@ class CalledWorld(World):
         return np.array([_numbers(self._function(*self._data)) for _ in range(n)])
 
 
-class TrainedWorld(World):
-    """An estimator whose release are weights: everything up to ``_released`` is done once."""
+class PlannedWorld(World):
+    """One of our estimators: everything up to the run of its plan is done once."""
 
     def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
-        settings = estimator._checked_parameters()
-        X, y = checked_training_set(copy.copy(estimator), X, y)
-        if settings.adjacency == "replace_one":
-            settings.n_samples = X.shape[0]
-        self.estimator, self.settings, self.X = estimator, settings, X
-        self.codes = encoded_labels(y, settings.classes)
-        self.mechanism = estimator._mechanism(settings, settings.classes.size, X.shape[1])
+        self.estimator: Any = estimator.checked()
+        self.estimator._forget()
+        labelled = hasattr(self.estimator, "classes")
+        classes = self.estimator.classes if labelled else None
+        self.rows = ArrayRows(self.estimator, X, y, classes=classes, labelled=labelled)
+        self.rows.read()
+        self.rows.verbose = False
+        self.plan: Any = self.estimator.plan(self.rows.facts)
+        self.n_threads, self.names = self.rows.n_threads, names
+
+    def draw(self, n: int, source: _core.NoiseSource) -> Array:
+        """Published numbers."""
+        return np.array([self._vector(source) for _ in range(n)])
+
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        fitted = copy.copy(self.estimator)
+        released = self.plan.run(self.rows, source)
+        vars(fitted).update(self.estimator._attributes(self.plan, released))
+        return released_vector(fitted, self.names)
+
+
+class TrainedWorld(PlannedWorld):
+    """An estimator whose release are weights."""
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
-        return self.published(np.array([self.weights(source) for _ in range(n)]))
-
-    def weights(self, source: _core.NoiseSource) -> Array:
-        """Noisy weights of one fit."""
-        # A descent remembers its steps: every fit begins its own, and threads share nothing.
-        settings = SimpleNamespace(**vars(self.settings))
-        settings.kept = {}
-        self.estimator._prepare(self.X, self.mechanism, settings)
-        released: Array = self.estimator._released(
-            self.X, self.codes, self.mechanism, settings, source
-        )
-        return released
+        releases = [self.plan.run(self.rows, source) for _ in range(n)]
+        return self.published(np.array([getattr(r, "weights", r) for r in releases]))
 
     def published(self, weights: Array) -> Array:
         """Coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
-        scaling = self.mechanism.intercept_scaling
+        scaling = self.plan.intercept_scaling
         coef, intercept = weights, np.zeros((*weights.shape[:2], 1))
         if scaling > 0.0:
             coef, intercept = weights[..., :-1], weights[..., -1:] * scaling
@@ -638,13 +640,10 @@ class OutputWorld(TrainedWorld):
 
     def noisy(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy weights, shape (n, n_scores, n_columns)."""
-        solution = self.estimator._solution(
-            self.X, self.codes, self.mechanism, self.settings, source
-        )
+        rows = self.rows
+        solution = self.plan.solution(rows.X, rows.codes, source, self.n_threads)
         many = np.broadcast_to(solution, (n, *solution.shape))
-        noisy: Array = self.mechanism.weight_noise.release_many(
-            many, source, self.settings.n_threads
-        )
+        noisy: Array = self.plan.weight_noise.release_many(many, source, self.n_threads)
         return noisy
 
 
@@ -655,28 +654,24 @@ class ObjectiveWorld(TrainedWorld):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
-        if sparse.issparse(self.X):
+        if sparse.issparse(self.rows.X):
             return super().draw(n, source)
-        mechanism, n_threads = self.mechanism, self.settings.n_threads
-        kernel, smoothing, margin = mechanism.loss.kernel
+        plan, n_threads = self.plan, self.n_threads
         weights, solved = _core.solve_smooth_batch_dense(
-            self.X,
-            self.codes,
-            loss=kernel,
-            n_scores=mechanism.loss.n_scores,
-            smoothing=smoothing,
-            margin=margin,
-            regularization=mechanism.regularization,
-            linear=mechanism.inside.draw_many(n, source, n_threads),
-            data_norm=mechanism.data_norm,
-            intercept_scaling=mechanism.intercept_scaling,
-            gradient_tol=mechanism.gradient_tol,
-            max_iter=self.settings.max_iter,
+            self.rows.X,
+            self.rows.codes,
+            **plan.loss.compiled,
+            regularization=plan.regularization,
+            linear=plan.inside.draw_many(n, source, n_threads),
+            data_norm=plan.data_norm,
+            intercept_scaling=plan.intercept_scaling,
+            gradient_tol=plan.gradient_tol,
+            max_iter=plan.max_iter,
             shuffle_seed=source.public_seed(),
             n_threads=n_threads,
         )
         _all_solved(solved)
-        return self.published(mechanism.output.release_many(weights, source, n_threads))
+        return self.published(plan.output.release_many(weights, source, n_threads))
 
 
 def _all_solved(solved: NDArray[np.bool_]) -> None:
@@ -691,56 +686,37 @@ class DescentWorld(TrainedWorld):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
-        mechanism, settings = self.mechanism, SimpleNamespace(**vars(self.settings))
-        self.estimator._prepare(self.X, mechanism, settings)
-        records = training_records(self.X, self.codes, mechanism, settings.n_threads)
-        weights = settings.descent.run_batch(
-            records, source, n, mechanism.steps, settings.n_threads
-        )
-        return self.published(weights / mechanism.data_norm)
+        plan, rows = self.plan, self.rows
+        plan.check_rows(rows)
+        records = rows.records(plan.public)
+        weights = plan.descent().run_batch(records, source, n, plan.steps, self.n_threads)
+        return self.published(weights / plan.data_norm)
 
 
-class EllipsoidWorld(TrainedWorld):
+class EllipsoidWorld(PlannedWorld):
     """The Gaussian margin classifier, before matrices are projected: nothing is lost by that."""
 
     chunk = 2000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy matrices, flat."""
-        if self.mechanism.anchors is not None:
+        plan, n_threads = self.plan, self.n_threads
+        if plan.anchors is not None:
             # Noisy centres decide which rows are whose: every fit is a problem of its own.
-            return np.array([self.matrices(source).ravel() for _ in range(n)])
-        mechanism, settings = self.mechanism, self.settings
-        n_threads = settings.n_threads
-        rows = unit_rows(self.X, mechanism.data_norm)
+            return np.array([plan.run(self.rows, source).ravel() for _ in range(n)])
+        rows = unit_rows(self.rows.X, plan.data_norm)
         rows /= rows.dtype.type(CONSTANT)
-        linear = [mechanism.draw_linear(source, n_threads=n_threads) for _ in range(n)]
+        linear = [plan.draw_linear(source, n_threads=n_threads) for _ in range(n)]
         matrices, gradients = _core.solve_gaussian_margin_batch(
             rows,
-            self.codes,
-            loss=mechanism.loss,
-            n_classes=mechanism.n_classes,
-            n_ellipsoids=mechanism.n_ellipsoids,
-            smoothing=mechanism.smoothing,
-            margin=mechanism.margin,
-            regularization=mechanism.regularization,
+            self.rows.codes,
             linear=np.array(linear),
-            data_norm=1.0 / CONSTANT,
-            psd=settings.psd == "constraint",
-            gradient_tol=mechanism.solver.gradient_tol,
-            max_iter=settings.max_iter,
             n_threads=n_threads,
+            **plan.problem,
         )
-        _all_solved(gradients <= mechanism.solver.gradient_tol)
-        release = mechanism.solver.output.release_many
+        _all_solved(gradients <= plan.solver.gradient_tol)
+        release = plan.solver.output.release_many
         return np.asarray(release(matrices, source, n_threads).reshape(n, -1))
-
-    def matrices(self, source: _core.NoiseSource) -> Array:
-        """Noisy matrices of one fit."""
-        noisy: Array = self.estimator._noisy_matrices(
-            self.X, self.codes, self.mechanism, self.settings, source
-        )
-        return noisy
 
 
 def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) -> World:
@@ -761,7 +737,6 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
         (OutputPerturbationSVC, OutputWorld),
         (ObjectivePerturbationSVC, ObjectiveWorld),
         (GradientPerturbationSVC, DescentWorld),
-        (PrivatelyTrained, TrainedWorld),
         (PrivateTransformer, TransformerWorld),
     )
     for kind, world in kinds:
@@ -771,34 +746,10 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
     return FittedWorld(estimator, X, y, names)
 
 
-class PipelineWorld(World):
-    """The automatic pipelines: everything before the first look at the rows is done once."""
+class PipelineWorld(PlannedWorld):
+    """The automatic pipelines."""
 
     chunk = 50
-
-    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
-        settings = estimator._checked_parameters()
-        X, y = checked_training_set(copy.copy(estimator), X, y)
-        bounds = broadcast_bounds(settings.bounds, X.shape[1])
-        settings.sparse = sparse.issparse(X)
-        self.estimator, self.settings, self.X, self.names = estimator, settings, X, names
-        self.codes = encoded_labels(y, settings.classes)
-        self.mechanism = estimator._mechanism(settings, settings.classes.size, X.shape[1])
-        self.public = estimator._public_map(bounds, settings)
-
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published numbers."""
-        return np.array([self._vector(source) for _ in range(n)])
-
-    def _vector(self, source: _core.NoiseSource) -> Array:
-        fit = self.estimator._fit_released(
-            self.mechanism, self.public, self.X, self.codes, source, self.settings
-        )
-        fitted = copy.copy(self.estimator)
-        fitted._publish(
-            fit.weights, fit.scaling, **self.estimator._released_facts(fit, self.mechanism)
-        )
-        return released_vector(fitted, self.names)
 
 
 class PartWorld(PipelineWorld):
@@ -812,15 +763,10 @@ class PartWorld(PipelineWorld):
 
     def __init__(self, estimator: Any, X: Any, y: Any, part: str) -> None:
         super().__init__(estimator, X, y, ())
-        self.part, self.n_threads = part, self.settings.n_threads
+        self.part = part
         if part == "training":
             self.chunk = 500
-        self.records = self._new_records()
-
-    def _new_records(self) -> _core.Records:
-        n_classes = self.mechanism.loss.n_classes
-        records: _core.Records = self.public.records(self.X, self.codes, n_classes, self.n_threads)
-        return records
+        self.records = self.rows.records(self.plan.public)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy sums, or noisy weights of the training."""
@@ -828,24 +774,22 @@ class PartWorld(PipelineWorld):
             return self._trained(n, source)
         if self.part == "whitening":
             moments = self.records.gram(self.n_threads)
-            return _triangles(self.mechanism.whitening, moments, n, source, self.n_threads)
-        centre = self.mechanism.centre
-        exact = centre.exact(self.records.sums(self.n_threads), self.X.shape[0])
+            return _triangles(self.plan.whitening, moments, n, source, self.n_threads)
+        centre = self.plan.centre
+        exact = centre.exact(self.records.sums(self.n_threads), self.rows.n_rows)
         many: Array = centre.sum.release_many(exact, n, source, self.n_threads)
         return many
 
     def _trained(self, n: int, source: _core.NoiseSource) -> Array:
         """Weights by the path that the pipeline takes for so many rows."""
-        training = self.mechanism.training(float(self.X.shape[0]))
+        count = float(self.rows.n_rows)
+        training = self.plan.training(count)
         if training.rule is not None:
             descent = training.rule.descent()
             runs = descent.run_batch(self.records, source, n, training.rule.n_steps, self.n_threads)
             return np.asarray(runs.reshape(n, -1))
-        ready = Prepared(float(self.X.shape[0]), None, None, training, None)
-        fits = [
-            trained(ready, self.public, self.X, self.codes, source, self.n_threads)
-            for _ in range(n)
-        ]
+        ready = Prepared(count=count, centre=None, whitening=None, training=training, records=None)
+        fits = [self.plan.trained(ready, self.rows, source) for _ in range(n)]
         return np.array([fit.weights.ravel() for fit in fits])
 
 
@@ -859,7 +803,7 @@ def _triangles(
     return np.asarray(noisy[:, rows, columns] * weights)
 
 
-class TransformerWorld(World):
+class TransformerWorld(PlannedWorld):
     """A transformer: exact sums are taken once, and what is looked at are the noisy sums.
 
     Everything that a transformer publishes is computed from them and from public numbers.
@@ -868,28 +812,25 @@ class TransformerWorld(World):
     chunk = 50_000
 
     def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
-        settings = estimator._checked_parameters()
-        X = checked_training_rows(copy.copy(estimator), X)
-        estimator._check_shape(settings, X.shape[1])
-        self.n_rows, self.n_threads = X.shape[0], settings.n_threads
-        self.mechanism = estimator._mechanism(settings, X.shape[1])
-        self.records = estimator._records(X, settings)
+        super().__init__(estimator, X, y, names)
+        self.total = self.plan.total
+        self.exact = self._exact_sum()
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy sums; of a matrix the triangle that has noise of its own."""
-        mechanism = self.mechanism
-        if isinstance(mechanism, SecondMoments):
-            moments = self.records.gram(self.n_threads)
-            return _triangles(mechanism, moments, n, source, self.n_threads)
-        total: Array = mechanism.sum.release_many(self._exact(), n, source, self.n_threads)
-        return total
+        if isinstance(self.total, SecondMoments):
+            return _triangles(self.total, self.exact, n, source, self.n_threads)
+        noisy: Array = self.total.sum.release_many(self.exact, n, source, self.n_threads)
+        return noisy
 
-    def _exact(self) -> Array:
+    def _exact_sum(self) -> Array:
         """What the noise is added to."""
-        if isinstance(self.records, tuple):
-            exact: Array = self.mechanism.exact(*self.records, self.n_rows)
-        else:
-            exact = self.mechanism.exact(self.records.sums(self.n_threads), self.n_rows)
+        rows, public, total = self.rows, self.plan.public, self.total
+        if isinstance(total, SecondMoments):
+            return rows.records(public).gram(self.n_threads)
+        if isinstance(total, NoisyColumnMoments):
+            return total.exact(*rows.column_moments(public), rows.n_rows)
+        exact: Array = total.exact(rows.records(public).sums(self.n_threads), rows.n_rows)
         return exact
 
 

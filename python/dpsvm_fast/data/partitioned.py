@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,11 +31,12 @@ from dpsvm_fast.data.executors import (
     Transformed,
 )
 from dpsvm_fast.data.partitions import Partitions
-from dpsvm_fast.estimators.fit import warn_not_private
+from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
@@ -56,42 +55,63 @@ MOST_ROWS = 2**32 - 1
 
 
 class ShardedRows:
-    """Raw rows of all partitions; a ``PartitionedRows``.
+    """Raw rows of all partitions, as a fit gets them.
 
     Nothing is loaded before records or sums are asked for, which a fit does once it has paid.
 
     Parameters
     ----------
     executor : Executor
-    recipe : Recipe
-        How what is loaded is checked.
-    n_rows : int or None
-        What is known of their number without loading them.
+    partitions : Partitions
+    estimator : PrivateEstimator
+        With checked parameters.
     on_step : callable or None, default=None
         Told, after each step of a descent, how many are done, and of how many.
     """
 
+    # Rows that are elsewhere need no room here.
+    n_here = 0
+    low_memory = False
+    X: Any = None
+    codes: Any = None
+
     def __init__(
         self,
         executor: Executor,
-        recipe: Recipe,
-        n_rows: int | None,
+        partitions: Partitions,
+        estimator: Any,
         on_step: Callable[[int, int], None] | None = None,
     ) -> None:
-        self._executor, self._recipe = executor, recipe
-        self._on_step = on_step
-        self._declared, self._counted = n_rows, False
-        self._n_rows = n_rows
+        classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
+        self._executor, self._on_step = executor, on_step
+        self._recipe = Recipe(partitions.n_features, partitions.sparse, classes)
+        self._counted, self._n_rows = False, partitions.n_rows
         self._records: ShardedRecords | None = None
+        self.n_threads: int = estimator.n_threads
+        self.verbose = bool(getattr(estimator, "verbose", False))
+        self.facts = Facts(
+            n_features=partitions.n_features,
+            n_classes=2 if classes is None else classes.size,
+            n_samples=self.n_rows if estimator.adjacency == "replace_one" else None,
+            sparse=partitions.sparse,
+        )
+        self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}
+        if partitions.feature_names is not None:
+            self.published["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)
+        if classes is not None:
+            self.published["classes_"] = classes
+
+    def read(self) -> None:
+        """Tasks check what they load."""
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of features.
+    def n_rows(self) -> int:
+        """Number of rows.
 
         Raises
         ------
         InvalidParameterError
-            The number of rows is asked for before the budget is spent, and is not known.
+            It is asked for before the budget is spent, and is not known.
         """
         if self._n_rows is None:
             if self._records is None:
@@ -102,18 +122,36 @@ class ShardedRows:
                 )
             self._records.run(Count())
         assert self._n_rows is not None
-        return self._n_rows, self._recipe.n_features
+        return self._n_rows
 
-    def mapped_records(self, public: PublicMap, n_classes: int) -> ShardedRecords:
+    def records(self, public: PublicMap) -> ShardedRecords:
         """What stands for the records of the mapped rows."""
+        n_classes = self.facts.n_classes
         recipe = dataclasses.replace(self._recipe, public=public, n_classes=n_classes)
         self._records = ShardedRecords(self, recipe)
         return self._records
 
-    def column_moments(self, offset: Array, scale: Array) -> tuple[NDArray[Any], NDArray[Any]]:
+    def column_moments(self, public: PublicMap) -> tuple[NDArray[Any], NDArray[Any]]:
         """Exact sums of the entries of bounded columns and of their squares."""
-        first, second = self.parts(self._recipe, Moments(offset, scale))
+        assert public.offset is not None
+        assert public.scale is not None
+        first, second = self.parts(self._recipe, Moments(public.offset, public.scale))
         return first, second
+
+    def lift(self, records: ShardedRecords, features: FourierFeatures, *, stored: bool) -> None:
+        """Replace records by random features of them, drawn where the rows are."""
+        records.change(Features(features, stored))
+
+    def descend(
+        self,
+        records: ShardedRecords,
+        descent: _core.Descent,
+        options: dict[str, Any],
+        source: _core.NoiseSource,
+        n_steps: int,
+    ) -> None:
+        """Take steps on records: sums there, noise here."""
+        records.descend(descent, options, source, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
         """Sums over all partitions. Private."""
@@ -179,17 +217,14 @@ class ShardedRecords:
 
     def centre(self, point: Array, n_threads: int) -> None:
         """Moves the rows by a released point."""
-        self._change(Centred(point))
+        self.change(Centred(point))
 
     def transform(self, matrix: Array, n_threads: int) -> None:
         """Multiplies the rows by a released matrix."""
-        self._change(Transformed(matrix))
+        self.change(Transformed(matrix))
 
-    def lift_by(self, features: FourierFeatures, stored: bool) -> None:  # noqa: FBT001
-        """Replaces the rows by random features of them."""
-        self._change(Features(features, stored))
-
-    def _change(self, change: Any) -> None:
+    def change(self, change: Any) -> None:
+        """Map the rows once more."""
         changes = (*self._recipe.changes, change)
         self._recipe = dataclasses.replace(self._recipe, changes=changes)
 
@@ -335,46 +370,23 @@ def fit(
     whole: Any = estimator
     # Before anything else: an estimator is fitted as a whole or not at all.
     whole._forget()
-    fresh: Any = copy.copy(estimator)
-    settings = fresh._checked_parameters()
-    _check_settings(estimator, settings, partitions)
-    warn_not_private(settings)
-    settings.sparse = partitions.sparse
+    checked: Any = whole.checked()
+    _check_settings(checked, partitions)
     threads = check.check_n_threads(1 if n_threads is None else n_threads)
     executor: Executor
     if client is None:
-        own = settings.n_threads if n_threads is None else threads
+        own = checked.n_threads if n_threads is None else threads
         executor = LocalExecutor(partitions.loaders, own, resident=kept, scratch=folder)
     else:
         executor = ClusterExecutor(client, partitions.loaders, threads, resident=kept > 0)
     try:
-        _fit_with(fresh, partitions, settings, executor, on_step)
+        found = private_fit(checked, ShardedRows(executor, partitions, checked, on_step))
     finally:
         executor.close()
-    vars(estimator).update(vars(fresh))
+    caveats = (*found["privacy_"].caveats, *executor.caveats)
+    statement = dataclasses.replace(found["privacy_"], caveats=caveats)
+    vars(estimator).update(found | {"privacy_": statement})
     return estimator
-
-
-def _fit_with(
-    fresh: Any,
-    partitions: Partitions,
-    settings: SimpleNamespace,
-    executor: Executor,
-    on_step: Callable[[int, int], None] | None,
-) -> None:
-    """The estimator's own fit of what stands for the rows."""
-    classes = settings.classes if isinstance(fresh, CLASSIFIERS) else None
-    recipe = Recipe(partitions.n_features, partitions.sparse, classes)
-    rows = ShardedRows(executor, recipe, partitions.n_rows, on_step)
-    facts: dict[str, Any] = {"n_features_in_": partitions.n_features}
-    if partitions.feature_names is not None:
-        facts["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)
-    if classes is None:
-        fresh._fit_on(rows, facts, settings)
-    else:
-        fresh._fit_on(rows, None, classes, facts, settings)
-    caveats = (*fresh.privacy_.caveats, *executor.caveats)
-    fresh.privacy_ = dataclasses.replace(fresh.privacy_, caveats=caveats)
 
 
 def _checked_resident(resident: object, partitions: Partitions, client: Any) -> int:
@@ -401,14 +413,16 @@ def _check_kind(estimator: object, partitions: object) -> None:
         raise InvalidParameterError("partitions: got rows without labels, expected labels")
 
 
-def _check_settings(estimator: object, settings: SimpleNamespace, partitions: Partitions) -> None:
+def _check_settings(estimator: Any, partitions: Partitions) -> None:
     """Refuse settings that need all rows at once."""
     if not isinstance(estimator, CLASSIFIERS):
         return
-    if settings.classes is None:
+    if estimator.classes is None:
         raise InvalidParameterError(
             "classes: got None, expected the public label set; it is not read from partitions"
         )
-    trainer = getattr(settings, "mechanism", "gradient")
+    trainer = getattr(estimator, "mechanism", "gradient")
+    if trainer == "auto":
+        trainer = "gradient" if estimator.delta > 0.0 else "objective"
     if trainer != "gradient":
         raise InvalidParameterError(f"mechanism: got {trainer!r}, expected 'gradient': {WHOLE}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +14,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.estimators.inputs import checked_rows, public_classes
-from dpsvm_fast.estimators.parameters import chosen_loss
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.estimators.inputs import checked_rows
+from dpsvm_fast.estimators.parameters import chosen_loss, tests_of
 from dpsvm_fast.losses import Loss
 
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
@@ -47,8 +43,7 @@ LARGE_ROW_EXPONENT = 600
 class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     """Base of linear classifiers whose fitted attributes are one private release.
 
-    A subclass fits locally and hands everything to ``_publish`` at the very end: an estimator is
-    fitted as a whole or not at all.
+    All fitted attributes are set at once at the very end: it is fitted as a whole or not at all.
     """
 
     coef_: NDArray[np.float64]
@@ -127,47 +122,24 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         super()._forget()
         self.__dict__.pop("_fitted_loss", None)
 
-    def _publish(self, weights: NDArray[np.float64], scaling: float, **facts: Any) -> None:
-        """Sets all fitted attributes at once from the noisy ``weights``; pure post-processing."""
-        coef: NDArray[np.float64] = weights
-        intercept: NDArray[np.float64] = np.zeros(weights.shape[0])
-        if scaling > 0.0:
-            coef, intercept = weights[:, :-1], weights[:, -1] * scaling
-        if weights.shape[0] == 2:
-            # The common part of the two rows changes no prediction.
-            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-        self.__dict__.update(coef_=np.ascontiguousarray(coef), intercept_=intercept, **facts)
 
+def linear_attributes(weights: NDArray[np.float64], scaling: float) -> dict[str, Any]:
+    """Return coefficients and intercepts of noisy weights; pure post-processing.
 
-# A progress bar of plain text, about a number of steps that is public.
-
-
-WIDTH = 40
-
-
-def shares_with_progress(n_steps: int, *, most: int, shown: bool) -> Iterator[int]:
-    """Cut ``n_steps`` into shares to be done one after the other, and show what is done.
-
-    Shares are of at most ``most`` steps. On a terminal there are enough of them for the bar to
-    move; elsewhere one line is written at the end. Nothing is shown unless ``shown``.
+    Parameters
+    ----------
+    weights : ndarray of shape (n_scores, n_columns)
+    scaling : float
+        The constant feature, whose weights come last; 0 for none.
     """
-    moving = shown and sys.stdout.isatty()
-    share = min(most, -(-n_steps // WIDTH) if moving else n_steps)
-    for done in range(0, n_steps, share):
-        if moving:
-            _draw(done, n_steps, end="")
-        yield min(share, n_steps - done)
-    if shown:
-        _draw(n_steps, n_steps, end="\n")
-
-
-def _draw(done: int, n_steps: int, end: str) -> None:
-    """One state of the bar, over the one before."""
-    filled = WIDTH * done // n_steps
-    bar = "#" * filled + "." * (WIDTH - filled)
-    start = "\r" if sys.stdout.isatty() else ""
-    sys.stdout.write(f"{start}[{bar}] step {done} of {n_steps}{end}")
-    sys.stdout.flush()
+    coef: NDArray[np.float64] = weights
+    intercept: NDArray[np.float64] = np.zeros(weights.shape[0])
+    if scaling > 0.0:
+        coef, intercept = weights[:, :-1], weights[:, -1] * scaling
+    if weights.shape[0] == 2:
+        # The common part of the two rows changes no prediction.
+        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+    return {"coef_": np.ascontiguousarray(coef), "intercept_": intercept}
 
 
 # Probabilities of the classes, for estimators whose loss may be a likelihood.
@@ -190,16 +162,18 @@ def _is_likelihood(estimator: Probabilities) -> bool:
 class Probabilities(PrivateLinearClassifier):
     """Adds ``predict_proba`` to an estimator that knows its loss."""
 
-    _parameters: ClassVar[Mapping[str, Callable[[Any], Any]]]
-
     def _used_loss(self) -> Loss:
         """The loss of the fitted model, or the one that a fit would use for two classes."""
         fitted: Loss | None = vars(self).get("_fitted_loss")
         if fitted is not None:
             return fitted
-        names = ("loss", "smoothing", "margin")
-        name, *shape = (self._parameters[name](getattr(self, name)) for name in names)
-        return chosen_loss(name, 2, *shape)
+        return self._loss_of(2)
+
+    def _loss_of(self, n_classes: int) -> Loss:
+        """The loss that these parameters ask for."""
+        names, tests = ("loss", "smoothing", "margin"), tests_of(type(self))
+        loss, smoothing, margin = (tests[name](name, getattr(self, name)) for name in names)
+        return chosen_loss(loss, n_classes, smoothing, margin)
 
     @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -226,91 +200,3 @@ class Probabilities(PrivateLinearClassifier):
         if loss.n_scores == 1:
             return np.stack([expit(-logits), expit(logits)], axis=1)
         return np.asarray(softmax(logits if loss.joint else log_expit(logits), axis=1))
-
-
-# What a call of ``partial_fit`` goes on from, and whether it may.
-#
-# Noisy sums and public facts only: nothing that is kept between calls tells more than was paid for.
-
-
-class Continuation(NamedTuple):
-    """What a call of ``partial_fit`` goes on from: noisy numbers and public facts."""
-
-    # Of the descent.
-    state: dict[str, Any]
-    # Taken so far.
-    n_steps: int
-    # All that may change a result.
-    parameters: dict[str, Any]
-    # The label set as the user gave it, None where it was read from labels.
-    classes: NDArray[Any] | None
-    n_calls: int
-
-
-def may_continue(estimator: Any) -> bool:
-    """Whether a model with these parameters can be continued; says what would let it."""
-    if estimator.accountant == "last_iterate":
-        raise AttributeError(
-            "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
-            "does not account for; accountant='composition' does"
-        )
-    return True
-
-
-def continuation(fitted: dict[str, Any], settings: SimpleNamespace) -> Continuation | None:
-    """What the calls before have left for this one, if it may go on from there."""
-    before: Continuation | None = fitted.get("_continuation")
-    if before is None:
-        if "privacy_" in fitted:
-            raise InvalidParameterError(
-                "accountant: this model keeps nothing to go on from, as its fit released the last "
-                "iterate alone, or it was loaded by load_model or chosen by a search; expected one "
-                "fitted with accountant='composition', in this process or unpickled"
-            )
-        return None
-    for name, value in settings.parameters.items():
-        if not np.array_equal(value, before.parameters[name]):
-            raise InvalidParameterError(
-                f"{name}: expected the value of the call before; parameters must not change "
-                "between calls of partial_fit"
-            )
-    if settings.schedule == "linear":
-        raise InvalidParameterError.of(
-            "schedule",
-            got="linear",
-            accepted="'constant' or 'inverse' in a second call, as the rate has come down to 0",
-        )
-    return before
-
-
-def declared_classes(
-    parameter: NDArray[Any] | None, argument: Any, fitted: dict[str, Any]
-) -> NDArray[Any] | None:
-    """The label set by the parameter, the argument of ``partial_fit`` or an earlier call."""
-    before: Continuation | None = fitted.get("_continuation")
-    if argument is None:
-        if before is not None:
-            return before.classes
-        if parameter is None:
-            raise InvalidParameterError(
-                "classes: got None, expected the public label set in the first call of partial_fit "
-                "or as a parameter"
-            )
-        return parameter
-    given = public_classes(argument)
-    known = parameter if before is None else fitted["classes_"]
-    if known is not None and not np.array_equal(given, known):
-        raise InvalidParameterError("classes: expected the label set known already, or None")
-    return given if before is None else before.classes
-
-
-def next_seed(seed: int, n_calls: int) -> int:
-    """A seed of its own for each call: the same noise again could be subtracted."""
-    for _ in range(n_calls):
-        seed = _core.NoiseSource(seed).public_seed()
-    return seed
-
-
-def resumed(state: dict[str, Any]) -> dict[str, Any]:
-    """The state with the mean begun anew: it is over iterates of the next run alone."""
-    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}

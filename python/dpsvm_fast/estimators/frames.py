@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 # Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
@@ -44,6 +45,23 @@ def tabular(X: Any) -> Any:
         return sys.modules["pyarrow"].Table.from_batches([X])
     known = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"))
     return X if any(_is(X, *name) for name in known) else None
+
+
+def public_shape(X: Any) -> tuple[int, int] | None:
+    """Number of rows and of columns by the metadata of ``X``; None where there are none such."""
+    if isinstance(X, (list, tuple)) and X and hasattr(X[0], "__len__"):
+        shape: Any = (len(X), len(X[0]))
+    else:
+        shape = getattr(X, "shape", None)
+    two = isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(n, int) for n in shape)
+    return shape if two and min(shape) > 0 else None
+
+
+def sparse_table(X: Any) -> bool:
+    """Whether ``X`` is a sparse matrix, or a frame of pandas of which one is made."""
+    if _is(X, "pandas", "DataFrame"):
+        return len(X.columns) > 0 and all(map(_is_sparse, X.dtypes))
+    return bool(sparse.issparse(X))
 
 
 def refuse_columns(table: Any) -> None:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast import _core
-from dpsvm_fast import validation as check
-from dpsvm_fast.estimators.fit import PrivatelyTrained, refused_certificate
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import checked_rows
-from dpsvm_fast.estimators.parameters import OBJECTIVE_PERTURBATION
-from dpsvm_fast.exceptions import CertificationError
+from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.gaussian_margin import (
-    CONSTANT,
-    GaussianMargin,
-    n_coordinates,
-    nearest_ellipsoids,
-)
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 
 # Ellipsoids from released coordinates: arithmetic on released and public numbers only.
@@ -129,17 +122,22 @@ class EllipsoidClassifier(PrivatelyTrained):
     lambda_: float
     data_norm_: float
 
-    def _publish(self, weights: Array, scaling: float, **facts: Any) -> None:
-        """Sets all fitted attributes at once from the noisy matrices; pure post-processing."""
-        del scaling
-        centres, least = centres_of(weights)
-        self.__dict__.update(
-            ellipsoids_=weights,
-            precisions_=np.ascontiguousarray(weights[..., :-1, :-1]),
-            means_=centres,
-            offsets_=least,
-            **facts,
-        )
+    psd: str
+
+    def _attributes(self, plan: GaussianMargin, released: Array) -> dict[str, Any]:
+        """Positive semidefinite matrices of (x, 1) in the units of X, from noisy ones."""
+        found = released_ellipsoids(released, plan.data_norm, psd=self.psd)
+        ellipsoids = found.reshape(plan.n_classes, plan.n_ellipsoids, *found.shape[1:])
+        centres, least = centres_of(ellipsoids)
+        return {
+            "ellipsoids_": ellipsoids,
+            "precisions_": np.ascontiguousarray(ellipsoids[..., :-1, :-1]),
+            "means_": centres,
+            "offsets_": least,
+            "lambda_": plan.regularization,
+            "data_norm_": plan.data_norm,
+            "_fitted_loss": plan.score_loss,
+        }
 
     def decision_function(self, X: Any) -> Array:
         """Score of every class, or of the second of two classes less that of the first.
@@ -194,11 +192,12 @@ class EllipsoidClassifier(PrivatelyTrained):
         """The smallest form of each class, and which of its ellipsoids has it."""
         check_is_fitted(self)
         X = checked_rows(self, X)
-        refuse_sparse(X)
+        if sparse.issparse(X):
+            raise refused_sparse()
         n_classes, n_ellipsoids, side = self.ellipsoids_.shape[:3]
         forms = np.empty((X.shape[0], n_classes))
         which = np.zeros((X.shape[0], n_classes), dtype=np.int64)
-        public = _public_map(self.data_norm_)
+        public = PublicMap(unit=False, data_norm=self.data_norm_)
         for block in row_blocks(X, side + n_classes * n_ellipsoids):
             rows = public.apply(X[block]) * self.data_norm_
             values = quadratic_forms(rows, self.ellipsoids_)
@@ -213,32 +212,15 @@ class EllipsoidClassifier(PrivatelyTrained):
         return tags
 
 
-def _public_map(data_norm: float) -> PublicMap:
-    """Rows over the bound of their norm."""
-    return PublicMap(unit=False, data_norm=data_norm)
-
-
-def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
-    """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
-    rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
-    public = _public_map(data_norm)
-    for block in row_blocks(X):
-        rows[block] = public.apply(X[block])
-    return rows
-
-
-def refuse_sparse(X: Any) -> None:
-    """The model has a number for every pair of features."""
-    if sparse.issparse(X):
-        raise TypeError(
-            "X: got a sparse matrix, expected a dense array: this model has a weight for every "
-            "pair of features; reduce sparse rows to a few dense features first"
-        )
+def refused_sparse() -> TypeError:
+    """Return the error about sparse rows: the model has a number for every pair of features."""
+    return TypeError(
+        "X: got a sparse matrix, expected a dense array: this model has a weight for every "
+        "pair of features; reduce sparse rows to a few dense features first"
+    )
 
 
 LOSSES = ("softmax_margin", "huber_ww")
-
-PSD = ("constraint", "project")
 
 MOST_ELLIPSOIDS = 1000
 # Numbers in all matrices together that the solver takes.
@@ -248,10 +230,9 @@ MOST_ENTRIES = 1 << 24
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
 
 MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
-# What a linear model has and this one has not.
-LINEAR = ("fit_intercept", "intercept_scaling", "low_memory")
 
 
+@dataclass(eq=False, repr=False)
 class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     r"""Large-margin Gaussian classifier: every class is an ellipsoid, or several.
 
@@ -410,154 +391,63 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     (2, 1, 3, 3)
     """
 
-    _parameters = {
-        name: test for name, test in OBJECTIVE_PERTURBATION.items() if name not in LINEAR
-    } | {
-        "loss": partial(check.check_option, "loss", options=LOSSES),
-        "psd": partial(check.check_option, "psd", options=PSD),
-        "n_ellipsoids": partial(check.check_integer, "n_ellipsoids", low=1, high=MOST_ELLIPSOIDS),
-        "trace_weight": partial(check.check_non_negative, "trace_weight"),
-    }
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    loss: Annotated[str, one_of(*LOSSES)] = "softmax_margin"
+    noise: param.Noise = "gaussian"
+    psd: Annotated[str, one_of("constraint", "project")] = "project"
+    n_ellipsoids: Annotated[int, integer(1, MOST_ELLIPSOIDS)] = 1
+    trace_weight: param.NonNegative = 0.0
+    C: param.AutoPositive = "auto"
+    extra_regularization: param.AutoNonNegative = "auto"
+    smoothing: param.Smoothing = "auto"
+    margin: param.Margin = "auto"
+    adjacency: param.Adjacency = "add_remove"
+    data_norm: param.Positive = 1.0
+    classes: param.Classes = None
+    tol: param.GradientTol = 1e-5
+    max_iter: param.MaxIter = None
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    verbose: param.Verbose = 0
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        loss: str = "softmax_margin",
-        noise: str = "gaussian",
-        psd: str = "project",
-        n_ellipsoids: int = 1,
-        trace_weight: float = 0.0,
-        C: float | str = "auto",
-        extra_regularization: float | str = "auto",
-        smoothing: float | str = "auto",
-        margin: float | str = "auto",
-        adjacency: str = "add_remove",
-        data_norm: float = 1.0,
-        classes: Any = None,
-        tol: float = 1e-5,
-        max_iter: int | None = None,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
-        self.noise = noise
-        self.psd = psd
-        self.n_ellipsoids = n_ellipsoids
-        self.trace_weight = trace_weight
-        self.C = C
-        self.extra_regularization = extra_regularization
-        self.smoothing = smoothing
-        self.margin = margin
-        self.adjacency = adjacency
-        self.data_norm = data_norm
-        self.classes = classes
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.verbose = verbose
-
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """The loss's own defaults; what else is "auto" is for the mechanism to choose."""
-        if settings.smoothing == "auto":
-            settings.smoothing = SMOOTHING[settings.loss]
-        if settings.margin == "auto":
-            settings.margin = MARGIN_IN_SMOOTHINGS[settings.loss] * settings.smoothing
-        for name in ("C", "extra_regularization"):
-            if getattr(settings, name) == "auto":
-                setattr(settings, name, None)
-
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> GaussianMargin:
-        """The releases for matrices of this size."""
-        names = (
-            "epsilon",
-            "delta",
-            "adjacency",
-            "noise",
-            "noise_grid",
-            "loss",
-            "smoothing",
-            "margin",
-            "n_ellipsoids",
-            "data_norm",
-            "trace_weight",
-            "C",
-            "extra_regularization",
-            "tol",
-        )
-        shared = {name: getattr(settings, name) for name in names}
-        return GaussianMargin(n_classes=n_classes, n_features=n_features, **shared)
-
-    def _prepare(self, X: Any, mechanism: GaussianMargin, settings: SimpleNamespace) -> None:
-        """Refuse sparse rows and matrices too large; note what is public about this fit."""
-        refuse_sparse(X)
-        entries = mechanism.n_matrices * n_coordinates(mechanism.n_features)
+    def plan(self, facts: Facts) -> GaussianMargin:
+        """The releases for rows with these public facts."""
+        smoothing, margin = number_or_none(self.smoothing), number_or_none(self.margin)
+        if smoothing is None:
+            smoothing = SMOOTHING[self.loss]
+        if margin is None:
+            margin = MARGIN_IN_SMOOTHINGS[self.loss] * smoothing
+        if facts.sparse:
+            raise refused_sparse()
+        n_matrices = facts.n_classes * self.n_ellipsoids
+        entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MOST_ENTRIES:
             raise ValueError(
-                f"X: got {mechanism.n_features} features, expected so few that {entries} numbers, "
-                f"those of {mechanism.n_matrices} symmetric matrices, are at most {MOST_ENTRIES}; "
+                f"X: got {facts.n_columns} features, expected so few that {entries} numbers, "
+                f"those of {n_matrices} symmetric matrices, are at most {MOST_ENTRIES}; "
                 "reduce them first, by PrivatePCA"
             )
-        settings.kept = {"lambda_": mechanism.regularization, "data_norm_": mechanism.data_norm}
-
-    def _released(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: GaussianMargin,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> Array:
-        """Positive semidefinite matrices of (x, 1) in the units of X, from noisy ones."""
-        noisy = self._noisy_matrices(X, codes, mechanism, settings, source)
-        ellipsoids = released_ellipsoids(noisy, mechanism.data_norm, psd=settings.psd)
-        shape = (mechanism.n_classes, mechanism.n_ellipsoids, *ellipsoids.shape[1:])
-        return ellipsoids.reshape(shape)
-
-    def _noisy_matrices(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: GaussianMargin,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> Array:
-        """All releases of one fit; what follows them is post-processing."""
-        n_threads = settings.n_threads
-        rows, target = unit_rows(X, mechanism.data_norm), codes
-        if mechanism.anchors is not None:
-            points = mechanism.anchors.release(rows, codes, source, n_threads)
-            target = nearest_ellipsoids(rows, codes, points, mechanism.n_ellipsoids)
-        # Exact: a power of two.
-        rows /= rows.dtype.type(CONSTANT)
-        matrices, _ = _core.solve_gaussian_margin(
-            rows,
-            target,
-            loss=mechanism.loss,
-            n_classes=mechanism.n_classes,
-            n_ellipsoids=mechanism.n_ellipsoids,
-            smoothing=mechanism.smoothing,
-            margin=mechanism.margin,
-            regularization=mechanism.regularization,
-            linear=mechanism.draw_linear(source, n_threads=n_threads),
-            data_norm=1.0 / CONSTANT,
-            psd=settings.psd == "constraint",
-            gradient_tol=mechanism.solver.gradient_tol,
-            max_iter=settings.max_iter,
-            n_threads=n_threads,
+        return GaussianMargin(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise=self.noise,
+            noise_grid=self.noise_grid,
+            loss=self.loss,
+            smoothing=smoothing,
+            margin=margin,
+            n_classes=facts.n_classes,
+            n_ellipsoids=self.n_ellipsoids,
+            n_features=facts.n_columns,
+            data_norm=self.data_norm,
+            trace_weight=self.trace_weight,
+            C=number_or_none(self.C),
+            extra_regularization=number_or_none(self.extra_regularization),
+            tol=self.tol,
+            constrained=self.psd == "constraint",
+            max_iter=self.max_iter,
         )
-        if matrices is None:
-            raise CertificationError(refused_certificate(limited=settings.max_iter is not None))
-        noisy: Array = mechanism.solver.release(matrices, source, n_threads=n_threads)
-        return noisy

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,162 +11,143 @@ from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.estimators.base import (
-    Continuation,
-    Probabilities,
-    continuation,
-    declared_classes,
-    may_continue,
-    next_seed,
-    resumed,
-    shares_with_progress,
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.base import Probabilities
+from dpsvm_fast.estimators.fit import PrivatelyTrained, private_fit
+from dpsvm_fast.estimators.inputs import ArrayRows, public_classes
+from dpsvm_fast.estimators.parameters import (
+    auto_or,
+    chosen_loss,
+    integer,
+    number_or_none,
+    one_of,
+    or_word,
+    real,
+    tests_of,
 )
-from dpsvm_fast.estimators.fit import PrivatelyTrained, warn_not_private
-from dpsvm_fast.estimators.parameters import GRADIENT_PERTURBATION, chosen_loss
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.gradient import GradientPerturbation, automatic_intercept_scaling
-from dpsvm_fast.mechanisms.rows import PublicMap
-
-# Which options of gradient perturbation are used with which others.
-
+from dpsvm_fast.mechanisms.gradient import (
+    GradientPerturbation,
+    ReleasedIterate,
+    automatic_intercept_scaling,
+)
+from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
 # would be ignored silently.
 MOMENTUM_ONLY = {"momentum": 0.0, "nesterov": False}
-
-ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": None, "noise_correction": False}
+ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
 # May change between calls of partial_fit: they change no result.
 FREE = ("n_threads", "verbose")
 # The widths for which the automatic steps were chosen: scores of the size of the noise in them.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
-
 AUTOMATIC_MARGIN = 1.0
-# Parameters whose "auto" is for the mechanism to choose.
-AUTOMATIC = (
-    *("C", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
-    *("average", "stabilizer"),
-)
-# Parameters that the mechanism takes as they are.
-OF_THE_MECHANISM = (
-    *("epsilon", "delta", "adjacency", "noise_grid", "data_norm", "intercept_scaling", "C"),
-    *("optimizer", "n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm"),
-    *("learning_rate", "schedule", "momentum", "nesterov", "betas", "stabilizer"),
-    *("noise_correction", "average", "accountant"),
-)
+# Not so near to 1 that what decays would never do.
+decay = real(0.0, 1.0 - 1e-12)
 
 
-def settle_options(settings: SimpleNamespace) -> None:
-    """Leave "auto" to the mechanism, and refuse values that would be ignored."""
-    for name in AUTOMATIC:
-        if getattr(settings, name) == "auto":
-            setattr(settings, name, None)
-    unused = MOMENTUM_ONLY if settings.optimizer == "adam" else ADAM_ONLY
-    accepted: dict[str, tuple[object, str]] = {
-        name: (default, f"with optimizer={settings.optimizer!r}, which does not use it")
-        for name, default in unused.items()
-    }
-    if settings.optimizer == "gd" and settings.sampling_rate != 1.0:
-        accepted["sampling_rate"] = (None, "or 1.0 with optimizer='gd', which takes all rows")
-    if settings.momentum == 0.0:
-        accepted["nesterov"] = (False, "with momentum=0")
-    if settings.adjacency == "replace_one":
-        reason = "with adjacency='replace_one', where the number of rows is public itself"
-        accepted["max_samples"] = (None, reason)
-    for name, (default, reason) in accepted.items():
-        value = getattr(settings, name)
-        if value != default:
-            shown = "'auto'" if name in AUTOMATIC else repr(default)
-            raise InvalidParameterError.of(name, got=value, accepted=f"{shown} {reason}")
+def checked_betas(name: str, value: Any) -> tuple[float, float]:
+    """Accept the two decay rates of Adam's moments."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"{name}: got {type(value).__name__}, expected two numbers in [0, 1)")
+    return (decay(name, value[0]), decay(name, value[1]))
 
 
-def gradient_loss(settings: SimpleNamespace, n_classes: int) -> Loss:
-    """The loss with this estimator's automatic width and margin."""
-    name, smoothing, margin = settings.loss, settings.smoothing, settings.margin
-    if name in AUTOMATIC_SMOOTHING:
-        smoothing = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else smoothing
-        margin = AUTOMATIC_MARGIN if margin == "auto" else margin
-    return chosen_loss(name, n_classes, smoothing, margin)
+# What a call of ``partial_fit`` goes on from, and whether it may.
+#
+# Noisy sums and public facts only: nothing that is kept between calls tells more than was paid for.
 
 
-# A run of the compiled descent: rows, steps, progress.
+class Continuation(NamedTuple):
+    """What a call of ``partial_fit`` goes on from: noisy numbers and public facts."""
+
+    # Of the descent.
+    state: dict[str, Any]
+    # Taken so far.
+    n_steps: int
+    # All that may change a result.
+    parameters: dict[str, Any]
+    # The label set as the user gave it, None where it was read from labels.
+    classes: NDArray[Any] | None
+    n_calls: int
 
 
-# Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
-MOST_NUMBERS = 2**32
+def may_continue(estimator: Any) -> bool:
+    """Whether a model with these parameters can be continued; says what would let it."""
+    if estimator.accountant == "last_iterate":
+        raise AttributeError(
+            "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
+            "does not account for; accountant='composition' does"
+        )
+    return True
 
 
-def started(mechanism: GradientPerturbation, before: Continuation | None) -> _core.Descent:
-    """The descent before its first step, or where the calls before have left it."""
+def before_of(estimator: Any) -> Continuation | None:
+    """What the calls before have left."""
+    before: Continuation | None = vars(estimator).get("_continuation")
+    return before
+
+
+def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | None:
+    """What the calls before have left for a call with these parameters, if it may go on."""
+    before = before_of(estimator)
     if before is None:
-        return _core.Descent(**_options(mechanism, None))
-    return _core.Descent(**_options(mechanism, before), state=resumed(before.state))
+        if "privacy_" in vars(estimator):
+            raise InvalidParameterError(
+                "accountant: this model keeps nothing to go on from, as its fit released the last "
+                "iterate alone, or it was loaded by load_model or chosen by a search; expected one "
+                "fitted with accountant='composition', in this process or unpickled"
+            )
+        return None
+    for name, value in parameters.items():
+        if not np.array_equal(value, before.parameters[name]):
+            raise InvalidParameterError(
+                f"{name}: expected the value of the call before; parameters must not change "
+                "between calls of partial_fit"
+            )
+    if estimator.schedule == "linear":
+        raise InvalidParameterError.of(
+            "schedule",
+            got="linear",
+            accepted="'constant' or 'inverse' in a second call, as the rate has come down to 0",
+        )
+    return before
 
 
-def _options(mechanism: GradientPerturbation, before: Continuation | None) -> dict[str, Any]:
-    """Settings of the compiled descent."""
-    return mechanism.descent_options(0 if before is None else before.n_steps)
+def declared_classes(
+    estimator: Any, before: Continuation | None, argument: Any
+) -> NDArray[Any] | None:
+    """The label set by the parameter, the argument of ``partial_fit`` or an earlier call."""
+    parameter: NDArray[Any] | None = estimator.classes
+    if argument is None:
+        if before is not None:
+            return before.classes
+        if parameter is None:
+            raise InvalidParameterError(
+                "classes: got None, expected the public label set in the first call of partial_fit "
+                "or as a parameter"
+            )
+        return parameter
+    given = public_classes(argument)
+    known = parameter if before is None else estimator.classes_
+    if known is not None and not np.array_equal(given, known):
+        raise InvalidParameterError("classes: expected the label set known already, or None")
+    return given if before is None else before.classes
 
 
-def descend(
-    descent: _core.Descent,
-    X: Any,
-    codes: NDArray[np.int64],
-    mechanism: GradientPerturbation,
-    settings: SimpleNamespace,
-    source: _core.NoiseSource,
-) -> None:
-    """Take all steps of one call. What the descent knows then are noisy sums alone."""
-    records = training_records(X, codes, mechanism, settings.n_threads)
-    options = _options(mechanism, settings.before)
-    most = max(1, MOST_NUMBERS // math.prod(mechanism.shape))
-    shown = settings.verbose > 0
-    for share in shares_with_progress(mechanism.steps, most=most, shown=shown):
-        take_steps(descent, options, records, source, share, settings.n_threads)
-
-
-def take_steps(
-    descent: _core.Descent,
-    options: dict[str, Any],
-    records: Any,
-    source: _core.NoiseSource,
-    n_steps: int,
-    n_threads: int,
-) -> None:
-    """Steps on records here, or on those of several partitions, of which only sums come here.
-
-    Parameters
-    ----------
-    descent : Descent
-        Its state is moved on.
-    options : dict
-        The settings that it was made with.
-    records : Records, or what stands for those of all partitions
-    source : NoiseSource
-        Every noise is drawn from it, here.
-    n_steps : int
-    n_threads : int
-        Does not change the result.
-    """
-    elsewhere = getattr(records, "descend", None)
-    if elsewhere is None:
-        descent.run(records, source, n_steps, n_threads)
-    else:
-        elsewhere(descent, options, source, n_steps)
-
-
-def training_records(
-    X: Any, codes: NDArray[np.int64], mechanism: GradientPerturbation, n_threads: int
-) -> _core.Records:
-    """The rows divided by the bound of their norm, in the form of the compiled descent."""
-    public = PublicMap(unit=False, data_norm=mechanism.data_norm)
-    return public.records(X, codes, mechanism.loss.n_classes, n_threads)
+def next_seed(seed: int, n_calls: int) -> int:
+    """A seed of its own for each call: the same noise again could be subtracted."""
+    for _ in range(n_calls):
+        seed = _core.NoiseSource(seed).public_seed()
+    return seed
 
 
 Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 
 
+@dataclass(eq=False, repr=False)
 class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise on the gradients it descends along.
 
@@ -341,75 +321,39 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     True
     """
 
-    _minimises = False
-    _parameters = GRADIENT_PERTURBATION
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        loss: str = "softmax_margin",
-        adjacency: str = "add_remove",
-        data_norm: float = 1.0,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float | str = "auto",
-        C: float | str = "auto",
-        smoothing: float | str = "auto",
-        margin: float | str = "auto",
-        optimizer: str = "gd",
-        n_steps: int | str = "auto",
-        sampling_rate: float | str = "auto",
-        expected_batch_size: float | str = "auto",
-        max_grad_norm: float | str = "auto",
-        learning_rate: float | str = "auto",
-        schedule: str = "constant",
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        betas: tuple[float, float] = (0.9, 0.999),
-        stabilizer: float | str = "auto",
-        noise_correction: bool = False,
-        average: float | str = "auto",
-        accountant: str = "auto",
-        max_samples: int | None = None,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
-        self.adjacency = adjacency
-        self.data_norm = data_norm
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.C = C
-        self.smoothing = smoothing
-        self.margin = margin
-        self.optimizer = optimizer
-        self.n_steps = n_steps
-        self.sampling_rate = sampling_rate
-        self.expected_batch_size = expected_batch_size
-        self.max_grad_norm = max_grad_norm
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.momentum = momentum
-        self.nesterov = nesterov
-        self.betas = betas
-        self.stabilizer = stabilizer
-        self.noise_correction = noise_correction
-        self.average = average
-        self.accountant = accountant
-        self.max_samples = max_samples
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.verbose = verbose
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    loss: param.SmoothLoss = "softmax_margin"
+    adjacency: param.Adjacency = "add_remove"
+    data_norm: param.Positive = 1.0
+    classes: param.Classes = None
+    fit_intercept: param.Flag = True
+    intercept_scaling: param.AutoPositive = "auto"
+    C: param.AutoPositive = "auto"
+    smoothing: param.Smoothing = "auto"
+    margin: param.Margin = "auto"
+    optimizer: Annotated[str, one_of("gd", "sgd", "adam")] = "gd"
+    n_steps: Annotated[int | str, auto_or(integer(1, 2**31 - 1))] = "auto"
+    # Batches of any number of rows that fits a machine are empty below this.
+    sampling_rate: Annotated[float | str, auto_or(real(1e-12, 1.0))] = "auto"
+    expected_batch_size: param.AutoWithin = "auto"
+    max_grad_norm: param.AutoPositive = "auto"
+    learning_rate: param.AutoWithin = "auto"
+    schedule: Annotated[str, one_of("constant", "inverse", "linear")] = "constant"
+    momentum: Annotated[float, decay] = 0.0
+    nesterov: param.Flag = False
+    betas: Annotated[tuple[float, float], checked_betas] = (0.9, 0.999)
+    stabilizer: param.AutoWithin = "auto"
+    noise_correction: param.Flag = False
+    average: Annotated[float | str, auto_or(real(0.0, 1.0))] = "auto"
+    accountant: Annotated[str, one_of("auto", "composition", "last_iterate")] = "auto"
+    max_samples: Annotated[int | None, or_word(None, integer(1, 2**40))] = None
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    verbose: param.Verbose = 0
 
     @available_if(may_continue)  # type: ignore[untyped-decorator]
     @in_usual_arithmetic
@@ -445,85 +389,108 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         KeyboardInterrupt
             The budget of this call is spent; what was released before stays.
         """
-        settings = self._checked_parameters()
+        checked = self.checked()
+        asked = checked._compared()
         # One look at the attributes: another thread may be fitting the same object.
-        fitted = dict(vars(self))
-        settings.before = before = continuation(fitted, settings)
-        settings.classes = declared_classes(settings.classes, classes, fitted)
-        settings.accountant = "composition"
+        before = continuation(checked, asked)
+        checked.classes = declared_classes(checked, before, classes)
+        checked.accountant = "composition"
+        known = checked.classes
         if before is not None:
-            settings.continues = fitted["privacy_"]
-            settings.known_classes = fitted["classes_"]
-            if settings.random_state is not None:
-                settings.random_state = next_seed(settings.random_state, before.n_calls)
-        warn_not_private(settings)
-        self._train(X, y, settings)
+            known = checked.classes_
+            if checked.random_state is not None:
+                checked.random_state = next_seed(checked.random_state, before.n_calls)
+        found = private_fit(checked, ArrayRows(checked, X, y, classes=known))
+        found["_continuation"] = found["_continuation"]._replace(parameters=asked)
+        self.__dict__.update(found)
         return self
 
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """Without an intercept the constant feature is 0; "auto" is for the mechanism to choose."""
-        if not settings.fit_intercept:
-            settings.intercept_scaling = 0.0
-        elif settings.intercept_scaling == "auto":
-            settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
-        settle_options(settings)
-        names = (name for name in self._parameters if name not in FREE)
-        settings.parameters = {name: getattr(settings, name) for name in names}
-        settings.before = settings.continues = None
+    def _compared(self) -> dict[str, Any]:
+        """The parameters that may change a result."""
+        return {name: getattr(self, name) for name in tests_of(type(self)) if name not in FREE}
 
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> GradientPerturbation:
-        """The run for weights of this shape."""
-        n_records = settings.max_samples
-        if settings.adjacency == "replace_one":
-            # Before data are seen, over one row.
-            n_records = settings.n_samples or 1
+    def plan(self, facts: Facts) -> GradientPerturbation:
+        """The run for rows with these public facts; goes on from an earlier one if there is one."""
+        self._refuse_unused()
+        scaling = number_or_none(self.intercept_scaling)
+        if scaling is None:
+            scaling = automatic_intercept_scaling(self.data_norm)
+        n_records = self.max_samples
+        if self.adjacency == "replace_one":
+            # Before their number is known, over one row.
+            n_records = facts.n_samples or 1
+        n_steps = number_or_none(self.n_steps)
+        before = before_of(self)
         return GradientPerturbation(
-            **{name: getattr(settings, name) for name in OF_THE_MECHANISM},
-            loss=gradient_loss(settings, n_classes),
-            n_features=n_features,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise_grid=self.noise_grid,
+            loss=self._loss_of(facts.n_classes),
+            n_features=facts.n_columns,
+            data_norm=self.data_norm,
+            intercept_scaling=scaling if self.fit_intercept else 0.0,
+            C=number_or_none(self.C),
+            optimizer=self.optimizer,
+            n_steps=None if n_steps is None else int(n_steps),
+            sampling_rate=number_or_none(self.sampling_rate),
+            expected_batch_size=number_or_none(self.expected_batch_size),
+            max_grad_norm=number_or_none(self.max_grad_norm),
+            learning_rate=number_or_none(self.learning_rate),
+            schedule=self.schedule,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            betas=self.betas,
+            stabilizer=number_or_none(self.stabilizer),
+            noise_correction=self.noise_correction,
+            average=number_or_none(self.average),
+            accountant=self.accountant,
             n_records=n_records,
-            continues=settings.continues,
+            continues=None if before is None else self.privacy_,
+            state=None if before is None else before.state,
+            steps_before=0 if before is None else before.n_steps,
         )
 
-    def _prepare(self, X: Any, mechanism: GradientPerturbation, settings: SimpleNamespace) -> None:
-        """Starts the descent, which refuses extreme settings, and counts rows if need be."""
-        bound = mechanism.n_records
-        if not mechanism.keeps_state and bound is not None and X.shape[0] > bound:
-            raise InvalidParameterError(
-                f"max_samples: got {bound} and more rows than that, expected a bound of their "
-                "number with accountant='last_iterate'"
-            )
-        settings.descent = started(mechanism, settings.before)
+    def _refuse_unused(self) -> None:
+        """Refuse values that would be ignored."""
+        unused = MOMENTUM_ONLY if self.optimizer == "adam" else ADAM_ONLY
+        accepted: dict[str, tuple[object, str]] = {
+            name: (default, f"with optimizer={self.optimizer!r}, which does not use it")
+            for name, default in unused.items()
+        }
+        if self.optimizer == "gd" and self.sampling_rate != 1.0:
+            accepted["sampling_rate"] = ("auto", "or 1.0 with optimizer='gd', which takes all rows")
+        if self.momentum == 0.0:
+            accepted["nesterov"] = (False, "with momentum=0")
+        if self.adjacency == "replace_one":
+            reason = "with adjacency='replace_one', where the number of rows is public itself"
+            accepted["max_samples"] = (None, reason)
+        for name, (default, reason) in accepted.items():
+            value = getattr(self, name)
+            if value != default:
+                raise InvalidParameterError.of(name, got=value, accepted=f"{default!r} {reason}")
 
-    def _released(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: GradientPerturbation,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> NDArray[np.float64]:
-        """Weights in units of the rows, after all steps."""
-        descent, before = settings.descent, settings.before
-        descend(descent, X, codes, mechanism, settings, source)
-        weights = np.asarray(descent.weights() / mechanism.data_norm)
-        if not np.isfinite(weights).all():
-            # A fact about noisy numbers, which may be told.
-            raise InvalidParameterError(
-                "learning_rate: the steps were too long and the weights left the floating-point "
-                "numbers; nothing is released and the budget is spent; a smaller one avoids it"
-            )
-        if mechanism.keeps_state:
-            settings.kept["_continuation"] = Continuation(
-                state=descent.state(),
-                n_steps=mechanism.steps + (0 if before is None else before.n_steps),
-                parameters=settings.parameters,
-                classes=settings.classes,
+    def _loss_of(self, n_classes: int) -> Loss:
+        """The loss with this estimator's automatic width and margin."""
+        name, smoothing, margin = self.loss, self.smoothing, self.margin
+        if name in AUTOMATIC_SMOOTHING:
+            smoothing = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else smoothing
+            margin = AUTOMATIC_MARGIN if margin == "auto" else margin
+        return chosen_loss(name, n_classes, smoothing, margin)
+
+    def _attributes(self, plan: GradientPerturbation, released: ReleasedIterate) -> dict[str, Any]:
+        """Coefficients, intercepts, and what ``partial_fit`` goes on from."""
+        found = super()._attributes(plan, released.weights)
+        if released.state is not None:
+            before = before_of(self)
+            found["_continuation"] = Continuation(
+                state=released.state,
+                n_steps=plan.steps + plan.steps_before,
+                parameters=self._compared(),
+                classes=self.classes,
                 n_calls=1 if before is None else before.n_calls + 1,
             )
-        return weights
+        return found
 
     def _forget(self) -> None:
         """Removes every fitted attribute, and the state from which to go on."""

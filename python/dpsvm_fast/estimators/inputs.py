@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -10,16 +11,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
+from dpsvm_fast import _core
 from dpsvm_fast.estimators.frames import (
     column_names,
     label_values,
+    public_shape,
     refuse_columns,
+    sparse_table,
     table_rows,
     tabular,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import LARGEST
-from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 
 # From what the user passed to what the solvers take, without a data value in any message.
 #
@@ -367,6 +372,124 @@ def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | Non
     return y.astype(np.int64), classes.astype(np.int64)
 
 
+# What scikit-learn's validation learns about X, published with the rest.
+FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
+
+
+def feature_facts(probe: Any) -> dict[str, Any]:
+    """Return what validation has written onto a copy of an estimator about its features."""
+    return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+
+
+class ArrayRows:
+    """Training rows in this process: an array, a matrix or a table. Private but for their facts.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimator
+        With checked parameters; an attribute ``n_features_in_`` is what the rows must have.
+    X, y : object
+        As they were passed to ``fit``; nothing but the shape is looked at before ``read``.
+    classes : ndarray or None
+        The label set; None where it is to be read from the labels.
+    labelled : bool, default=True
+        Otherwise ``y`` is ignored and every row is of class 0.
+    """
+
+    def __init__(
+        self, estimator: Any, X: Any, y: Any = None, *, classes: Any = None, labelled: bool = True
+    ) -> None:
+        self.X, self.classes = X, classes
+        self.n_threads: int = estimator.n_threads
+        self.low_memory = getattr(estimator, "low_memory", False)
+        self.verbose = bool(getattr(estimator, "verbose", False))
+        self._y, self._labelled = y, labelled
+        self._counted = estimator.adjacency == "replace_one"
+        # Validation writes what it learns about X onto the copy.
+        self._probe = copy.copy(estimator)
+        # Index of the class of every row, once they are read.
+        self.codes: Any = None
+        self.published: dict[str, Any] = {}
+
+    @property
+    def facts(self) -> Facts:
+        """What is public; reads no values where the label set is given and X has a shape."""
+        shape = public_shape(self.X)
+        if shape is None or (self._labelled and self.classes is None):
+            self.read()
+            shape = self.X.shape
+        return Facts(
+            n_features=shape[1],
+            n_classes=self.classes.size if self._labelled else 2,
+            n_samples=shape[0] if self._counted else None,
+            sparse=sparse_table(self.X),
+        )
+
+    def read(self) -> None:
+        """Check all values, once.
+
+        Raises
+        ------
+        ValueError, TypeError
+            They are invalid; the text does not quote them.
+        """
+        if self.codes is not None:
+            return
+        probe, reset = self._probe, not hasattr(self._probe, "n_features_in_")
+        if self._labelled:
+            self.X, y = checked_training_set(probe, self.X, self._y, reset=reset)
+            if self.classes is None:
+                self.classes = classes_from_labels(y)
+            self.codes = encoded_labels(y, self.classes)
+        else:
+            self.X = checked_training_rows(probe, self.X)
+            self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
+        self.published = feature_facts(probe)
+        if self._labelled:
+            self.published["classes_"] = self.classes
+        self._y = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_here(self) -> int:
+        """All of them are in this process."""
+        return self.n_rows
+
+    def records(self, public: PublicMap) -> _core.Records:
+        """The mapped rows, whose sums are exact."""
+        X, n_classes = self.X, self.classes.size if self._labelled else 2
+        if public.offset is not None and sparse.issparse(X):
+            X = X.toarray()
+        return public.records(X, self.codes, n_classes, self.n_threads)
+
+    def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Exact sums of the mapped entries of each column and of their squares."""
+        how: Any = {"offset": public.offset, "scale": public.scale, "n_threads": self.n_threads}
+        X = self.X
+        if sparse.issparse(X):
+            return _core.column_moments_csr(X.data, X.indices, X.indptr, X.shape, **how)
+        return _core.column_moments_dense(X, **how)
+
+    def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
+        """Replace records by random features of them."""
+        records.lift(features.map(), stored, self.n_threads)
+
+    def descend(
+        self,
+        records: Any,
+        descent: _core.Descent,
+        options: dict[str, Any],
+        source: _core.NoiseSource,
+        n_steps: int,
+    ) -> None:
+        """Take steps on records."""
+        descent.run(records, source, n_steps, self.n_threads)
+
+
 # Lower and upper ones, as numbers or one for each feature.
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -403,10 +526,10 @@ def checked_bounds(value: Any) -> Bounds:
     return low, high
 
 
-def broadcast_bounds(bounds: Bounds | None, n_features: int) -> Bounds | None:
-    """Bounds as arrays of shape (n_features,)."""
-    if bounds is None:
-        return None
+def broadcast_bounds(bounds: Bounds | None, n_features: int | None) -> Bounds | None:
+    """Bounds as arrays of shape (n_features,), where that number is known."""
+    if bounds is None or n_features is None:
+        return bounds
     for side in bounds:
         if side.ndim == 1 and side.size != n_features:
             raise InvalidParameterError(

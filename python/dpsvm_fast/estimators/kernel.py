@@ -2,136 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.certificates.words import RANDOM_FEATURES
-from dpsvm_fast.estimators.fit import promise_facts
-from dpsvm_fast.estimators.inputs import Bounds, checked_rows, public_map
-from dpsvm_fast.estimators.linear import (
-    LinearFit,
-    PrivatePipeline,
-    descended,
-    prepared,
-    solved,
-    trained,
-)
-from dpsvm_fast.estimators.parameters import PRIVATE_KERNEL
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.inputs import checked_rows, public_map
+from dpsvm_fast.estimators.linear import PrivatePipeline, Trainer
+from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.kernel import KernelChoice, PrivateKernel
 from dpsvm_fast.mechanisms.noise import check_range
+from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import (
+    KERNELS,
+    LARGEST_GAMMA,
+    MOST_COMPONENTS,
+    SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
     ReleasedMap,
-    feature_rows,
     feature_scores,
     mapped_scores,
 )
-
-# One private fit of the kernel pipeline: the linear one, with features where the rule says so.
-
-
-# low_memory="auto": features are kept where all of them take at most so many bytes, and are
-# computed anew in every pass beyond.
-LARGEST_STORE = 1 << 28
-
-BYTES_A_NUMBER = 4
-
-
-@dataclass(frozen=True, eq=False)
-class KernelFit(LinearFit):
-    """Everything that was released, and the public map that was drawn.
-
-    Parameters
-    ----------
-    choice : KernelChoice
-    features : FourierFeatures or None
-        None for the linear model; otherwise ``weights`` are those of the features.
-    """
-
-    choice: KernelChoice
-    features: FourierFeatures | None
-
-
-def fitted_kernel(
-    mechanism: PrivateKernel,
-    public: PublicMap,
-    X: Any,
-    codes: NDArray[np.int64],
-    source: _core.NoiseSource,
-    n_threads: int,
-    *,
-    low_memory: bool | str,
-) -> KernelFit:
-    """Makes the releases of one fit; everything else that was known is dropped.
-
-    Parameters
-    ----------
-    mechanism : PrivateKernel
-        Its events have been recorded (owed by the caller).
-    public : PublicMap
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
-        Checked raw rows.
-    codes : ndarray of shape (n_samples,)
-        Class indices.
-    source : NoiseSource
-    n_threads : int
-        Does not change the result.
-    low_memory : bool or "auto"
-        Does not change the result.
-    """
-    ready = prepared(mechanism, public, X, codes, source, n_threads)
-    choice = mechanism.choice(ready.count)
-    # Drawn only where it is used: a linear model is then that of the linear pipeline.
-    features = (
-        None if choice.kernel == "linear" else mechanism.features(choice, source.public_seed())
-    )
-    if features is None:
-        linear = trained(ready, public, X, codes, source, n_threads)
-        return KernelFit(**vars(linear), choice=choice, features=None)
-    rule, solver = ready.training.rule, ready.training.solver
-    if rule is not None:
-        assert ready.records is not None
-        size = BYTES_A_NUMBER * 2 * features.n_components * X.shape[0]
-        stored = size <= LARGEST_STORE if low_memory == "auto" else not low_memory
-        _lift(ready.records, features, stored=stored, n_threads=n_threads)
-        weights, scaling = descended(rule, ready.records, source, n_threads)
-    else:
-        assert solver is not None
-        released = ReleasedMap(ready.centre, ready.matrix)
-        rows = feature_rows(features, public, released, X, n_threads)
-        weights, scaling = solved(
-            solver, rows, codes, source, n_threads, n_releases=ready.training.n_releases
-        )
-    return KernelFit(
-        weights, scaling, ready.count, ready.centre, ready.matrix, ready.training, choice, features
-    )
-
-
-def _lift(records: Any, features: FourierFeatures, *, stored: bool, n_threads: int) -> None:
-    """Features of the records; who holds them elsewhere draws the public map there."""
-    elsewhere = getattr(records, "lift_by", None)
-    if elsewhere is None:
-        records.lift(features.map(), stored, n_threads)
-    else:
-        elsewhere(features, stored)
-
 
 # n_components="auto". With Gaussian noise features cost time only; Gamma noise grows with them.
 N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100
 
 
+@dataclass(eq=False, repr=False)
 class PrivateKernelSVC(PrivatePipeline):
     r"""Private kernel SVM: `PrivateLinearSVC`, trained on random features where that will help.
 
@@ -276,132 +183,104 @@ class PrivateKernelSVC(PrivatePipeline):
     True
     """
 
-    _parameters = PRIVATE_KERNEL
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    bounds: param.OptionalBounds = None
+    kernel: Annotated[str, one_of("auto", *KERNELS, "linear")] = "auto"
+    gamma: Annotated[float | str, auto_or(real(SMALLEST_GAMMA, LARGEST_GAMMA))] = "auto"
+    n_components: Annotated[int | str, auto_or(integer(1, MOST_COMPONENTS))] = "auto"
+    orthogonal: param.Flag = True
+    mechanism: Trainer = "auto"
+    normalize: param.Flag = True
+    data_norm: param.Positive = 1.0
+    classes: param.Classes = None
+    adjacency: param.Adjacency = "add_remove"
+    whiten: param.AutoFlag = "auto"
+    margin: param.Margin = "auto"
+    fit_intercept: param.Flag = True
+    low_memory: param.AutoFlag = "auto"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    verbose: param.Verbose = 0
 
     # What a fit publishes.
-    data_norm_: float | None
-    features_: FourierFeatures | None
+    data_norm_: float | None = field(init=False)
+    features_: FourierFeatures | None = field(init=False)
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        bounds: Any = None,
-        kernel: str = "auto",
-        gamma: float | str = "auto",
-        n_components: int | str = "auto",
-        orthogonal: bool = True,
-        mechanism: str = "auto",
-        normalize: bool = True,
-        data_norm: float = 1.0,
-        classes: Any = None,
-        adjacency: str = "add_remove",
-        whiten: bool | str = "auto",
-        margin: float | str = "auto",
-        fit_intercept: bool = True,
-        low_memory: bool | str = "auto",
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.kernel = kernel
-        self.gamma = gamma
-        self.n_components = n_components
-        self.orthogonal = orthogonal
-        self.mechanism = mechanism
-        self.normalize = normalize
-        self.data_norm = data_norm
-        self.classes = classes
-        self.adjacency = adjacency
-        self.whiten = whiten
-        self.margin = margin
-        self.fit_intercept = fit_intercept
-        self.low_memory = low_memory
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.verbose = verbose
+    @property
+    def _rests_on(self) -> str:
+        """The public parameter on which the sensitivity rests."""
+        return "bounds" if self.normalize else "data_norm"
 
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """What "auto" means, and what goes together."""
-        super()._complete(settings)
-        if settings.n_components == "auto":
-            pure = settings.delta == 0.0
-            settings.n_components = PURE_N_COMPONENTS if pure else N_COMPONENTS
-        check_range("data_norm", settings.data_norm, "the bound of the rows' norm")
-        if settings.normalize and settings.data_norm != 1.0:
+    def plan(self, facts: Facts) -> PrivateKernel:
+        """All releases for rows with these public facts."""
+        self._check_norm()
+        shared = self._shared(facts)
+        n_components = self.n_components
+        if isinstance(n_components, str):
+            n_components = PURE_N_COMPONENTS if self.delta == 0.0 else N_COMPONENTS
+        return PrivateKernel(
+            **shared | {"centred": shared["centred"] and self.normalize},
+            kernel=self.kernel,
+            gamma=self.gamma,
+            n_components=n_components,
+            orthogonal=self.orthogonal,
+            normalize=self.normalize,
+            data_norm=self.data_norm,
+            low_memory=self.low_memory,
+        )
+
+    def _check_norm(self) -> None:
+        """Refuse what does not go together with ``normalize``."""
+        check_range("data_norm", self.data_norm, "the bound of the rows' norm")
+        if self.normalize and self.data_norm != 1.0:
             raise InvalidParameterError.of(
                 "data_norm",
-                got=settings.data_norm,
+                got=self.data_norm,
                 accepted="1.0 with normalize=True, which scales every row to norm 1",
             )
-        if settings.normalize:
+        if self.normalize:
             return
-        if settings.bounds is not None:
+        if self.bounds is not None:
             raise InvalidParameterError(
                 "bounds: expected None with normalize=False, which takes rows as they are; "
                 "data_norm is their public bound"
             )
-        if settings.whiten is True:
+        if self.whiten is True:
             raise InvalidParameterError.of(
                 "whiten", got=True, accepted="'auto' or False with normalize=False"
             )
 
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> PrivateKernel:
-        """All releases for weights of this shape."""
-        shared = self._shared_settings(settings, n_classes, n_features)
-        shared["centred"] = shared["centred"] and settings.normalize
-        names = ("kernel", "gamma", "n_components", "orthogonal", "normalize", "data_norm")
-        return PrivateKernel(**shared, **{name: getattr(settings, name) for name in names})
-
-    def _public_map(self, bounds: Bounds | None, settings: SimpleNamespace) -> PublicMap:
+    def _public_map(self, facts: Facts) -> PublicMap:
         """The map of raw rows by public numbers."""
-        if settings.normalize:
-            return super()._public_map(bounds, settings)
-        return PublicMap(unit=False, data_norm=settings.data_norm)
+        if self.normalize:
+            return super()._public_map(facts)
+        return PublicMap(unit=False, data_norm=self.data_norm)
 
-    def _fit_released(
-        self,
-        mechanism: PrivateKernel,
-        public: PublicMap,
-        X: Any,
-        codes: NDArray[np.int64],
-        source: _core.NoiseSource,
-        settings: SimpleNamespace,
-    ) -> KernelFit:
-        """Makes the releases of one fit."""
-        threads, low_memory = settings.n_threads, settings.low_memory
-        return fitted_kernel(mechanism, public, X, codes, source, threads, low_memory=low_memory)
-
-    def _released_facts(self, fit: KernelFit, mechanism: PrivateKernel) -> dict[str, Any]:
+    def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """What was released besides the weights, and the choices that follow from it."""
-        lifted = fit.features is not None
-        return super()._released_facts(fit, mechanism) | {
-            "kernel_": fit.choice.kernel,
-            "gamma_": fit.choice.gamma,
-            "n_components_": mechanism.n_components if lifted else None,
-            "q_": fit.choice.signal,
-            "features_": fit.features,
-            "data_norm_": None if mechanism.normalize else mechanism.data_norm,
+        choice, features = released.choice, released.features
+        assert choice is not None
+        return super()._attributes(plan, released) | {
+            "kernel_": choice.kernel,
+            "gamma_": choice.gamma,
+            "n_components_": None if features is None else features.n_components,
+            "q_": choice.signal,
+            "features_": features,
+            "data_norm_": None if self.normalize else self.data_norm,
         }
 
-    def _promise(
-        self, mechanism: PrivateKernel, fit: KernelFit, settings: SimpleNamespace
+    def _statement(
+        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """What this fit promises."""
-        facts = promise_facts(settings, "bounds" if settings.normalize else "data_norm")
-        if fit.features is not None:
-            facts["assumed_public"] += (RANDOM_FEATURES.format(seed=fit.features.seed),)
-        return mechanism.statement(fit.training, **facts)
+        """What this fit promises about the path that was taken."""
+        if released.features is not None:
+            drawn = RANDOM_FEATURES.format(seed=released.features.seed)
+            occasion = occasion | {"assumed_public": (*occasion["assumed_public"], drawn)}
+        return super()._statement(plan, released, occasion)
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores of mapped rows, which no row can bring out of the floats."""

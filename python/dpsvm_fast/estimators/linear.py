@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
-import copy
-import sys
-from abc import abstractmethod
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast import _core
-from dpsvm_fast import validation as check
-from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import (
-    FEATURE_FACTS,
-    PrivatelyTrained,
-    certified,
-    promise_facts,
-    spend_label,
-    warn_not_private,
-)
-from dpsvm_fast.estimators.gradient import take_steps
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.base import Probabilities, linear_attributes
+from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import (
     Bounds,
     broadcast_bounds,
     check_extent,
-    check_room,
     checked_rows,
-    checked_training_set,
-    classes_from_labels,
-    encoded_labels,
     public_map,
 )
-from dpsvm_fast.estimators.parameters import PRIVATE_LINEAR, chosen_loss
+from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import joined_parameter
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import OutputPerturbation
-from dpsvm_fast.mechanisms.pipeline import TRAINERS, DescentRule, PrivateLinear, Training
-from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows, mapped_scores
+from dpsvm_fast.mechanisms.pipeline import (
+    TRAINERS,
+    PrivateLinear,
+    ReleasedPipeline,
+    Training,
+)
+from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 
-# What the private pipelines have in common, the linear one and the one with a kernel.
-
-
-Fitted = TypeVar("Fitted", bound="PrivatePipeline")
+# The type of the parameter ``mechanism`` of both pipelines.
+Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 
 
 class PrivatePipeline(Probabilities, PrivatelyTrained):
@@ -64,195 +48,102 @@ class PrivatePipeline(Probabilities, PrivatelyTrained):
     whitening_: NDArray[np.float64] | None
 
     # What a subclass is made with.
+    epsilon: float
     delta: float
+    bounds: Any
     mechanism: str
+    whiten: bool | str
     margin: float | str
+    fit_intercept: bool
+    noise_grid: str
 
-    @abstractmethod
-    def _fit_released(
-        self,
-        mechanism: Any,
-        public: PublicMap,
-        X: Any,
-        codes: Any,
-        source: _core.NoiseSource,
-        settings: SimpleNamespace,
-    ) -> LinearFit:
-        """Makes the releases of one fit, whose events have been recorded."""
+    @property
+    def _rests_on(self) -> str:
+        """The public parameter on which the sensitivity rests."""
+        return "bounds"
 
-    @in_usual_arithmetic
-    def fit(self: Fitted, X: Any, y: Any) -> Fitted:
-        """Spend the budget on private rows and publish what came out.
+    def _trainer(self) -> str:
+        """How the weights are trained."""
+        if self.mechanism == "auto":
+            return "gradient" if self.delta > 0.0 else "objective"
+        return self.mechanism
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-
-        Returns
-        -------
-        object
-            This estimator.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range. Nothing was spent.
-        BudgetExceededError
-            The ledger refuses. Nothing was spent.
-        ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
-        CertificationError
-            With "objective" or "output", double precision could not certify the minimum. The budget
-            is spent and nothing is released; this event is not covered by the guarantee.
-        KeyboardInterrupt
-            The budget is spent and nothing is released.
-        """
-        self._forget()
-        settings = self._checked_parameters()
-        warn_not_private(settings)
-        # Validation writes what it learns about X onto the copy: this object stays unfitted.
-        probe = copy.copy(self)
-        X, y = checked_training_set(probe, X, y)
-        classes = classes_from_labels(y) if settings.classes is None else settings.classes
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
-        settings.sparse = sparse.issparse(X)
-        self._fit_on(X, encoded_labels(y, classes), classes, facts, settings)
-        return self
-
-    def _fit_on(
-        self,
-        X: Any,
-        codes: NDArray[np.int64] | None,
-        classes: NDArray[Any],
-        facts: dict[str, Any],
-        settings: SimpleNamespace,
-    ) -> None:
-        """Spend, release and publish.
-
-        Parameters
-        ----------
-        X : ndarray, CSR matrix or PartitionedRows
-            Validated rows, or rows that validate themselves once the budget is spent.
-        codes : ndarray of shape (n_samples,) or None
-            Class indices; None where X has its labels.
-        classes : ndarray of shape (n_classes,)
-        facts : dict
-            What was learned about the features, to be published.
-        settings : SimpleNamespace
-            Checked parameters, and whether rows are sparse.
-        """
-        n_features = facts["n_features_in_"]
-        bounds = broadcast_bounds(settings.bounds, n_features)
-        mechanism = self._mechanism(settings, classes.size, n_features)
-        # Rows elsewhere are not counted yet, and no minimiser is fitted on them.
-        n_rows = 0 if codes is None else codes.size
-        self._check_room(mechanism, n_rows, classes.size, n_features)
-        public = self._public_map(bounds, settings)
-        events = mechanism.events
-        source = _core.NoiseSource(settings.random_state)
-        if settings.verbose:
-            sys.stdout.write(f"{type(self).__name__}: {mechanism.summary()}\n")
-        if settings.ledger is not None:
-            settings.ledger.spend(events, spend_label(self, settings))
-        fit = self._fit_released(mechanism, public, X, codes, source, settings)
-        self._publish(
-            fit.weights,
-            fit.scaling,
-            **self._released_facts(fit, mechanism),
-            bounds_=bounds,
-            classes_=classes,
-            mechanism_=mechanism.trainer,
-            privacy_=self._promise(mechanism, fit, settings),
-            _fitted_loss=mechanism.score_loss,
-            **facts,
-        )
-
-    def _check_room(self, mechanism: Any, n_rows: int, n_classes: int, n_features: int) -> None:
-        """Refuse what memory is lacking for, before anything is spent."""
-        # Weights, and a frequency of a kernel for every feature.
-        kept = 0 if mechanism.trainer == "gradient" else n_rows * n_classes
-        check_room(n_classes * (mechanism.n_columns + 1) + n_features, kept)
-        if mechanism.n_columns != n_features:
-            check_room(0, mechanism.n_columns * n_features)
-
-    def _public_map(self, bounds: Bounds | None, settings: SimpleNamespace) -> PublicMap:
-        """The map of raw rows by public numbers."""
-        public = public_map(bounds, sparse_rows=settings.sparse)
-        check_extent(public)
-        return public
-
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """What "auto" means."""
-        # Known once data are there; as public as the number of columns.
-        settings.sparse = False
-        if settings.mechanism == "auto":
-            settings.mechanism = "gradient" if settings.delta > 0.0 else "objective"
-        if settings.mechanism == "gradient" and settings.delta == 0.0:
+    def _shared(self, facts: Facts) -> dict[str, Any]:
+        """What the plans of both pipelines have in common."""
+        trainer = self._trainer()
+        if trainer == "gradient" and self.delta == 0.0:
             raise InvalidParameterError.of(
                 "delta", got=0.0, accepted="a number in (0, 1) with mechanism='gradient'"
             )
-        if settings.whiten is True and settings.delta == 0.0:
+        if self.whiten is True and self.delta == 0.0:
             raise InvalidParameterError.of(
                 "whiten", got=True, accepted="'auto' or False with delta=0"
             )
-
-    def _shared_settings(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> dict[str, Any]:
-        """Settings of the mechanism that both pipelines have."""
-        names = ("epsilon", "delta", "adjacency", "noise_grid", "fit_intercept", "whiten")
-        centred = settings.mechanism == "gradient" or not settings.sparse
-        if settings.whiten is True and not centred:
+        centred = trainer == "gradient" or not facts.sparse
+        if self.whiten is True and not centred:
             raise InvalidParameterError.of(
                 "whiten",
                 got=True,
-                accepted=f"'auto' or False for sparse rows with mechanism={settings.mechanism!r}",
+                accepted=f"'auto' or False for sparse rows with mechanism={trainer!r}",
             )
-        return {name: getattr(settings, name) for name in names} | {
-            "trainer": settings.mechanism,
-            "loss": _loss(settings.mechanism, settings.delta, n_classes, settings.margin),
-            "n_features": n_features,
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "trainer": trainer,
+            "noise_grid": self.noise_grid,
+            "loss": _loss(trainer, self.delta, facts.n_classes, self.margin),
+            "n_features": facts.n_columns,
+            "fit_intercept": self.fit_intercept,
             "centred": centred,
+            "whiten": self.whiten,
+            "public": self._public_map(facts),
         }
+
+    def _public_map(self, facts: Facts) -> PublicMap:
+        """The map of raw rows by public numbers."""
+        bounds = broadcast_bounds(self.bounds, facts.n_features)
+        public = public_map(bounds, sparse_rows=facts.sparse)
+        check_extent(public)
+        return public
 
     def _used_loss(self) -> Loss:
         """The loss of the fitted model, or the one that a fit would use for two classes."""
         fitted: Loss | None = vars(self).get("_fitted_loss")
         if fitted is not None:
             return fitted
-        delta = check.check_delta(self.delta)
-        trainer = check.check_option("mechanism", self.mechanism, ("auto", *TRAINERS))
-        if trainer == "auto":
-            trainer = "gradient" if delta > 0.0 else "objective"
-        return _loss(trainer, delta, 2, self._parameters["margin"](self.margin))
+        tests = tests_of(type(self))
+        for name in ("delta", "mechanism"):
+            tests[name](name, getattr(self, name))
+        margin = tests["margin"]("margin", self.margin)
+        return _loss(self._trainer(), self.delta, 2, margin)
 
-    def _released_facts(self, fit: Any, mechanism: Any) -> dict[str, Any]:
+    def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """What was released besides the weights, and the choices that follow from it."""
-        rule, solver = fit.training.rule, fit.training.solver
-        gradient = rule is not None
+        training = released.training
+        rule, solver = training.rule, training.solver
         lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
-        return {
-            "n_samples_": fit.count,
-            "centre_": fit.centre,
-            "whitened_": fit.training.whitened,
-            "whitening_": fit.whitening,
-            "mu_": _parameters_of(fit.training) if gradient else {},
-            "max_grad_norm_": rule.clip if rule is not None else None,
-            "n_steps_": rule.n_steps if rule is not None else None,
-            "learning_rate_": rule.learning_rate if rule is not None else None,
-            "c_": rule.c if rule is not None else None,
-            "lambda_": lam if mechanism.trainer != "output" else None,
+        return linear_attributes(released.weights, released.scaling) | {
+            "bounds_": broadcast_bounds(self.bounds, plan.n_features),
+            "n_samples_": released.count,
+            "centre_": released.centre,
+            "whitened_": training.whitened,
+            "whitening_": released.whitening,
+            "mechanism_": plan.trainer,
+            "mu_": {} if rule is None else _parameters_of(training),
+            "max_grad_norm_": None if rule is None else rule.clip,
+            "n_steps_": None if rule is None else rule.n_steps,
+            "learning_rate_": None if rule is None else rule.learning_rate,
+            "c_": None if rule is None else rule.c,
+            "lambda_": lam if plan.trainer != "output" else None,
+            "_fitted_loss": plan.score_loss,
         }
 
-    def _promise(self, mechanism: Any, fit: Any, settings: SimpleNamespace) -> PrivacyStatement:
-        """What this fit promises."""
-        promised: PrivacyStatement = mechanism.statement(
-            fit.training, **promise_facts(settings, "bounds")
-        )
-        return promised
+    def _statement(
+        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
+    ) -> PrivacyStatement:
+        """What this fit promises about the path that was taken."""
+        return plan.statement(released.training, **occasion)
 
 
 def _parameters_of(training: Training) -> dict[str, float]:
@@ -276,210 +167,7 @@ def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Lo
     return chosen_loss(name, n_classes, "auto", margin)
 
 
-# One private fit of the linear pipeline, from raw rows to noisy weights of mapped rows.
-
-
-Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class LinearFit:
-    """Everything that was released.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n_scores, n_features [+ 1])
-        Of the centred row, whitening folded in; the last column belongs to the constant feature.
-    scaling : float
-        The constant feature; 0 for none.
-    count : float or None
-        Noisy or public number of rows.
-    centre : ndarray of shape (n_features,) or None
-    whitening : ndarray of shape (n_features, n_features) or None
-    training : Training
-        The path that was taken.
-    """
-
-    weights: Array
-    scaling: float
-    count: float | None
-    centre: Array | None
-    whitening: Array | None
-    training: Training
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """What is there before the training: releases, and rows mapped by them.
-
-    Parameters
-    ----------
-    count : float or None
-        Noisy or public number of rows.
-    centre : ndarray of shape (n_features,) or None
-    matrix : ndarray of shape (n_features, n_features) or None
-    training : Training
-        The path that was taken.
-    records : Records or None
-        Private rows for the descent, mapped; None where a solver maps rows itself.
-    """
-
-    count: float | None
-    centre: Array | None
-    matrix: Array | None
-    training: Training
-    records: _core.Records | None
-
-
-def fitted_weights(
-    mechanism: PrivateLinear,
-    public: PublicMap,
-    X: Any,
-    codes: NDArray[np.int64],
-    source: _core.NoiseSource,
-    n_threads: int,
-) -> LinearFit:
-    """Makes the releases of one fit; everything else that was known is dropped.
-
-    Parameters
-    ----------
-    mechanism : PrivateLinear
-        Its events have been recorded (owed by the caller).
-    public : PublicMap
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
-        Checked raw rows.
-    codes : ndarray of shape (n_samples,)
-        Class indices.
-    source : NoiseSource
-    n_threads : int
-        Does not change the result.
-    """
-    ready = prepared(mechanism, public, X, codes, source, n_threads)
-    return trained(ready, public, X, codes, source, n_threads)
-
-
-def prepared(
-    mechanism: PrivateLinear,
-    public: PublicMap,
-    X: Any,
-    codes: NDArray[np.int64],
-    source: _core.NoiseSource,
-    n_threads: int,
-) -> Prepared:
-    """Makes the releases before the training; parameters as of :func:`fitted_weights`."""
-    count: float | None
-    centre = matrix = records = None
-    if mechanism.centre is not None or mechanism.trainer == "gradient":
-        records = public.records(X, codes, mechanism.loss.n_classes, n_threads)
-    if mechanism.centre is not None and records is not None:
-        mean = mechanism.centre.release(records.sums(n_threads), X.shape[0], source, n_threads)
-        count, centre = mean.count, mean.point
-    else:
-        count = mechanism.known_count(X.shape[0], source, n_threads)
-    training = mechanism.training(count)
-    if (
-        records is not None
-        and centre is not None
-        and (training.whitened or training.rule is not None)
-    ):
-        records.centre(centre, n_threads)
-    for moments in mechanism.whitenings if training.whitened else ():
-        assert records is not None
-        own = moments.release(records.gram(n_threads), source, n_threads)
-        matrix = own if matrix is None else _core.row_products(own, matrix, n_threads)
-        if training.rule is not None or moments is not mechanism.whitening:
-            records.transform(own, n_threads)
-    if training.rule is None:
-        records = None
-    return Prepared(count, centre, matrix, training, records)
-
-
-def trained(
-    ready: Prepared,
-    public: PublicMap,
-    X: Any,
-    codes: NDArray[np.int64],
-    source: _core.NoiseSource,
-    n_threads: int,
-) -> LinearFit:
-    """Weights of the mapped rows themselves."""
-    training, matrix = ready.training, ready.matrix
-    if training.rule is not None:
-        assert ready.records is not None
-        weights, scaling = descended(training.rule, ready.records, source, n_threads)
-    else:
-        assert training.solver is not None
-        rows = _rows_of_solver(public, ReleasedMap(ready.centre, matrix), X)
-        weights, scaling = solved(
-            training.solver, rows, codes, source, n_threads, n_releases=training.n_releases
-        )
-    if matrix is not None:
-        d = X.shape[1]
-        weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
-    return LinearFit(weights, scaling, ready.count, ready.centre, matrix, training)
-
-
-def descended(
-    rule: DescentRule, records: _core.Records, source: _core.NoiseSource, n_threads: int
-) -> tuple[Array, float]:
-    """Weights of the row before it was shortened to make room for the constant feature."""
-    descent = rule.descent()
-    take_steps(descent, rule.descent_options(), records, source, rule.n_steps, n_threads)
-    return rule.row_scale * descent.weights(), rule.intercept
-
-
-def _rows_of_solver(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
-    """Mapped rows for a solver: dense ones in single precision; sparse ones are not centred."""
-    if not sparse.issparse(X):
-        return mapped_rows(public, released, X, np.float32)
-    return public.apply(X)
-
-
-def solved(
-    mechanism: ObjectivePerturbation | OutputPerturbation,
-    rows: Any,
-    codes: NDArray[np.int64],
-    source: _core.NoiseSource,
-    n_threads: int,
-    *,
-    n_releases: int = 1,
-) -> tuple[Array, float]:
-    """Certified weights with noise in the objective or on them, and the constant feature.
-
-    Of several releases the last: each minimiser is regularised towards the release before it, whose
-    half squared distance times lambda is the penalty of 0 and a linear term.
-    """
-    loss, linear = mechanism.score_loss, None
-    if isinstance(mechanism, ObjectivePerturbation):
-        linear = mechanism.draw_linear(source, n_threads=n_threads)
-    kernel, smoothing, margin = loss.kernel
-    options: dict[str, Any] = {
-        "loss": kernel,
-        "n_scores": loss.n_scores,
-        "smoothing": smoothing,
-        "margin": margin,
-        "regularization": mechanism.regularization,
-        "linear": linear,
-        "gradient_tol": mechanism.gradient_tol,
-        "data_norm": mechanism.data_norm,
-        "intercept_scaling": mechanism.intercept_scaling,
-        "max_iter": None,
-        "n_threads": n_threads,
-        "low_memory": False,
-        "shuffle_seed": source.public_seed(),
-    }
-    solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
-    noisy = mechanism.release(
-        certified(*solvers, rows, codes, options), source, n_threads=n_threads
-    )
-    for _ in range(1, n_releases):
-        options["linear"] = -mechanism.regularization * noisy
-        options["shuffle_seed"] = source.public_seed()
-        again = certified(*solvers, rows, codes, options)
-        noisy = mechanism.release(again, source, n_threads=n_threads)
-    return noisy, mechanism.intercept_scaling
-
-
+@dataclass(eq=False, repr=False)
 class PrivateLinearSVC(PrivatePipeline):
     r"""Private multi-class linear SVM with a private pipeline around it and nothing to tune.
 
@@ -633,58 +321,25 @@ class PrivateLinearSVC(PrivatePipeline):
     True
     """
 
-    _parameters = PRIVATE_LINEAR
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    bounds: param.OptionalBounds = None
+    mechanism: Trainer = "auto"
+    classes: param.Classes = None
+    adjacency: param.Adjacency = "add_remove"
+    whiten: param.AutoFlag = "auto"
+    margin: param.Margin = "auto"
+    fit_intercept: param.Flag = True
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    verbose: param.Verbose = 0
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        bounds: Any = None,
-        mechanism: str = "auto",
-        classes: Any = None,
-        adjacency: str = "add_remove",
-        whiten: bool | str = "auto",
-        margin: float | str = "auto",
-        fit_intercept: bool = True,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.mechanism = mechanism
-        self.classes = classes
-        self.adjacency = adjacency
-        self.whiten = whiten
-        self.margin = margin
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.verbose = verbose
-
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> PrivateLinear:
-        """All releases for weights of this shape."""
-        return PrivateLinear(**self._shared_settings(settings, n_classes, n_features))
-
-    def _fit_released(
-        self,
-        mechanism: PrivateLinear,
-        public: PublicMap,
-        X: Any,
-        codes: NDArray[np.int64],
-        source: _core.NoiseSource,
-        settings: SimpleNamespace,
-    ) -> LinearFit:
-        """Makes the releases of one fit."""
-        return fitted_weights(mechanism, public, X, codes, source, settings.n_threads)
+    def plan(self, facts: Facts) -> PrivateLinear:
+        """All releases for rows with these public facts."""
+        return PrivateLinear(**self._shared(facts))
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores of mapped rows, which no row can bring out of the floats."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpsvm_fast import _core
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained, certified
-from dpsvm_fast.estimators.parameters import OBJECTIVE_PERTURBATION, chosen_loss
+from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
+from dpsvm_fast.mechanisms.plan import Facts
 
 
+@dataclass(eq=False, repr=False)
 class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise inside its objective.
 
@@ -167,106 +165,46 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     True
     """
 
-    _parameters = OBJECTIVE_PERTURBATION
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    loss: param.SmoothLoss = "softmax_margin"
+    noise: param.Noise = "gaussian"
+    adjacency: param.Adjacency = "add_remove"
+    data_norm: param.Positive = 1.0
+    classes: param.Classes = None
+    fit_intercept: param.Flag = True
+    intercept_scaling: param.AutoPositive = "auto"
+    C: param.AutoPositive = "auto"
+    extra_regularization: param.AutoNonNegative = "auto"
+    smoothing: param.Smoothing = "auto"
+    margin: param.Margin = "auto"
+    tol: param.GradientTol = 1e-5
+    max_iter: param.MaxIter = None
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    low_memory: param.Flag = False
+    verbose: param.Verbose = 0
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        loss: str = "softmax_margin",
-        noise: str = "gaussian",
-        adjacency: str = "add_remove",
-        data_norm: float = 1.0,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float | str = "auto",
-        C: float | str = "auto",
-        extra_regularization: float | str = "auto",
-        smoothing: float | str = "auto",
-        margin: float | str = "auto",
-        tol: float = 1e-5,
-        max_iter: int | None = None,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        low_memory: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
-        self.noise = noise
-        self.adjacency = adjacency
-        self.data_norm = data_norm
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.C = C
-        self.extra_regularization = extra_regularization
-        self.smoothing = smoothing
-        self.margin = margin
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.low_memory = low_memory
-        self.verbose = verbose
-
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """Without an intercept the constant feature is 0; "auto" is for the mechanism to choose."""
-        if not settings.fit_intercept:
-            settings.intercept_scaling = 0.0
-        elif settings.intercept_scaling == "auto":
-            settings.intercept_scaling = automatic_intercept_scaling(
-                settings.data_norm, settings.noise
-            )
-        for name in ("C", "extra_regularization"):
-            if getattr(settings, name) == "auto":
-                setattr(settings, name, None)
-
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> ObjectivePerturbation:
-        """The release for weights of this shape."""
-        names = ("epsilon", "delta", "adjacency", "noise", "noise_grid", "data_norm", "tol")
+    def plan(self, facts: Facts) -> ObjectivePerturbation:
+        """The release for rows with these public facts."""
+        scaling = number_or_none(self.intercept_scaling)
+        if scaling is None:
+            scaling = automatic_intercept_scaling(self.data_norm, self.noise)
         return ObjectivePerturbation(
-            **{name: getattr(settings, name) for name in names},
-            loss=chosen_loss(settings.loss, n_classes, settings.smoothing, settings.margin),
-            n_features=n_features,
-            intercept_scaling=settings.intercept_scaling,
-            C=settings.C,
-            extra_regularization=settings.extra_regularization,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise=self.noise,
+            noise_grid=self.noise_grid,
+            loss=self._loss_of(facts.n_classes),
+            n_features=facts.n_columns,
+            data_norm=self.data_norm,
+            intercept_scaling=scaling if self.fit_intercept else 0.0,
+            C=number_or_none(self.C),
+            extra_regularization=number_or_none(self.extra_regularization),
+            tol=self.tol,
+            max_iter=self.max_iter,
         )
-
-    def _released(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: ObjectivePerturbation,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> NDArray[np.float64]:
-        """Weights whose gradient is within the tolerance, with noise."""
-        kernel, smoothing, margin = mechanism.loss.kernel
-        options = {
-            "loss": kernel,
-            "n_scores": mechanism.loss.n_scores,
-            "smoothing": smoothing,
-            "margin": margin,
-            "regularization": mechanism.regularization,
-            "linear": mechanism.draw_linear(source, n_threads=settings.n_threads),
-            "data_norm": mechanism.data_norm,
-            "intercept_scaling": mechanism.intercept_scaling,
-            "gradient_tol": mechanism.gradient_tol,
-            "max_iter": settings.max_iter,
-            "shuffle_seed": source.public_seed(),
-            "n_threads": settings.n_threads,
-            "low_memory": settings.low_memory,
-        }
-        solvers = (_core.solve_smooth_dense, _core.solve_smooth_csr)
-        weights = certified(*solvers, X, codes, options)
-        return mechanism.release(weights, source, n_threads=settings.n_threads)

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dpsvm_fast import _core
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained, certified
-from dpsvm_fast.estimators.parameters import OUTPUT_PERTURBATION, chosen_loss
+from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.output import (
+    AVERAGES,
+    PROJECTIONS,
     OutputPerturbation,
     ProjectedSGD,
     automatic_C,
     automatic_intercept_scaling,
 )
+from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of one solver alone, with their defaults: any other value with the other solver would
 # be ignored silently.
@@ -36,6 +35,7 @@ PSGD_ONLY = {
 EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 
+@dataclass(eq=False, repr=False)
 class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise on its trained weights.
 
@@ -193,188 +193,86 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     True
     """
 
-    _parameters = OUTPUT_PERTURBATION
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    loss: param.WeightLoss = "crammer_singer"
+    noise: param.Noise = "gaussian"
+    adjacency: param.Adjacency = "add_remove"
+    data_norm: param.Positive = 1.0
+    classes: param.Classes = None
+    fit_intercept: param.Flag = True
+    intercept_scaling: param.AutoPositive = "auto"
+    C: param.AutoPositive = "auto"
+    smoothing: param.Smoothing = "auto"
+    margin: param.Margin = "auto"
+    solver: Annotated[str, one_of("exact", "psgd")] = "exact"
+    n_epochs: Annotated[int, integer(1, 2**36)] = 10
+    batch_size: Annotated[int, integer(1, 2**36)] = 50
+    radius: param.AutoPositive = "auto"
+    projection: Annotated[str, one_of(*PROJECTIONS)] = "joint"
+    average: Annotated[str, one_of(*AVERAGES)] = "last"
+    tol: param.DistanceTol = 1e-3
+    max_iter: param.MaxIter = None
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+    low_memory: param.Flag = False
+    verbose: param.Verbose = 0
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        loss: str = "crammer_singer",
-        noise: str = "gaussian",
-        adjacency: str = "add_remove",
-        data_norm: float = 1.0,
-        classes: Any = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float | str = "auto",
-        C: float | str = "auto",
-        smoothing: float | str = "auto",
-        margin: float | str = "auto",
-        solver: str = "exact",
-        n_epochs: int = 10,
-        batch_size: int = 50,
-        radius: float | str = "auto",
-        projection: str = "joint",
-        average: str = "last",
-        tol: float = 1e-3,
-        max_iter: int | None = None,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        n_threads: int | None = None,
-        noise_grid: str = "exact",
-        low_memory: bool = False,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
-        self.noise = noise
-        self.adjacency = adjacency
-        self.data_norm = data_norm
-        self.classes = classes
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.C = C
-        self.smoothing = smoothing
-        self.margin = margin
-        self.solver = solver
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.radius = radius
-        self.projection = projection
-        self.average = average
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.ledger = ledger
-        self.n_threads = n_threads
-        self.noise_grid = noise_grid
-        self.low_memory = low_memory
-        self.verbose = verbose
-
-    def _complete(self, settings: SimpleNamespace) -> None:
-        """Without an intercept the constant feature is 0; "auto" depends on the norm alone."""
-        if not settings.fit_intercept:
-            settings.intercept_scaling = 0.0
-        elif settings.intercept_scaling == "auto":
-            settings.intercept_scaling = automatic_intercept_scaling(settings.data_norm)
-        unused = EXACT_ONLY if settings.solver == "psgd" else PSGD_ONLY
-        for name, default in unused.items():
-            if getattr(settings, name) != default:
+    def plan(self, facts: Facts) -> OutputPerturbation:
+        """The release for rows with these public facts."""
+        for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
+            if getattr(self, name) != default:
                 raise InvalidParameterError.of(
                     name,
-                    got=getattr(settings, name),
-                    accepted=f"{default!r} with solver={settings.solver!r}, which does not use it",
+                    got=getattr(self, name),
+                    accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
-
-    def _mechanism(
-        self, settings: SimpleNamespace, n_classes: int, n_features: int
-    ) -> OutputPerturbation:
-        """The release for weights of this shape."""
-        # What the solver and the mechanism read from the settings is all public.
-        names = ("epsilon", "delta", "adjacency", "noise", "loss")
-        shared = {name: getattr(settings, name) for name in names}
-        loss = chosen_loss(settings.loss, n_classes, settings.smoothing, settings.margin)
-        C = settings.C
-        if C == "auto":
+        loss = self._loss_of(facts.n_classes)
+        scaling = number_or_none(self.intercept_scaling)
+        if scaling is None:
+            scaling = automatic_intercept_scaling(self.data_norm)
+        scaling = scaling if self.fit_intercept else 0.0
+        C = number_or_none(self.C)
+        if C is None:
             C = automatic_C(
-                **shared,
-                n_classes=n_classes,
-                n_weights=loss.n_scores * (n_features + (settings.intercept_scaling > 0.0)),
-                row_norm=math.hypot(settings.data_norm, settings.intercept_scaling),
+                self.epsilon,
+                self.delta,
+                noise=self.noise,
+                adjacency=self.adjacency,
+                loss=self.loss,
+                n_weights=loss.n_scores * (facts.n_columns + (scaling > 0.0)),
+                row_norm=math.hypot(self.data_norm, scaling),
+                n_classes=facts.n_classes,
             )
         return OutputPerturbation(
-            **shared,
-            noise_grid=settings.noise_grid,
-            n_classes=n_classes,
-            n_features=n_features,
-            data_norm=settings.data_norm,
-            intercept_scaling=settings.intercept_scaling,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            noise=self.noise,
+            noise_grid=self.noise_grid,
+            loss=self.loss,
+            n_classes=facts.n_classes,
+            n_features=facts.n_columns,
+            data_norm=self.data_norm,
+            intercept_scaling=scaling,
             C=C,
-            tol=settings.tol,
+            tol=self.tol,
             smoothing=loss.smoothing,
             margin=loss.margin,
-            sgd=_run(settings) if settings.solver == "psgd" else None,
+            sgd=self._run(facts) if self.solver == "psgd" else None,
+            max_iter=self.max_iter,
         )
 
-    def _released(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: OutputPerturbation,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> NDArray[np.float64]:
-        """Weights within ``mechanism.radius`` of the minimiser or the iterate, with noise."""
-        weights = self._solution(X, codes, mechanism, settings, source)
-        return mechanism.release(weights, source, n_threads=settings.n_threads)
-
-    def _solution(
-        self,
-        X: Any,
-        codes: NDArray[np.int64],
-        mechanism: OutputPerturbation,
-        settings: SimpleNamespace,
-        source: _core.NoiseSource,
-    ) -> NDArray[np.float64]:
-        """The weights before the noise: private, never to be kept. The source gives the order."""
-        solvers, own = solvers_of(mechanism, settings)
-        seed = "permutation_seed" if mechanism.sgd is not None else "shuffle_seed"
-        options = own | {
-            "data_norm": mechanism.data_norm,
-            "intercept_scaling": mechanism.intercept_scaling,
-            seed: source.public_seed(),
-            "low_memory": settings.low_memory,
-        }
-        return certified(*solvers, X, codes, options)
-
-
-def _run(settings: SimpleNamespace) -> ProjectedSGD:
-    """Projected SGD as the settings want it; before data are seen, over one row."""
-    return ProjectedSGD(
-        n_samples=settings.n_samples or 1,
-        n_epochs=settings.n_epochs,
-        batch_size=settings.batch_size,
-        radius=None if settings.radius == "auto" else settings.radius,
-        projection=settings.projection,
-        average=settings.average,
-    )
-
-
-def solvers_of(
-    mechanism: OutputPerturbation, settings: SimpleNamespace
-) -> tuple[tuple[Callable[..., Any], Callable[..., Any]], dict[str, Any]]:
-    """The compiled solver for dense and for sparse rows, and the options that it alone has."""
-    loss = mechanism.score_loss
-    if loss.name == "crammer_singer":
-        return (_core.solve_crammer_singer_dense, _core.solve_crammer_singer_csr), {
-            "n_classes": mechanism.n_classes,
-            "C": mechanism.C,
-            "radius": mechanism.radius,
-            "max_iter": settings.max_iter,
-            "n_threads": settings.n_threads,
-        }
-    kernel, smoothing, margin = loss.kernel
-    options = {
-        "loss": kernel,
-        "n_scores": loss.n_scores,
-        "smoothing": smoothing,
-        "margin": margin,
-    }
-    sgd = mechanism.sgd
-    if sgd is None:
-        return (_core.solve_smooth_dense, _core.solve_smooth_csr), options | {
-            "regularization": mechanism.regularization,
-            "linear": None,
-            "gradient_tol": mechanism.gradient_tol,
-            "max_iter": settings.max_iter,
-            "n_threads": settings.n_threads,
-        }
-    return (_core.projected_sgd_dense, _core.projected_sgd_csr), options | {
-        "n_epochs": sgd.n_epochs,
-        "batch_size": sgd.batch,
-        "regularization": sgd.regularization(mechanism.C),
-        "radius": sgd.ball_radius(loss, mechanism.C, mechanism.row_norm),
-        "projection": sgd.projection,
-        "average": sgd.average,
-    }
+    def _run(self, facts: Facts) -> ProjectedSGD:
+        """Projected SGD; over one row where their number is not known yet."""
+        return ProjectedSGD(
+            n_samples=facts.n_samples or 1,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            radius=number_or_none(self.radius),
+            projection=self.projection,
+            average=self.average,
+        )

@@ -14,7 +14,7 @@ from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates.releases import Sensitivity
 from dpsvm_fast.certificates.statement import FederatedStatement, caveats_of
 from dpsvm_fast.certificates.words import AGREED, SEED_REASON
-from dpsvm_fast.estimators.base import PrivateLinearClassifier
+from dpsvm_fast.estimators.base import PrivateLinearClassifier, linear_attributes
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
@@ -97,7 +97,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     ) -> FederatedLinearSVC:
         """Return the object itself, fitted."""
         self._forget()
-        self._publish(weights, scaling, **facts)
+        self.__dict__.update(linear_attributes(weights, scaling), **facts)
         return self
 
 

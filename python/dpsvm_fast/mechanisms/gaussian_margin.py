@@ -44,7 +44,8 @@ from dpsvm_fast.mechanisms.noise import (
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_regularization
-from dpsvm_fast.mechanisms.rows import row_blocks
+from dpsvm_fast.mechanisms.plan import Plan, Rows, refused_certificate
+from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import add_down, div_down, sqrt_up
 
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
@@ -245,7 +246,7 @@ def n_coordinates(n_features: int) -> int:
     return (n_features + 1) * (n_features + 2) // 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatrixPerturbation(ObjectivePerturbation):
     """Objective perturbation of more score rows than one record's loss has classes.
 
@@ -264,7 +265,7 @@ class MatrixPerturbation(ObjectivePerturbation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianMargin:
+class GaussianMargin(Plan):
     """All releases of one fit, known in full before any data are read.
 
     Parameters
@@ -288,6 +289,10 @@ class GaussianMargin:
         ``lambda = 1 / C + extra``; None for the public rule.
     extra_regularization : float >= 0 or None
     tol : float in (0, 1]
+    constrained : bool
+        Whether the minimiser is one over positive semidefinite matrices.
+    max_iter : int or None
+        Steps of the solver at most; None until certified.
 
     Raises
     ------
@@ -317,6 +322,8 @@ class GaussianMargin:
     C: float | None
     extra_regularization: float | None
     tol: float
+    constrained: bool = False
+    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -440,6 +447,52 @@ class GaussianMargin:
         """What a ledger records."""
         return self._before + self.solver.events
 
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        return self.n_classes * (self.n_features + 1)
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return self.n_classes
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
+        """Noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
+        n_threads = rows.n_threads
+        unit, target = unit_rows(rows.X, self.data_norm), rows.codes
+        if self.anchors is not None:
+            points = self.anchors.release(unit, target, source, n_threads)
+            target = nearest_ellipsoids(unit, target, points, self.n_ellipsoids)
+        # Exact: a power of two.
+        unit /= unit.dtype.type(CONSTANT)
+        matrices, _ = _core.solve_gaussian_margin(
+            unit,
+            target,
+            linear=self.draw_linear(source, n_threads=n_threads),
+            n_threads=n_threads,
+            **self.problem,
+        )
+        if matrices is None:
+            raise refused_certificate(limited=self.max_iter is not None)
+        return self.solver.release(matrices, source, n_threads=n_threads)
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """What is minimised, as the compiled solver takes it; all but rows and linear term."""
+        return {
+            "loss": self.loss,
+            "n_classes": self.n_classes,
+            "n_ellipsoids": self.n_ellipsoids,
+            "smoothing": self.smoothing,
+            "margin": self.margin,
+            "regularization": self.regularization,
+            "data_norm": 1.0 / CONSTANT,
+            "psd": self.constrained,
+            "gradient_tol": self.solver.gradient_tol,
+            "max_iter": self.max_iter,
+        }
+
     def summary(self) -> str:
         """Public facts in one line."""
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, " + (
@@ -481,6 +534,15 @@ class GaussianMargin:
             # To the noise's grid: then the sum is exact, and the noise in it the one of the proof.
             weight = round(weight / grid) * grid
         return np.asarray(noise + weight * traced)
+
+
+def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
+    """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
+    rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
+    public = PublicMap(unit=False, data_norm=data_norm)
+    for block in row_blocks(X):
+        rows[block] = public.apply(X[block])
+    return rows
 
 
 @lru_cache(maxsize=256)

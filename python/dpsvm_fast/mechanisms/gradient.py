@@ -24,7 +24,10 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import (
@@ -65,6 +68,8 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
+from dpsvm_fast.mechanisms.plan import Plan, Rows, shares_with_progress
+from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
     add_up,
     div_up,
@@ -208,7 +213,7 @@ def _schedule_sum(schedule: str, n_steps: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSettings:
+class GradientSettings(Plan):
     """What :class:`dpsvm_fast.mechanisms.gradient.GradientPerturbation` describes, and the rules.
 
     Of a parameter that may be None the number in use is a property of its own, which does not
@@ -638,12 +643,8 @@ class LastIterateSums:
         Both runs round: twice what one step of one of them is off by, in units of the sum, shared
         by the contributions by which sums differ.
         """
-        kernel, smoothing, margin = self.loss.kernel
         bound: float = _core.descent_rounding(
-            loss=kernel,
-            n_scores=self.loss.n_scores,
-            smoothing=smoothing,
-            margin=margin,
+            **self.loss.compiled,
             n_columns=self.shape[1],
             row_norm=self.row_norm,
             clip=self.acting_clip,
@@ -707,6 +708,17 @@ LARGEST_INTERCEPT = 1e6
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
 
 
+# Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
+MOST_NUMBERS = 2**32
+
+
+class ReleasedIterate(NamedTuple):
+    """Noisy weights, and the state to go on from: noisy too, or None where it is not released."""
+
+    weights: NDArray[np.float64]
+    state: dict[str, Any] | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class GradientPerturbation(GradientSettings):
     r"""One run of noisy descent, known in full before any data are read.
@@ -750,6 +762,9 @@ class GradientPerturbation(GradientSettings):
         where there is none.
     continues : PrivacyStatement or None
         What was promised about earlier runs over the same records, whose state this run continues.
+    state : dict or None
+        In which they left the descent, and after how many steps.
+    steps_before : int
 
     Raises
     ------
@@ -772,6 +787,8 @@ class GradientPerturbation(GradientSettings):
     """
 
     continues: PrivacyStatement | None = None
+    state: dict[str, Any] | None = None
+    steps_before: int = 0
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -912,16 +929,53 @@ class GradientPerturbation(GradientSettings):
         together = composed_epsilon((*self.continues.events, *self.events), self.delta)
         return max(self.epsilon, together)
 
-    def descent_options(self, first_step: int = 0) -> dict[str, Any]:
-        """Settings of the compiled descent; steps are counted on from ``first_step``."""
-        kernel, smoothing, margin = self.loss.kernel
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        return self.loss.n_classes * (self.n_features + 1)
+
+    def check_rows(self, rows: Rows) -> None:
+        """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
+        self.descent()
+        if not self.keeps_state and rows.n_rows > (self.n_records or 0):
+            raise InvalidParameterError(
+                f"max_samples: got {self.n_records} and more rows than that, expected a bound of "
+                "their number with accountant='last_iterate'"
+            )
+
+    def descent(self) -> _core.Descent:
+        """The compiled run before its first step, or where earlier calls have left it."""
+        options = self.descent_options()
+        if self.state is None:
+            return _core.Descent(**options)
+        return _core.Descent(**options, state=resumed(self.state))
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
+        """Weights in units of the rows, after all steps."""
+        descent, options = self.descent(), self.descent_options()
+        records = rows.records(self.public)
+        most = max(1, MOST_NUMBERS // math.prod(self.shape))
+        for share in shares_with_progress(self.steps, most=most, shown=rows.verbose):
+            rows.descend(records, descent, options, source, share)
+        weights = np.asarray(descent.weights() / self.data_norm)
+        if not np.isfinite(weights).all():
+            # A fact about noisy numbers, which may be told.
+            raise InvalidParameterError(
+                "learning_rate: the steps were too long and the weights left the floating-point "
+                "numbers; nothing is released and the budget is spent; a smaller one avoids it"
+            )
+        return ReleasedIterate(weights, descent.state() if self.keeps_state else None)
+
+    @property
+    def public(self) -> PublicMap:
+        """Rows over the bound of their norm."""
+        return PublicMap(unit=False, data_norm=self.data_norm)
+
+    def descent_options(self) -> dict[str, Any]:
+        """Settings of the compiled descent; steps are counted on from those taken before."""
         noise, last = self.noise, isinstance(self.noise, LastIterateSums)
         averaged = math.ceil(self.share * self.steps)
-        return {
-            "loss": kernel,
-            "n_scores": self.loss.n_scores,
-            "smoothing": smoothing,
-            "margin": margin,
+        return self.loss.compiled | {
             "n_features": self.n_features,
             "intercept": self.intercept,
             "row_scale": 1.0,
@@ -941,7 +995,7 @@ class GradientPerturbation(GradientSettings):
             "beta2": self.betas[1],
             "stabilizer": self.floor,
             "noise_correction": self.noise_correction,
-            "average_from": first_step + self.steps - averaged if averaged else None,
+            "average_from": self.steps_before + self.steps - averaged if averaged else None,
             "radius": noise.radius if isinstance(noise, LastIterateSums) else None,
             "precision": "f64" if last else "f32",
         }
@@ -982,6 +1036,11 @@ class GradientPerturbation(GradientSettings):
             random_source=random_source,
             not_private_reasons=_joined(before, "not_private_reasons", not_private_reasons),
         )
+
+
+def resumed(state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the mean begun anew: it is over iterates of the next run alone."""
+    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}
 
 
 def _joined(before: PrivacyStatement | None, name: str, now: tuple[str, ...]) -> tuple[str, ...]:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import PrivacyEvent
-from dpsvm_fast.certificates.words import summed
+from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
+from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, summed
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
@@ -27,6 +27,7 @@ from dpsvm_fast.mechanisms.noise import (
     grid_of_sums,
     share_of,
 )
+from dpsvm_fast.mechanisms.plan import Plan, Rows
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
@@ -119,6 +120,11 @@ class NoisyMean:
             grid=grid,
             rounding=rounding,
         )
+
+    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
+        """The mean of mapped rows."""
+        total = rows.records(public).sums(rows.n_threads)
+        return self.release(total, rows.n_rows, source, rows.n_threads)
 
     @property
     def event(self) -> PrivacyEvent:
@@ -281,6 +287,11 @@ class NoisyColumnMoments:
             rounding=rounding,
         )
 
+    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
+        """Means and variances of the mapped columns."""
+        first, second = rows.column_moments(public)
+        return self.release(first, second, rows.n_rows, source, rows.n_threads)
+
     @property
     def event(self) -> PrivacyEvent:
         """What a ledger records."""
@@ -397,8 +408,14 @@ class ReleasedComponents:
         return np.clip(self.values / self.trace, 0.0, 1.0)
 
 
+@dataclass(frozen=True, kw_only=True)
 class NoisyComponents(SecondMoments):
     """Second moments of rows of norm at most 1, released for their principal components.
+
+    Parameters
+    ----------
+    n_components : int or None
+        How many are wanted; None for all.
 
     Notes
     -----
@@ -407,6 +424,13 @@ class NoisyComponents(SecondMoments):
     """
 
     part_name = "components"
+    n_components: int | None = None
+
+    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedComponents:
+        """The components of mapped rows."""
+        moments = rows.records(public).gram(rows.n_threads)
+        wanted = self.n_components or self.n_features
+        return self.release(moments, wanted, source, rows.n_threads)
 
     def release(
         self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
@@ -514,6 +538,7 @@ def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
     return (*(EARLIER_SHARES if few else ()), LAST_SHARE)
 
 
+@dataclass(frozen=True, kw_only=True)
 class NoisyMoments(SecondMoments):
     """Second moments of rows of norm at most 1, released for whitening.
 
@@ -524,6 +549,11 @@ class NoisyMoments(SecondMoments):
     """
 
     part_name = "whitening"
+
+    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> NDArray[np.float64]:
+        """The whitening matrix of mapped rows."""
+        moments = rows.records(public).gram(rows.n_threads)
+        return self.release(moments, source, rows.n_threads)
 
     @property
     def ridge(self) -> float:
@@ -575,3 +605,69 @@ def releases_of(
         )
         for share in shares
     )
+
+
+# The plan of a fit that is one noisy sum.
+
+
+NoisyTotal = NoisyMean | NoisyMoments | NoisyComponents | NoisyColumnMoments
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumPlan(Plan):
+    """One noisy sum over all rows, and what follows from it.
+
+    Parameters
+    ----------
+    mechanism : str
+        Its name in statements.
+    epsilon : float > 0
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    total : NoisyMean, NoisyMoments, NoisyComponents or NoisyColumnMoments
+    public : PublicMap
+        Of raw rows to what is summed.
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    adjacency: str
+    total: NoisyTotal
+    public: PublicMap
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        d = self.total.n_features
+        return d * d if isinstance(self.total, SecondMoments) else d
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """The one event of this release."""
+        return (self.total.event,)
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
+        """Make the release."""
+        return self.total.run(rows, self.public, source)
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        return f"{self.total.sum.size} noisy numbers"
+
+    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
+        """What is promised; ``occasion`` holds the fields that are about the fit."""
+        released = self.total.sum
+        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
+        if released.grid is None:
+            own += (FLOATING_POINT_CAVEAT,)
+        return PrivacyStatement(
+            mechanism=self.mechanism,
+            loss="none",
+            adjacency=self.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            parts=(released.part,),
+            caveats=own + caveats,
+            **occasion,
+        )

@@ -53,6 +53,7 @@ from dpsvm_fast.mechanisms.noise import (
     rounding_distance,
     statement_of,
 )
+from dpsvm_fast.mechanisms.plan import Plan, Rows, certified
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
@@ -609,7 +610,7 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(Plan):
     r"""One release of weights, known in full before any data are read.
 
     Parameters
@@ -636,6 +637,8 @@ class ObjectivePerturbation:
     tol : float in (0, 1]
         The solver certifies a gradient norm of ``tol`` times the largest gradient of one record
         (or, if that is larger, 1e-5 tol times the noise in one component of B).
+    max_iter : int or None, default=None
+        Newton steps at most; None until certified.
 
     Raises
     ------
@@ -669,6 +672,7 @@ class ObjectivePerturbation:
     C: float | None
     extra_regularization: float | None
     tol: float
+    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -760,6 +764,47 @@ class ObjectivePerturbation:
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger records: the noise in the objective and the noise on the weights."""
         return (self.inside.event, self.output.event)
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        return self.loss.n_classes * (self.n_features + 1)
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return self.loss.n_classes
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
+        """Noisy weights of rows with labels."""
+        return self.trained(rows.X, rows.codes, source, rows.n_threads, low_memory=rows.low_memory)
+
+    def trained(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        source: _core.NoiseSource,
+        n_threads: int,
+        *,
+        low_memory: bool = False,
+    ) -> NDArray[np.float64]:
+        """Weights whose gradient is within the tolerance, with noise."""
+        weights = certified(
+            "solve_smooth",
+            X,
+            codes,
+            **self.loss.compiled,
+            regularization=self.regularization,
+            linear=self.draw_linear(source, n_threads=n_threads),
+            data_norm=self.data_norm,
+            intercept_scaling=self.intercept_scaling,
+            gradient_tol=self.gradient_tol,
+            max_iter=self.max_iter,
+            shuffle_seed=source.public_seed(),
+            n_threads=n_threads,
+            low_memory=low_memory,
+        )
+        return self.release(weights, source, n_threads=n_threads)
 
     def summary(self) -> str:
         """Public facts in one line."""

@@ -44,6 +44,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_solvable,
     statement_of,
 )
+from dpsvm_fast.mechanisms.plan import Plan, Rows, certified
 from dpsvm_fast.rounding import (
     add_up,
     div_up,
@@ -210,14 +211,10 @@ class ProjectedSGD:
         row_norm: float,
     ) -> float:
         """Bound of the distance of the computed weights from those of real arithmetic."""
-        kernel, smoothing, margin = loss.kernel
         bound: float = _core.projected_sgd_rounding(
             n_samples=self.n_samples,
             n_columns=n_columns,
-            loss=kernel,
-            n_scores=loss.n_scores,
-            smoothing=smoothing,
-            margin=margin,
+            **loss.compiled,
             n_epochs=self.n_epochs,
             batch_size=self.batch,
             regularization=self.regularization(C),
@@ -270,7 +267,7 @@ GRID_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
-class OutputPerturbation:
+class OutputPerturbation(Plan):
     r"""One release of weights, known in full before any data are read.
 
     Parameters
@@ -300,6 +297,8 @@ class OutputPerturbation:
     sgd : ProjectedSGD or None
         Release the iterate of this run instead of a minimiser; with ``replace_one`` and a smooth
         loss only.
+    max_iter : int or None, default=None
+        Passes or Newton steps at most; None until certified. Not used with ``sgd``.
 
     Raises
     ------
@@ -334,6 +333,7 @@ class OutputPerturbation:
     smoothing: float = 1.0
     margin: float = 1.0
     sgd: ProjectedSGD | None = None
+    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -466,6 +466,92 @@ class OutputPerturbation:
     def events(self) -> tuple[PrivacyEvent, ...]:
         """The one event of this release."""
         return (self.event,)
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        return self.n_classes * (self.n_features + 1)
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return self.n_classes
+
+    def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
+        """Noisy weights of rows with labels."""
+        weights = self.solution(
+            rows.X, rows.codes, source, rows.n_threads, low_memory=rows.low_memory
+        )
+        return self.release(weights, source, n_threads=rows.n_threads)
+
+    def solution(
+        self,
+        X: Any,
+        codes: NDArray[np.int64],
+        source: NoiseSource,
+        n_threads: int,
+        *,
+        near: NDArray[np.float64] | None = None,
+        low_memory: bool = False,
+    ) -> NDArray[np.float64]:
+        """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
+
+        Regularised towards weights released before where there are some ``near``: their half
+        squared distance times lambda is the penalty of 0 and a linear term.
+        """
+        options: dict[str, Any] = {
+            "data_norm": self.data_norm,
+            "intercept_scaling": self.intercept_scaling,
+            "low_memory": low_memory,
+        }
+        if self.sgd is not None:
+            return self._descended(self.sgd, X, codes, source, options)
+        options["n_threads"], options["max_iter"] = n_threads, self.max_iter
+        options["shuffle_seed"] = source.public_seed()
+        if self.loss == "crammer_singer":
+            return certified(
+                "solve_crammer_singer",
+                X,
+                codes,
+                n_classes=self.n_classes,
+                C=self.C,
+                radius=self.radius,
+                **options,
+            )
+        return certified(
+            "solve_smooth",
+            X,
+            codes,
+            **self.score_loss.compiled,
+            regularization=self.regularization,
+            linear=None if near is None else -self.regularization * near,
+            gradient_tol=self.gradient_tol,
+            **options,
+        )
+
+    def _descended(
+        self,
+        sgd: ProjectedSGD,
+        X: Any,
+        codes: NDArray[np.int64],
+        source: NoiseSource,
+        options: dict[str, Any],
+    ) -> NDArray[np.float64]:
+        """The iterate of projected SGD."""
+        return certified(
+            "projected_sgd",
+            X,
+            codes,
+            **self.score_loss.compiled,
+            n_epochs=sgd.n_epochs,
+            batch_size=sgd.batch,
+            regularization=sgd.regularization(self.C),
+            radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
+            projection=sgd.projection,
+            average=sgd.average,
+            permutation_seed=source.public_seed(),
+            **options,
+        )
 
     def summary(self) -> str:
         """Public facts in one line."""

@@ -17,15 +17,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
-from dpsvm_fast.certificates.words import CLIPPED, FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.certificates.words import (
+    CLIPPED,
+    FLOATING_POINT_CAVEAT,
+    ROWS,
+    RUNNING_TIME_CAVEAT,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, releases_of, whitening_shares
@@ -37,12 +46,22 @@ from dpsvm_fast.mechanisms.noise import (
     epsilon_left,
     gaussian_parameter,
     grid_below,
+    grid_of_sums,
     joined_parameter,
     scale_for,
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
+from dpsvm_fast.mechanisms.plan import Plan, Rows
+from dpsvm_fast.mechanisms.rows import (
+    FourierFeatures,
+    PublicMap,
+    ReleasedMap,
+    feature_rows,
+    mapped_rows,
+    structure_of,
+)
 from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
@@ -87,6 +106,9 @@ SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
 GRID_SHARE = 1e-6
+
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,14 +249,15 @@ class DescentRule:
         """The compiled run."""
         return _core.Descent(**self.descent_options())
 
+    def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> Array:
+        """Weights of the row before it was shortened to make room for the constant feature."""
+        descent = self.descent()
+        rows.descend(records, descent, self.descent_options(), source, self.n_steps)
+        return np.asarray(self.row_scale * descent.weights())
+
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
-        kernel, smoothing, margin = self.loss.kernel
-        return {
-            "loss": kernel,
-            "n_scores": self.loss.n_scores,
-            "smoothing": smoothing,
-            "margin": margin,
+        return self.loss.compiled | {
             "n_features": self.n_features,
             "intercept": self.intercept,
             "row_scale": self.row_scale,
@@ -300,6 +323,23 @@ class Training:
         own = () if self.solver is None else self.n_releases * self.solver.events
         kept = tuple(part.event for part in self.reserved)
         return tuple(part.event for part in self.sums) + own + kept
+
+    def solved(self, mapped: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
+        """Certified weights of mapped rows with noise in the objective or on them.
+
+        Of several releases the last. Also returns the constant feature.
+        """
+        solver, n_threads = self.solver, rows.n_threads
+        assert solver is not None
+        if isinstance(solver, ObjectivePerturbation):
+            noisy = solver.trained(mapped, rows.codes, source, n_threads)
+            return noisy, solver.intercept_scaling
+        near = None
+        for _ in range(self.n_releases):
+            weights = solver.solution(mapped, rows.codes, source, n_threads, near=near)
+            near = solver.release(weights, source, n_threads=n_threads)
+        assert near is not None
+        return near, solver.intercept_scaling
 
 
 # What is promised about all releases of a pipeline together, on the path that was taken.
@@ -369,8 +409,74 @@ WEIGHT_RELEASES = 4
 SMALLEST_EXACT_MU = 1e-9
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """What is there before the training: releases, and rows mapped by them.
+
+    Parameters
+    ----------
+    count : float or None
+        Noisy or public number of rows.
+    centre : ndarray of shape (n_features,) or None
+    whitening : ndarray of shape (n_features, n_features) or None
+    training : Training
+        The path that follows.
+    records : Records or None
+        Mapped rows for a descent. Private.
+    """
+
+    count: float | None
+    centre: Array | None
+    whitening: Array | None
+    training: Training
+    records: Any
+
+    @property
+    def map(self) -> ReleasedMap:
+        """The map of rows by what was released."""
+        return ReleasedMap(self.centre, self.whitening)
+
+    def released(self, weights: Array, scaling: float, **kernel: Any) -> ReleasedPipeline:
+        """The same with noisy weights, and without the rows."""
+        kept = {name: value for name, value in vars(self).items() if name != "records"}
+        return ReleasedPipeline(weights=weights, scaling=scaling, **kept, **kernel)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReleasedPipeline:
+    """Everything that was released.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_scores, n_columns [+ 1])
+        Of the centred row, whitening folded in, or of its features; the last column belongs to the
+        constant feature.
+    scaling : float
+        The constant feature; 0 for none.
+    count : float or None
+        Noisy or public number of rows.
+    centre : ndarray of shape (n_features,) or None
+    whitening : ndarray of shape (n_features, n_features) or None
+    training : Training
+        The path that was taken.
+    choice : KernelChoice or None
+        Of a pipeline with a kernel.
+    features : FourierFeatures or None
+        The public map that was drawn; None for weights of the rows themselves.
+    """
+
+    weights: Array
+    scaling: float
+    count: float | None
+    centre: Array | None
+    whitening: Array | None
+    training: Training
+    choice: KernelChoice | None = None
+    features: FourierFeatures | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
-class PrivateLinear:
+class PrivateLinear(Plan):
     """All releases of one fit, known in full before any data are read.
 
     Parameters
@@ -389,6 +495,8 @@ class PrivateLinear:
         Whether rows are centred (and perhaps whitened) before they are trained on.
     whiten : bool or "auto"
         "auto" decides by the released number of rows.
+    public : PublicMap
+        Of raw rows to rows of norm at most 1.
 
     Notes
     -----
@@ -408,6 +516,8 @@ class PrivateLinear:
     fit_intercept: bool
     centred: bool = True
     whiten: bool | str = "auto"
+    # No noise depends on it.
+    public: PublicMap = field(default=PublicMap(), compare=False)
 
     def __post_init__(self) -> None:
         """Refuses budgets whose noise would not be a positive finite number."""
@@ -507,7 +617,7 @@ class PrivateLinear:
         recorded = tuple(event for event in self._before if event not in earlier)
         return (*recorded, self._left_by(recorded))
 
-    def known_count(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float | None:
+    def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
         """Number of rows where it is public, or released apart from a centre."""
         return None
 
@@ -635,6 +745,69 @@ class PrivateLinear:
             margin=self.loss.margin,
         )
 
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned; a kernel has a frequency for every feature."""
+        return self.loss.n_classes * (self.n_columns + 1) + self.n_features
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return 0 if self.trainer == "gradient" else self.loss.n_classes
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
+        """Make the releases of one path; everything else that was known is dropped."""
+        return self.trained(self.prepared(rows, source), rows, source)
+
+    def prepared(self, rows: Rows, source: _core.NoiseSource) -> Prepared:
+        """Make the releases before the training."""
+        n_threads = rows.n_threads
+        count: float | None
+        centre = whitening = None
+        records: Any = None
+        if self.centre is not None or self.trainer == "gradient":
+            records = rows.records(self.public)
+        if self.centre is not None:
+            mean = self.centre.release(records.sums(n_threads), rows.n_rows, source, n_threads)
+            count, centre = mean.count, mean.point
+        else:
+            count = self.known_count(rows, source)
+        training = self.training(count)
+        descends = training.rule is not None
+        if centre is not None and (training.whitened or descends):
+            records.centre(centre, n_threads)
+        for moments in self.whitenings if training.whitened else ():
+            own = moments.release(records.gram(n_threads), source, n_threads)
+            whitening = own if whitening is None else _core.row_products(own, whitening, n_threads)
+            if descends or moments is not self.whitening:
+                records.transform(own, n_threads)
+        return Prepared(
+            count=count,
+            centre=centre,
+            whitening=whitening,
+            training=training,
+            records=records if descends else None,
+        )
+
+    def trained(self, ready: Prepared, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
+        """Weights of the mapped rows themselves."""
+        rule, matrix = ready.training.rule, ready.whitening
+        if rule is not None:
+            weights, scaling = rule.descended(ready.records, rows, source), rule.intercept
+        else:
+            mapped = self._rows_of_solver(ready, rows)
+            weights, scaling = ready.training.solved(mapped, rows, source)
+        if matrix is not None:
+            d = self.n_features
+            weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
+        return ready.released(weights, scaling)
+
+    def _rows_of_solver(self, ready: Prepared, rows: Rows) -> Any:
+        """Mapped rows: dense ones in single precision; sparse ones are not centred."""
+        if sparse.issparse(rows.X):
+            return self.public.apply(rows.X)
+        return mapped_rows(self.public, ready.map, rows.X, np.float32)
+
     def summary(self) -> str:
         """Public facts in one line."""
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
@@ -684,3 +857,296 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
         # What Gaussian noise would be left; other laws leave a little less.
         gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
     )
+
+
+# The private pipeline of a kernel classifier: the linear one, trained on random features.
+#
+# Features of norm 1 make the noise in a score the same whatever their number, so a kernel costs
+# signal only, and no release beside those of :mod:`dpsvm_fast.mechanisms.pipeline`. With
+# :math:`\hat n` the released number of rows, :math:`\mu` the parameter of the training (halved
+# under ``replace_one``) and K classes,
+#
+# .. math:: q = \hat n \mu / B, \qquad B = \max(K, d) \text{ for whitened rows, else } K
+#
+# measures the signal of one class against the noise. The model stays linear where q < 40, or
+# where there are fewer than 10 unwhitened rows a feature: there a kernel would bend around noise.
+# Otherwise :math:`\gamma = \sqrt{q / 1000}` between 1/4 and 1; for gamma near 0 the kernel
+# without its constant part is the linear one. Every choice is a function of public numbers and of
+# released ones (docs/proofs/random_features.md, sections "Choice of the kernel" and "Count").
+#
+# Gamma noise of rate :math:`\epsilon'` on p weights has the root mean square :math:`\sqrt{p + 1}
+# / \epsilon'` in each, so without Gaussian noise :math:`\epsilon' / \sqrt{p + 1}` takes the place
+# of :math:`\mu`. Its noise does grow with the number of features, hence their default is small,
+# and too few of them cannot do what the linear model does: that needs twenty a dimension.
+
+
+# Share of the squared Gaussian parameter, or of epsilon, for the number of rows where no centre
+# brings it. Where the rule turns to a kernel its noise is then a tenth of the number.
+COUNT_SHARE = 0.02
+# The rule.
+SMALLEST_SIGNAL = 40.0
+
+ROWS_A_FEATURE = 10.0
+# Ten a feature lose 0.03 of accuracy where classes are linear, twenty up to 0.005.
+COMPONENTS_A_FEATURE = 20.0
+
+SIGNAL_OF_UNIT_GAMMA = 1000.0
+
+SMALLEST_GAMMA, LARGEST_GAMMA = 0.25, 1.0
+# low_memory="auto": features are kept where all of them take at most so many bytes, and are
+# computed anew in every pass beyond.
+LARGEST_STORE = 1 << 28
+BYTES_A_NUMBER = 4
+# c of the descent on features.
+WHITENED_C, PLAIN_C = 0.5, 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyCount:
+    """Release of the number of rows alone, which one row more or fewer moves by 1.
+
+    Parameters
+    ----------
+    noise_grid : {"exact", "float"}
+        How Gaussian noise is drawn.
+    mu : float > 0 or None
+        Parameter of Gaussian noise.
+    epsilon : float > 0 or None
+        Of Gamma noise, here Laplace noise; exactly one of the two.
+    """
+
+    noise_grid: str
+    mu: float | None = None
+    epsilon: float | None = None
+
+    @cached_property
+    def sum(self) -> NoisySum:
+        """The noise and what it covers."""
+        grid, rounding = None, 0.0
+        if self.mu is not None and self.noise_grid == "exact":
+            grid, rounding = grid_of_sums(1.0, 2.0 / self.mu, 1)
+        return NoisySum(
+            name="count",
+            what=ROWS,
+            adjacency="add_remove",
+            clip_norm=1.0,
+            relation_factor=1.0,
+            shape=(1,),
+            mu=self.mu,
+            epsilon=self.epsilon,
+            grid=grid,
+            rounding=rounding,
+        )
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """What a ledger records."""
+        return self.sum.event
+
+    def release(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float:
+        """The noisy number of rows, at least 1."""
+        noisy = self.sum.release(np.array([float(n_rows)]), source, n_threads)
+        return max(1.0, float(noisy[0]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelChoice:
+    """What the rule decides before the training.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "laplacian", "linear"}
+    gamma : float > 0 or None
+        None for "linear".
+    signal : float or None
+        q; None where no number of rows is known.
+    """
+
+    kernel: str
+    gamma: float | None
+    signal: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateKernel(PrivateLinear):
+    """All releases of one fit, known in full before any data are read.
+
+    Parameters
+    ----------
+    kernel : {"auto", "rbf", "laplacian", "linear"}
+    gamma : float > 0 or "auto"
+    n_components : int >= 1
+        Number D of frequencies.
+    orthogonal : bool
+    normalize : bool
+        Whether rows have norm 1. Otherwise they have norm at most 1, and are never centred.
+    data_norm : float > 0
+        What raw rows were clipped to and divided by, without ``normalize``.
+    low_memory : bool or "auto"
+        Whether features are computed anew in every pass of a descent; changes no result.
+    lifted : bool
+        Whether the training is on features; the rule decides, once the number of rows is released.
+
+    Notes
+    -----
+    Guarantees: as :class:`PrivateLinear`; features of a row are a function of the row and of public
+    and released numbers, and have norm at most 1.
+    """
+
+    kind: ClassVar[str] = "private_kernel"
+
+    kernel: str = "auto"
+    gamma: float | str = "auto"
+    n_components: int = 1000
+    orthogonal: bool = True
+    normalize: bool = True
+    data_norm: float = 1.0
+    low_memory: bool | str = "auto"
+    lifted: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses budgets without noise, and what would make the noise depend on the rule."""
+        super().__post_init__()
+        if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
+            raise InvalidParameterError.of(
+                "kernel",
+                got="auto",
+                accepted="'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, "
+                "whose privacy loss would depend on the choice",
+            )
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the rows that are trained on."""
+        return 2 * self.n_components if self.lifted else self.n_features
+
+    @cached_property
+    def count(self) -> NoisyCount | None:
+        """Release of the number of rows where a choice needs it and no centre brings it."""
+        chosen = self.kernel != "linear" and "auto" in (self.kernel, self.gamma)
+        needed = self.trainer == "gradient" or chosen
+        if self.centred or not needed or self.adjacency != "add_remove":
+            return None
+        return NoisyCount(
+            noise_grid=self.noise_grid,
+            mu=None if self.pure else share_of(self.mu, COUNT_SHARE),
+            epsilon=COUNT_SHARE * self.epsilon if self.pure else None,
+        )
+
+    @property
+    def _before(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger is charged before the training."""
+        own = () if self.count is None else (self.count.event,)
+        return own + super()._before
+
+    @cached_property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger records; settings that the noise of features refuses are refused here."""
+        own = super().events
+        if self.kernel == "linear" or self.lifted:
+            return own
+        wide = dataclasses.replace(self, lifted=True).events
+        return own if self.kernel == "auto" else wide
+
+    def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
+        """Number of rows where it is public, or released apart from a centre."""
+        if self.adjacency == "replace_one":
+            return float(rows.n_rows)
+        released = self.count
+        return None if released is None else released.release(rows.n_rows, source, rows.n_threads)
+
+    def training(self, count: float | None) -> Training:
+        """The path that follows from the released, or public, number of rows."""
+        whitened, sums, mu = self._path(count)
+        if self.count is not None:
+            sums = (self.count.sum, *sums)
+        if self.choice(count).kernel == "linear":
+            return self._training(count, sums, mu, whitened=whitened)
+        wide = dataclasses.replace(self, lifted=True)
+        c = WHITENED_C if whitened else PLAIN_C
+        return wide._training(count, sums, mu, whitened=whitened, fixed_c=c)
+
+    def choice(self, count: float | None) -> KernelChoice:
+        """The kernel and its gamma: functions of public numbers and of the released ``count``."""
+        whitened, _, mu = self._path(count)
+        signal = None if count is None else self._signal(count, mu, whitened=whitened)
+        kernel = self.kernel
+        if kernel == "auto":
+            kernel = "rbf" if self._worthwhile(count, signal, whitened=whitened) else "linear"
+        if kernel == "linear":
+            return KernelChoice(kernel=kernel, gamma=None, signal=signal)
+        if self.gamma != "auto":
+            return KernelChoice(kernel=kernel, gamma=float(self.gamma), signal=signal)
+        assert signal is not None
+        gamma = math.sqrt(signal / SIGNAL_OF_UNIT_GAMMA)
+        gamma = min(LARGEST_GAMMA, max(SMALLEST_GAMMA, gamma))
+        if kernel == "laplacian":
+            # Rows of norm 1 that are nearly orthogonal have a squared distance of 2 and about
+            # sqrt(4 d / pi) in the sum of absolute differences: there both kernels agree.
+            gamma *= math.sqrt(math.pi / self.n_features)
+        return KernelChoice(kernel=kernel, gamma=gamma, signal=signal)
+
+    def _signal(self, count: float, mu: float, *, whitened: bool) -> float:
+        """The rule's q."""
+        if self.pure:
+            wide = dataclasses.replace(self, lifted=True)
+            n_weights = self.loss.n_scores * (wide.n_columns + self.fit_intercept)
+            mu = self._pure_rest / math.sqrt(n_weights + 1.0)
+        K = self.loss.n_classes
+        scale = max(K, self.n_features) if whitened else K
+        return count * mu / RELATION_FACTOR[self.adjacency] / scale
+
+    def _worthwhile(self, count: float | None, signal: float | None, *, whitened: bool) -> bool:
+        """Whether a kernel is expected to beat the linear model."""
+        if count is None or signal is None or signal < SMALLEST_SIGNAL:
+            return False
+        if self.pure and self.n_components < COMPONENTS_A_FEATURE * self.n_features:
+            return False
+        return whitened or count >= ROWS_A_FEATURE * self.n_features
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
+        """Make the releases of one path; everything else that was known is dropped."""
+        ready = self.prepared(rows, source)
+        choice = self.choice(ready.count)
+        if choice.kernel == "linear":
+            return dataclasses.replace(self.trained(ready, rows, source), choice=choice)
+        # Drawn only where it is used: a linear model is then that of the linear pipeline.
+        features = self.features(choice, source.public_seed())
+        assert features is not None
+        rule = ready.training.rule
+        if rule is not None:
+            size = BYTES_A_NUMBER * 2 * features.n_components * rows.n_rows
+            automatic = self.low_memory == "auto"
+            stored = size <= LARGEST_STORE if automatic else not self.low_memory
+            rows.lift(ready.records, features, stored=stored)
+            weights, scaling = rule.descended(ready.records, rows, source), rule.intercept
+        else:
+            mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
+            weights, scaling = ready.training.solved(mapped, rows, source)
+        return ready.released(weights, scaling, choice=choice, features=features)
+
+    def features(self, choice: KernelChoice, seed: int) -> FourierFeatures | None:
+        """The public map for a choice; None for the linear model.
+
+        Parameters
+        ----------
+        choice : KernelChoice
+        seed : int
+            Public, and independent of the data.
+        """
+        if choice.gamma is None:
+            return None
+        return FourierFeatures(
+            n_features=self.n_features,
+            n_components=self.n_components,
+            gamma=choice.gamma,
+            kernel=choice.kernel,
+            structure=structure_of(choice.kernel, self.n_features, orthogonal=self.orthogonal),
+            centre="sphere" if self.normalize else "ball",
+            seed=seed,
+        )
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        features = f"{2 * self.n_components} features where it is not linear"
+        return f"{super().summary()}; kernel {self.kernel}, {features}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +27,6 @@ BLOCK_SIZE = 1 << 20
 SAFE_NORM = 1e-140
 
 Array = NDArray[np.float64]
-
-
-@runtime_checkable
-class PartitionedRows(Protocol):
-    """Training rows that are never all in this process; only sums over them come here."""
-
-    def mapped_records(self, public: PublicMap, n_classes: int) -> Any:
-        """What stands for the records of the mapped rows, with the methods of ``Records``."""
-
-    def column_moments(self, offset: Array, scale: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-        """As ``_core.column_moments_dense`` of all rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +72,6 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
         """The mapped training rows with their labels. Private: nothing leaves it without noise."""
-        if isinstance(X, PartitionedRows):
-            elsewhere: _core.Records = X.mapped_records(self, n_classes)
-            return elsewhere
         shared: dict[str, Any] = {
             "n_classes": n_classes,
             "scale": self.scale,

@@ -38,7 +38,8 @@ from dpsvm_fast.certificates.words import (
 from dpsvm_fast.estimators.base import Released
 from dpsvm_fast.estimators.fit import (
     CHARGED,
-    FEATURE_FACTS,
+    label_source,
+    not_private_reasons,
     promise_facts,
     spend_label,
     warn_not_private,
@@ -47,6 +48,7 @@ from dpsvm_fast.estimators.inputs import (
     checked_training_set,
     classes_from_labels,
     encoded_labels,
+    feature_facts,
     public_classes,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
@@ -245,7 +247,7 @@ def checked_data(search: Any, candidates: list[Any], X: Any, y: Any) -> Data:
         # Validation writes what it learns about X onto the copy.
         probe = copy.copy(search)
         numbers, y = checked_training_set(probe, X, y)
-        facts = {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
+        facts = feature_facts(probe)
         # Rows of a table keep their names for the candidates.
         return Data(X if "feature_names_in_" in facts else numbers, y, facts)
     try:
@@ -895,7 +897,10 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if settings.verbose:
             sys.stdout.write(f"{type(self).__name__}: {_summary(settings, plan)}\n")
         if settings.ledger is not None:
-            settings.ledger.spend(plan.events, spend_label(self, settings))
+            settings.ledger.spend(
+                plan.events,
+                spend_label(self, not_private_reasons(settings)),
+            )
         rows = Rows(data.X, data.y, settings.n_jobs, settings.random_state)
         if settings.strategy == "partition":
             chosen = best_of_parts(rows, plan, settings.counted, settings.validation_fraction)
@@ -1021,7 +1026,14 @@ def search_statement(settings: SimpleNamespace, plan: Plan) -> SelectionStatemen
         Checked parameters of the search.
     plan : Plan
     """
-    facts = promise_facts(settings, "param_grid")
+    facts = promise_facts(
+        "param_grid",
+        settings.parameter_names,
+        adjacency=settings.adjacency,
+        labels=label_source(settings),
+        seeded=settings.random_state is not None,
+        reasons=not_private_reasons(settings),
+    )
     public = facts.pop("assumed_public")
     if settings.class_weight is not None:
         public += (CLASS_WEIGHTS,)

@@ -31,6 +31,7 @@ from dpsvm_fast.estimators import (
     PrivateLinearSVC,
 )
 from dpsvm_fast.estimators.inputs import checked_bounds, public_classes
+from dpsvm_fast.estimators.parameters import tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.federated.spec import FederatedSpec
@@ -362,6 +363,11 @@ def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parame
     }
 
 
+def declared_parameters(kind: type) -> dict[str, Parameter]:
+    """Parameters of an estimator that declares their checks."""
+    return parameters_of({name: partial(test, name) for name, test in tests_of(kind).items()})
+
+
 def _only(name: str, *accepted: Any) -> Parameter:
     """A parameter of which some values are plain and safe, and no others are saved."""
 
@@ -587,7 +593,7 @@ def _classifiers() -> list[SavedClass]:
         ),
     )
     found = [
-        SavedClass(kind, parameters_of(kind._parameters), attributes, mechanism)
+        SavedClass(kind, declared_parameters(kind), attributes, mechanism)
         for kind, mechanism, attributes in linear
     ]
     margin = PrivateGaussianMarginClassifier
@@ -595,7 +601,7 @@ def _classifiers() -> list[SavedClass]:
     found.append(
         SavedClass(
             margin,
-            parameters_of(margin._parameters),
+            declared_parameters(margin),
             attributes,
             "gaussian_margin",
             derived=_of_ellipsoids,
@@ -618,11 +624,16 @@ def _classifiers() -> list[SavedClass]:
 def _private_transformers() -> list[SavedClass]:
     """Transformers with a certificate."""
     norm = {"data_norm_": real(above=0.0)}
-    private: tuple[tuple[Any, Attributes], ...] = (
-        (ours.PrivateCenter, {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm),
-        (ours.PrivateWhitener, {"whitening_": numbers(_square)} | norm),
+    private: tuple[tuple[Any, str, Attributes], ...] = (
+        (
+            ours.PrivateCenter,
+            "private_center",
+            {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm,
+        ),
+        (ours.PrivateWhitener, "private_whitener", {"whitening_": numbers(_square)} | norm),
         (
             ours.PrivatePCA,
+            "private_pca",
             {
                 "n_components_": whole(1, MOST),
                 "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
@@ -635,6 +646,7 @@ def _private_transformers() -> list[SavedClass]:
         ),
         (
             ours.PrivateStandardScaler,
+            "private_standard_scaler",
             {
                 "mean_": numbers(_row),
                 "scale_": numbers(_row, above=0.0, none=True),
@@ -648,12 +660,12 @@ def _private_transformers() -> list[SavedClass]:
     return [
         SavedClass(
             kind,
-            parameters_of(kind._parameters),
+            declared_parameters(kind),
             FEATURES | attributes,
-            kind._mechanism_name,
+            mechanism,
             derived=derived.get(kind),
         )
-        for kind, attributes in private
+        for kind, mechanism, attributes in private
     ]
 
 

@@ -1,0 +1,199 @@
+"""Plans: everything that a fit will do, decided by public facts before private values are read."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast import _core
+from dpsvm_fast.exceptions import CertificationError
+
+if TYPE_CHECKING:
+    from dpsvm_fast.certificates import PrivacyEvent
+    from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is public about the rows of a fit.
+
+    Parameters
+    ----------
+    n_features : int >= 1 or None
+        None where it is not known yet, as of a later step of a Pipeline. Budgets hardly depend on
+        it: what a wider sum costs in rounding is paid by its noise.
+    n_classes : int >= 2
+        Size of the label set.
+    n_samples : int >= 1 or None
+        Number of rows; None where it is private.
+    sparse : bool
+    """
+
+    n_features: int | None = None
+    n_classes: int = 2
+    n_samples: int | None = None
+    sparse: bool = False
+
+    @property
+    def n_columns(self) -> int:
+        """Number of features; 1 where it is not known yet."""
+        return self.n_features or 1
+
+
+class Rows(Protocol):
+    """Training rows with their labels, in memory, in files or on a cluster.
+
+    All but ``facts`` is private: what a method returns leaves a plan with noise only.
+    """
+
+    n_threads: int
+    low_memory: bool
+    # Whether steps are shown; their number is public.
+    verbose: bool
+    # For plans whose solver needs all rows at once.
+    X: Any
+    codes: NDArray[np.int64]
+
+    @property
+    def facts(self) -> Facts:
+        """What is public; reads no values where the label set is given."""
+
+    @property
+    def n_rows(self) -> int:
+        """Their number."""
+
+    def records(self, public: PublicMap) -> Any:
+        """The mapped rows, whose sums are exact."""
+
+    def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Exact sums of the mapped entries of each column and of their squares."""
+
+    def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
+        """Replace records by random features of them."""
+
+    def descend(
+        self,
+        records: Any,
+        descent: _core.Descent,
+        options: dict[str, Any],
+        source: _core.NoiseSource,
+        n_steps: int,
+    ) -> None:
+        """Take steps on records; noise is drawn from ``source``, here."""
+
+
+class Plan(ABC):
+    """All releases of one fit; a frozen record of public numbers.
+
+    A subclass has ``run``, which makes the releases, and ``statement``, which says what they
+    promise.
+    """
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger records before anything is drawn."""
+
+    @abstractmethod
+    def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
+        """Make the releases; returns noisy numbers alone."""
+
+    @abstractmethod
+    def summary(self) -> str:
+        """Public facts in one line."""
+
+    @property
+    @abstractmethod
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return 0
+
+    def check_rows(self, rows: Rows) -> None:  # noqa: B027
+        """Refuse rows about which nothing is promised, before anything is spent."""
+
+
+def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> Array:
+    """Weights certified by a compiled solver. Private: never to be kept.
+
+    Parameters
+    ----------
+    solver : str
+        Name of the compiled function, without ``_dense`` or ``_csr``.
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+    codes : ndarray of shape (n_samples,)
+    **options
+        Of the solver.
+
+    Raises
+    ------
+    CertificationError
+        ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
+    """
+    if sparse.issparse(X):
+        solve = getattr(_core, f"{solver}_csr")
+        weights, _ = solve(X.data, X.indices, X.indptr, X.shape[1], codes, **options)
+    else:
+        weights, _ = getattr(_core, f"{solver}_dense")(X, codes, **options)
+    if weights is None:
+        raise refused_certificate(limited=options["max_iter"] is not None)
+    return np.asarray(weights)
+
+
+def refused_certificate(*, limited: bool) -> CertificationError:
+    """Return the error that says that nothing is released, and what would avoid it."""
+    reason, remedy = (
+        ("max_iter: the minimum was not certified in the steps allowed", "max_iter=None avoids it")
+        if limited
+        else (
+            "tol: the minimum could not be certified in double precision",
+            "a larger tol, a smaller C or a larger smoothing avoids it",
+        )
+    )
+    return CertificationError(
+        f"{reason}; nothing is released and the budget is spent. That this happened depends on the "
+        f"data and is not covered by the guarantee; {remedy}"
+    )
+
+
+# A progress bar of plain text, about a number of steps that is public.
+
+
+WIDTH = 40
+
+
+def shares_with_progress(n_steps: int, *, most: int, shown: bool) -> Iterator[int]:
+    """Cut ``n_steps`` into shares to be done one after the other, and show what is done.
+
+    Shares are of at most ``most`` steps. On a terminal there are enough of them for the bar to
+    move; elsewhere one line is written at the end. Nothing is shown unless ``shown``.
+    """
+    moving = shown and sys.stdout.isatty()
+    share = min(most, -(-n_steps // WIDTH) if moving else n_steps)
+    for done in range(0, n_steps, share):
+        if moving:
+            _draw(done, n_steps, end="")
+        yield min(share, n_steps - done)
+    if shown:
+        _draw(n_steps, n_steps, end="\n")
+
+
+def _draw(done: int, n_steps: int, end: str) -> None:
+    """One state of the bar, over the one before."""
+    filled = WIDTH * done // n_steps
+    bar = "#" * filled + "." * (WIDTH - filled)
+    start = "\r" if sys.stdout.isatty() else ""
+    sys.stdout.write(f"{start}[{bar}] step {done} of {n_steps}{end}")
+    sys.stdout.flush()
