@@ -54,6 +54,9 @@ html_theme = "furo"
 html_title = "dpsvm_fast"
 html_static_path = ["_site/static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+# Guides come before proofs in the results of a search.
+html_search_scorer = str(Path(__file__).parent / "_site" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}

@@ -64,7 +64,7 @@ def test_the_picture_names_what_there_is() -> None:
 @pytest.mark.parametrize("name", table())
 def test_the_table_says_what_models_do(name: str) -> None:
     kind, row = getattr(dpsvm_fast, name), table()[name]
-    facts = re.findall(r"`(\w+)`", row["What public facts it wants"])
+    facts = re.findall(r"`(\w+)`", row["Public facts needed"])
     public: dict[str, Any] = {"bounds": (-1, 1), "data_norm": 1.0, "classes": [0, 1]}
     settings = {fact: public[fact] for fact in facts}
     assert set(facts) <= set(kind().get_params())

@@ -1,0 +1,19 @@
+/* How the search ranks results: guides first, then the reference, then proofs and pages for developers. */
+"use strict";
+
+var Scorer = {
+    score: ([page, title, anchor, descr, score]) => {
+        const later = /^(proofs\/|repository\/|library_design|packages|papers|results|published_bugs|extending|notation)/;
+        if (later.test(page)) return score - 40;
+        if (/^(reference\/|genindex|py-modindex|api)/.test(page)) return score - 20;
+        return score;
+    },
+    objNameMatch: 11,
+    objPartialMatch: 6,
+    objPrio: { 0: 15, 1: 5, 2: -5 },
+    objPrioDefault: 0,
+    title: 15,
+    partialTitle: 7,
+    term: 5,
+    partialTerm: 2,
+};
