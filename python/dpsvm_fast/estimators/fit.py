@@ -120,7 +120,7 @@ class PrivateEstimator(Released):
     """Base of all estimators whose fit spends a budget.
 
     A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). It makes
-    its plan of them and of public facts in ``plan``, and says in ``attributes`` what is published.
+    its plan of them and of public facts in ``plan``, and says in ``_attributes`` what is published.
     """
 
     adjacency: str

@@ -1,0 +1,111 @@
+"""Plans: made once, of public facts, before values are read; what they say is what is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dpsvm_fast as dp
+from dpsvm_fast.mechanisms.plan import Facts
+from oracles.odd_parameters import Unread
+from oracles.plans import planned
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-0.5, 0.5, size=(60, 4))
+Y = np.arange(60) % 3
+THREE: dict[str, Any] = {"classes": [0, 1, 2], "n_threads": 1}
+KINDS: dict[str, Any] = {
+    "output": dp.OutputPerturbationSVC(**THREE),
+    "psgd": dp.OutputPerturbationSVC(loss="huber", solver="psgd", adjacency="replace_one", **THREE),
+    "objective": dp.ObjectivePerturbationSVC(**THREE),
+    "gradient": dp.GradientPerturbationSVC(n_steps=3, **THREE),
+    "linear": dp.PrivateLinearSVC(bounds=(-0.5, 0.5), **THREE),
+    "kernel": dp.PrivateKernelSVC(n_components=5, **THREE),
+    "ellipsoids": dp.PrivateGaussianMarginClassifier(**THREE),
+    "centre": dp.PrivateCenter(),
+    "whitener": dp.PrivateWhitener(),
+    "pca": dp.PrivatePCA(2),
+    "scaler": dp.PrivateStandardScaler(bounds=(-0.5, 0.5)),
+}
+each = pytest.mark.parametrize("kind", KINDS)
+
+
+class Lying:
+    """Rows of two features that say they have five."""
+
+    shape = (60, 5)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(X[:, :2], dtype=dtype)
+
+
+@each
+def test_a_fit_spends_what_its_plan_says(kind: str) -> None:
+    estimator = KINDS[kind]
+    counted = estimator.adjacency == "replace_one"
+    facts = Facts(n_features=4, n_classes=3, n_samples=60 if counted else None)
+    ledger = dp.PrivacyLedger(9.0, 1e-3, estimator.adjacency)
+    estimator.set_params(ledger=ledger).fit(X, Y)
+    estimator.set_params(ledger=None)
+    plan = estimator.checked().plan(facts)
+    assert tuple(record.event for record in ledger.history) == plan.events
+    assert planned(estimator, X, Y)[0].events == plan.events
+
+
+@each
+def test_plans_are_frozen(kind: str) -> None:
+    plan, _ = planned(KINDS[kind], X, Y)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.epsilon = 100.0
+
+
+@each
+def test_rows_that_have_another_shape_than_they_say_cost_nothing(kind: str) -> None:
+    ledger = dp.PrivacyLedger(9.0, 1e-3, KINDS[kind].adjacency)
+    estimator = KINDS[kind].set_params(ledger=ledger)
+    with pytest.raises(ValueError, match=r"^X: expected rows of the shape"):
+        estimator.fit(Lying(), Y)
+    estimator.set_params(ledger=None)
+    assert not ledger.history
+    assert not [name for name in vars(estimator) if name.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameter"),
+    [
+        (dp.PrivatePCA(3), "n_components"),
+        (dp.PrivatePCA(centre=[0.0] * 3), "centre"),
+        (dp.PrivateStandardScaler(bounds=(0, [1, 1, 1])), "bounds"),
+        (dp.PrivateLinearSVC(bounds=([0, 0, 0], 1), **THREE), "bounds"),
+    ],
+)
+def test_what_does_not_go_with_the_shape_is_refused_before_values_are_read(
+    estimator: Any, parameter: str
+) -> None:
+    with pytest.raises(dp.exceptions.InvalidParameterError) as caught:
+        estimator.fit(Unread(), Unread())
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, np.ndarray.tolist])
+def test_facts_are_known_before_values_are_read(form: Any) -> None:
+    from dpsvm_fast.estimators.inputs import ArrayRows
+
+    checked = KINDS["linear"].checked()
+    rows = ArrayRows(checked, form(X), object(), classes=checked.classes)
+    facts = Facts(n_features=4, n_classes=3, sparse=form is sparse.csr_matrix)
+    assert rows.facts == facts
+    assert rows.codes is None
+
+
+@each
+def test_parameters_are_those_of_the_constructor(kind: str) -> None:
+    estimator = KINDS[kind]
+    names = [field.name for field in dataclasses.fields(estimator) if field.init]
+    assert names == list(inspect.signature(type(estimator)).parameters)
+    assert set(names) == set(estimator.get_params())
