@@ -193,8 +193,9 @@ def test_noise_that_finds_no_room_is_refused() -> None:
     coarse = plan_noise(**facts, bound=1e7, multiplier=4.0)
     assert coarse.sigma_steps < 2**24
     assert coarse.fits
-    with pytest.raises(InvalidParameterError, match="radius"):
+    with pytest.raises(InvalidParameterError) as caught:
         plan_noise(**facts, bound=1e12, multiplier=4.0)
+    assert caught.value.parameter == "radius"
 
 
 def test_what_distances_cost() -> None:

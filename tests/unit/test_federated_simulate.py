@@ -127,10 +127,12 @@ def test_rounds_lose_parties_of_their_own() -> None:
     assert model.n_survivors_ == 8
     with pytest.raises(SecureSumAborted, match="gram"):
         simulate(spec, parties, dropouts={"gram": [0, 1, 2]})
-    with pytest.raises(InvalidParameterError, match="dropouts"):
+    with pytest.raises(InvalidParameterError) as caught:
         simulate(spec, parties, dropouts={"other": [0]})
-    with pytest.raises(InvalidParameterError, match="dropouts"):
+    assert caught.value.parameter == "dropouts"
+    with pytest.raises(InvalidParameterError) as caught:
         simulate(spec, parties, dropouts=[10])
+    assert caught.value.parameter == "dropouts"
 
 
 def test_the_ledger_is_charged_before_records_are_looked_at() -> None:
@@ -148,8 +150,9 @@ def test_the_ledger_is_charged_before_records_are_looked_at() -> None:
     rich = PrivacyLedger(1.0, 1e-6, "replace_one")
     simulate(spec, parties_of(1), ledger=rich)
     assert tuple(record.event for record in rich.history) == spec.events("trusted_curator")
-    with pytest.raises(InvalidParameterError, match="ledger"):
+    with pytest.raises(InvalidParameterError) as caught:
         simulate(spec, parties_of(1), ledger=PrivacyLedger(9.0, 1e-3, "add_remove"))
+    assert caught.value.parameter == "ledger"
 
 
 def test_another_try_after_bad_records_is_not_paid_again() -> None:
@@ -204,8 +207,9 @@ def test_records_not_as_agreed_on_are_refused_without_a_word_about_them(kind: st
 
 @pytest.mark.parametrize("n", [0, 3, 5])
 def test_another_number_of_parties_is_refused(n: int) -> None:
-    with pytest.raises(InvalidParameterError, match="parties"):
+    with pytest.raises(InvalidParameterError) as caught:
         simulate(helmet(), parties_of(n))
+    assert caught.value.parameter == "parties"
 
 
 def test_a_model_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +311,9 @@ def test_the_classifier_is_an_estimator() -> None:
     assert fresh.spec == spec
     assert not hasattr(fresh, "coef_")
     assert copy.deepcopy(spec) == spec
-    with pytest.raises(InvalidParameterError, match="spec"):
+    with pytest.raises(InvalidParameterError) as caught:
         FederatedLinearSVC().fit(parties)
+    assert caught.value.parameter == "spec"
 
 
 def test_labels_come_back_as_they_were() -> None:
