@@ -225,6 +225,8 @@ WRONG = [
     (ADVERTISE, "one key", lambda r: r["keys"].pop()),
     (ADVERTISE, "a short key", lambda r: r["keys"].__setitem__(0, "AAAA")),
     (ADVERTISE, "no list", setting(keys=3)),
+    (ADVERTISE, "one key for both", lambda r: r["keys"].__setitem__(0, r["keys"][1])),
+    (ADVERTISE, "a key of low order", lambda r: r["keys"].__setitem__(1, "A" * 43 + "=")),
     (SHARE, "a packet less", lambda r: r["packets"].pop()),
     (SHARE, "a packet for a stranger", lambda r: r["packets"][0].__setitem__(0, 99)),
     (SHARE, "a short packet", lambda r: r["packets"][0].__setitem__(1, "AAAA")),
@@ -248,6 +250,20 @@ def test_a_reply_of_another_form_counts_as_missing(stage: str, change: Any) -> N
     left = list(range(N)) if stage == UNMASK else [0, 1, 3, 4, 5, 6]
     assert result.survivors == len(left)
     assert np.array_equal(result.total, vectors[left].sum(axis=0))
+
+
+def test_who_takes_the_keys_of_another_counts_as_missing() -> None:
+    vectors = rows(N, 20)
+    room = room_of(vectors, terms(20))
+
+    def exchange(requests: Any) -> dict[int, bytes]:
+        replies = room(requests)
+        if all(b"keys" in reply for reply in replies.values()):
+            replies[1003] = replies[1001].replace(b'"party": 1001', b'"party": 1003')
+        return replies
+
+    result = sum_of_parties(exchange, terms(20), room.numbers)
+    assert np.array_equal(result.total, vectors[[0, 1, 3, 4, 5, 6]].sum(axis=0))
 
 
 @pytest.mark.parametrize("reply", [b"", b"{", b"[]", b"\xff", b'{"refused": 3}', b"null"])

@@ -18,7 +18,8 @@ from dpsvm_fast.estimators.base import PrivateLinearClassifier, linear_attribute
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
-from dpsvm_fast.federated.plans import RoundPlan, loss_of, sensitivity_record
+from dpsvm_fast.federated.parameters import loss_of
+from dpsvm_fast.federated.plans import RoundPlan, sensitivity_record
 from dpsvm_fast.federated.secsum import SumResult, centred, whole_numbers
 from dpsvm_fast.federated.spec import FederatedSpec
 

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -38,11 +37,6 @@ from dpsvm_fast.federated.spec import PROTOCOL
 _LOG = logging.getLogger("dpsvm_fast.federated")
 
 Listed = TypeVar("Listed")
-
-# Stage that a stage is followed by, in one attempt.
-FOLLOWED_BY = dict(pairwise(stages.STAGES))
-# A packet is two shares and a tag.
-SEALED_BYTES = 2 * SHARE_BYTES + 16
 
 # Terms of the round, public array that came with the request -> vector.
 Contribution: TypeAlias = Callable[[RoundTerms, NDArray[np.float64] | None], NDArray[np.int64]]
@@ -200,7 +194,7 @@ class Party:
                 raise PartyRefusedError(stages.ANSWERED_BEFORE)
             # Keys of an earlier attempt must not survive into this one.
             kept = _Kept(kept.answered, session, terms.name)
-        elif (kept.session, kept.round, FOLLOWED_BY.get(kept.stage)) != (
+        elif (kept.session, kept.round, stages.FOLLOWED_BY.get(kept.stage)) != (
             session,
             terms.name,
             stage,
@@ -281,7 +275,7 @@ class Party:
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
         """Open the packets, claim the round, make the vector and mask it."""
-        packets = _listed(lambda: stages.as_items(request["packets"], 1, SEALED_BYTES))
+        packets = _listed(lambda: stages.as_items(request["packets"], 1, stages.SEALED_BYTES))
         others = stages.as_items(kept.others, 2, KEY_BYTES)
         if not set(packets) <= set(others) - {self.number}:
             raise PartyRefusedError(stages.WRONG_PARTIES)

@@ -20,18 +20,24 @@ import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.certificates.record import loads
-from dpsvm_fast.federated.masks import Words, expand_mask, shared_key
+from dpsvm_fast.federated.masks import SHARE_BYTES, Words, expand_mask, shared_key
 from dpsvm_fast.federated.secsum import MOST_PARTIES
 from dpsvm_fast.federated.spec import PROTOCOL, FederatedSpec
 from dpsvm_fast.validation import check_integer
 
 ADVERTISE, SHARE, MASK, UNMASK = STAGES = ("advertise_keys", "share_keys", "masked_input", "unmask")
+# Stage that a stage is followed by, in one attempt.
+FOLLOWED_BY = dict(pairwise(STAGES))
+
+# A packet is two shares and a tag.
+SEALED_BYTES = 2 * SHARE_BYTES + 16
 
 # All that a party ever tells the server about why it does not go on. Which of several reasons a
 # party had for not contributing is not told: it may depend on its records.

@@ -25,9 +25,10 @@ from dpsvm_fast.federated.masks import (
     Words,
     combine_shares,
     expand_mask,
+    new_secret,
     public_key,
+    shared_key,
 )
-from dpsvm_fast.federated.party import FOLLOWED_BY, SEALED_BYTES
 from dpsvm_fast.federated.protocol import RoundTerms
 from dpsvm_fast.federated.secsum import LIMIT, SumResult, centred
 from dpsvm_fast.validation import check_integer
@@ -168,7 +169,7 @@ class ServerRound:
         needed = terms.threshold if self.stage == stages.UNMASK else terms.min_survivors
         if len(self.parties) < needed:
             raise self._aborted(needed)
-        self.stage = FOLLOWED_BY.get(self.stage)
+        self.stage = stages.FOLLOWED_BY.get(self.stage)
 
     def result(self, n_asked: int) -> SumResult:
         """Take the masks away that are left in the sum.
@@ -253,9 +254,15 @@ class ServerRound:
             raise ValueError("expected a reply to the request")
         if self.stage == stages.ADVERTISE:
             first, second = (stages.as_bytes(text, KEY_BYTES) for text in value)
+            # With such keys every other party would refuse to go on.
+            known = {key for keys in self._keys.values() for key in keys}
+            if first == second or {first, second} & known:
+                raise ValueError("expected keys of this party alone")
+            shared_key(new_secret(), first, "probe")
+            shared_key(new_secret(), second, "probe")
             self._keys[party] = [first, second]
         elif self.stage == stages.SHARE:
-            packets = stages.as_items(value, 1, SEALED_BYTES)
+            packets = stages.as_items(value, 1, stages.SEALED_BYTES)
             if set(packets) != set(self._keys) - {party}:
                 raise ValueError("expected a packet for every other party")
             self._packets[party] = packets

@@ -15,18 +15,20 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.record import exactly, read_json
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.plans import (
+from dpsvm_fast.federated.parameters import (
     NAMED,
     TABLES,
+    choose_sizes,
+    choose_words,
+    chosen,
+    loss_of,
+)
+from dpsvm_fast.federated.plans import (
     DpdrPlan,
     LocalTraining,
     RoundPlan,
     averaged_models,
-    choose_sizes,
-    choose_words,
-    chosen,
     delta_left,
-    loss_of,
     multiplier_of,
 )
 from dpsvm_fast.federated.secsum import PartyCounts
