@@ -188,17 +188,14 @@ class Party:
         """Check a message against what was agreed on and what came before, and answer it."""
         request, terms = self._understood(message)
         session, stage = request["session"], request["stage"]
+        expected = (session, terms.name, stage)
         if stage == stages.ADVERTISE:
             journal = self.journal()
             if _key(terms) in kept.answered or (journal and journal.holds(_key(terms))):
                 raise PartyRefusedError(stages.ANSWERED_BEFORE)
             # Keys of an earlier attempt must not survive into this one.
             kept = _Kept(kept.answered, session, terms.name)
-        elif (kept.session, kept.round, stages.FOLLOWED_BY.get(kept.stage)) != (
-            session,
-            terms.name,
-            stage,
-        ):
+        elif (kept.session, kept.round, stages.FOLLOWED_BY.get(kept.stage)) != expected:
             raise PartyRefusedError(stages.OUT_OF_ORDER)
         answers = {
             stages.ADVERTISE: self._advertise_keys,
