@@ -221,29 +221,24 @@ def least_delta(
 
 Array = NDArray[np.float64]
 
-# Grid points of one convolution, and of each of the many of ``conditional_sums``.
+# Grid points of one convolution, and of each of many.
 POINTS, FEW_POINTS = 2**17, 2**14
 # By how much fewer there are for one of many bounds.
 COARSER = 16
 # Knots of a table of thresholds, and cells of an integral.
 KNOTS, CELLS = 4096, 2**18
-# A sum is cut off that many of its standard deviations above the point of interest.
-REACH = 9.0
-# What the tables of one term take.
-WORK_OF_TERM = 2e6
+# Logarithm of the tilted mass that is left outside a grid.
+OUTSIDE = 45.0
 # Beyond this above epsilon an integral against exp(epsilon - v) is bounded at once.
 FARTHEST = 64.0
 # What functions and sums may err by, relatively; what underflows.
 SUM_ROUNDING, SMALLEST = 1e-12, 1e-300
-# A row that adds less than this share is bounded by its exponential moment alone.
-NEGLIGIBLE = -28.0
 
 UNIT = 2.0**-53
 
 
 def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = False) -> float:
     """Delta of one score whose curvature is proportional to u (1 - u)."""
-    work(WORK_OF_TERM)
     start = max(epsilon, kappa - 0.5 * t * t)
     # From there on the supremum is attained at u = 1, where there is no curvature.
     rest = math.exp(epsilon - start) * gaussian_delta(start, t)
@@ -252,12 +247,26 @@ def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = F
     # Farther out the integrand is less than e^-64 of what it was; with much noise it falls steeply
     # near the logarithm of the largest curvature.
     high = min(start, epsilon + FARTHEST)
-    v = _dense(epsilon, high, t, kappa, CELLS // (COARSER if quickly else 1))
-    z = one_score_threshold(v, t, kappa)
+    if quickly:
+        # Between the knots of a table the threshold is above its chords.
+        knots, table = _thresholds(t, kappa, CELLS // COARSER)
+        work(10.0 * knots.size)
+        v = np.concatenate([[epsilon], knots[(knots > epsilon) & (knots < high)], [high]])
+        z = np.interp(v, knots, table)
+    else:
+        v = _dense(epsilon, high, t, kappa, CELLS)
+        z = one_score_threshold(v, t, kappa)
     means = cell_means(z, np.diff(v))
     weights = np.exp(epsilon - v[:-1]) * -np.expm1(-np.diff(v))
     far = math.exp(epsilon - high) * float(ndtr(-z[-1])) if high < start else 0.0
     return float(rest + (weights @ means + far) * (1.0 + SUM_ROUNDING))
+
+
+@lru_cache(maxsize=16)
+def _thresholds(t: float, kappa: float, count: int) -> tuple[Array, Array]:
+    """Losses up to where there is no curvature, and their thresholds."""
+    v = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, count)
+    return v, one_score_threshold(v, t, kappa)
 
 
 def _dense(low: float, high: float, t: float, kappa: float, count: int) -> Array:
@@ -275,6 +284,7 @@ def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
     (1 - u))`. It is attained at u = 1 or at the only root of :math:`\psi - u \psi' = v` in one of
     the at most two intervals where psi is concave, and the roots are bisected.
     """
+    work(8.0 * 64.0 * v.size)
     square = t * t
     # psi is concave where 1 / (1 + kappa g), g = u (1 - u), is above this.
     four = kappa * kappa + 4.0 * kappa
@@ -331,77 +341,145 @@ def _masses(means: Array) -> Array:
     return np.asarray(-np.diff(np.concatenate([ends[0], falling, ends[1]], axis=-1), axis=-1))
 
 
-class _Term:
-    """One of several equal losses: the means of its tail, and its moments on a coarse grid."""
+class SumOfLosses:
+    r""":math:`E (1 - e^{\epsilon - Y})_+` at any epsilon, Y a mixture of sums of n equal losses.
 
-    def __init__(self, t: float, kappa: float | None, replace_one: bool, quickly: bool) -> None:  # noqa: FBT001
-        work(2 * WORK_OF_TERM)
-        self._t, self._replace_one, self._knots = t, replace_one, None
-        top = (4.0 if replace_one else 1.0) * t * (t + 38.0)
-        if kappa is not None:
-            count = KNOTS // (4 if quickly else 1)
-            self._knots = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, count)
-            self._table = one_score_threshold(self._knots, t, kappa)
-            top = min(top + self._knots[-1], math.log1p(0.25 * kappa) + t * (t + 38.0))
-        self.grid: Array = np.linspace(0.0, top, 4001)
-        self.logs = _logs(_masses(self.means(self.grid)))
-        self.lams = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 141) / top])
-        self.moments = np.array([float(logsumexp(self.logs + x * self.grid)) for x in self.lams])
+    Given its row of the mixture, Y is a sum of independent losses of one law.
 
-    def means(self, v: Array) -> Array:
-        """Upper bounds of the means of the tail over cells of equal size."""
-        t, step = self._t, v[1] - v[0]
+    Parameters
+    ----------
+    n : int
+    log_weights : ndarray
+        Logarithms of the masses of the rows.
+    lams, moments : ndarray
+        Tilts, increasing from 0, and the logarithm of the moment of one loss of each row at each.
+    means : function of the rows and of a grid
+        Upper bounds of the means of the tail of one loss over the cells, for each of the rows.
+    points : int
+        Of a grid.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        log_weights: Array,
+        lams: Array,
+        moments: Array,
+        means: Callable[[Any, Array], Array],
+        points: int,
+    ) -> None:
+        self._n, self._log_weights, self._lams, self._moments = n, log_weights, lams, moments
+        self._means, self._points = means, points
+        self._whole = logsumexp(log_weights[:, None] + n * moments, axis=0)
+        self._known: dict[int, tuple[Array, Array, float, float, float, float]] = {}
+
+    def delta(self, epsilon: float) -> float:
+        """Return the bound, by the tilt at which an exponential moment says most."""
+        bounds = (self._whole - self._lams * epsilon)[:-1]
+        place = int(np.argmin(bounds))
+        lam = float(self._lams[place])
+        if bounds[place] < -680.0:
+            return math.exp(bounds[place]) * 2.0 + SMALLEST
+        if place not in self._known:
+            self._known[place] = self._law(place)
+        grid, law, error, total, lost, rest = self._known[place]
+        work(6 * grid.size)
+        first = int(np.searchsorted(grid, epsilon, "right"))
+        beyond = grid[first:] - epsilon
+        weights = np.exp(-lam * beyond) * -np.expm1(-beyond)
+        inside = float(law[first:] @ weights) + error * float(np.linalg.norm(weights))
+        found = math.exp(min(total - lam * epsilon, 700.0)) * inside * (1.0 + 1e-11 * self._n)
+        return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + SMALLEST
+
+    def _law(self, place: int) -> tuple[Array, Array, float, float, float, float]:
+        """Law of the tilted sum on a grid, the 2-norm of its error, and what is not in it.
+
+        That are the logarithms of the law's own moment and of that of rows that hardly count, and
+        the probability of a sum above the grid.
+        """
+        n, lam, more = self._n, self._lams[place], self._lams[place + 1 :]
+        # Above the reach there is less than e^-OUTSIDE of the tilted sum.
+        rises = self._whole[place + 1 :] - self._whole[place]
+        reach = float(((rises + OUTSIDE) / (more - lam)).min())
+        grid = np.linspace(0.0, reach, self._points)
+        shares = self._log_weights + n * self._moments[:, place]
+        kept = shares > shares.max() - OUTSIDE
+        lost = float(logsumexp(shares[~kept])) if not kept.all() else -math.inf
+        work(60 * grid.size * int(kept.sum()))
+        masses = _masses(self._means(kept, grid))
+        tilted = np.log(np.maximum(masses, 0.0) + 1e-307) + lam * grid
+        scale = logsumexp(tilted, axis=1)
+        laws, error = power(np.exp(tilted - scale[:, None]), n)
+        shares = self._log_weights[kept] + n * scale
+        total = float(logsumexp(shares))
+        # A loss above the grid, or a sum of losses that each were moved up by a cell at most.
+        above = float((self._whole + self._lams * (n * grid[1] - reach)).min())
+        rest = n * float(np.exp(self._log_weights[kept]) @ masses[:, -1])
+        rest += math.exp(min(above, 0.0)) * (1.0 + 1e-9)
+        return grid, np.exp(shares - total) @ laws, error, total, lost, rest
+
+
+@lru_cache(maxsize=16)
+def sum_of_scores(
+    t: float, n: int, kappa: float | None, *, replace_one: bool = False, quickly: bool = False
+) -> SumOfLosses:
+    """Sum of n independent one-score losses."""
+    top = (4.0 if replace_one else 1.0) * t * (t + 38.0)
+    knots, table = np.zeros(1), np.zeros(1)
+    if kappa is not None:
+        knots, table = _thresholds(t, kappa, KNOTS // (4 if quickly else 1))
+        top = min(top + float(knots[-1]), math.log1p(0.25 * kappa) + t * (t + 38.0))
+
+    def means(_: Any, v: Array) -> Array:
+        step = v[1] - v[0]
         # Less by what rounding takes from a difference of large numbers.
         plain = v / t - 0.5 * t - 8.0 * UNIT * (v / t + t)
-        if self._replace_one:
+        if replace_one:
             both = v / (2.0 * t) - t - 8.0 * UNIT * (v / t + t)
-            return np.minimum(cell_means(both, step) + 2.0 * cell_means(plain, step), 1.0)
-        if self._knots is not None:
-            inside = np.interp(v, self._knots, self._table)
-            plain = np.where(v >= self._knots[-1], plain, inside)
-        return cell_means(plain, step)
+            tails = cell_means(both, step) + 2.0 * cell_means(plain, step)
+            return np.minimum(tails, 1.0)[None, :]
+        if kappa is not None:
+            plain = np.where(v >= knots[-1], plain, np.interp(v, knots, table))
+        return cell_means(plain, step)[None, :]
 
-
-_term = lru_cache(maxsize=16)(_Term)
-
-
-def sum_delta(
-    epsilon: float,
-    t: float,
-    n: int,
-    *,
-    kappa: float | None = None,
-    replace_one: bool = False,
-    quickly: bool = False,
-) -> float:
-    """Delta of the sum of n independent one-score losses."""
-    # First on a coarse grid, to see where the tilted sum lives.
-    term = _term(t, kappa, replace_one, quickly)
-    bounds = n * term.moments - term.lams * epsilon
-    place = int(np.argmin(bounds))
-    lam, bound, coarse = float(term.lams[place]), float(bounds[place]), term.grid
-    if bound < -680.0:
-        return math.exp(bound) * 2.0 + SMALLEST
+    # Moments on a coarse grid are larger than the true ones.
+    grid = np.linspace(0.0, top, 4001)
+    work(4001 * 100)
+    logs = np.log(np.maximum(_masses(means(None, grid))[0], 0.0) + 1e-307)
+    lams = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 48) / top])
+    moments = np.array([[float(logsumexp(logs + lam * grid)) for lam in lams]])
     points = POINTS // (COARSER if quickly else 1)
-    work(30 * points)
-    tilted = np.exp(lam * coarse + term.logs - term.moments[place])
-    mean = float(tilted @ coarse)
-    spread = math.sqrt(n * max(float(tilted @ coarse**2) - mean * mean, 0.0))
-    reach = max(epsilon, n * mean) + REACH * spread + 6.0 / max(lam, 1.0)
-    grid = np.arange(points) * (reach / (points - 1))
-    masses = _masses(term.means(np.asarray(grid)))
-    logs = _logs(masses)
-    scale = float(logsumexp(logs + lam * grid))
-    law, error = power(np.exp(logs + lam * grid - scale), n)
-    beyond = grid - epsilon
-    weights = np.where(beyond > 0.0, np.exp(-lam * np.maximum(beyond, 0.0)), 0.0)
-    weights *= np.maximum(-np.expm1(-beyond), 0.0)
-    # What lies beyond the grid: a term alone, or a sum of terms that are not.
-    shares = lam + np.geomspace(0.1, 30.0, 9) / max(spread, 1e-9)
-    chernoff = min(n * float(logsumexp(logs + s * grid)) - s * reach for s in shares)
-    rest = n * float(masses[-1]) + math.exp(min(chernoff, 0.0))
-    inside = float(law @ weights) + error * float(np.linalg.norm(weights))
-    return math.exp(n * scale - lam * epsilon) * inside * (1.0 + 1e-11 * n) + rest + SMALLEST
+    return SumOfLosses(n, np.zeros(1), lams, moments, means, points)
+
+
+@lru_cache(maxsize=16)
+def sum_of_pairs(s: float, drift: float, K: int, *, quickly: bool = False) -> SumOfLosses:
+    r"""Sum over the other classes of max(0, drift + s (z_k - z_y)), z_k and z_y standard normal."""
+    z, masses = _normal_nodes(K)
+    shifts = drift - s * z
+
+    def means(rows: Any, v: Array) -> Array:
+        return cell_means((v - shifts[rows, None]) / s, v[1] - v[0])
+
+    # The generating function of one loss is known.
+    lams = np.concatenate([[0.0], np.geomspace(1e-2, 60.0, 60)]) / s
+    a = shifts[:, None]
+    work(100 * a.size * lams.size)
+    rises = lams * a + 0.5 * (lams * s) ** 2 + log_ndtr(a / s + lams * s)
+    moments = np.logaddexp(log_ndtr(-a / s), rises)
+    points = FEW_POINTS // (4 if quickly else 1)
+    return SumOfLosses(K - 1, np.log(masses), lams, moments, means, points)
+
+
+def _normal_nodes(K: int) -> tuple[Array, Array]:
+    """Nodes and masses of a standard normal number, far into both tails.
+
+    What is integrated is a mixture of normal densities of variance 1/K, of which this rule misses a
+    relative 4 exp(-2 pi^2 / (step^2 K)) at most: e^-40 at this step.
+    """
+    step = math.pi * math.sqrt(2.0 / (42.0 * K))
+    z = np.arange(-38.0, 38.0, step)
+    return z, step * normal_density(z) * (1.0 + 1e-12)
 
 
 def power(masses: Array, n: int) -> tuple[Array, float]:
@@ -424,49 +502,6 @@ def power(masses: Array, n: int) -> tuple[Array, float]:
         base = base * base
     law = np.maximum(np.fft.irfft(result, size)[..., :points], 0.0)
     return law, (8.0 * (math.log2(size) + 2.0) * (n + 1) + 8.0 * n) * UNIT
-
-
-def _logs(masses: Array) -> Array:
-    """Logarithms of masses, from above; of none, one that adds nothing."""
-    return np.asarray(np.log(np.maximum(masses, 0.0) + 1e-307))
-
-
-def conditional_sums(
-    epsilon: float, s: float, n: int, shifts: Array, log_weights: Array, *, quickly: bool = False
-) -> Array:
-    r""":math:`E (1 - e^{\epsilon - Y})_+` of :math:`Y = \sum_{i \le n} \max(0, a + s z_i)`.
-
-    At each a of ``shifts``, from above; where the weight makes it negligible, coarsely.
-    """
-    work(100 * shifts.size)
-    a = shifts[:, None]
-    # The generating function of one term is known: moments without a grid.
-    lams = np.concatenate([[0.0], np.geomspace(1e-2, 60.0, 90)]) / s
-    with np.errstate(over="ignore"):
-        rises = lams * a + 0.5 * (lams * s) ** 2 + log_ndtr(a / s + lams * s)
-    generating = np.logaddexp(log_ndtr(-a / s), rises)
-    bounds = n * generating - lams * epsilon
-    found = np.exp(np.minimum(bounds.min(axis=1), 0.0)) * (1.0 + 1e-9)
-    total = log_weights + np.minimum(bounds.min(axis=1), 0.0)
-    rows = np.flatnonzero(total > total.max() + NEGLIGIBLE - math.log(total.size))
-    points = FEW_POINTS // (4 if quickly else 1)
-    work(60 * points * rows.size)
-    lam, a = lams[bounds[rows].argmin(axis=1)][:, None], a[rows]
-    centre = np.maximum(a + lam * s * s, 0.0)
-    top = np.maximum(epsilon, n * (centre + s)) + REACH * s * math.sqrt(n)
-    beyond = np.exp(np.minimum((n * generating[rows] - lams * top).min(axis=1), 0.0))
-    step = top / (points - 1)
-    grid = np.arange(points) * step
-    masses = _masses(cell_means((grid - a) / s, step))
-    logs = _logs(masses) + lam * grid
-    scale = logsumexp(logs, axis=1, keepdims=True)
-    law, error = power(np.exp(logs - scale), n)
-    above = np.maximum(grid - epsilon, 0.0)
-    weights = np.exp(-lam * above) * -np.expm1(-above)
-    inside = (law * weights).sum(axis=1) + error * np.linalg.norm(weights, axis=1)
-    whole = np.exp(n * scale[:, 0] - lam[:, 0] * epsilon) * inside * (1.0 + 1e-11 * n)
-    found[rows] = np.minimum(found[rows], whole + beyond * (1.0 + 1e-9) + n * masses[:, -1])
-    return np.asarray(found + SMALLEST)
 
 
 # Logarithm of the smallest delta of a table, and the largest epsilon.

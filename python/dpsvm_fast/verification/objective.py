@@ -24,12 +24,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from dpsvm_fast.verification.losses import (
-    conditional_sums,
     gaussian_delta,
     normal_density,
     normal_excess,
     one_score_delta,
-    sum_delta,
+    sum_of_pairs,
+    sum_of_scores,
     work,
 )
 
@@ -587,7 +587,7 @@ def objective_delta(
         bounds.append(
             one_score_delta(epsilon, t, kappa, quickly=quickly)
             if K == 1
-            else sum_delta(epsilon, t, K, kappa=kappa, quickly=quickly)
+            else sum_of_scores(t, K, kappa, quickly=quickly).delta(epsilon)
         )
     if kappa is not None and law == "softmax":
         bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one, quickly=quickly))
@@ -629,15 +629,10 @@ def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float
         return float(masses @ normal_excess(w + t - e / t, t))
     if law == "weston_watkins":
         # Two scores have one difference.
-        return gaussian_delta(e, math.sqrt(2.0) * t) if K == 2 else _in_pairs(K, e, t, quickly)
-    return gaussian_delta(e, t) if K == 1 else sum_delta(e, t, K, quickly=quickly)
-
-
-def _in_pairs(K: int, e: float, t: float, quickly: bool) -> float:  # noqa: FBT001
-    """``add_remove`` for a loss that is a sum over the other classes."""
-    z, masses = _normal_nodes(K)
-    shifts = 0.5 * K * t * t - t * z
-    return float(masses @ conditional_sums(e, t, K - 1, shifts, np.log(masses), quickly=quickly))
+        if K == 2:
+            return gaussian_delta(e, math.sqrt(2.0) * t)
+        return sum_of_pairs(t, 0.5 * K * t * t, K, quickly=quickly).delta(e)
+    return gaussian_delta(e, t) if K == 1 else sum_of_scores(t, K, None, quickly=quickly).delta(e)
 
 
 def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa: FBT001
@@ -645,9 +640,7 @@ def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa
     if K == 2:
         scale = 2.0 * math.sqrt(2.0) * t
         return 2.0 * float(normal_excess(np.array([-x / scale]), scale)[0])
-    z, masses = _normal_nodes(K)
-    sums = conditional_sums(x, 2.0 * t, K - 1, -2.0 * t * z, np.log(masses), quickly=quickly)
-    return 2.0 * float(masses @ sums)
+    return 2.0 * sum_of_pairs(2.0 * t, 0.0, K, quickly=quickly).delta(x)
 
 
 def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
@@ -665,7 +658,7 @@ def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> fl
             e - 2.0 * K * (K - 1) * t * t, lambda x: _replaced_pairs(K, x, t, quickly), K * t
         )
     if K > 1:
-        return sum_delta(e, t, K, replace_one=True, quickly=quickly)
+        return sum_of_scores(t, K, None, replace_one=True, quickly=quickly).delta(e)
     # Two gradients add up, or one of them acts alone; no probability is above 1.
     return _doubled(e, lambda x: gaussian_delta(x, 2.0 * t) + 2.0 * gaussian_delta(x, t), t)
 
@@ -699,13 +692,3 @@ def _union_of_extremes(K: int, e: float, t: float) -> float:
     same = _added("softmax", K, e, 2.0 * t) + (K - 1) * (K - 2) * pairs(6.0)
     other = pairs(8.0) + 3 * (K - 2) * pairs(6.0) + (K - 2) * (K - 3) * pairs(4.0)
     return 2.0 * _added("softmax", K, e, t) + max(same, other)
-
-
-def _normal_nodes(K: int) -> tuple[Array, Array]:
-    """Nodes and masses of a standard normal number, far into both tails.
-
-    What is integrated is a mixture of normal densities of variance 1/K; as for the largest one.
-    """
-    step = math.pi * math.sqrt(2.0 / (42.0 * K))
-    z = np.arange(-38.0, 38.0, step)
-    return z, step * normal_density(z) * (1.0 + 1e-12)
