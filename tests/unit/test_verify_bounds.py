@@ -16,11 +16,12 @@ from dpsvm_fast.certificates import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from dpsvm_fast.verification import losses
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import Curve
 from dpsvm_fast.verification.objective import objective_delta
 
-A = "add_remove"
+A, R = "add_remove", "replace_one"
 
 
 def normal_tail_delta(epsilon: float, mu: float) -> float:
@@ -188,3 +189,25 @@ def test_more_points_of_a_curve_never_lower_it_below_what_it_bounds() -> None:
     near = np.abs(points - 1.5) < 0.05
     assert (coarse.at(points) / true)[near].max() > 1.005
     assert (fine.at(points) / true)[near].max() < 1.0005
+
+
+SEVERAL_SCORES: list[list[PrivacyEvent]] = [
+    [ObjectiveEvent("logistic", 1, 9.32, 5.0, None, A), GaussianEvent(4.0, 1.0, A)],
+    [
+        ObjectiveEvent("logistic", 3, 6.47, 0.01, None, A),
+        SubsampledGaussianEvent(1.2, 0.02, 100, A),
+    ],
+    [ObjectiveEvent("weston_watkins", 3, 29.3, 0.01, None, A), GaussianEvent(13.0, 1.0, A)],
+    [ObjectiveEvent("weston_watkins", 3, 19.4, 0.01, None, R), GaussianEvent(4.0, 1.0, R)],
+]
+
+
+@pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
+def test_tight_claims_of_several_scores_beside_others_take_little(
+    events: list[PrivacyEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epsilon = composed_epsilon(events, 1e-5)
+    # A fifth of what any certificate may take.
+    monkeypatch.setattr(losses, "MOST_WORK", 1e9)
+    with losses.limited_work():
+        assert recomputed_events(tuple(events), epsilon * 1.0001, 1e-5)[2]

@@ -303,7 +303,7 @@ def _laws(mixture: Mixture) -> list[Law]:
         concentrated = Grid(Mixture(rho=add_up(rho, mul_up(mul_up(mu, mu), 0.5))))
         return [concentrated, Grid(mixture)] if mu else [concentrated]
     if not (mu or pure or rho) and len(sampled) + len(objective) + len(curved) == 1:
-        ((law, count),) = _parts(mixture)
+        ((law, count),) = _parts(mixture, closely=True)
         if count == 1:
             return [law]
     if not (sampled or rho or curved) and sum(count for _, count in objective) == 1:
@@ -317,8 +317,11 @@ def _laws(mixture: Mixture) -> list[Law]:
     return [Grid(mixture)]
 
 
-def _parts(mixture: Mixture) -> list[tuple[Law, int]]:
-    """Laws of the parts of a mixture but its pure events, each with how often it is in there."""
+def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
+    """Laws of the parts of a mixture but its pure events, each with how often it is in there.
+
+    Profiles of objectives are looked at ``closely``, value by value, or by their points.
+    """
     found: list[tuple[Law, int]] = []
     if mixture.mu:
         found.append((Gaussian(mixture.mu), 1))
@@ -327,7 +330,9 @@ def _parts(mixture: Mixture) -> list[tuple[Law, int]]:
     groups = few_groups(mixture.sampled)
     found += [(Steps(*group, replace_one=mixture.replace_one), 1) for group in groups]
     for event, count in mixture.objective:
-        found.append((Curve(partial(profile, event)), count))
+        alone = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
+        curve = closely or profile_points(event, FLOORS[0]) is None
+        found.append((Curve(partial(profile, event)) if curve else Grid(alone), count))
     for curved, count in mixture.curved:
         found.append((Curve(_profile(curved)), count))
     return found
@@ -762,8 +767,8 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
 
 # By how much more than what is asked is tried: what fits then fits for many events to come.
 AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50))
-# How many such proofs are remembered.
-REMEMBERED = 8
+# How many such proofs are remembered, and what an epsilon may be too large by.
+REMEMBERED, NEARLY = 8, 1.01
 
 
 class Composition:
@@ -826,7 +831,9 @@ class Composition:
             return True
         alone = _choice_epsilon(choice, delta)
         if alone > epsilon:
-            return delta > 0.0 and _choice_delta(choice, epsilon) <= delta
+            # Near the end of a budget delta may show what an epsilon that is rounded does not.
+            near = delta > 0.0 and alone <= epsilon * NEARLY
+            return near and _choice_delta(choice, epsilon) <= delta
         for factor in AHEAD:
             # Epsilon grows at least like the root of the amounts, mostly.
             if alone * math.sqrt(factor) <= epsilon:
