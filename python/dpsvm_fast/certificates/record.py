@@ -381,25 +381,21 @@ class _Nested(_Kind):
 
 
 class _Optional(_Kind):
-    """What may be absent: null, or no field at all."""
+    """What may be absent."""
 
-    def __init__(self, kind: _Kind, *, left_out: bool) -> None:
-        self.kind, self.left_out = kind, left_out
+    def __init__(self, kind: _Kind) -> None:
+        self.kind = kind
 
     def check(self, name: str, value: object) -> Any:
         return None if value is None else self.kind.check(name, value)
 
     def read(self, name: str, value: Any) -> Any:
-        if value is None and not self.left_out:
-            return None
-        if not value and self.left_out:
-            raise InvalidParameterError(f"{name}: expected something, or no such field")
-        return self.kind.read(name, value)
+        return None if value is None else self.kind.read(name, value)
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = self.kind.schema(known)
         if self.left_out:
-            return found | ({"minItems": 1} if "items" in found else {})
+            return found
         if "$ref" in found or "anyOf" in found or "enum" in found:
             return {"anyOf": [found, {"type": "null"}]}
         return found | {"type": [found["type"], "null"]}
@@ -411,16 +407,19 @@ def kind_of(hint: Any) -> _Kind:
     if typing.get_origin(hint) is Annotated:
         hint, *rest = typing.get_args(hint)
         facts = tuple(rest)
+    kind = _kind_with(hint, facts)
+    kind.left_out = any(isinstance(fact, LeftOut) for fact in facts)
+    return kind
+
+
+def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
+    """The same for a type and what is said beside it."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = (one for one in arguments if one is not type(None))
-        left_out = any(isinstance(fact, LeftOut) for fact in facts)
-        return _Optional(kind_of(inner), left_out=left_out)
+        return _Optional(kind_of(inner))
     if typing.get_origin(hint) is tuple:
-        kind = _Tuple(arguments, facts)
-        if any(isinstance(fact, LeftOut) for fact in facts):
-            return _Optional(kind, left_out=True)
-        return kind
+        return _Tuple(arguments, facts)
     if hint is bool:
         return _Flag()
     if hint is str:
@@ -539,6 +538,9 @@ class Record:
         absent = {name for name, kind in kinds.items() if name not in record and kind.left_out}
         own = set(kinds) - absent
         exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
+        for name in own:
+            if kinds[name].left_out and not record[name]:
+                raise InvalidParameterError(f"{name}: expected something, or no such field")
         values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
         made = cls(**values)
         for problem in made.derived_problems(record):
@@ -619,9 +621,10 @@ def definition_of(kind: type[Record], known: dict[str, Any]) -> dict[str, Any]:
         properties[name] = {"description": about} | kind_of(hints["return"]).schema(known)
     kinds = kind.kinds()
     for name, field in kinds.items():
-        properties[name] = {
-            "description": meanings.get(name) or SHARED.get(name, "")
-        } | field.schema(known)
+        about = meanings.get(name) or SHARED.get(name, "")
+        properties[name] = {"description": about} | field.schema(known)
+        if field.left_out and "items" in properties[name]:
+            properties[name]["minItems"] = 1
     left_out = {name for name, field in kinds.items() if field.left_out}
     return {
         "title": kind.__name__,

@@ -27,16 +27,24 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates.events import PrivacyEvent
-from dpsvm_fast.certificates.record import read_json
+from dpsvm_fast.certificates.record import (
+    Adjacency,
+    Count,
+    Delta,
+    Epsilon,
+    LeftOut,
+    Range,
+    Record,
+    read_json,
+)
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
-from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
 
 FORMAT = "dpsvm_fast.ledger"
 # Of a ledger with adaptive=True: the second; of a file with an anchor: the third; of all others:
@@ -77,54 +85,34 @@ _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, Memor
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Record):
     """What a ledger may spend: (epsilon, delta) for one relation, and by which rule."""
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    adaptive: bool = False
+    DERIVED: ClassVar[tuple[str, ...]] = ("version",)
+
+    epsilon: Epsilon
+    delta: Delta
+    adjacency: Adjacency
+    adaptive: Annotated[bool, LeftOut()] = False
+
+    @property
+    def version(self) -> Count:
+        """Version of the format that can say it."""
+        return ADAPTIVE_VERSION if self.adaptive else VERSION
 
     def __str__(self) -> str:
         rule = ", adaptive" if self.adaptive else ""
         return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{rule}"
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values with the version of the format that can say them."""
-        fields = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": self.adjacency}
-        if self.adaptive:
-            return {"version": ADAPTIVE_VERSION} | fields | {"adaptive": True}
-        return {"version": VERSION} | fields
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], where: str) -> Budget:
-        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
-        version = record.get("version")
-        names = {"version", "epsilon", "delta", "adjacency"}
-        if type(version) is not int or version not in (VERSION, ADAPTIVE_VERSION):
-            raise LedgerError(f"{where} has another version than {VERSION} or {ADAPTIVE_VERSION}")
-        if version == ADAPTIVE_VERSION:
-            names |= {"adaptive"}
-        if set(record) != names or record.get("adaptive", True) is not True:
-            raise LedgerError(f"{where} has unknown or missing fields")
-        try:
-            return cls(
-                check_epsilon(record["epsilon"]),
-                check_delta(record["delta"]),
-                check_adjacency(record["adjacency"]),
-                version == ADAPTIVE_VERSION,
-            )
-        except (TypeError, ValueError, OverflowError) as error:
-            raise LedgerError(f"{where}: {_brief(error)}") from error
-
 
 @dataclass(frozen=True)
-class SpendRecord:
+class SpendRecord(Record):
     """One line of a ledger.
 
     Parameters
     ----------
     event : PrivacyEvent
+        What was spent.
     label : str
         Free text of whoever spent.
     time : str
@@ -136,33 +124,21 @@ class SpendRecord:
     event: PrivacyEvent
     label: str
     time: str
-    process: int
+    process: Annotated[int, Range(0)]
 
     def __str__(self) -> str:
         return f"{self.time[:19]}Z  {_in_short(self.event.to_dict())}  {self.label}".rstrip()
 
-    def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
-        return {
-            "event": self.event.to_dict(),
-            "label": self.label,
-            "time": self.time,
-            "process": self.process,
-        }
 
-    @classmethod
-    def from_dict(cls, record: object) -> SpendRecord:
-        """Read what ``to_dict`` wrote; anything else is a ``LedgerError``."""
-        if not isinstance(record, dict) or set(record) != {"event", "label", "time", "process"}:
-            raise LedgerError("a spend has unknown or missing fields")
-        texts = isinstance(record["label"], str) and isinstance(record["time"], str)
-        if not texts or type(record["process"]) is not int:
-            raise LedgerError("a spend has fields of the wrong type")
-        try:
-            event = PrivacyEvent.from_dict(record["event"])
-        except (TypeError, AttributeError, LookupError, *_UNREADABLE) as error:
-            raise LedgerError(f"a spend cannot be read: {_brief(error)}") from error
-        return cls(event, record["label"], record["time"], record["process"])
+Read = TypeVar("Read", bound=Record)
+
+
+def _read(kind: type[Read], record: object, what: str) -> Read:
+    """A record from a file; anything else is a ``LedgerError``."""
+    try:
+        return kind.read(record)
+    except (TypeError, AttributeError, LookupError, *_UNREADABLE) as error:
+        raise LedgerError(f"{what} cannot be read: {_brief(error)}") from error
 
 
 def _in_short(value: Any) -> str:
@@ -355,7 +331,7 @@ class SpendStore:
             header |= {"version": 2, "adaptive": True} if adaptive else {"version": 1}
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")
-        budget = Budget.from_dict(header, "the ledger")
+        budget = _read(Budget, header, "the ledger")
         if self._header is None:
             self.identity, self.budget = identity, budget
             self._chain = [_digest(identity.encode(), b"")]
@@ -493,7 +469,7 @@ class Session:
                 raise LedgerError(f"{store.path}: the ledger's spends are damaged")
             digest = _digest(chain[number - 1], text.encode("utf-8", "surrogatepass"))
             if number > known:
-                record = SpendRecord.from_dict(_json(text))
+                record = _read(SpendRecord, _json(text), "a spend")
                 if record.event.adjacency != store.budget.adjacency:
                     raise LedgerError(f"{store.path}: a spend is of another neighbouring relation")
                 self.news.append(record)
@@ -747,8 +723,8 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
     spends = document.pop("spends", None)
     if not isinstance(spends, list):
         raise LedgerError(f"{path}: the spends are no list")
-    budget = Budget.from_dict(document, str(path))
-    records = [SpendRecord.from_dict(record) for record in spends]
+    budget = _read(Budget, document, str(path))
+    records = [_read(SpendRecord, record, "a spend") for record in spends]
     if any(record.event.adjacency != budget.adjacency for record in records):
         raise LedgerError(f"{path}: a spend is of another neighbouring relation")
     return budget, records
