@@ -16,7 +16,6 @@ NEEDED = (
     "dpsvm_fast/__init__.py",
     "dpsvm_fast/_core.pyi",
     "dpsvm_fast/py.typed",
-    "dpsvm_fast/persist/schemas/*.json",
     "*.dist-info/entry_points.txt",
     "*.dist-info/licenses/LICENSE",
     "*.dist-info/licenses/LICENSE-APACHE",

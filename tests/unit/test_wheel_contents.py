@@ -17,7 +17,6 @@ GOOD = (
     "dpsvm_fast/_core.pyi",
     "dpsvm_fast/_core.abi3.so",
     "dpsvm_fast/py.typed",
-    "dpsvm_fast/persist/schemas/model.v1.json",
     *(f"{INFO}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")),
     *(f"{INFO}/licenses/LICENSE{kind}" for kind in ("", "-APACHE", "-MIT")),
     f"{INFO}/licenses/THIRD_PARTY_NOTICES",

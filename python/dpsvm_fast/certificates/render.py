@@ -19,7 +19,11 @@ if TYPE_CHECKING:
         SecureRound,
         Sensitivity,
     )
-    from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
+    from dpsvm_fast.certificates.statement import (
+        FederatedStatement,
+        PrivacyStatement,
+        Statement,
+    )
 
 
 # A privacy statement as text for people, wrapped for a terminal.
@@ -38,38 +42,70 @@ ALONE = (
 STEPS_BEFORE = "Steps of a Pipeline before it are not covered: total_privacy tells about all steps."
 
 
-def prose(statement: PrivacyStatement) -> str:
-    """Return the statement for people, wrapped for a terminal."""
+Sections = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def page(
+    title: str, statement: Statement, promise: str, middle: Sections, proof: tuple[str, ...]
+) -> str:
+    """Return a statement of any kind for people, wrapped for a terminal.
+
+    Parameters
+    ----------
+    title : str
+        What it is about.
+    statement : Statement
+    promise : str
+        The guarantee in a few sentences.
+    middle : tuple of (str, tuple of str)
+        Titles and items of its own sections.
+    proof : tuple of str
+        What is said of the proof, and how to check the numbers.
+
+    Returns
+    -------
+    str
+    """
     head = "PRIVATE" if statement.private else "NOT PRIVATE"
-    lines = [f"Privacy statement: {head}", "=" * WIDTH]
-    lines += paragraphs(_promise(statement))
-    for title, items in (
+    lines = [f"{title}: {head}", "=" * WIDTH, *paragraphs(promise)]
+    for name, items in (
         ("Why it is not private", statement.not_private_reasons),
-        ("How it follows", _derivation(statement)),
+        *middle,
         ("Assumed public", statement.assumed_public),
         ("Not covered", statement.caveats),
     ):
         if items:
-            lines += ["", title, *bullets(items)]
-    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), CHECK]
+            lines += ["", name, *bullets(items)]
+    lines += ["", *(line for text in proof for line in paragraphs(text))]
     return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
+
+
+def neighbours(adjacency: str, unit: str) -> str:
+    """Return in what the data sets that are compared differ, after "data sets that"."""
+    if adjacency == "add_remove":
+        return f"differ by adding or removing {unit}"
+    return f"differ in {unit}, exchanged for another"
+
+
+def prose(statement: PrivacyStatement) -> str:
+    """Return the statement for people, wrapped for a terminal."""
+    middle = (("How it follows", _derivation(statement)),)
+    proof = (f"Proof: {statement.theorem}", CHECK)
+    return page("Privacy statement", statement, _promise(statement), middle, proof)
 
 
 def _promise(statement: PrivacyStatement) -> str:
     """Return the guarantee in one or two sentences."""
-    neighbours = {
-        "add_remove": f"differ by adding or removing {statement.unit}",
-        "replace_one": f"differ in {statement.unit}, exchanged for another",
-    }[statement.adjacency]
+    compared = neighbours(statement.adjacency, statement.unit)
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
             f"No privacy is promised for this release. The noise has the size that would give "
-            f"{bound} for data sets that {neighbours}."
+            f"{bound} for data sets that {compared}."
         )
     return (
         f"What this fit released is differentially private with {bound} for data sets that "
-        f"{neighbours}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
+        f"{compared}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
         "release without the training data is as private. A person with several records gets "
         f"weaker protection. {ALONE} {STEPS_BEFORE}"
     )
@@ -353,20 +389,12 @@ NAMES = {"dp_helmet": "DP-Helmet, blind averaging", "fed_dpdr": "FedDPDR-DPML"}
 
 def federated_prose(statement: FederatedStatement) -> str:
     """Return the statement for people, wrapped for a terminal."""
-    head = "PRIVATE" if statement.private else "NOT PRIVATE"
-    lines = [f"Privacy of training across parties: {head}", "=" * WIDTH]
-    lines += paragraphs(_federated_promise(statement))
-    for title, items in (
-        ("Why it is not private", statement.not_private_reasons),
+    middle = (
         ("Who is trusted with what", _trust(statement)),
         ("How it follows", _secure_sum_derivation(statement)),
-        ("Assumed public", statement.assumed_public),
-        ("Not covered", statement.caveats),
-    ):
-        if items:
-            lines += ["", title, *bullets(items)]
-    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), CHECK]
-    return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
+    )
+    title, proof = "Privacy of training across parties", (f"Proof: {statement.theorem}", CHECK)
+    return page(title, statement, _federated_promise(statement), middle, proof)
 
 
 def _federated_promise(statement: FederatedStatement) -> str:

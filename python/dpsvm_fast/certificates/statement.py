@@ -64,11 +64,10 @@ from dpsvm_fast.certificates.render import (
     ALONE,
     CHECK,
     STEPS_BEFORE,
-    WIDTH,
-    bullets,
     federated_prose,
+    neighbours,
     odds,
-    paragraphs,
+    page,
     prose,
 )
 from dpsvm_fast.certificates.words import (
@@ -103,6 +102,7 @@ class Statement(Record):
         epsilon: float
         delta: float
         adjacency: str
+        library_version: str
 
         @property
         def events(self) -> Events:
@@ -695,31 +695,14 @@ class SelectionStatement(Statement):
         return selection_word_problems(self)
 
     def __str__(self) -> str:
-        head = "PRIVATE" if self.private else "NOT PRIVATE"
-        lines = [f"Privacy of a search over parameters: {head}", "=" * WIDTH]
-        lines += paragraphs(self._promise())
-        for title, items in (
-            ("Why it is not private", self.not_private_reasons),
-            ("How it follows", self._derivation()),
-            ("Candidates", self.candidates),
-            ("Assumed public", self.assumed_public),
-            ("Not covered", self.caveats),
-        ):
-            if items:
-                lines += ["", title, *bullets(items)]
-        return "\n".join(
-            [*lines, "", f"Proof: {SELECTION_PROOF}", f"dpsvm_fast {self.library_version}"]
-        )
+        middle = (("How it follows", self._derivation()), ("Candidates", self.candidates))
+        proof = (f"Proof: {SELECTION_PROOF}",)
+        return page("Privacy of a search over parameters", self, self._promise(), middle, proof)
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        neighbours = {
-            "add_remove": f"differ by adding or removing {self.unit}",
-            "replace_one": f"differ in {self.unit}, exchanged for another",
-        }[self.adjacency]
-        bound = (
-            f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {neighbours}"
-        )
+        compared = neighbours(self.adjacency, self.unit)
+        bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
         if self.private:
             return (
                 "The chosen parameters and the released model together, and with them the whole "
@@ -913,29 +896,14 @@ class PipelineStatement(Statement):
         return found
 
     def __str__(self) -> str:
-        head = "PRIVATE" if self.private else "NOT PRIVATE"
-        lines = [f"Privacy of a pipeline: {head}", "=" * WIDTH, *paragraphs(self._promise())]
-        for title, items in (
-            ("Why it is not private", self.not_private_reasons),
-            ("Steps", tuple(map(str, self.steps))),
-            ("Assumed public", self.assumed_public),
-            ("Not covered", self.caveats),
-        ):
-            if items:
-                lines += ["", title, *bullets(items)]
-        version = f"dpsvm_fast {self.library_version}"
-        return "\n".join([*lines, "", f"Proof: {PIPELINE_PROOF}", CHECK, version])
+        middle = (("Steps", tuple(map(str, self.steps))),)
+        proof = (f"Proof: {PIPELINE_PROOF}", CHECK)
+        return page("Privacy of a pipeline", self, self._promise(), middle, proof)
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        unit = _unit_of(self.statements[0])
-        neighbours = {
-            "add_remove": f"differ by adding or removing {unit}",
-            "replace_one": f"differ in {unit}, exchanged for another",
-        }[self.adjacency]
-        bound = (
-            f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {neighbours}"
-        )
+        compared = neighbours(self.adjacency, _unit_of(self.statements[0]))
+        bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
         if self.private:
             together = f"All fitted steps together are differentially private with {bound}."
             return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,16 @@ from dpsvm_fast.certificates import (
     SelectionStatement,
     read_certificate,
 )
+from dpsvm_fast.certificates.record import (
+    LARGEST,
+    NonNegative,
+    Options,
+    Positive,
+    Range,
+    Record,
+    kind_of,
+)
+from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
@@ -47,9 +57,10 @@ from dpsvm_fast.mechanisms.rows import (
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import ConstantClassifier
 from dpsvm_fast.persist.values import (
+    FLOATS,
+    LABEL_TYPES,
     MOST_FEATURES,
     Shape,
-    exact_record,
     labels_from,
     labels_to,
     names_from,
@@ -57,10 +68,7 @@ from dpsvm_fast.persist.values import (
     numbers_to,
     plain_from,
     plain_to,
-    real_from,
     shown,
-    text_from,
-    whole_from,
 )
 from dpsvm_fast.pipelines import PrivatePipeline
 from dpsvm_fast.preprocessing import squares
@@ -92,6 +100,8 @@ class Attribute:
         From a value to JSON.
     read : callable
         From where it is, JSON and the attributes before it to the value.
+    schema : callable
+        From definitions, to which it may add, to the JSON Schema.
     optional : bool
         Whether it may be missing.
     none : bool
@@ -100,6 +110,7 @@ class Attribute:
 
     write: Callable[[Any], Any]
     read: Callable[[str, Any, Facts], Any]
+    schema: Callable[[dict[str, Any]], dict[str, Any]] = lambda _: {}
     optional: bool = False
     none: bool = False
 
@@ -110,6 +121,11 @@ class Attribute:
     def read_from(self, where: str, record: Any, facts: Facts) -> Any:
         """The value."""
         return None if record is None and self.none else self.read(where, record, facts)
+
+    def described(self, known: dict[str, Any]) -> dict[str, Any]:
+        """The JSON Schema."""
+        found = self.schema(known)
+        return {"anyOf": [found, {"type": "null"}]} if self.none else found
 
 
 def numbers(
@@ -123,36 +139,102 @@ def numbers(
             raise ModelFormatError(f"{where}: expected numbers > {above:g}")
         return array
 
-    return Attribute(numbers_to, read, none=none)
+    return Attribute(numbers_to, read, NumbersRecord.refer, none=none)
 
 
-def real(
-    *, low: float = -math.inf, above: float = -math.inf, none: bool = False, optional: bool = False
-) -> Attribute:
-    """A finite float."""
-    return Attribute(
-        float,
-        lambda where, record, _: real_from(where, record, low=low, above=above),
-        none=none,
-        optional=optional,
-    )
+def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Attribute:
+    """A number, a word or a flag, as a field of a record with that annotation."""
+    kind = kind_of(hint)
+
+    def read(where: str, record: Any, facts: Facts) -> Any:
+        return refused(kind.check, where, record)
+
+    return Attribute(partial(kind.check, ""), read, kind.schema, none=none, optional=optional)
 
 
-def whole(low: int, high: int, *, none: bool = False) -> Attribute:
-    """A whole number."""
-    return Attribute(int, lambda where, record, _: whole_from(where, record, low, high), none=none)
+def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
+    """What a function returns; what it refuses is an error of the file."""
+    try:
+        return function(*arguments)
+    except (TypeError, InvalidParameterError) as error:
+        raise ModelFormatError(f"{where}{error}") from None
 
 
-def word(*options: str) -> Attribute:
-    """One of a few words."""
-    return Attribute(str, lambda where, record, _: text_from(where, record, options))
+@dataclass(frozen=True)
+class NumbersRecord(Record):
+    """An array: bytes of little-endian IEEE 754 doubles, rows first, in base64; all are finite.
+
+    Parameters
+    ----------
+    dtype : {"<f8"}
+        Type of one number.
+    shape : tuple of int
+        Lengths of the axes.
+    data : str
+        The bytes.
+    """
+
+    dtype: Annotated[str, Options(FLOATS)]
+    shape: tuple[Annotated[int, Range(0)], ...]
+    data: str
 
 
-def _flag(where: str, record: Any, facts: Facts) -> bool:
-    """True or False."""
-    if not isinstance(record, bool):
-        raise ModelFormatError(f"{where}: expected true or false")
-    return record
+@dataclass(frozen=True)
+class LossRecord(Record):
+    """Loss of a fit, which says whether scores are probabilities.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    n_classes : int >= 2
+        Number of classes.
+    smoothing, margin : float
+        Its parameters.
+    per_class : bool
+        Whether each class has a score of its own.
+    """
+
+    name: Annotated[str, Options(*WEIGHT_LOSSES)]
+    n_classes: Annotated[int, Range(2, MOST_CLASSES)]
+    smoothing: Positive
+    margin: NonNegative
+    per_class: bool
+
+
+@dataclass(frozen=True)
+class FourierRecord(Record):
+    """Everything that random Fourier features are drawn from; all of it is public.
+
+    Parameters
+    ----------
+    n_features, n_components : int >= 1
+        Numbers of columns before, and of frequencies.
+    gamma : float
+        Of the kernel.
+    kernel, structure, centre : str
+        Law of the frequencies, how they depend on each other, and where rows are centred.
+    seed : int
+        From which they are drawn.
+    """
+
+    n_features: Annotated[int, Range(1, MOST_FEATURES)]
+    n_components: Annotated[int, Range(1, MOST_COMPONENTS)]
+    gamma: Annotated[float, Range(SMALLEST_GAMMA, LARGEST_GAMMA)]
+    kernel: Annotated[str, Options(*KERNELS)]
+    structure: Annotated[str, Options(*STRUCTURES)]
+    centre: Annotated[str, Options(*CENTRES)]
+    seed: Annotated[int, Range(0, 2**64 - 1)]
+
+    def check(self) -> None:
+        """Refuse frequencies that depend on each other and cannot."""
+        if self.kernel != "rbf" and self.structure != "independent":
+            raise InvalidParameterError("structure: only frequencies of 'rbf' depend on each other")
+
+
+def _as_record(kind: type[Record], made: Any) -> dict[str, Any]:
+    """What is written of an object with the fields of a record."""
+    return kind(**{name: getattr(made, name) for name in kind.kinds()}).to_dict()
 
 
 def _names(where: str, record: Any, facts: Facts) -> Any:
@@ -179,7 +261,7 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
         if isinstance(side, dict):
             sides.append(numbers_from(where, side, (d,)))
             continue
-        number = real_from(where, side)
+        number = FINITE.read(where, side, facts)
         if d > MOST_REPEATED:
             raise ModelFormatError(f"{where}: expected an array for so many features")
         sides.append(np.full(d, number))
@@ -191,45 +273,13 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
 
 
 def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
-    """The loss of the fit, which says whether scores are probabilities."""
-    record = exact_record(where, record, {*LOSS_FIELDS})
-    per_class = _flag(f"{where}.per_class", record["per_class"], facts)
-    return Loss(
-        name=text_from(f"{where}.name", record["name"], WEIGHT_LOSSES),
-        n_classes=whole_from(f"{where}.n_classes", record["n_classes"], 2, MOST_CLASSES),
-        smoothing=real_from(f"{where}.smoothing", record["smoothing"], above=0.0),
-        margin=real_from(f"{where}.margin", record["margin"], low=0.0),
-        per_class=per_class,
-    )
-
-
-def _loss_to(loss: Loss) -> dict[str, Any]:
-    """Its fields."""
-    record = {name: getattr(loss, name) for name in LOSS_FIELDS}
-    return record | {name: float(record[name]) for name in ("smoothing", "margin")}
+    """The loss of the fit."""
+    return Loss(**vars(refused(LossRecord.read, record, where=f"{where}: ")))
 
 
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
-    """Everything that the random features are drawn from."""
-    record = exact_record(where, record, {*FOURIER_FIELDS})
-
-    def at(name: str) -> tuple[str, Any]:
-        return f"{where}.{name}", record[name]
-
-    gamma = real_from(*at("gamma"), low=SMALLEST_GAMMA)
-    if gamma > LARGEST_GAMMA:
-        raise ModelFormatError(f"{where}.gamma: expected at most {LARGEST_GAMMA:g}")
-    features = FourierFeatures(
-        n_features=whole_from(*at("n_features"), 1, MOST_FEATURES),
-        n_components=whole_from(*at("n_components"), 1, MOST_COMPONENTS),
-        gamma=gamma,
-        kernel=text_from(*at("kernel"), KERNELS),
-        structure=text_from(*at("structure"), STRUCTURES),
-        centre=text_from(*at("centre"), CENTRES),
-        seed=whole_from(*at("seed"), 0, 2**64 - 1),
-    )
-    if features.kernel != "rbf" and features.structure != "independent":
-        raise ModelFormatError(f"{where}: only frequencies of 'rbf' depend on each other")
+    """The random features, as many as the model has."""
+    features = FourierFeatures(**vars(refused(FourierRecord.read, record, where=f"{where}: ")))
     if features.n_features != facts["n_features_in_"]:
         raise ModelFormatError(f"{where}: expected as many features as the model has")
     return features
@@ -239,37 +289,70 @@ def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
     """Gaussian parameters by the name of what was released."""
     if not isinstance(record, dict) or not set(record) <= set(RELEASES):
         raise ModelFormatError(f"{where}: expected numbers for some of {RELEASES}")
-    return {name: real_from(f"{where}.{name}", mu, above=0.0) for name, mu in record.items()}
+    return {name: POSITIVE.read(f"{where}.{name}", mu, facts) for name, mu in record.items()}
 
-
-LOSS_FIELDS = ("name", "n_classes", "smoothing", "margin", "per_class")
-
-FOURIER_FIELDS = (
-    *("n_features", "n_components", "gamma", "kernel", "structure", "centre", "seed"),
-)
 
 RELEASES = ("centre", "count", "whitening", "training")
 
-N_FEATURES = whole(1, MOST_FEATURES)
+MOST = 2**63 - 1
 
-FEATURE_NAMES = Attribute(lambda names: [str(name) for name in names], _names, optional=True)
+POSITIVE = plain(Positive)
 
-LABELS = Attribute(labels_to, lambda where, record, _: labels_from(where, record))
+FINITE = plain(Annotated[float, Range(-LARGEST, LARGEST)])
 
-FLAG = Attribute(bool, _flag)
+N_FEATURES = plain(Annotated[int, Range(1, MOST_FEATURES)])
 
-BOUNDS = Attribute(_bounds_to, _bounds_from, none=True)
+FEATURE_NAMES = Attribute(
+    lambda names: [str(name) for name in names],
+    _names,
+    lambda _: {"type": "array", "items": {"type": "string"}},
+    optional=True,
+)
 
-LOSS = Attribute(_loss_to, _loss_from)
+LABELS = Attribute(
+    labels_to,
+    lambda where, record, _: labels_from(where, record),
+    lambda _: {
+        "type": "object",
+        "description": "A label set: sorted, without repetitions.",
+        "properties": {
+            "dtype": {"enum": list(LABEL_TYPES)},
+            "values": {"type": "array", "minItems": 2},
+        },
+        "required": ["dtype", "values"],
+        "additionalProperties": False,
+    },
+)
 
-FOURIER = Attribute(
-    lambda features: {name: getattr(features, name) for name in FOURIER_FIELDS},
-    _fourier_from,
+FLAG = plain(bool)
+
+BOUNDS = Attribute(
+    _bounds_to,
+    _bounds_from,
+    lambda known: {
+        "type": "array",
+        "description": "Lower and upper: a number for all features, or an array of one for each.",
+        "items": {"anyOf": [{"type": "number"}, NumbersRecord.refer(known)]},
+        "minItems": 2,
+        "maxItems": 2,
+    },
     none=True,
 )
 
+LOSS = Attribute(partial(_as_record, LossRecord), _loss_from, LossRecord.refer)
+
+FOURIER = Attribute(
+    partial(_as_record, FourierRecord), _fourier_from, FourierRecord.refer, none=True
+)
+
 PARAMETERS_OF_NOISE = Attribute(
-    lambda noises: {name: float(mu) for name, mu in noises.items()}, _noises_from
+    lambda noises: {name: float(mu) for name, mu in noises.items()},
+    _noises_from,
+    lambda known: {
+        "type": "object",
+        "description": "Gaussian parameter of each kind of release.",
+        "additionalProperties": POSITIVE.described(known),
+    },
 )
 
 
@@ -449,8 +532,6 @@ SPECIFICATION = Parameter(_checked_spec, _spec_to, _spec_from)
 # is not listed here is not saved: no ledger, no seed of private noise, no number of threads.
 
 
-MOST = 2**63 - 1
-
 Attributes = dict[str, Attribute]
 
 
@@ -527,27 +608,27 @@ WEIGHTS: Attributes = {
 LINEAR: Attributes = FEATURES | {"classes_": LABELS} | WEIGHTS
 
 MAPPED: Attributes = {
-    "n_samples_": real(above=0.0, none=True),
+    "n_samples_": plain(Positive, none=True),
     "centre_": numbers(_row, none=True),
     "whitened_": FLAG,
     "whitening_": numbers(_square, none=True),
     "mu_": PARAMETERS_OF_NOISE,
-    "max_grad_norm_": real(above=0.0, none=True),
-    "n_steps_": whole(1, MOST, none=True),
-    "learning_rate_": real(above=0.0, none=True),
-    "c_": real(above=0.0, none=True),
-    "lambda_": real(low=0.0, none=True),
+    "max_grad_norm_": plain(Positive, none=True),
+    "n_steps_": plain(Annotated[int, Range(1, MOST)], none=True),
+    "learning_rate_": plain(Positive, none=True),
+    "c_": plain(Positive, none=True),
+    "lambda_": plain(NonNegative, none=True),
     "bounds_": BOUNDS,
-    "mechanism_": word(*TRAINERS),
+    "mechanism_": plain(Annotated[str, Options(*TRAINERS)]),
 }
 # What weights are of comes before them.
 LIFTED: Attributes = {
-    "kernel_": word(*KERNELS, "linear"),
-    "gamma_": real(above=0.0, none=True),
-    "n_components_": whole(1, MOST_COMPONENTS, none=True),
-    "q_": real(none=True),
+    "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
+    "gamma_": plain(Positive, none=True),
+    "n_components_": plain(Annotated[int, Range(1, MOST_COMPONENTS)], none=True),
+    "q_": replace(FINITE, none=True),
     "features_": FOURIER,
-    "data_norm_": real(above=0.0, none=True),
+    "data_norm_": plain(Positive, none=True),
 }
 
 ELLIPSOIDS: Attributes = {
@@ -556,8 +637,8 @@ ELLIPSOIDS: Attributes = {
     ),
     "means_": numbers(lambda f: (*f["ellipsoids_"].shape[:2], f["n_features_in_"])),
     "offsets_": numbers(lambda f: f["ellipsoids_"].shape[:2]),
-    "lambda_": real(above=0.0),
-    "data_norm_": real(above=0.0),
+    "lambda_": POSITIVE,
+    "data_norm_": POSITIVE,
     "_fitted_loss": LOSS,
 }
 
@@ -611,10 +692,11 @@ def _classifiers() -> list[SavedClass]:
         "components_": Attribute(
             numbers_to,
             lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
+            NumbersRecord.refer,
             optional=True,
         ),
-        "n_survivors_": whole(1, MOST),
-        "n_records_": whole(1, MOST, none=True),
+        "n_survivors_": plain(Annotated[int, Range(1, MOST)]),
+        "n_records_": plain(Annotated[int, Range(1, MOST)], none=True),
     }
     spec = {"spec": SPECIFICATION}
     found.append(SavedClass(FederatedLinearSVC, spec, federated, "federated"))
@@ -623,19 +705,19 @@ def _classifiers() -> list[SavedClass]:
 
 def _private_transformers() -> list[SavedClass]:
     """Transformers with a certificate."""
-    norm = {"data_norm_": real(above=0.0)}
+    norm = {"data_norm_": POSITIVE}
     private: tuple[tuple[Any, str, Attributes], ...] = (
         (
             ours.PrivateCenter,
             "private_center",
-            {"mean_": numbers(_row), "n_samples_": real(above=0.0)} | norm,
+            {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm,
         ),
         (ours.PrivateWhitener, "private_whitener", {"whitening_": numbers(_square)} | norm),
         (
             ours.PrivatePCA,
             "private_pca",
             {
-                "n_components_": whole(1, MOST),
+                "n_components_": plain(Annotated[int, Range(1, MOST)]),
                 "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
                 "eigenvalues_": numbers(_components),
                 "explained_variance_ratio_": numbers(_components),
@@ -650,7 +732,7 @@ def _private_transformers() -> list[SavedClass]:
             {
                 "mean_": numbers(_row),
                 "scale_": numbers(_row, above=0.0, none=True),
-                "n_samples_seen_": real(above=0.0),
+                "n_samples_seen_": POSITIVE,
                 "bounds_": replace(BOUNDS, none=False),
             }
             | norm,
@@ -714,8 +796,8 @@ def _compositions() -> list[SavedClass]:
         "best_params_": Attribute(
             partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
         ),
-        "best_index_": whole(-1, MOST),
-        "best_score_": real(optional=True),
+        "best_index_": plain(Annotated[int, Range(-1, MOST)]),
+        "best_score_": replace(FINITE, optional=True),
     }
     verbose = {"verbose": Parameter(partial(check.check_bool, "verbose"))}
     return [
@@ -733,7 +815,7 @@ def _compositions() -> list[SavedClass]:
 
 def _optional(attribute: Attribute) -> Attribute:
     """The same, that may be missing."""
-    return Attribute(attribute.write, attribute.read, optional=True, none=attribute.none)
+    return replace(attribute, optional=True)
 
 
 @lru_cache(maxsize=1)
@@ -745,8 +827,6 @@ def saved_classes() -> dict[str, SavedClass]:
     ]
     return {saved.kind.__name__: saved for saved in every}
 
-
-Statement = PrivacyStatement | SelectionStatement | FederatedStatement
 
 # Where nothing is released before the weights, a pipeline has the certificate of its trainer.
 PIPELINES = {"private_linear", "private_kernel"}

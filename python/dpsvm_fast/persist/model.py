@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,16 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates.statement import bound_certificate, certificate_schema
+from dpsvm_fast.certificates.statement import (
+    DRAFT,
+    Statement,
+    bound_certificate,
+    certificate_schema,
+)
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
     SavedClass,
-    Statement,
     check_facts,
     check_holds,
     check_promise,
@@ -31,6 +34,9 @@ from dpsvm_fast.persist.classes import (
     statement_from,
 )
 from dpsvm_fast.persist.values import (
+    DIGEST,
+    FORMAT,
+    SIGNATURE,
     VERSION,
     check_seals,
     exact_record,
@@ -609,10 +615,79 @@ def model_schema() -> dict[str, Any]:
     >>> model_schema()["properties"]["format"]["const"]
     'dpsvm_fast.model'
     """
-    path = files("dpsvm_fast.persist") / "schemas" / "model.v1.json"
-    schema: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    certificates = certificate_schema()
-    return schema | {"$defs": schema["$defs"] | certificates["$defs"]}
+    known: dict[str, Any] = certificate_schema()["$defs"]
+    certificate = {"anyOf": [kind.refer(known) for kind in Statement.members().values()]}
+    named = {"$ref": "#/$defs/class"}
+    known["class"] = {
+        "description": "Class of the object: a word of a table; nothing is imported because of it.",
+        "enum": list(saved_classes()),
+    }
+    for name, fitted in (("unfitted", False), ("fitted", True)):
+        own = {"$ref": f"#/$defs/{name}"}
+        step = {
+            "type": "array",
+            "prefixItems": [{"type": "string"}, {"anyOf": [own, {"type": "null"}]}],
+            "items": False,
+            "minItems": 2,
+        }
+        properties: dict[str, Any] = {
+            "class": named,
+            "parameters": {"type": "object"},
+            "output": {"enum": list(OUTPUTS)},
+            "steps": {"type": "array", "minItems": 1, "items": step},
+            "estimator": {"$ref": "#/$defs/unfitted"},
+        }
+        if fitted:
+            properties |= {
+                "attributes": {"anyOf": [_attributes_schema(known), {"type": "null"}]},
+                "privacy": certificate,
+                "best_estimator": own,
+            }
+        needed = ["class", "parameters", *(["attributes"] if fitted else [])]
+        known[name] = _object(f"An object that was {'' if fitted else 'not '}fitted.", properties)
+        known[name]["required"] = needed
+    digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+    document = _object(
+        "A fitted model of dpsvm_fast with its certificate. Nothing in it is code.",
+        {
+            "format": {"const": FORMAT},
+            "version": {"type": "integer", "const": VERSION},
+            "library_version": {"type": "string", "minLength": 1, "maxLength": LONGEST_VERSION},
+            "model": {"$ref": "#/$defs/fitted"},
+            "schema": {"type": ["object", "null"]},
+            DIGEST: digest,
+            SIGNATURE: digest,
+        },
+    )
+    document["required"] = [name for name in document["properties"] if name != SIGNATURE]
+    return {"$schema": DRAFT, "title": "Saved model", **document, "$defs": known}
+
+
+def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object with no other fields."""
+    return {
+        "description": description,
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _attributes_schema(known: dict[str, Any]) -> dict[str, Any]:
+    """Fitted attributes of any class; the same name may be another thing in another class."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for saved in saved_classes().values():
+        for name, attribute in saved.attributes.items():
+            schema = attribute.described(known)
+            if schema not in found.setdefault(name.lstrip("_"), []):
+                found[name.lstrip("_")].append(schema)
+    return _object(
+        "Fitted attributes by name, without a leading underscore.",
+        {
+            name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+            for name, schemas in found.items()
+        },
+    )
 
 
 def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:

@@ -9,7 +9,7 @@ import hmac
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,30 +135,6 @@ def names_from(where: str, record: object, n_features: int) -> NDArray[Any]:
     if len(record) != n_features:
         raise ModelFormatError(f"{where}: got {len(record)} names, expected {n_features}")
     return np.array(record, dtype=object)
-
-
-def real_from(
-    where: str, record: object, *, low: float = -math.inf, above: float = -math.inf
-) -> float:
-    """A finite float, at least ``low`` and more than ``above``."""
-    if not _is_finite(record) or record < low or record <= above:
-        bound = f" > {above:g}" if above > low else ("" if math.isinf(low) else f" >= {low:g}")
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected a finite float{bound}")
-    return record
-
-
-def _is_finite(record: object) -> TypeGuard[float]:
-    """Whether it is a float, and a finite one."""
-    return type(record) is float and math.isfinite(record)
-
-
-def whole_from(where: str, record: object, low: int, high: int) -> int:
-    """A whole number within its range."""
-    if type(record) is not int or not low <= record <= high:
-        raise ModelFormatError(
-            f"{where}: got {shown(record)}, expected a whole number in {low}..{high}"
-        )
-    return record
 
 
 def text_from(where: str, record: object, options: tuple[str, ...]) -> str:
