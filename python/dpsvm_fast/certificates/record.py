@@ -44,7 +44,7 @@ from dpsvm_fast.validation import (
 
 # Python's objects are many times larger than their text: this many take some 250 MB at worst. A
 # model of 100,000 named columns with its schema has 600,000.
-MAX_VALUES = 1_000_000
+MAX_VALUES = 850_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MAX_LEVELS = 64
 # Of a whole number; Python itself refuses thousands.

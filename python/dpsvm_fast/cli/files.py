@@ -142,7 +142,6 @@ class Draft:
 def reserved(
     *paths: Path | None,
     force: bool,
-    option: str = "--force",
     inputs: Sequence[Path | None] = (),
 ) -> Iterator[list[Draft]]:
     """Prove that files can be written, and hold a place beside each; what is not used is removed.
@@ -153,8 +152,6 @@ def reserved(
         None is left out.
     force : bool
         Whether existing files may be replaced.
-    option : str
-        How the user says so.
     inputs : sequence of Path or None
         Files that the command reads, which are not replaced whatever the user says.
 
@@ -174,7 +171,7 @@ def reserved(
     drafts: list[Draft] = []
     try:
         for path in wanted:
-            drafts.append(_draft(path, force, option))
+            drafts.append(_draft(path, force))
         yield drafts
     finally:
         for draft in drafts:
@@ -190,12 +187,12 @@ def _same(path: Path, other: Path) -> bool:
         return False
 
 
-def _draft(path: Path, force: bool, option: str) -> Draft:  # noqa: FBT001
+def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
     """An empty file beside ``path``."""
     if path.is_dir():
         raise CommandError(f"{path}: is a folder; name a file in it")
     if path.exists() and not force:
-        raise CommandError(f"{path}: exists already; choose another name, or replace it: {option}")
+        raise CommandError(f"{path}: exists already; choose another name, or replace it: --force")
     try:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
@@ -416,9 +413,14 @@ def plain_model(path: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{str(path)!r} {error}") from None
 
 
+# The beginning of a number or of a word.
+CUT_VALUE = re.compile(r"[-+.0-9eE]*|tr?u?|fa?l?s?|nu?l?", re.ASCII)
+
+
 def _is_cut(error: json.JSONDecodeError) -> bool:
-    """Whether nothing but the end of the text is wrong: behind a value, or within a string."""
-    return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+    """Whether nothing but the end of the text is wrong: behind a value, or within one."""
+    rest = error.doc[error.pos :].rstrip()
+    return bool(CUT_VALUE.fullmatch(rest)) or error.msg.startswith("Unterminated string")
 
 
 def _not_json(error: Exception) -> str:

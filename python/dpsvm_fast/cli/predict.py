@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 import numpy as np
@@ -92,90 +92,67 @@ def predict_command(screen: Screen, **options: Any) -> None:
     names = _names(model, schema, options)
     n_rows = 0
     with (
-        _written(output, kind, names, options) as writer,
+        _written(output, kind, names, options) as append,
         screen.progress("Predicting", table.n_bytes_total or None, unit="bytes") as bar,
     ):
         for X, _ in table.batches(on_bytes=bar.advance_to):
             if X.shape[0]:
-                writer.append(_columns(model, X, options))
+                append(_columns(model, X, options))
                 n_rows += X.shape[0]
     if output != STDOUT:
         screen.say(f"{output}: {n_rows} rows")
     screen.result({"output": str(output), "rows": n_rows, "columns": names})
 
 
-class Writer(Protocol):
-    """A file of columns."""
-
-    def append(self, columns: list[NDArray[Any]]) -> None:
-        """Write rows behind the others."""
-
-    def close(self) -> None:
-        """Write what is left."""
-
-
-class CsvWriter:
-    """Text with a line for each row."""
-
-    def __init__(self, stream: Any, names: list[str], delimiter: str) -> None:
-        self._stream = stream
-        self._writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        self._writer.writerow(names)
-
-    def append(self, columns: list[NDArray[Any]]) -> None:
-        """Write rows behind the others."""
-        self._writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._stream.flush()
-
-
-class ParquetWriter:
-    """Row groups of one block each."""
-
-    def __init__(self, path: Path, names: list[str]) -> None:
-        self._path, self._names = path, names
-        self._writer: Any = None
-
-    def append(self, columns: list[NDArray[Any]]) -> None:
-        """Write rows behind the others."""
-        import pyarrow
-        from pyarrow import parquet
-
-        arrays = [pyarrow.array(column.tolist()) for column in columns]
-        table = pyarrow.Table.from_arrays(arrays, names=self._names)
-        if self._writer is None:
-            self._writer = parquet.ParquetWriter(self._path, table.schema)
-        self._writer.write_table(table)
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self._writer is None:
-            raise CommandError("there are no rows to write; Parquet needs one, CSV does not")
-        self._writer.close()
+Append = Callable[[list[NDArray[Any]]], None]
 
 
 @contextmanager
 def _written(
     output: Path, kind: str, names: list[str], options: dict[str, Any]
-) -> Iterator[Writer]:
-    """A writer; the file takes its name once all rows are in it."""
+) -> Iterator[Append]:
+    """Write columns block by block; the file takes its name once all rows are in it."""
     if output == STDOUT:
-        yield CsvWriter(sys.stdout, names, ",")
+        yield _csv_rows(sys.stdout, names, ",")
         return
     inputs = [options[name] for name in ("model", "data", "schema", "key")]
     with reserved(output, force=options["force"], inputs=inputs) as (draft,):
         if kind == "parquet":
-            parquet = ParquetWriter(draft.draft, names)
-            yield parquet
-            parquet.close()
+            with _parquet_blocks(draft.draft, names) as append:
+                yield append
         else:
             with draft.draft.open("w", encoding="utf-8", newline="") as stream:
-                text = CsvWriter(stream, names, "," if kind == "csv" else "\t")
-                yield text
-                text.close()
+                yield _csv_rows(stream, names, "," if kind == "csv" else "\t")
         draft.publish()
+
+
+def _csv_rows(stream: Any, names: list[str], delimiter: str) -> Append:
+    """Lines of text."""
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(names)
+    return lambda columns: writer.writerows(zip(*(one.tolist() for one in columns), strict=True))
+
+
+@contextmanager
+def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
+    """Row groups of one block each."""
+    import pyarrow
+    from pyarrow import parquet
+
+    writer: Any = None
+
+    def append(columns: list[NDArray[Any]]) -> None:
+        nonlocal writer
+        arrays = [pyarrow.array(column.tolist()) for column in columns]
+        table = pyarrow.Table.from_arrays(arrays, names=names)
+        if writer is None:
+            writer = parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+
+    yield append
+    if writer is None:
+        raise CommandError("there are no rows to write; Parquet needs one, CSV does not")
+    writer.close()
 
 
 def _kind(output: Path) -> str:

@@ -31,6 +31,7 @@ from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, certificate_text, reserved
 from dpsvm_fast.cli.screen import (
+    FAILED,
     FILE,
     INTERRUPTED,
     OVERSPENT,
@@ -571,6 +572,7 @@ OURS = (
     CertificationError,
     LedgerError,
 )
+LESS_MEMORY = "; give a smaller --max-memory or use a machine with more of it"
 # What is wrong with options and parameters, before there are rows that a text could quote.
 TOLD = (*OURS, ValueError, TypeError)
 
@@ -655,30 +657,17 @@ class Spending:
                 yield
         except BudgetExceededError as error:
             raise CommandError(self._refusal(error), OVERSPENT) from None
-        except KeyboardInterrupt:
-            raise CommandError(f"interrupted; {self.what_is_spent()}", INTERRUPTED) from None
-        except CommandError as error:
-            if not self.spent:
+        except (CommandError, KeyboardInterrupt, MemoryError, OSError, *TOLD) as error:
+            kept = (CommandError, InvalidParameterError, OSError)
+            if isinstance(error, kept) and not self.spent:
+                # The name of an argument is still to be put as that of an option.
                 raise
-            raise CommandError(f"{error}; {self.what_is_spent()}", error.exit_code) from None
-        except MemoryError:
+            code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
             raise CommandError(
-                f"out of memory; {self.what_is_spent()}; give a smaller --max-memory or use a "
-                "machine with more of it"
+                f"{_sentence(error)}; {self.what_is_spent()}"
+                + (LESS_MEMORY if isinstance(error, MemoryError) else ""),
+                getattr(error, "exit_code", code),
             ) from None
-        except InvalidParameterError as error:
-            if not self.spent:
-                # The name of the argument is still to be put as that of an option.
-                raise
-            raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
-        except OSError as error:
-            if not self.spent:
-                raise
-            where = "" if error.filename is None else f"{error.filename}: "
-            reason = error.strerror or str(error)
-            raise CommandError(f"{where}{reason}; {self.what_is_spent()}") from None
-        except TOLD as error:
-            raise CommandError(f"{_sentence(error)}; {self.what_is_spent()}") from None
 
     @contextmanager
     def among_rows(self) -> Iterator[None]:
@@ -763,8 +752,15 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     """The text of an error without its full stop or the end that is said here."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{error.strerror or error}"
     text = str(error).removesuffix(".").removesuffix("; the budget is spent")
     return text.removesuffix(". The budget is spent")
 
@@ -813,7 +809,7 @@ class Task:
         scored = None
         if self.tested is not None:
             scored = accuracy(self.screen, model, self.tested, self.options["output"])
-        report(self.screen, model, statement, self.spending, self.options, scored, more)
+        report(self, type(trainer_of(model)).__name__, statement, scored, more)
 
 
 @contextmanager
@@ -1035,19 +1031,14 @@ def accuracy(screen: Screen, model: Any, table: Any, saved: Path) -> float:
 
 
 def report(
-    screen: Screen,
-    model: Any,
-    statement: Any,
-    spending: Spending,
-    options: dict[str, Any],
-    scored: float | None,
-    more: dict[str, dict[str, Any]] | None = None,
+    task: Task, name: str, statement: Any, scored: float | None, more: dict[str, dict[str, Any]]
 ) -> None:
     """Say what was promised, what is where, and what can be done next."""
-    name, budget = type(trainer_of(model)).__name__, spending.record()
+    screen, options, budget = task.screen, task.options, task.spending.record()
+    output, data = options["output"], options["data"]
     screen.result(
         {
-            "model": str(options["output"]),
+            "model": str(output),
             "certificate": None if options["certificate"] is None else str(options["certificate"]),
             "estimator": name,
             "private": statement.private,
@@ -1056,23 +1047,9 @@ def report(
             "adjacency": statement.adjacency,
             "budget": budget,
             "public_test_accuracy": scored,
-            **(more or {}),
+            **more,
         }
     )
-    _tell(screen, name, statement, budget, options, scored, more or {})
-
-
-def _tell(
-    screen: Screen,
-    name: str,
-    statement: Any,
-    budget: dict[str, Any] | None,
-    options: dict[str, Any],
-    scored: float | None,
-    more: dict[str, dict[str, Any]],
-) -> None:
-    """The same for people."""
-    output, data = options["output"], options["data"]
     private = "private" if statement.private else "NOT PRIVATE"
     screen.say(
         f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "

@@ -605,16 +605,6 @@ def stored(
     return files, records
 
 
-class Summing(Protocol):
-    """What of an executor is needed of partitions that stay in memory."""
-
-    def run(self, recipe: Recipe, operation: Operation) -> Share:
-        """Exact sums over them."""
-
-    def close(self) -> None:
-        """Drops their records."""
-
-
 class StoredExecutor:
     """Partitions in memory, then those in files, one file after the other.
 
@@ -632,7 +622,7 @@ class StoredExecutor:
 
     def __init__(
         self,
-        resident: Summing,
+        resident: Executor,
         files: list[RecordFile],
         room: _core.Records | None,
         n_threads: int,

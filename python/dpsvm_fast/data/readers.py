@@ -911,7 +911,7 @@ def reading(file: str) -> Iterator[None]:
     is_damaged = False
     try:
         yield
-    except (ArrowException, OSError, UnicodeError) as error:
+    except (ArrowException, EOFError, OSError, UnicodeError) as error:
         if getattr(error, "errno", None) is not None:
             # The system's own word: no such file, no permission.
             raise
@@ -1154,15 +1154,22 @@ class ArrowSource(_Columnar):
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
         """Rows and labels."""
+        import pyarrow as pa
+
         size, before = os.path.getsize(self._path), 0
+        data = _arrow_bytes(self._path)
         with ExitStack() as stack:
+            source, names = pa.py_buffer(data), None
+            # What is not packed is looked at where it is. Of what is packed some columns are read.
+            if self._is_packed(data):
+                names = self._names
+                if _is_arrow_file(data):
+                    source = stack.enter_context(pa.OSFile(self._path))
             with reading(self._file):
-                data, start, n_batches = _stream(self._path)
-                reader = stack.enter_context(_opened(data, start, self._names))
-            self._check_sizes(data, start)
+                reader = stack.enter_context(_opened(source, data, names))
+            n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
-                with reading(self._file):
-                    batch = next(reader, None)
+                batch = self._batch(reader, n_read - 1)
                 if batch is None:
                     break
                 for row in range(0, batch.num_rows, self._step):
@@ -1173,28 +1180,33 @@ class ArrowSource(_Columnar):
                 # Before the next one is unpacked.
                 batch = part = None
                 progress(size * n_read // max(n_read, n_batches or n_read))
-            if n_batches not in (None, n_read - 1):
-                raise _cut_off(self._file)
 
-    def _check_sizes(self, data: mmap.mmap, start: int) -> None:
+    def _batch(self, reader: Any, place: int) -> Any:
+        """A record batch of a file, or the next one of a stream; None behind the last."""
+        n_batches = getattr(reader, "num_record_batches", None)
+        with reading(self._file):
+            if n_batches is None:
+                batch = next(reader, None)
+            else:
+                batch = reader.get_batch(place) if place < n_batches else None
+            return None if batch is None else batch.select(self._names)
+
+    def _is_packed(self, data: mmap.mmap) -> bool:
         """Refuse batches and dictionaries that are packed and do not fit once unpacked.
 
-        What is not packed is mapped, and takes no memory of its own.
+        What is not packed takes no memory of its own.
         """
-        import pyarrow as pa
-
         with reading(self._file):
-            schema = _opened(data, start, None).schema
+            schema = _opened(memoryview(data), data, None).schema
         if all(_is_null(schema.field(name).type) for name in self._names):
             raise TableError(
                 f"{self._file}: every column that is read has the type null, expected values"
             )
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
-        n_batches = 0
-        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(data).slice(start))
+        n_batches = largest = 0
         with _sizes_of(self._file), reading(self._file):
-            for message in messages:
+            for message in _messages(data):
                 if message.type not in ("dictionary", "record batch"):
                     continue
                 about, body = message.metadata, message.body
@@ -1211,9 +1223,11 @@ class ArrowSource(_Columnar):
                     size = _unpacked(about, header, body, wanted) + sum(dictionaries.values())
                     what = f"record batch {n_batches} with its dictionaries"
                     n_batches += 1
+                largest = max(largest, size)
                 _forget(data)
                 if size > room:
                     raise _too_large(self._file, what, size, room, "record batches")
+        return largest > 0
 
 
 def parquet_types(path: str) -> tuple[dict[str, Any], int]:
@@ -1242,41 +1256,49 @@ def arrow_types(path: str) -> dict[str, Any]:
                 f"{file}: got version 1 of Feather, expected version 2: write the file again with "
                 "pyarrow.feather.write_feather(table, path)"
             )
-    with reading(file), _opened(*_stream(path)[:2], None) as opened:
+    data = _arrow_bytes(path)
+    with reading(file), _opened(memoryview(data), data, None) as opened:
         return column_types(file, opened.schema)
 
 
-def _stream(path: str) -> tuple[mmap.mmap, int, int | None]:
-    """The bytes of a file, where its messages start, and how many record batches it says it has.
-
-    A file is a stream of messages between a mark and a list of their places. It is read as one,
-    because Arrow copies what it finds by the list.
-    """
-    import pyarrow as pa
-
+def _arrow_bytes(path: str) -> mmap.mmap:
+    """The bytes of a file, mapped until the last array that is made of them is gone."""
     with open(path, "rb") as file:
-        # Closed with the last of the arrays that are made of it.
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if data[: len(ARROW_MARK)] != ARROW_MARK:
-        return data, 0, None
-    with pa.ipc.open_file(pa.BufferReader(pa.py_buffer(data))) as opened:
-        n_batches = opened.num_record_batches
-    start = 8
-    while start < MAX_ALIGNMENT and not any(data[start : start + 8]):
-        start += 8
-    return data, start, n_batches
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _opened(data: mmap.mmap, start: int, names: Sequence[str] | None) -> Any:
+def _is_arrow_file(data: mmap.mmap) -> bool:
+    """Whether it is a file with a list of its batches, and no stream."""
+    return data[: len(ARROW_MARK)] == ARROW_MARK
+
+
+def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
     """A reader of these columns, or of all."""
     import pyarrow as pa
 
-    options = None
+    opener, options = pa.ipc.open_file if _is_arrow_file(data) else pa.ipc.open_stream, None
     if names is not None:
-        fields = _opened(data, start, None).schema.names
+        fields = _opened(memoryview(data), data, None).schema.names
         options = pa.ipc.IpcReadOptions(included_fields=[fields.index(name) for name in names])
-    source = pa.BufferReader(pa.py_buffer(data).slice(start))
-    return pa.ipc.open_stream(source, options=options)
+    return opener(source, options=options)
+
+
+def _messages(data: mmap.mmap) -> Iterator[Any]:
+    """Messages of a stream, or the dictionaries and record batches that a file lists."""
+    import pyarrow as pa
+
+    whole = pa.py_buffer(data)
+    if not _is_arrow_file(data):
+        yield from pa.ipc.MessageReader.open_stream(whole)
+        return
+    footer = len(data) - 10 - struct.unpack_from("<i", data, len(data) - 10)[0]
+    table = _child(data, footer)
+    for field in (2, 3):
+        at = _slot(data, table, field)
+        blocks = _child(data, at) if at else 0
+        for place in range(struct.unpack_from("<I", data, blocks)[0] if blocks else 0):
+            start = struct.unpack_from("<q", data, blocks + 4 + 24 * place)[0]
+            yield pa.ipc.read_message(whole.slice(start))
 
 
 def _forget(data: mmap.mmap) -> None:
@@ -1304,8 +1326,8 @@ DAMAGED_SIZES = (
 )
 # Parquet's numbers for texts, and for a page of words.
 TEXT, DICTIONARY_PAGE = 6, 2
-# How Arrow files begin, and where their first message starts at the latest.
-ARROW_MARK, MAX_ALIGNMENT = b"ARROW1", 64
+# How Arrow files begin.
+ARROW_MARK = b"ARROW1"
 # Of structures and lists in Parquet's descriptions, one inside the other.
 MAX_NESTED = 16
 # Of the description of a whole file; Arrow's objects are ten times as large.

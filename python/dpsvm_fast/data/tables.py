@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -40,10 +41,6 @@ from dpsvm_fast.data.schema import (
     toml_string,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, TableError
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 # A schema file to be filled in.
 
@@ -189,109 +186,20 @@ class CsrRows:
         return sparse.csr_matrix((data, indices, offsets - first), shape=shape)
 
 
-class RowFiles:
-    """The files of one table, removed if anything fails before they are complete.
-
-    Parameters
-    ----------
-    folder : str or path
-    table : Table
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], table: Table) -> None:
-        self._folder, self._table = os.path.abspath(os.fspath(folder)), table
-        self._writers: dict[str, NpyWriter] = {}
-        self._n_rows = 0
-        self._finished = False
-
-    def __enter__(self) -> RowFiles:
-        table = self._table
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        try:
-            if table.sparse:
-                for name, dtype in CSR_FILES.items():
-                    self._add(name, dtype)
-                self._writers["indptr"].append(np.zeros(1, dtype=np.int64))
-            else:
-                self._add("X", np.float32, (table.n_features,))
-            if table.labelled:
-                self._add("y", np.array(table.schema.classes).dtype)
-        except BaseException:
-            self._discard()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._finished:
-            self._discard()
-
-    def append(self, X: Any, y: Any) -> None:
-        """Write a block."""
-        writers = self._writers
-        if self._table.sparse:
-            writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
-            writers["indices"].append(X.indices)
-            writers["data"].append(X.data)
-        else:
-            writers["X"].append(X)
-        if y is not None:
-            writers["y"].append(y)
-        self._n_rows += X.shape[0]
-
-    def partitions(self, rows_per_partition: int | None) -> Partitions:
-        """Finish the files and open them as partitions."""
-        if not self._n_rows:
-            raise TableError(f"{os.path.basename(self._table.path)}: the table has no rows")
-        step = MOST_SPARSE_ROWS
-        if not self._table.sparse:
-            step = max(1, min(MOST_ROWS, MOST_BYTES // (4 * self._table.n_features)))
-        if rows_per_partition is not None:
-            step = check.check_integer("rows_per_partition", rows_per_partition, 1)
-        for writer in self._writers.values():
-            writer.finish()
-        maps = {name: np.load(one.path, mmap_mode="r") for name, one in self._writers.items()}
-        if self._table.sparse:
-            found = self._of_csr(maps, step)
-        else:
-            found = Partitions.from_arrays(maps["X"], maps.get("y"), rows_per_partition=step)
-        self._finished = True
-        return found
-
-    def _of_csr(self, maps: dict[str, Any], step: int) -> Partitions:
-        """Partitions of CSR matrices."""
-        n_features, n_rows = self._table.n_features, self._n_rows
-        files = {name: FileRows.of(one) if one.size else None for name, one in maps.items()}
-        loaders = []
-        for start in range(0, n_rows, step):
-            stop = min(start + step, n_rows)
-            offsets, labels = files["indptr"], files.get("y")
-            assert offsets is not None
-            rows = CsrRows(
-                files["data"], files["indices"], offsets.part(start, stop + 1), n_features
-            )
-            loaders.append(Pair(rows, None if labels is None else labels.part(start, stop)))
-        return Partitions.from_loaders(
-            loaders,
-            n_features=n_features,
-            n_rows=n_rows,
-            sparse=True,
-            labelled=self._table.labelled,
-        )
-
-    def _add(self, name: str, dtype: DTypeLike, width: tuple[int, ...] = ()) -> None:
-        """A new file."""
-        path = os.path.join(self._folder, f"{name}.npy")
-        self._writers[name] = NpyWriter(path, dtype, width)
-
-    def _discard(self) -> None:
-        """Remove what was written."""
-        for writer in self._writers.values():
-            writer.discard()
+def _sparse_partitions(maps: dict[str, Any], n_features: int, step: int) -> Partitions:
+    """Partitions of CSR matrices whose arrays, and labels, are memory maps."""
+    files = {name: FileRows.of(one) if one.size else None for name, one in maps.items()}
+    offsets, labels = files["indptr"], files.get("y")
+    assert offsets is not None
+    n_rows = len(maps["indptr"]) - 1
+    loaders = []
+    for start in range(0, n_rows, step):
+        stop = min(start + step, n_rows)
+        part = offsets.part(start, stop + 1)
+        rows = CsrRows(files["data"], files["indices"], part, n_features)
+        loaders.append(Pair(rows, None if labels is None else labels.part(start, stop)))
+    facts: dict[str, Any] = {"n_features": n_features, "n_rows": n_rows, "sparse": True}
+    return Partitions.from_loaders(loaders, labelled=labels is not None, **facts)
 
 
 LEAST_ROOM = 2**22
@@ -446,10 +354,47 @@ class Table:
         FileExistsError
             The folder holds such files already.
         """
-        with RowFiles(folder, self) as files:
+        step = MOST_SPARSE_ROWS
+        if not self.sparse:
+            step = max(1, min(MOST_ROWS, MOST_BYTES // (4 * self.n_features)))
+        if rows_per_partition is not None:
+            step = check.check_integer("rows_per_partition", rows_per_partition, 1)
+        folder = os.path.abspath(os.fspath(folder))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        kinds: dict[str, Any] = {"X": (np.float32, (self.n_features,))}
+        if self.sparse:
+            kinds = {name: (dtype,) for name, dtype in CSR_FILES.items()}
+        if self.labelled:
+            kinds["y"] = (np.array(self.schema.classes).dtype,)
+        with ExitStack() as undo:
+            writers = {}
+            for name, kind in kinds.items():
+                writers[name] = NpyWriter(os.path.join(folder, f"{name}.npy"), *kind)
+                undo.callback(writers[name].discard)
+            if self.sparse:
+                writers["indptr"].append(np.zeros(1, dtype=np.int64))
+            n_rows = 0
             for X, y in self.batches(on_bytes):
-                files.append(X, y)
-            return files.partitions(rows_per_partition)
+                n_rows += X.shape[0]
+                if self.sparse:
+                    writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
+                    writers["indices"].append(X.indices)
+                    writers["data"].append(X.data)
+                else:
+                    writers["X"].append(X)
+                if y is not None:
+                    writers["y"].append(y)
+            if not n_rows:
+                raise TableError(f"{os.path.basename(self.path)}: the table has no rows")
+            for writer in writers.values():
+                writer.finish()
+            maps = {name: np.load(one.path, mmap_mode="r") for name, one in writers.items()}
+            if self.sparse:
+                found = _sparse_partitions(maps, self.n_features, step)
+            else:
+                found = Partitions.from_arrays(maps["X"], maps.get("y"), rows_per_partition=step)
+            undo.pop_all()
+        return found
 
 
 class _GrowingArray:
