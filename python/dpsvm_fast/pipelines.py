@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -19,14 +19,11 @@ from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import (
     FederatedStatement,
-    GaussianEvent,
-    ObjectiveEvent,
     PipelineStatement,
     PipelineStep,
     PrivacyEvent,
     PrivacyStatement,
     SelectionStatement,
-    SubsampledGaussianEvent,
 )
 from dpsvm_fast.certificates.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
@@ -418,51 +415,35 @@ def _requires_fit(estimator: Any) -> bool:
         return True
 
 
-# What a fit will charge, known before it: of any estimator here, and of Pipelines of them.
-#
-# A mechanism is built without data, and its law does not depend on the number of columns: what a
-# wider sum costs in rounding is paid by its noise. So a Pipeline can be planned as a whole, though
-# only its fit knows how many columns each step hands on. The last bits of a noise scale may
-# depend on
-# that number; events planned here are larger by more than that.
-
-
-# Relative; far above what rounding does to the parameter of a Gaussian mechanism, and far below
-# what a ledger forgives.
+# What a fit will charge, known before it, of any estimator here and of Pipelines of them. A budget
+# does not depend on the number of columns: what a wider sum costs in rounding is paid by its noise.
+# So a Pipeline is planned as a whole, though only its fit knows how many columns each step hands
+# on. The last bits of a noise scale may depend on that number; events planned here are larger by
+# more than that: relatively, far above what rounding does to the parameter of a Gaussian mechanism,
+# and far below what a ledger forgives.
 MARGIN = 2.0**-42
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Public facts about the rows of a fit.
-
-    Parameters
-    ----------
-    n_classes : int
-        For estimators whose label set is not a parameter.
-    n_samples : int or None
-        Number of rows where it is public, with ``replace_one``; None where it is not.
-    sparse : bool
-    """
-
-    n_classes: int = 2
-    n_samples: int | None = None
-    sparse: bool = False
 
 
 def private_steps(estimator: Any) -> list[Step]:
     """The estimators inside that will spend budget, in the order of their fits."""
-    return [leaf for leaf in leaf_steps(estimator, "") if _spends(leaf)]
+    leaves = leaf_steps(estimator, "")
+    return [leaf for leaf in leaves if leaf.role == "private" or _plans(leaf.estimator)]
 
 
-def planned_events(estimator: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
+def _plans(step: Any) -> bool:
+    """Whether a step says what its fit will cost, also where the class is a user's own."""
+    return hasattr(step, "plan") and hasattr(step, "checked")
+
+
+def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
     """Events of one fit of an estimator or of all steps of a Pipeline.
 
     Parameters
     ----------
     estimator : object
         With the parameters of the fit; reads no data and spends nothing.
-    rows : Planned
+    facts : Facts
+        What is public about the rows, without the number of features.
 
     Returns
     -------
@@ -475,50 +456,27 @@ def planned_events(estimator: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
     InvalidParameterError, TypeError
         A parameter is outside its range.
     """
-    return tuple(
-        _widened(event)
-        for leaf in private_steps(estimator)
-        for event in _events_of(leaf.estimator, rows)
-    )
-
-
-def _spends(leaf: Step) -> bool:
-    """Whether a fit of this step makes releases, also where the class is a user's own."""
-    step = leaf.estimator
-    return leaf.role == "private" or hasattr(type(step), "_planned_events") or _is_ours(step)
-
-
-def _is_ours(step: Any) -> bool:
-    """Whether a step is made like the estimators here."""
-    return hasattr(step, "plan") and hasattr(step, "checked")
-
-
-def _events_of(step: Any, rows: Planned) -> tuple[PrivacyEvent, ...]:
-    """Events of a fit of one estimator."""
-    if hasattr(type(step), "_planned_events"):
-        declared: tuple[PrivacyEvent, ...] = step._planned_events(rows)
-        return declared
-    if not _is_ours(step):
-        raise TypeError(
-            f"estimator: got {type(step).__name__}, expected an estimator of this library that "
-            "fits once, or a DeclaredTrainer"
-        )
-    checked = step.checked()
-    classes = getattr(checked, "classes", None)
-    facts = Facts(
-        n_classes=rows.n_classes if classes is None else classes.size,
-        n_samples=rows.n_samples if checked.adjacency == "replace_one" else None,
-        sparse=rows.sparse,
-    )
-    events: tuple[PrivacyEvent, ...] = checked.plan(facts).events
-    return events
+    events: list[PrivacyEvent] = []
+    for leaf in private_steps(estimator):
+        if not _plans(leaf.estimator):
+            raise TypeError(
+                f"estimator: got {type(leaf.estimator).__name__}, expected an estimator of this "
+                "library that fits once, or a DeclaredTrainer"
+            )
+        step = leaf.estimator.checked()
+        own = facts if step.adjacency == "replace_one" else replace(facts, n_samples=None)
+        if getattr(step, "classes", None) is not None:
+            own = replace(own, n_classes=step.classes.size)
+        events += map(_widened, step.plan(own).events)
+    return tuple(events)
 
 
 def _widened(event: PrivacyEvent) -> PrivacyEvent:
     """The event with a little less noise, where rounding has a say in how much there is."""
-    if isinstance(event, (GaussianEvent, ObjectiveEvent)):
-        return replace(event, sigma=mul_down(event.sigma, 1.0 - MARGIN))
-    if isinstance(event, SubsampledGaussianEvent):
-        multiplier = mul_down(event.noise_multiplier, 1.0 - MARGIN)
-        return replace(event, noise_multiplier=multiplier)
-    return event
+    less = {
+        name: mul_down(getattr(event, name), 1.0 - MARGIN)
+        for name in ("sigma", "noise_multiplier")
+        if hasattr(event, name)
+    }
+    widened: PrivacyEvent = replace(cast(Any, event), **less) if less else event
+    return widened

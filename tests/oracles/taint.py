@@ -120,7 +120,7 @@ def noise_of(world: World) -> Iterator[None]:
         patch.setattr(LinearNoise, "draw", draw)
         # Of a search: who is where is never told, and the choice is a noisy one.
         streams = strategies.Sources(_core.NoiseSource(1), random.Random(2))
-        patch.setattr(strategies, "noise_sources", lambda _: streams)
+        patch.setattr(strategies, "noise_sources", lambda *_, **__: streams)
         patch.setattr(strategies, "chosen_index", lambda *_: 1)
         patch.setattr(strategies, "score_noise", lambda *_: Passing(world))
         patch.setattr(descent_run, "resumed", resumed)

@@ -22,7 +22,7 @@ from scipy.stats import chi2
 from dpsvm_fast.certificates import PureEvent, RandomStoppingEvent
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection import search as settings
-from dpsvm_fast.model_selection.plan import Plan, stopping_plan
+from dpsvm_fast.model_selection.plan import Budgets, stopping_budgets
 from oracles.selection_laws import Stopping
 
 pytestmark = pytest.mark.statistical
@@ -74,15 +74,15 @@ def search(stopping: str) -> PrivateGridSearch:
 @contextmanager
 def planned_once() -> Iterator[None]:
     """Budgets follow from public settings, here alike: those of the first search serve all."""
-    plans: list[Plan] = []
+    plans: list[Budgets] = []
 
-    def planned(*given: Any, **named: Any) -> Plan:
+    def planned(*given: Any, **named: Any) -> Budgets:
         if not plans:
-            plans.append(stopping_plan(*given, **named))
+            plans.append(stopping_budgets(*given, **named))
         return plans[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "stopping_plan", planned)
+        patch.setattr(settings, "stopping_budgets", planned)
         yield
     assert plans
 

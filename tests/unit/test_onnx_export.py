@@ -18,7 +18,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, verify
-from dpsvm_fast.model_selection.search import ConstantClassifier
+from dpsvm_fast.model_selection import ConstantClassifier
 from dpsvm_fast.persist import to_onnx
 from oracles.saved import COMPOSED, LABELS, ROWS, fitted
 from oracles.subjects import SUBJECTS

@@ -20,47 +20,40 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsvm_fast import OutputPerturbationSVC, noise
+from dpsvm_fast import OutputPerturbationSVC, _core, noise
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent, ParallelEvent, PureEvent, RandomStoppingEvent
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
-from dpsvm_fast.model_selection.plan import Budget, Plan, Shape, partition_plan
+from dpsvm_fast.model_selection.plan import Budgets, part_sizes, partition_budgets
 from dpsvm_fast.model_selection.strategies import (
-    Rows,
     Scoring,
     assigned_parts,
     noise_sources,
     number_of_runs,
-    part_sizes,
     part_weights,
 )
 from dpsvm_fast.noise import few_bits_down
-from dpsvm_fast.pipelines import Planned
 
 ALPHA = 1e-6
 Counts = NDArray[np.int64]
 
 
 @cache
-def plan_of(adjacency: str = "add_remove", n_candidates: int = 3) -> Plan:
-    """A plan of so many candidates."""
+def budgets_of(adjacency: str = "add_remove", n_candidates: int = 3) -> Budgets:
+    """Budgets of so many candidates."""
     svc = OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency)
-    shape = Shape([Planned()] * n_candidates, Planned())
-    return partition_plan(
-        [svc] * n_candidates,
-        Budget(1.0, 1e-6, adjacency),
-        shape,
-        mechanism="permute_and_flip",
-        sensitivity=1,
-        refit_fraction=0.0,
+    search = PrivateGridSearch(
+        svc, {"C": [0.1] * n_candidates}, adjacency=adjacency, refit_fraction=0.0
     )
+    return partition_budgets(search.checked(), Facts())
 
 
 def parts_of(y: Any, adjacency: str, n_candidates: int = 3) -> list[NDArray[np.intp]]:
     """Row numbers of the parts of a search."""
-    rows = Rows(np.zeros((len(y), 1)), np.asarray(y), None, None)
-    return assigned_parts(rows, plan_of(adjacency, n_candidates), 0.25, noise_sources(None))
+    sources = noise_sources(_core.NoiseSource(None), seeded=False)
+    return assigned_parts(len(y), n_candidates, 0.25, sources, counted=adjacency == "replace_one")
 
 
 @pytest.mark.proof("private_selection", "The search as a program")
@@ -370,7 +363,7 @@ def test_rates_have_few_bits_and_are_no_more_than_asked(x: Fraction) -> None:
 @pytest.mark.proof("private_selection", "The search as a program")
 def test_the_event_of_a_choice_is_no_less_than_its_rate() -> None:
     for adjacency, factor in (("add_remove", 1), ("replace_one", 2)):
-        plan = plan_of(adjacency)
+        plan = budgets_of(adjacency)
         assert plan.selection.relation_factor == factor
         (parallel,) = plan.events
         assert isinstance(parallel, ParallelEvent)

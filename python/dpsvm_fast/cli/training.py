@@ -67,11 +67,12 @@ from dpsvm_fast.exceptions import (
 )
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS as MECHANISMS_OF_PIPELINES
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import KERNELS as FOURIER_KERNELS
 from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.model_selection.search import RESERVED, checked_settings
+from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
-from dpsvm_fast.pipelines import Planned, planned_events
+from dpsvm_fast.pipelines import planned_events
 from dpsvm_fast.preprocessing import PublicScaler
 from dpsvm_fast.validation import ADJACENCIES
 
@@ -638,7 +639,7 @@ class Spending:
         BudgetExceededError, InvalidParameterError, TypeError
             There is none, or a parameter is outside its range.
         """
-        events = planned_events(estimator, Planned(n_classes=n_classes, sparse=sparse))
+        events = planned_events(estimator, Facts(n_classes=n_classes, sparse=sparse))
         self.ledger.check(events)
 
     @property
@@ -1218,7 +1219,7 @@ def _tune(task: Task) -> None:
     """Check everything, search, spend and save."""
     search = _search(task.table.schema, task.spending, task.options)
     # Parameters, and whether the budget has room for all of it, before any data are read.
-    checked_settings(search)
+    task.spending.check(search, n_classes=2, sparse=False)
     read = training_rows(task.screen, task.table, task.room, COPIES, task.options["temp"])
     with task.spending.among_rows(), read as rows:
         if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):

@@ -181,10 +181,9 @@ class PrivateEstimator(Released):
             reasons=reasons,
         ) | {"caveats": (MAX_ITER_CAVEAT,) if limited else ()}
 
-    def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> PrivacyStatement:
+    def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """What this fit promises."""
-        statement: PrivacyStatement = plan.statement(**occasion)
-        return statement
+        return plan.statement(**occasion)
 
 
 class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):

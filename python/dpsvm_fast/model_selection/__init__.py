@@ -1,5 +1,6 @@
 """Search over parameters under one budget."""
 
-from dpsvm_fast.model_selection.search import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.model_selection.search import DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.model_selection.strategies import ConstantClassifier
 
 __all__ = ["ConstantClassifier", "DeclaredTrainer", "PrivateGridSearch"]

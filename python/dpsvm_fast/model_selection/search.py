@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import copy
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags, indexable
@@ -21,29 +18,18 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import PrivacyEvent, PureEvent
+from dpsvm_fast.certificates import PrivacyEvent, PureEvent, words
 from dpsvm_fast.certificates.events import STOPPING_LAWS
-from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStatement, Stopping
-from dpsvm_fast.certificates.words import (
-    CLASS_WEIGHTS,
-    DECLARED,
-    FLOATING_POINT_CAVEAT,
-    FUNCTION,
-    MAX_ITER_CAVEAT,
-    PARTS_CAVEAT,
-    PRECISION_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-    RUNS_CAVEAT,
-)
-from dpsvm_fast.estimators.base import Released
+from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStatement
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
     CHARGED,
+    PrivateEstimator,
     label_source,
-    not_private_reasons,
+    private_fit,
     promise_facts,
-    spend_label,
-    warn_not_private,
 )
+from dpsvm_fast.estimators.frames import rows_at, sparse_table
 from dpsvm_fast.estimators.inputs import (
     checked_training_set,
     classes_from_labels,
@@ -53,26 +39,17 @@ from dpsvm_fast.estimators.inputs import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.model_selection.plan import (
-    Budget,
-    Plan,
-    Shape,
-    allot,
-    partition_plan,
-    stopping_plan,
-)
+from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.model_selection.plan import partition_budgets, stopping_budgets
 from dpsvm_fast.model_selection.strategies import (
     Chosen,
-    Rows,
+    PartitionPlan,
     Scoring,
-    best_of_parts,
-    best_of_runs,
-    part_sizes,
-    refitted,
-    release_only,
+    SearchPlan,
+    StoppingPlan,
+    label_step,
 )
-from dpsvm_fast.pipelines import OURS, PRIVATE_STEPS, Planned, Step, leaf_steps, private_steps
-from dpsvm_fast.validation import check_adjacency, check_delta, check_epsilon
+from dpsvm_fast.pipelines import OURS, PRIVATE_STEPS, Step, leaf_steps, private_steps
 
 # The candidates of a search: copies of one estimator with the parameters of a grid.
 
@@ -153,6 +130,8 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
 def _check_step(step: Step, adjacency: str) -> None:
     """Refuse what the search decides for all, set otherwise in one estimator."""
     name = type(step.estimator).__name__
+    if isinstance(step.estimator, PrivateGridSearch):
+        raise TypeError(f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer")
     if not hasattr(step.estimator, "epsilon") or not hasattr(step.estimator, "adjacency"):
         raise TypeError(f"estimator: {name} has no epsilon or no adjacency, which a search sets")
     if step.estimator.adjacency != adjacency:
@@ -167,13 +146,7 @@ def _check_step(step: Step, adjacency: str) -> None:
             )
 
 
-def label_step(candidate: Any) -> Any | None:
-    """The estimator inside that has the public label set as a parameter; None without one."""
-    steps = [step.estimator for step in private_steps(candidate)]
-    return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
-
-
-def label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
+def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
     """Whether there is a label set among the parameters, and what it is where it is given."""
     steps = [label_step(candidate) for candidate in candidates]
     found = [None if step is None else step.classes for step in steps]
@@ -202,63 +175,89 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
-# Rows and labels of a search, checked before anything is spent.
+def learned_in(candidates: list[Any]) -> tuple[str, ...]:
+    """Steps inside the candidates that learn from the rows without privacy."""
+    leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
+    private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
+    found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
+    return tuple(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Rows that can be indexed, and labels.
-
-    Parameters
-    ----------
-    X : array-like
-    y : ndarray of shape (n_samples,)
-    facts : dict
-        What is known about the features.
-    """
-
-    X: Any
-    y: NDArray[Any]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def n_samples(self) -> int:
-        """Number of rows; private with ``add_remove``."""
-        return int(self.y.shape[0])
-
-    @property
-    def sparse(self) -> bool:
-        """Whether rows are sparse."""
-        return bool(sparse.issparse(self.X))
-
-
-def checked_data(search: Any, candidates: list[Any], X: Any, y: Any) -> Data:
-    """Rows and labels as far as they can be checked before the candidates see them.
+class SearchRows:
+    """Rows and labels of a search, checked as far as they can be before candidates see them.
 
     Where every candidate begins with an estimator of this library, X has to be what all of those
     take. Other first steps, and functions, may take anything with rows.
 
-    Raises
-    ------
-    ValueError, TypeError
-        Something else; the text does not quote it.
+    Parameters
+    ----------
+    search : PrivateGridSearch
+        With checked parameters.
+    X, y : object
+        As they were passed to ``fit``.
     """
-    if all(map(_takes_numbers, candidates)):
-        # Validation writes what it learns about X onto the copy.
-        probe = copy.copy(search)
-        numbers, y = checked_training_set(probe, X, y)
-        facts = feature_facts(probe)
-        # Rows of a table keep their names for the candidates.
-        return Data(X if "feature_names_in_" in facts else numbers, y, facts)
-    try:
-        X, labels = indexable(X, y)
-        labels = np.asarray(labels)
-        same = labels.ndim == 1 and _num_samples(X) == labels.shape[0]
-    except (TypeError, ValueError):
-        same = False
-    if not same:
-        raise ValueError("X and y: expected rows, and one label for each of them")
-    return Data(X if hasattr(X, "shape") else np.asarray(X), labels)
+
+    def __init__(self, search: PrivateGridSearch, X: Any, y: Any) -> None:
+        self.X, self.y, self._search = X, y, search
+        self.classes = search.label_set
+        self.verbose = bool(search.verbose)
+        self.published: dict[str, Any] = {}
+        self._was_read = False
+
+    @property
+    def facts(self) -> Facts:
+        """What is public; labels are read where they are the label set, rows where they count."""
+        counted = self._search.adjacency == "replace_one"
+        if counted or (self.classes is None and self._search.labelled):
+            self.read()
+        return Facts(
+            n_classes=2 if self.classes is None else self.classes.size,
+            n_samples=self.n_rows if counted else None,
+            sparse=sparse_table(self.X),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows; private with ``add_remove``."""
+        return int(self.y.shape[0])
+
+    @property
+    def n_here(self) -> int:
+        """All of them are in this process."""
+        return self.n_rows
+
+    def read(self) -> None:
+        """Check rows and labels, once.
+
+        Raises
+        ------
+        ValueError, TypeError
+            They are invalid; the text does not quote them.
+        """
+        if self._was_read:
+            return
+        search = self._search
+        if all(map(_takes_numbers, search.candidates)):
+            # Validation writes what it learns about X onto the copy.
+            probe = copy.copy(search)
+            numbers, self.y = checked_training_set(probe, self.X, self.y)
+            self.published = feature_facts(probe)
+            # Rows of a table keep their names for the candidates.
+            self.X = self.X if "feature_names_in_" in self.published else numbers
+        else:
+            self.X, self.y = _indexable(self.X, self.y)
+        search.counted.check_labels(self.y)
+        if self.classes is not None:
+            encoded_labels(self.y, self.classes)
+        elif search.labelled:
+            self.classes = classes_from_labels(self.y)
+        if self.classes is not None:
+            self.published["classes_"] = self.classes
+        self._was_read = True
+
+    def some(self, members: NDArray[np.intp]) -> tuple[Any, NDArray[Any]]:
+        """The rows with these numbers, and their labels."""
+        return rows_at(self.X, members), self.y[members]
 
 
 def _takes_numbers(candidate: Any) -> bool:
@@ -269,411 +268,31 @@ def _takes_numbers(candidate: Any) -> bool:
     return type(first.estimator).__module__.startswith(OURS)
 
 
-# Any training procedure with a declared price, as an estimator.
+def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    """Anything with rows, and as many labels."""
+    try:
+        X, y = indexable(X, y)
+        labels = np.asarray(y)
+        same = labels.ndim == 1 and _num_samples(X) == labels.shape[0]
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        raise ValueError("X and y: expected rows, and one label for each of them")
+    return X if hasattr(X, "shape") else np.asarray(X), labels
 
 
-Events = tuple[PrivacyEvent, ...]
-
-
-class DeclaredTrainer(ClassifierMixin, BaseEstimator):
-    """A training function of one's own, with the privacy events that it is declared to have.
-
-    Parameters
-    ----------
-    train : callable
-        ``train(X, y, **parameters)`` returns an object with ``predict``. It is also given
-        ``epsilon``, ``delta`` and ``adjacency`` when ``events`` is a function.
-    events : tuple of PrivacyEvent, or callable
-        What one call of ``train`` costs every record: events of its own, or
-        ``events(epsilon, delta, adjacency, **parameters)`` that returns them for a budget. It must
-        not look at data.
-    parameters : dict or None, default=None
-        Keyword arguments of both functions. ``set_params`` puts every name that is no argument
-        here into it, so that grids may vary them.
-    epsilon : float, default=1.0
-        Privacy parameter handed to the functions.
-    delta : float, default=1e-6
-        Privacy parameter handed to the functions.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        The relation of all events.
-    ledger : PrivacyLedger or None, default=None
-        Charged before ``train`` is called.
-
-    Attributes
-    ----------
-    model_ : object
-        What ``train`` returned.
-    events_ : tuple of PrivacyEvent
-        What was charged for it.
-
-    Notes
-    -----
-    Guarantees: none. That ``train`` costs what it declares, that what it returns holds nothing else
-    about the data, and that its randomness is not the same twice, is up to whoever wrote it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpsvm_fast.certificates import PureEvent
-    >>> from dpsvm_fast.model_selection import DeclaredTrainer
-    >>> class Constant:
-    ...     def __init__(self, label):
-    ...         self.label = label
-    ...     def predict(self, X):
-    ...         return np.full(len(X), self.label)
-    >>> trainer = DeclaredTrainer(lambda X, y, label: Constant(label), (), {"label": 1})
-    >>> trainer.fit([[0.0], [1.0]], [0, 1]).predict([[2.0]])
-    array([1])
-    """
-
-    model_: Any
-    events_: Events
-
-    def __init__(
-        self,
-        train: Callable[..., Any],
-        events: Events | Callable[..., Events],
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        adjacency: str = "add_remove",
-        ledger: PrivacyLedger | None = None,
-    ) -> None:
-        self.train = train
-        self.events = events
-        self.parameters = parameters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.adjacency = adjacency
-        self.ledger = ledger
-
-    def set_params(self, **params: Any) -> DeclaredTrainer:
-        """Set arguments of the constructor, and by any other name parameters of ``train``."""
-        own = self.get_params(deep=False)
-        others = {name: value for name, value in params.items() if name not in own}
-        super().set_params(**{name: value for name, value in params.items() if name in own})
-        if others:
-            self.parameters = {**(self.parameters or {}), **others}
-        return self
-
-    @in_usual_arithmetic
-    def fit(self, X: Any, y: Any) -> DeclaredTrainer:
-        """Charge the ledger and call ``train``.
-
-        Parameters
-        ----------
-        X, y : anything
-            Handed on.
-
-        Returns
-        -------
-        DeclaredTrainer
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            An argument of another type or outside its range, events of another relation, or a
-            result without ``predict``.
-        BudgetExceededError
-            The ledger refuses; ``train`` was not called.
-        """
-        for name in ("model_", "events_"):
-            self.__dict__.pop(name, None)
-        events = self._planned_events(None)
-        ledger = check_ledger(self.ledger, self.adjacency)
-        if ledger is not None and events:
-            ledger.spend(events, type(self).__name__)
-        budget = self._budget() if callable(self.events) else {}
-        # What one call does to its arguments must not reach the next one.
-        model = self.train(X, y, **budget, **copy.deepcopy(dict(self.parameters or {})))
-        if not hasattr(model, "predict"):
-            kind = type(model).__name__
-            raise TypeError(f"train: returned {kind}, expected an object with predict")
-        self.model_, self.events_ = model, events
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """What the model predicts, ndarray of shape (n_samples,)."""
-        check_is_fitted(self)
-        return np.asarray(self.model_.predict(X))
-
-    def _planned_events(self, rows: object) -> Events:
-        """Events of one fit, checked; reads no data."""
-        if not callable(self.train):
-            raise TypeError(f"train: got {type(self.train).__name__}, expected a function")
-        if self.parameters is not None and not isinstance(self.parameters, Mapping):
-            kind = type(self.parameters).__name__
-            raise TypeError(f"parameters: got {kind}, expected a dict or None")
-        budget = self._budget()
-        events = self.events
-        if callable(events):
-            events = events(**budget, **copy.deepcopy(dict(self.parameters or {})))
-        events = (events,) if isinstance(events, PrivacyEvent) else events
-        if not isinstance(events, (tuple, list)):
-            raise TypeError(f"events: got {type(events).__name__}, expected a tuple of events")
-        for event in events:
-            if not isinstance(event, PrivacyEvent):
-                raise TypeError(f"events: got {type(event).__name__}, expected a PrivacyEvent")
-            if event.adjacency != budget["adjacency"]:
-                raise InvalidParameterError.of(
-                    "events", got=event.adjacency, accepted=f"events of {budget['adjacency']}"
-                )
-        return tuple(events)
-
-    def _budget(self) -> dict[str, Any]:
-        """What a function of the budget is told."""
-        return {
-            "epsilon": check_epsilon(self.epsilon),
-            "delta": check_delta(self.delta),
-            "adjacency": check_adjacency(self.adjacency),
-        }
-
-
-# What is released when a random number of runs is zero: a model that nobody's data went into.
-
-
-class ConstantClassifier(ClassifierMixin, BaseEstimator):
-    """Predicts the first of the public classes for every row.
-
-    Parameters
-    ----------
-    classes : array-like of shape (n_classes,)
-        Public label set.
-
-    Examples
-    --------
-    >>> from dpsvm_fast.model_selection import ConstantClassifier
-    >>> ConstantClassifier(["no", "yes"]).predict([[0.0], [1.0]]).tolist()
-    ['no', 'no']
-    """
-
-    def __init__(self, classes: Any) -> None:
-        self.classes = classes
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The label set."""
-        return np.asarray(self.classes)
-
-    def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
-        """Does nothing: there is nothing to be learned.
-
-        Parameters
-        ----------
-        X, y : object
-            Not looked at.
-
-        Returns
-        -------
-        ConstantClassifier
-            Itself.
-        """
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The first class for every row."""
-        return np.full(_num_samples(X), self.classes_[0])
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Zeros of the shape that scores have."""
-        n, k = _num_samples(X), self.classes_.size
-        return np.zeros(n if k == 2 else (n, k))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """It always is."""
-        return True
-
-
-# Parameters of a search, checked before anything is read, and the plan that follows from them.
-
-
-# Records that every part is expected to have.
-SMALLEST_PART = 50
 # More runs on average than anyone waits for.
 MOST_RUNS = 1000.0
 
-
-def checked_settings(search: Any) -> SimpleNamespace:
-    """All parameters in their ranges, all candidates made and the whole affordable; reads no data.
-
-    Raises
-    ------
-    InvalidParameterError, TypeError, BudgetExceededError
-        Something is not.
-    """
-    check.check_arithmetic()
-    settings = SimpleNamespace(
-        epsilon=check.check_epsilon(search.epsilon),
-        delta=check.check_delta(search.delta),
-        adjacency=check.check_adjacency(search.adjacency),
-        strategy=check.check_option("strategy", search.strategy, STRATEGIES),
-        selection=check.check_option("selection", search.selection, CHOICES),
-        stopping=check.check_option("stopping", search.stopping, tuple(STOPPING_LAWS)),
-        validation_fraction=_share("validation_fraction", search.validation_fraction),
-        refit_fraction=check.check_real(
-            "refit_fraction", search.refit_fraction, low=0.0, high=0.99
-        ),
-        score_fraction=_share("score_fraction", search.score_fraction),
-        random_state=check.check_random_state(search.random_state),
-        verbose=check.check_integer("verbose", search.verbose, 0, 1),
-        class_weight=search.class_weight,
-        n_jobs=_checked_jobs(search.n_jobs),
-    )
-    settings.parameter_names = tuple(search.get_params(deep=False))
-    settings.ledger = check_ledger(search.ledger, settings.adjacency)
-    settings.counted = Scoring(search.scoring, search.class_weight)
-    settings.parameters = candidate_parameters(search.param_grid)
-    settings.candidates = candidates_of(search.estimator, settings.parameters, settings.adjacency)
-    _set_labels(settings)
-    settings.mean_runs = _checked_runs(search.mean_runs, len(settings.parameters))
-    if _may_be_constant(settings) and not settings.labelled:
-        raise InvalidParameterError(
-            "stopping: expected 'geometric' or 'logarithmic', or refit_fraction > 0, for "
-            "candidates without a public label set: with 'poisson' there may be no run"
-        )
-    n = len(settings.candidates)
-    settings.plans = {}
-    plan = planned(settings, Shape([Planned()] * n, Planned()))
-    if settings.ledger is not None:
-        settings.ledger.check(plan.events)
-    return settings
+Share = Annotated[float, param.real(0.01, 0.99)]
 
 
-def _share(name: str, value: Any) -> float:
-    """Accept a share that leaves something to both sides."""
-    return check.check_real(name, value, low=0.01, high=0.99)
-
-
-def _checked_jobs(value: Any) -> int | None:
-    """What joblib takes: None or an int other than 0."""
-    if value is None:
-        return None
-    jobs = check.check_integer("n_jobs", value, -1024, 1024)
+def _jobs(name: str, value: Any) -> int:
+    """What joblib takes."""
+    jobs = check.check_integer(name, value, -1024, 1024)
     if jobs == 0:
-        raise InvalidParameterError.of("n_jobs", got=0, accepted="None or an integer other than 0")
+        raise InvalidParameterError.of(name, got=0, accepted="an integer other than 0")
     return jobs
-
-
-def _checked_runs(value: Any, n_candidates: int) -> float:
-    """Mean number of runs."""
-    if value is None:
-        return min(MOST_RUNS, max(10.0, 3.0 * n_candidates))
-    return check.check_real("mean_runs", value, low=1.01, high=MOST_RUNS)
-
-
-def _may_be_constant(settings: SimpleNamespace) -> bool:
-    """Whether a model that nobody's data went into may be released."""
-    runs = (settings.strategy, settings.stopping) == ("random_stopping", "poisson")
-    return runs and bool(settings.refit_fraction == 0.0)
-
-
-def _set_labels(settings: SimpleNamespace) -> None:
-    """The label set where it is a parameter; ``classes`` is missing where nothing is about it."""
-    settings.labelled, settings.known_classes = label_set(settings.candidates)
-    if not settings.labelled:
-        settings.known_classes = settings.counted.classes
-        settings.labelled = settings.known_classes is not None
-        return
-    settings.classes = settings.known_classes
-    weighted = settings.counted.classes
-    if weighted is not None and settings.classes is not None:
-        try:
-            encoded_labels(settings.classes, weighted)
-        except ValueError:
-            raise InvalidParameterError(
-                "class_weight: expected a weight for each one of `classes`"
-            ) from None
-
-
-def settle_labels(settings: SimpleNamespace, data: Data) -> None:
-    """Refuse labels outside the label set, or take it from them where it is not given."""
-    settings.counted.check_labels(data.y)
-    if settings.known_classes is not None:
-        encoded_labels(data.y, settings.known_classes)
-    elif settings.labelled:
-        settings.known_classes = classes_from_labels(data.y)
-        for candidate in settings.candidates:
-            step = label_step(candidate)
-            assert step is not None
-            step.set_params(classes=settings.known_classes)
-
-
-def check_size(settings: SimpleNamespace, data: Data) -> None:
-    """Refuse a partition into parts that are too small.
-
-    Raises
-    ------
-    InvalidParameterError
-        Said without the number of rows, which may be private.
-    """
-    if settings.strategy != "partition":
-        return
-    n, v, m = data.n_samples, settings.validation_fraction, len(settings.candidates)
-    if settings.adjacency == "replace_one":
-        smallest = min(part_sizes(n, m, v))
-    else:
-        smallest = int(n * min(v, (1.0 - v) / m))
-    if smallest < SMALLEST_PART:
-        raise InvalidParameterError(
-            f"param_grid: got {m} candidates and too few rows for that, expected at least "
-            f"{SMALLEST_PART} in each of {m + 1} parts, of which that to choose by is a share of "
-            f"{v:g}; fewer candidates or strategy='random_stopping' avoid it"
-        )
-
-
-def shape_of(settings: SimpleNamespace, data: Data) -> Shape:
-    """Public facts about the rows of every part."""
-    n_classes = 2 if settings.known_classes is None else settings.known_classes.size
-    m = len(settings.candidates)
-    if settings.adjacency != "replace_one":
-        every = Planned(n_classes, None, data.sparse)
-        return Shape([every] * m, every)
-    sizes = part_sizes(data.n_samples, m, settings.validation_fraction)[1:]
-    parts = [Planned(n_classes, size, data.sparse) for size in sizes]
-    return Shape(parts, Planned(n_classes, data.n_samples, data.sparse))
-
-
-def planned(settings: SimpleNamespace, shape: Shape) -> Plan:
-    """All budgets of the search; a shape that was planned before is not planned again.
-
-    Raises
-    ------
-    InvalidParameterError, TypeError
-        A candidate cannot be paid for, or has a parameter outside its range.
-    """
-    given = settings.known_classes is not None and hasattr(settings, "classes")
-    # A label set that is given is the candidates' own, whatever is said here.
-    n_classes = None if given else shape.whole.n_classes
-    facts = [(rows.n_samples, rows.sparse) for rows in (*shape.parts, shape.whole)]
-    key = (n_classes, tuple(facts))
-    if key not in settings.plans:
-        settings.plans[key] = _new_plan(settings, shape)
-    plan: Plan = settings.plans[key]
-    return plan
-
-
-def _new_plan(settings: SimpleNamespace, shape: Shape) -> Plan:
-    """Budgets for either strategy."""
-    budget = Budget(settings.epsilon, settings.delta, settings.adjacency)
-    if settings.strategy == "partition":
-        return partition_plan(
-            settings.candidates,
-            budget,
-            shape,
-            mechanism=settings.selection,
-            sensitivity=settings.counted.sensitivity,
-            refit_fraction=settings.refit_fraction,
-        )
-    return stopping_plan(
-        settings.candidates,
-        budget,
-        shape.whole,
-        stopping=Stopping(law=settings.stopping, mean=settings.mean_runs),
-        sensitivity=settings.counted.sensitivity,
-        score_fraction=settings.score_fraction,
-        refit_fraction=settings.refit_fraction,
-    )
 
 
 def _best_has(name: str) -> Any:
@@ -686,7 +305,8 @@ def _best_has(name: str) -> Any:
     return available_if(check)
 
 
-class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Search over a grid of parameters within one budget.
 
     A grid search that reports the best of many private models at the price of one is not private.
@@ -806,52 +426,31 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
     (True, 4.0)
     """
 
-    best_estimator_: Any
-    best_params_: dict[str, Any]
-    best_index_: int
-    classes_: NDArray[Any]
-    privacy_: SelectionStatement
+    estimator: Any
+    param_grid: Any
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    strategy: Annotated[str, param.one_of(*STRATEGIES)] = "partition"
+    selection: Annotated[str, param.one_of(*CHOICES)] = "permute_and_flip"
+    scoring: str = "errors"
+    class_weight: dict[Any, float] | None = None
+    adjacency: param.Adjacency = "add_remove"
+    validation_fraction: Share = 0.2
+    refit_fraction: Annotated[float, param.real(0.0, 0.99)] = 0.8
+    stopping: Annotated[str, param.one_of(*STOPPING_LAWS)] = "geometric"
+    mean_runs: Annotated[float | None, param.or_word(None, param.real(1.01, MOST_RUNS))] = None
+    score_fraction: Share = 0.1
+    n_jobs: Annotated[int | None, param.or_word(None, _jobs)] = None
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    verbose: param.Verbose = 0
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Any,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        strategy: str = "partition",
-        selection: str = "permute_and_flip",
-        scoring: str = "errors",
-        class_weight: dict[Any, float] | None = None,
-        adjacency: str = "add_remove",
-        validation_fraction: float = 0.2,
-        refit_fraction: float = 0.8,
-        stopping: str = "geometric",
-        mean_runs: float | None = None,
-        score_fraction: float = 0.1,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        ledger: PrivacyLedger | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.strategy = strategy
-        self.selection = selection
-        self.scoring = scoring
-        self.class_weight = class_weight
-        self.adjacency = adjacency
-        self.validation_fraction = validation_fraction
-        self.refit_fraction = refit_fraction
-        self.stopping = stopping
-        self.mean_runs = mean_runs
-        self.score_fraction = score_fraction
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.ledger = ledger
-        self.verbose = verbose
+    best_estimator_: Any = field(init=False)
+    best_params_: dict[str, Any] = field(init=False)
+    best_index_: int = field(init=False)
+    classes_: NDArray[Any] = field(init=False)
+    privacy_: SelectionStatement = field(init=False)
 
     @in_usual_arithmetic
     def fit(self, X: Any, y: Any) -> PrivateGridSearch:
@@ -885,49 +484,159 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
             The budget is spent and nothing is released.
         """
         self._forget()
-        settings = checked_settings(self)
-        _warn_of_leaks(settings)
-        warn_not_private(settings)
-        data = checked_data(self, settings.candidates, X, y)
-        settle_labels(settings, data)
-        check_size(settings, data)
-        # Where all that is public was known beforehand, this is the plan that was checked.
-        plan = planned(settings, shape_of(settings, data))
-        settings.statement = search_statement(settings, plan)
-        if settings.verbose:
-            sys.stdout.write(f"{type(self).__name__}: {_summary(settings, plan)}\n")
-        if settings.ledger is not None:
-            settings.ledger.spend(
-                plan.events,
-                spend_label(self, not_private_reasons(settings)),
+        checked = self.checked()
+        if checked.learned:
+            warnings.warn(
+                "candidates have steps that learn from the rows without privacy: "
+                f"{', '.join(checked.learned)}; what is released is not private. {PRIVATE_STEPS}"
+                + ("" if checked.ledger is None else CHARGED),
+                PrivacyLeakWarning,
+                stacklevel=3,
             )
-        rows = Rows(data.X, data.y, settings.n_jobs, settings.random_state)
-        if settings.strategy == "partition":
-            chosen = best_of_parts(rows, plan, settings.counted, settings.validation_fraction)
-        else:
-            chosen = best_of_runs(rows, plan, settings.counted)
-        self._publish(_released(settings, chosen, rows, plan, data), settings, data)
+        rows: Any = SearchRows(checked, X, y)
+        self.__dict__.update(private_fit(checked, rows))
         return self
 
-    def _publish(self, chosen: Chosen, settings: SimpleNamespace, data: Data) -> None:
-        """Sets all fitted attributes at once."""
-        best = release_only(chosen.estimator, settings.statement)
-        facts: dict[str, Any] = dict(data.facts)
-        if settings.known_classes is not None:
-            facts["classes_"] = settings.known_classes
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if name not in facts and hasattr(best, name):
-                facts[name] = getattr(best, name)
-        if chosen.score is not None:
-            facts["best_score_"] = chosen.score
-        parameters = settings.parameters[chosen.index] if chosen.index >= 0 else {}
-        self.__dict__.update(
-            facts,
-            best_estimator_=best,
-            best_params_=dict(parameters),
-            best_index_=chosen.index,
-            privacy_=settings.statement,
+    # Of a checked copy: the candidates, their parameters and these as text; how errors are
+    # counted; whether there is a label set, and what it is where it is known; leaks.
+    candidates: list[Any] = field(init=False)
+    combinations: list[dict[str, Any]] = field(init=False)
+    titles: tuple[str, ...] = field(init=False)
+    counted: Scoring = field(init=False)
+    labelled: bool = field(init=False)
+    label_set: NDArray[Any] | None = field(init=False)
+    learned: tuple[str, ...] = field(init=False)
+    classes: NDArray[Any] | None = field(init=False)
+
+    def checked(self) -> PrivateGridSearch:
+        """A copy with its candidates, all parameters in their ranges; reads no data.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter, of the search or of a candidate, is outside its range.
+        """
+        checked = super().checked()
+        checked.counted = Scoring(self.scoring, self.class_weight)
+        checked.combinations = candidate_parameters(self.param_grid)
+        checked.titles = tuple(map(described, checked.combinations))
+        checked.candidates = candidates_of(self.estimator, checked.combinations, checked.adjacency)
+        checked.learned = learned_in(checked.candidates)
+        if checked.mean_runs is None:
+            checked.mean_runs = min(MOST_RUNS, max(10.0, 3.0 * len(checked.candidates)))
+        checked._settle_label_set()
+        return checked
+
+    def _settle_label_set(self) -> None:
+        """Find the label set; ``classes`` is missing where no candidate has that parameter."""
+        weighted = self.counted.classes
+        self.labelled, self.label_set = given_label_set(self.candidates)
+        if self.labelled:
+            self.classes = self.label_set
+            try:
+                if weighted is not None and self.classes is not None:
+                    encoded_labels(self.classes, weighted)
+            except ValueError:
+                raise InvalidParameterError(
+                    "class_weight: expected a weight for each one of `classes`"
+                ) from None
+            return
+        self.labelled, self.label_set = weighted is not None, weighted
+        runs = (self.strategy, self.stopping) == ("random_stopping", "poisson")
+        if runs and self.refit_fraction == 0.0 and not self.labelled:
+            raise InvalidParameterError(
+                "stopping: expected 'geometric' or 'logarithmic', or refit_fraction > 0, for "
+                "candidates without a public label set: with 'poisson' there may be no run"
+            )
+
+    def plan(self, facts: Facts) -> SearchPlan:
+        """Budgets of all fits and of the choice."""
+        partition = self.strategy == "partition"
+        budgets = (partition_budgets if partition else stopping_budgets)(self, facts)
+        return (PartitionPlan if partition else StoppingPlan)(
+            budgets=budgets,
+            scoring=self.counted,
+            validation_fraction=self.validation_fraction,
+            n_jobs=self.n_jobs,
+            seeded=self.random_state is not None,
         )
+
+    def attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
+        """The released model, its parameters, and what it knows about rows and labels."""
+        best, index = released.estimator, released.index
+        names = ("classes_", "n_features_in_", "feature_names_in_")
+        found = {name: getattr(best, name) for name in names if hasattr(best, name)}
+        if released.score is not None:
+            found["best_score_"] = released.score
+        parameters = self.combinations[index] if index >= 0 else {}
+        return found | {
+            "best_estimator_": best,
+            "best_params_": dict(parameters),
+            "best_index_": index,
+        }
+
+    def occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
+        """What the statement says about this search, beside its plan."""
+        leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
+        facts = promise_facts(
+            "param_grid",
+            self.get_params(deep=False),
+            adjacency=self.adjacency,
+            labels=label_source(self),
+            seeded=self.random_state is not None,
+            reasons=reasons,
+        )
+        public = [words.CLASS_WEIGHTS] if self.class_weight is not None else []
+        functions = (words.FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
+        public += dict.fromkeys(functions)
+        if any(isinstance(leaf.estimator, DeclaredTrainer) for leaf in leaves):
+            public.append(words.DECLARED)
+        return facts | {"assumed_public": (*facts["assumed_public"], *public)}
+
+    def statement(
+        self, plan: SearchPlan, released: Chosen, occasion: dict[str, Any]
+    ) -> SelectionStatement:
+        """What the search promises; the released model carries it in place of its own promise.
+
+        Its own would be about one fit, and whoever reads it would leave out the search. What a fit
+        keeps to be continued from goes too: a continuation would account for that fit alone.
+        """
+        budgets = plan.budgets
+        statement = SelectionStatement(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            strategy=self.strategy,
+            candidates=self.titles,
+            branches=tuple(branch.events for branch in budgets.branches),
+            selection=budgets.selection,
+            stopping=budgets.stopping,
+            refit=budgets.refit,
+            caveats=self._caveats(plan),
+            **occasion,
+        )
+        for leaf in leaf_steps(released.estimator, ""):
+            leaf.estimator.__dict__.pop("_continuation", None)
+        steps = private_steps(released.estimator)
+        if steps and "privacy_" in vars(steps[-1].estimator):
+            steps[-1].estimator.privacy_ = statement
+        return statement
+
+    def _caveats(self, plan: SearchPlan) -> tuple[str, ...]:
+        """What no candidate's promise covers, and what the search adds to that."""
+        steps = [s.estimator for candidate in self.candidates for s in leaf_steps(candidate, "")]
+        events = [event for branch in plan.budgets.branches for event in branch.events]
+        partition = self.strategy == "partition"
+        floating = any(getattr(step, "noise_grid", "exact") == "float" for step in steps)
+        limited = any(getattr(step, "max_iter", None) is not None for step in steps)
+        caveats = {
+            words.RUNNING_TIME_CAVEAT if partition else words.RUNS_CAVEAT: True,
+            words.PARTS_CAVEAT: partition,
+            words.FLOATING_POINT_CAVEAT: floating or any(isinstance(e, PureEvent) for e in events),
+            words.PRECISION_CAVEAT: any(map(_minimises, steps)),
+            words.MAX_ITER_CAVEAT: limited,
+        }
+        return tuple(caveat for caveat, applies in caveats.items() if applies)
 
     @_best_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
@@ -967,116 +676,6 @@ class PrivateGridSearch(Released, MetaEstimatorMixin, ClassifierMixin, BaseEstim
         return tags
 
 
-def _warn_of_leaks(settings: SimpleNamespace) -> None:
-    """Name what candidates learn without privacy, once for all of them."""
-    settings.learned = learned_in(settings.candidates)
-    if settings.learned:
-        warnings.warn(
-            "candidates have steps that learn from the rows without privacy: "
-            f"{', '.join(settings.learned)}; what is released is not private. {PRIVATE_STEPS}"
-            + ("" if settings.ledger is None else CHARGED),
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
-
-
-def _released(
-    settings: SimpleNamespace, chosen: Chosen, rows: Rows, plan: Any, data: Data
-) -> Chosen:
-    """The winner as it is released: fitted again where that was paid for."""
-    if plan.refit_budget is not None:
-        # Without a run there is no winner; then the first candidate is fitted, for the same price.
-        index = max(chosen.index, 0)
-        whole = shape_of(settings, data).whole
-        again = allot(settings.candidates[index], plan.refit_budget, whole)
-        return Chosen(index, refitted(rows, again), chosen.score)
-    if chosen.index < 0:
-        return Chosen(-1, ConstantClassifier(settings.known_classes), None)
-    return chosen
-
-
-def _summary(settings: SimpleNamespace, plan: Any) -> str:
-    """Public facts in one line."""
-    each = plan.branches[0].budget.epsilon
-    again = plan.refit_budget
-    kept = "" if again is None else f", {again.epsilon:.4g} for the refit"
-    return (
-        f"{settings.strategy}, {len(plan.branches)} candidates, epsilon = {each:.4g} for a fit"
-        f"{kept}; {plan.selection}"
-    )
-
-
-# The statement of one search.
-
-
-def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Steps inside the candidates that learn from the rows without privacy."""
-    leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
-    private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
-    found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
-    return tuple(dict.fromkeys(found))
-
-
-def search_statement(settings: SimpleNamespace, plan: Plan) -> SelectionStatement:
-    """What the search promises.
-
-    Parameters
-    ----------
-    settings : SimpleNamespace
-        Checked parameters of the search.
-    plan : Plan
-    """
-    facts = promise_facts(
-        "param_grid",
-        settings.parameter_names,
-        adjacency=settings.adjacency,
-        labels=label_source(settings),
-        seeded=settings.random_state is not None,
-        reasons=not_private_reasons(settings),
-    )
-    public = facts.pop("assumed_public")
-    if settings.class_weight is not None:
-        public += (CLASS_WEIGHTS,)
-    leaves = [leaf for candidate in settings.candidates for leaf in leaf_steps(candidate, "")]
-    public += tuple(
-        dict.fromkeys(FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
-    )
-    steps = [leaf.estimator for leaf in leaves]
-    if any(isinstance(step, DeclaredTrainer) for step in steps):
-        public += (DECLARED,)
-    return SelectionStatement(
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-        adjacency=settings.adjacency,
-        strategy=settings.strategy,
-        candidates=tuple(map(described, settings.parameters)),
-        branches=tuple(branch.events for branch in plan.branches),
-        selection=plan.selection,
-        stopping=plan.stopping,
-        refit=plan.refit,
-        assumed_public=public,
-        caveats=_caveats(settings, plan, steps),
-        **facts,
-    )
-
-
-def _caveats(settings: SimpleNamespace, plan: Plan, steps: list[Any]) -> tuple[str, ...]:
-    """What no candidate's promise covers, and what the search adds to that."""
-    partition = settings.strategy == "partition"
-    caveats = [RUNNING_TIME_CAVEAT if partition else RUNS_CAVEAT]
-    if partition:
-        caveats.append(PARTS_CAVEAT)
-    events = [event for branch in plan.branches for event in branch.events]
-    floating = any(getattr(step, "noise_grid", "exact") == "float" for step in steps)
-    if floating or any(isinstance(event, PureEvent) for event in events):
-        caveats.append(FLOATING_POINT_CAVEAT)
-    if any(map(_minimises, steps)):
-        caveats.append(PRECISION_CAVEAT)
-    if any(getattr(step, "max_iter", None) is not None for step in steps):
-        caveats.append(MAX_ITER_CAVEAT)
-    return tuple(caveats)
-
-
 def _minimises(step: Any) -> bool:
     """Whether a fit certifies the minimum of a smooth loss, which it may fail to do."""
     trainer = getattr(step, "mechanism", None)
@@ -1084,3 +683,169 @@ def _minimises(step: Any) -> bool:
         return bool(trainer in ("objective", "output") or (trainer == "auto" and step.delta == 0.0))
     certifies = hasattr(step, "max_iter") and getattr(step, "solver", "exact") == "exact"
     return bool(certifies and getattr(step, "loss", None) != "crammer_singer")
+
+
+# Any training procedure with a declared price, as an estimator.
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The plan of a DeclaredTrainer: what one call of its function is said to cost."""
+
+    events: tuple[PrivacyEvent, ...]
+
+
+def _a_function(name: str, value: Any) -> Any:
+    """Accept what can be called."""
+    if not callable(value):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a function")
+    return value
+
+
+def _arguments(name: str, value: Any) -> dict[str, Any]:
+    """Keyword arguments as a dict."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a dict or None")
+    return dict(value or {})
+
+
+@dataclass(eq=False, repr=False)
+class DeclaredTrainer(ClassifierMixin, BaseEstimator):
+    """A training function of one's own, with the privacy events that it is declared to have.
+
+    Parameters
+    ----------
+    train : callable
+        ``train(X, y, **parameters)`` returns an object with ``predict``. It is also given
+        ``epsilon``, ``delta`` and ``adjacency`` when ``events`` is a function.
+    events : tuple of PrivacyEvent, or callable
+        What one call of ``train`` costs every record: events of its own, or
+        ``events(epsilon, delta, adjacency, **parameters)`` that returns them for a budget. It must
+        not look at data.
+    parameters : dict or None, default=None
+        Keyword arguments of both functions. ``set_params`` puts every name that is no argument
+        here into it, so that grids may vary them.
+    epsilon : float, default=1.0
+        Privacy parameter handed to the functions.
+    delta : float, default=1e-6
+        Privacy parameter handed to the functions.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        The relation of all events.
+    ledger : PrivacyLedger or None, default=None
+        Charged before ``train`` is called.
+
+    Attributes
+    ----------
+    model_ : object
+        What ``train`` returned.
+    events_ : tuple of PrivacyEvent
+        What was charged for it.
+
+    Notes
+    -----
+    Guarantees: none. That ``train`` costs what it declares, that what it returns holds nothing else
+    about the data, and that its randomness is not the same twice, is up to whoever wrote it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.certificates import PureEvent
+    >>> from dpsvm_fast.model_selection import DeclaredTrainer
+    >>> class Constant:
+    ...     def __init__(self, label):
+    ...         self.label = label
+    ...     def predict(self, X):
+    ...         return np.full(len(X), self.label)
+    >>> trainer = DeclaredTrainer(lambda X, y, label: Constant(label), (), {"label": 1})
+    >>> trainer.fit([[0.0], [1.0]], [0, 1]).predict([[2.0]])
+    array([1])
+    """
+
+    train: Annotated[Callable[..., Any], _a_function]
+    events: tuple[PrivacyEvent, ...] | Callable[..., tuple[PrivacyEvent, ...]]
+    parameters: Annotated[Mapping[str, Any] | None, _arguments] = None
+    _: KW_ONLY
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    adjacency: param.Adjacency = "add_remove"
+    ledger: PrivacyLedger | None = None
+
+    model_: Any = field(init=False)
+    events_: tuple[PrivacyEvent, ...] = field(init=False)
+
+    def set_params(self, **params: Any) -> DeclaredTrainer:
+        """Set arguments of the constructor, and by any other name parameters of ``train``."""
+        own = self.get_params(deep=False)
+        others = {name: value for name, value in params.items() if name not in own}
+        super().set_params(**{name: value for name, value in params.items() if name in own})
+        if others:
+            self.parameters = {**(self.parameters or {}), **others}
+        return self
+
+    @in_usual_arithmetic
+    def fit(self, X: Any, y: Any) -> DeclaredTrainer:
+        """Charge the ledger and call ``train``.
+
+        Parameters
+        ----------
+        X, y : anything
+            Handed on.
+
+        Returns
+        -------
+        DeclaredTrainer
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            An argument of another type or outside its range, events of another relation, or a
+            result without ``predict``.
+        BudgetExceededError
+            The ledger refuses; ``train`` was not called.
+        """
+        for name in ("model_", "events_"):
+            self.__dict__.pop(name, None)
+        checked = self.checked()
+        events = checked.plan().events
+        if checked.ledger is not None and events:
+            checked.ledger.spend(events, type(self).__name__)
+        model = self.train(X, y, **checked._arguments(budget=callable(self.events)))
+        if not hasattr(model, "predict"):
+            kind = type(model).__name__
+            raise TypeError(f"train: returned {kind}, expected an object with predict")
+        self.model_, self.events_ = model, events
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """What the model predicts, ndarray of shape (n_samples,)."""
+        check_is_fitted(self)
+        return np.asarray(self.model_.predict(X))
+
+    def checked(self) -> DeclaredTrainer:
+        """A copy with all parameters in their ranges."""
+        checked = param.checked_copy(self)
+        checked.ledger = check_ledger(self.ledger, checked.adjacency)
+        return checked
+
+    def plan(self, facts: Facts | None = None) -> Declared:
+        """What one call is declared to cost, with these parameters, which have been checked."""
+        events = self.events
+        if callable(events):
+            events = events(**self._arguments(budget=True))
+        events = (events,) if isinstance(events, PrivacyEvent) else events
+        if not isinstance(events, (tuple, list)):
+            raise TypeError(f"events: got {type(events).__name__}, expected a tuple of events")
+        for event in events:
+            if not isinstance(event, PrivacyEvent):
+                raise TypeError(f"events: got {type(event).__name__}, expected a PrivacyEvent")
+            if event.adjacency != self.adjacency:
+                raise InvalidParameterError.of(
+                    "events", got=event.adjacency, accepted=f"events of {self.adjacency}"
+                )
+        return Declared(tuple(events))
+
+    def _arguments(self, *, budget: bool) -> dict[str, Any]:
+        """Keyword arguments of a call: what it does to them must not reach the next one."""
+        parameters = copy.deepcopy(dict(self.parameters or {}))
+        named = {name: getattr(self, name) for name in ("epsilon", "delta", "adjacency")}
+        return named | parameters if budget else parameters

@@ -7,40 +7,341 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import RandomStoppingEvent
+from dpsvm_fast.certificates import PrivacyEvent, RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
 from dpsvm_fast.estimators.fit import within_search
-from dpsvm_fast.estimators.frames import rows_at
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.model_selection.plan import Allotment, CandidateLedger, Plan
+from dpsvm_fast.mechanisms.plan import Plan
+from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
 from dpsvm_fast.pipelines import leaf_steps, private_steps
 from dpsvm_fast.validation import check_n_threads, check_option, check_positive
 
-# One fit of one candidate, in whatever thread or process it is made.
-
-
-# What a fit is given and gives back.
-GIVEN = frozenset({"ledger", "random_state", "n_threads"})
-
+# Records that every part is expected to have.
+SMALLEST_PART = 50
 # Seconds between two looks of a worker at its parent.
 LOOK = 0.5
 # The process that looks; a fork of it does not.
 _looking = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is released.
+
+    Parameters
+    ----------
+    index : int
+        Of the candidate; -1 where no run was made and nothing is fitted again.
+    estimator : object
+        Fitted.
+    score : float or None
+        The noisy score, where there is one.
+    """
+
+    index: int
+    estimator: Any
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Randomness of a search: that of the operating system, or four streams of one seed.
+
+    Parameters
+    ----------
+    noise : NoiseSource
+        Of the choice.
+    coins : random.Random
+        Fair draws.
+    refit, fits : int or None
+        Seeds of the refit and of all other fits.
+    """
+
+    noise: _core.NoiseSource
+    coins: random.Random
+    refit: int | None = None
+    fits: int | None = None
+
+
+def noise_sources(source: _core.NoiseSource, *, seeded: bool) -> Sources:
+    """The streams of a search; those of a seed are not private, and the statement says so."""
+    if not seeded:
+        return Sources(source, random.SystemRandom())
+    noise, coins, refit, fits = (source.public_seed() for _ in range(4))
+    return Sources(_core.NoiseSource(noise), random.Random(coins), refit, fits)
+
+
+def seeds(seed: int | None, n: int) -> list[int | None]:
+    """Seeds of so many fits, different ones, or None for each."""
+    if seed is None:
+        return [None] * n
+    source = _core.NoiseSource(seed)
+    return [source.public_seed() for _ in range(n)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPlan(Plan):
+    """Everything that a search will do.
+
+    Parameters
+    ----------
+    budgets : Budgets
+    scoring : Scoring
+    validation_fraction : float in (0, 1)
+        Share of the records by which a partition chooses.
+    n_jobs : int or None
+    seeded : bool
+        Whether noise follows from a seed.
+    """
+
+    budgets: Budgets
+    scoring: Scoring
+    validation_fraction: float
+    n_jobs: int | None
+    seeded: bool
+    # Candidates learn; the search itself does not.
+    n_learned = 0
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger is charged, all at once."""
+        return self.budgets.events
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        budgets = self.budgets
+        each = f"epsilon = {budgets.branches[0].budget.epsilon:.4g} for a fit"
+        if budgets.refits:
+            each += f", {budgets.refits[0].budget.epsilon:.4g} for the refit"
+        strategy = "partition" if budgets.stopping is None else "random_stopping"
+        return f"{strategy}, {len(budgets.branches)} candidates, {each}; {budgets.selection}"
+
+    def run(self, rows: Any, source: _core.NoiseSource) -> Chosen:
+        """Search, and fit the winner again where that was paid for."""
+        sources = noise_sources(source, seeded=self.seeded)
+        chosen = self.choose(rows, sources)
+        if not self.budgets.refits:
+            return chosen
+        # Without a run there is no winner; then the first candidate is fitted, for the same price.
+        index = max(chosen.index, 0)
+        again = Fit(self.budgets.refits[index], sources.refit, None, rows.classes)
+        return Chosen(index, again.fitted(rows.X, rows.y), chosen.score)
+
+    @abstractmethod
+    def choose(self, rows: Any, sources: Sources) -> Chosen:
+        """The winner, as it was fitted to be compared."""
+
+    def fitted_and_scored(
+        self, tasks: list[tuple[Any, ...]], classes: Any, seed: int | None
+    ) -> Any:
+        """Fitted candidates and their scores, which are private, in the order of the tasks.
+
+        Parameters
+        ----------
+        tasks : list of (Allotment, X, y, X to score, y to score)
+        classes : ndarray or None
+        seed : int or None
+        """
+        # As many workers as wanted and no idle ones; the cores are divided among them.
+        workers = effective_n_jobs(self.n_jobs)
+        n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
+        return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs)(
+            delayed(fitted_and_scored)(Fit(allotment, own, n_threads, classes), self.scoring, *rows)
+            for (allotment, *rows), own in zip(tasks, seeds(seed, len(tasks)), strict=True)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan(SearchPlan):
+    """One fit for each candidate on its own part, and a noisy choice by errors on another."""
+
+    def check_rows(self, rows: Any) -> None:
+        """Refuse a partition into parts that are too small.
+
+        Raises
+        ------
+        InvalidParameterError
+            Said without the number of rows, which may be private.
+        """
+        n, v, m = rows.n_rows, self.validation_fraction, len(self.budgets.branches)
+        smallest = int(n * min(v, (1.0 - v) / m))
+        if self.budgets.branches[0].budget.adjacency == "replace_one":
+            smallest = min(part_sizes(n, m, v))
+        if smallest < SMALLEST_PART:
+            raise InvalidParameterError(
+                f"param_grid: got {m} candidates and too few rows for that, expected at least "
+                f"{SMALLEST_PART} in each of {m + 1} parts, of which that to choose by is a share "
+                f"of {v:g}; fewer candidates or strategy='random_stopping' avoid it"
+            )
+
+    def choose(self, rows: Any, sources: Sources) -> Chosen:
+        """The winner of the parts."""
+        branches = self.budgets.branches
+        parts = assigned_parts(
+            rows.n_rows,
+            len(branches),
+            self.validation_fraction,
+            sources,
+            counted=branches[0].budget.adjacency == "replace_one",
+        )
+        if any(part.size == 0 for part in parts):
+            raise RuntimeError(
+                "a part of the rows is empty, which has a probability below 1e-17 with as many "
+                "rows as are expected; nothing is released and the budget is spent"
+            )
+        scored = rows.some(parts[0])
+        tasks = [
+            (branch, *rows.some(part), *scored)
+            for branch, part in zip(branches, parts[1:], strict=True)
+        ]
+        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
+        scores = np.array([score for _, score in results], dtype=np.int64)
+        index = chosen_index(scores, self.budgets.selection, sources.noise)
+        return Chosen(index, results[index][0])
+
+
+def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.int64]:
+    """Probabilities of the parts, for ``add_remove``, as whole numbers in proportion to them."""
+    whole = 2**20
+    chosen_by = max(1, round(validation_fraction * whole))
+    # Of parts alike, so that the sum is in the range of the sampler for any number of candidates.
+    return np.array([chosen_by * n_candidates, *[whole - chosen_by] * n_candidates], dtype=np.int64)
+
+
+def assigned_parts(
+    n: int, n_candidates: int, validation_fraction: float, sources: Sources, *, counted: bool
+) -> list[NDArray[np.intp]]:
+    """Row numbers of every part; no record has a say in who is where.
+
+    Where the number of rows is private every record draws its part independently, so that one more
+    or fewer does not move the others. Where it is counted, positions are shuffled and cut up.
+    Nobody is told.
+    """
+    if counted:
+        # Positions sorted by two words of random bits each: in random order whatever they hold.
+        words = np.frombuffer(sources.coins.randbytes(16 * n), dtype=np.uint64)
+        ends = np.cumsum(part_sizes(n, n_candidates, validation_fraction))
+        parts = np.split(np.lexsort(words.reshape(2, n)), ends[:-1])
+        return [np.sort(part) for part in parts]
+    weights = part_weights(n_candidates, validation_fraction)
+    drawn = np.asarray(sources.noise.random_parts(n, weights, check_n_threads(None)))
+    return [np.flatnonzero(drawn == part) for part in range(n_candidates + 1)]
+
+
+def chosen_index(
+    scores: NDArray[np.int64], selection: SelectionNoise, source: _core.NoiseSource
+) -> int:
+    """The noisy choice: low scores are good."""
+    assert selection.rate is not None
+    if selection.mechanism == "exponential":
+        return int(source.exponential_choice(scores, selection.rate))
+    return int(source.permute_and_flip(scores, selection.rate))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoppingPlan(SearchPlan):
+    """The run with the best noisy score, out of a number of them that nobody is told."""
+
+    def choose(self, rows: Any, sources: Sources) -> Chosen:
+        """The winner of the runs."""
+        branches, coins = self.budgets.branches, sources.coins
+        event = self.events[0]
+        assert isinstance(event, RandomStoppingEvent)
+        n_runs = number_of_runs(event, coins)
+        if n_runs == 0:
+            return Chosen(-1, ConstantClassifier(rows.classes))
+        drawn = [coins.randrange(len(branches)) for _ in range(n_runs)]
+        tasks = [(branches[index], rows.X, rows.y, rows.X, rows.y) for index in drawn]
+        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
+        exact = np.array([score for _, score in results], dtype=np.int64)
+        noisy = exact + score_noise(self.budgets.selection, n_runs, sources.noise)
+        # A run's rank among equals is another coordinate of it, independent of everything: so is a
+        # fair draw among the best.
+        best = np.flatnonzero(noisy == noisy.min())
+        winner = int(best[coins.randrange(best.size)])
+        return Chosen(drawn[winner], results[winner][0], float(noisy[winner]))
+
+
+class ConstantClassifier(ClassifierMixin, BaseEstimator):
+    """Predicts the first of the public classes for every row: what no run at all releases.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,)
+        Public label set.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.model_selection import ConstantClassifier
+    >>> ConstantClassifier(["no", "yes"]).predict([[0.0], [1.0]]).tolist()
+    ['no', 'no']
+    """
+
+    def __init__(self, classes: Any) -> None:
+        self.classes = classes
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The label set."""
+        return np.asarray(self.classes)
+
+    def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
+        """Does nothing: there is nothing to be learned.
+
+        Parameters
+        ----------
+        X, y : object
+            Not looked at.
+
+        Returns
+        -------
+        ConstantClassifier
+            Itself.
+        """
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The first class for every row."""
+        return np.full(_num_samples(X), self.classes_[0])
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Zeros of the shape that scores have."""
+        n, k = _num_samples(X), self.classes_.size
+        return np.zeros(n if k == 2 else (n, k))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """It always is."""
+        return True
+
+
+def score_noise(
+    selection: SelectionNoise, size: int, source: _core.NoiseSource
+) -> NDArray[np.int64]:
+    """Whole numbers of noise."""
+    if selection.sigma is not None:
+        return np.asarray(source.gaussian_on_grid(size, selection.sigma, 1.0, 1))
+    assert selection.rate is not None
+    denominator, numerator = selection.rate.as_integer_ratio()
+    return np.asarray(source.discrete_laplace(size, numerator, denominator))
+
+
+# One fit of one candidate, in whatever thread or process it is made.
 
 
 @dataclass(frozen=True)
@@ -55,6 +356,8 @@ class Fit:
         None for entropy of the operating system.
     n_threads : int or None
         For estimators that leave it open; does not change the result.
+    classes : ndarray or None
+        The label set, for estimators that leave it open.
     process : int
         Number of the process that searches.
     """
@@ -62,32 +365,66 @@ class Fit:
     allotment: Allotment
     seed: int | None
     n_threads: int | None
+    classes: NDArray[Any] | None
     process: int = field(default_factory=os.getpid)
 
+    def fitted(self, X: Any, y: Any) -> Any:
+        """A fitted copy, that can spend what the search has paid for and no more."""
+        estimator = clone(self.allotment.estimator)
+        step = label_step(estimator)
+        if step is not None and step.classes is None:
+            step.set_params(classes=self.classes)
+        with self._prepared(estimator), within_search():
+            estimator.fit(X, y)
+        return estimator
 
-def seeds(random_state: int | None, n: int) -> list[int | None]:
-    """Seeds of so many fits, different ones, or None for each."""
-    if random_state is None:
-        return [None] * n
-    source = _core.NoiseSource(random_state)
-    return [source.public_seed() for _ in range(n)]
+    @contextmanager
+    def _prepared(self, estimator: Any) -> Iterator[None]:
+        """Gives the steps inside ledger, seed and threads, and takes them away again.
 
-
-def fitted(how: Fit, X: Any, y: Any) -> Any:
-    """A fitted copy of the candidate, that can spend what the search has paid for and no more."""
-    estimator = clone(how.allotment.estimator)
-    with _prepared(estimator, how), within_search():
-        estimator.fit(X, y)
-    return estimator
+        Nothing tells how many fits there are: neither a line for each nor a copy of every step's
+        rows in a cache may be left behind.
+        """
+        before = estimator.get_params()
+        given: dict[str, Any] = {}
+        for name, value in before.items():
+            last = name.rpartition("__")[2]
+            if last == "memory" and value is not None:
+                given[name] = None
+            if last == "verbose" and value:
+                given[name] = False if isinstance(value, bool) else 0
+        ledger = CandidateLedger(self.allotment)
+        paid = {step.name for step in private_steps(estimator)}
+        leaves = [leaf.name for leaf in leaf_steps(estimator, "")]
+        for name, seed in zip(leaves, seeds(self.seed, len(leaves)), strict=True):
+            within = f"{name}__" if name else ""
+            own = {"random_state": seed, "n_threads": self.n_threads}
+            unset: dict[str, Any] = {
+                n: value for n, value in own.items() if before.get(within + n, 0) is None
+            }
+            if name in paid and within + "ledger" in before:
+                unset["ledger"] = ledger
+            given |= {within + n: value for n, value in unset.items()}
+        estimator.set_params(**given)
+        try:
+            yield
+        finally:
+            estimator.set_params(**{name: before[name] for name in given})
 
 
 def fitted_and_scored(
-    how: Fit, X: Any, y: Any, X_scored: Any, y_scored: Any, scoring: Scoring
+    how: Fit, scoring: Scoring, X: Any, y: Any, X_scored: Any, y_scored: Any
 ) -> tuple[Any, int]:
     """A fitted copy and its score on other rows. The score is private."""
     _end_with(how.process)
-    estimator = fitted(how, X, y)
+    estimator = how.fitted(X, y)
     return estimator, scoring.score(estimator.predict(X_scored), y_scored)
+
+
+def label_step(candidate: Any) -> Any | None:
+    """The estimator inside that has the public label set as a parameter; None without one."""
+    steps = [step.estimator for step in private_steps(candidate)]
+    return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
 
 
 def _end_with(process: int) -> None:
@@ -107,68 +444,6 @@ def _look(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(LOOK)
     os._exit(1)
-
-
-@contextmanager
-def _prepared(estimator: Any, how: Fit) -> Iterator[None]:
-    """Gives the steps inside ledger, seed and threads, and takes them away again."""
-    allotment = how.allotment
-    budget = allotment.budget
-    ledger = CandidateLedger(budget.epsilon, budget.delta, budget.adjacency, allotment.events)
-    spending = {id(step.estimator) for step in private_steps(estimator)}
-    leaves = [leaf.estimator for leaf in leaf_steps(estimator, "")]
-    silent = _silent(estimator)
-    before = [(estimator, {name: estimator.get_params()[name] for name in silent})]
-    for leaf in leaves:
-        own = leaf.get_params(deep=False) if hasattr(leaf, "get_params") else {}
-        before.append((leaf, {name: own[name] for name in own if name in GIVEN}))
-    estimator.set_params(**silent)
-    for leaf, seed in zip(leaves, seeds(how.seed, len(leaves)), strict=True):
-        own = leaf.get_params(deep=False) if hasattr(leaf, "get_params") else {}
-        given: dict[str, Any] = {}
-        if id(leaf) in spending and "ledger" in own:
-            given["ledger"] = ledger
-        if "random_state" in own and own["random_state"] is None:
-            given["random_state"] = seed
-        if "n_threads" in own and own["n_threads"] is None:
-            given["n_threads"] = how.n_threads
-        if given:
-            leaf.set_params(**given)
-    try:
-        yield
-    finally:
-        for owner, parameters in before:
-            if parameters:
-                owner.set_params(**parameters)
-
-
-def _silent(estimator: Any) -> dict[str, Any]:
-    """What keeps an estimator and all inside from telling how many fits there are, by name.
-
-    Neither a line for each fit nor a copy of every step's rows in a cache may be left behind.
-    """
-    found: dict[str, Any] = {}
-    for name, value in estimator.get_params().items():
-        last = name.rpartition("__")[2]
-        if last == "memory" and value is not None:
-            found[name] = None
-        if last == "verbose" and value:
-            found[name] = False if isinstance(value, bool) else 0
-    return found
-
-
-def release_only(estimator: Any, statement: Any) -> Any:
-    """The fitted estimator with the promise of the search in place of that of its own fit.
-
-    Its own would be about one fit, and whoever reads it would leave out the search. What a fit
-    keeps to be continued from goes too: a continuation would account for that fit alone.
-    """
-    for leaf in leaf_steps(estimator, ""):
-        leaf.estimator.__dict__.pop("_continuation", None)
-    steps = private_steps(estimator)
-    if steps and "privacy_" in vars(steps[-1].estimator):
-        steps[-1].estimator.privacy_ = statement
-    return estimator
 
 
 # Scores of candidates: whole numbers that one record changes by a known whole number.
@@ -323,203 +598,3 @@ def _small_poisson(mean: Fraction, source: random.Random) -> int:
         k = _geometric(Fraction(1, 2), source) - 1
         if _bernoulli((2 * mean) ** k / (2 * math.factorial(k)), source):
             return k
-
-
-# Of a seed: the noise of the choice, fair draws, the refit, all other fits.
-N_STREAMS = 4
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows and labels, and how to go about them.
-
-    Parameters
-    ----------
-    X : array-like
-    y : ndarray
-    n_jobs : int or None
-    random_state : int or None
-    """
-
-    X: Any
-    y: NDArray[Any]
-    n_jobs: int | None
-    random_state: int | None
-
-    def some(self, members: NDArray[np.intp]) -> tuple[Any, NDArray[Any]]:
-        """The rows with these numbers."""
-        return rows_at(self.X, members), self.y[members]
-
-    def together(self, calls: Iterable[Any], n_calls: int) -> list[Any]:
-        """Results of calls, in their order, from as many workers as wanted and no idle ones."""
-        idle = effective_n_jobs(self.n_jobs) > n_calls
-        return list(Parallel(n_jobs=n_calls if idle else self.n_jobs)(calls))
-
-    @property
-    def n_threads(self) -> int | None:
-        """Threads of one fit where several are made at a time: the cores divided among them."""
-        workers = effective_n_jobs(self.n_jobs)
-        return None if workers == 1 else max(1, check_n_threads(None) // workers)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What is released.
-
-    Parameters
-    ----------
-    index : int
-        Of the candidate; -1 where no run was made.
-    estimator : object or None
-        Fitted; None where no run was made.
-    score : float or None
-        The noisy score, where there is one.
-    """
-
-    index: int
-    estimator: Any
-    score: float | None
-
-
-def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) -> list[int]:
-    """Sizes of the part to choose by and of one part for each candidate, for ``replace_one``."""
-    chosen_by = round(validation_fraction * n_samples)
-    ends = [
-        chosen_by + (n_samples - chosen_by) * i // n_candidates for i in range(n_candidates + 1)
-    ]
-    return [chosen_by, *(b - a for a, b in pairwise(ends))]
-
-
-def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.int64]:
-    """Probabilities of the parts, for ``add_remove``, as whole numbers in proportion to them."""
-    whole = 2**20
-    chosen_by = max(1, round(validation_fraction * whole))
-    # Of parts alike, so that the sum is in the range of the sampler for any number of candidates.
-    return np.array([chosen_by * n_candidates, *[whole - chosen_by] * n_candidates], dtype=np.int64)
-
-
-def assigned_parts(
-    rows: Rows, plan: Plan, validation_fraction: float, sources: Sources
-) -> list[NDArray[np.intp]]:
-    """Row numbers of every part; no record has a say in who is where.
-
-    Under ``add_remove`` every record draws its part independently, so that one more or fewer does
-    not move the others. Under ``replace_one`` positions are shuffled and cut up. Nobody is told.
-    """
-    source, coins = sources
-    n, m = len(rows.y), len(plan.branches)
-    if plan.branches[0].budget.adjacency == "replace_one":
-        # Positions sorted by two words of random bits each: in random order whatever they hold.
-        order = np.lexsort(np.frombuffer(coins.randbytes(16 * n), dtype=np.uint64).reshape(2, n))
-        ends = np.cumsum(part_sizes(n, m, validation_fraction))
-        return [np.sort(part) for part in np.split(order, ends[:-1])]
-    weights = part_weights(m, validation_fraction)
-    drawn = np.asarray(source.random_parts(n, weights, check_n_threads(None)))
-    return [np.flatnonzero(drawn == part) for part in range(m + 1)]
-
-
-def best_of_parts(rows: Rows, plan: Plan, scoring: Scoring, validation_fraction: float) -> Chosen:
-    """One fit for each candidate on its own part, and a noisy choice by errors on another."""
-    m = len(plan.branches)
-    sources = noise_sources(rows.random_state)
-    parts = assigned_parts(rows, plan, validation_fraction, sources)
-    if any(part.size == 0 for part in parts):
-        raise RuntimeError(
-            "a part of the rows is empty, which has a probability below 1e-17 with as many rows "
-            "as are expected; nothing is released and the budget is spent"
-        )
-    scored = rows.some(parts[0])
-    results = rows.together(
-        (
-            delayed(fitted_and_scored)(
-                Fit(branch, seed, rows.n_threads), *rows.some(part), *scored, scoring
-            )
-            for branch, part, seed in zip(
-                plan.branches, parts[1:], fit_seeds(rows.random_state, m), strict=True
-            )
-        ),
-        m,
-    )
-    scores = np.array([score for _, score in results], dtype=np.int64)
-    index = chosen_index(scores, plan.selection, sources.noise)
-    return Chosen(index, results[index][0], None)
-
-
-def chosen_index(
-    scores: NDArray[np.int64], selection: SelectionNoise, source: _core.NoiseSource
-) -> int:
-    """The noisy choice: low scores are good."""
-    assert selection.rate is not None
-    if selection.mechanism == "exponential":
-        return int(source.exponential_choice(scores, selection.rate))
-    return int(source.permute_and_flip(scores, selection.rate))
-
-
-def best_of_runs(rows: Rows, plan: Plan, scoring: Scoring) -> Chosen:
-    """The run with the best noisy score, out of a number of them that nobody is told."""
-    source, coins = noise_sources(rows.random_state)
-    event = plan.events[0]
-    assert isinstance(event, RandomStoppingEvent)
-    n_runs, m = number_of_runs(event, coins), len(plan.branches)
-    if n_runs == 0:
-        return Chosen(-1, None, None)
-    drawn = [coins.randrange(m) for _ in range(n_runs)]
-    results = rows.together(
-        (
-            delayed(fitted_and_scored)(
-                Fit(plan.branches[index], seed, rows.n_threads),
-                rows.X,
-                rows.y,
-                rows.X,
-                rows.y,
-                scoring,
-            )
-            for index, seed in zip(drawn, fit_seeds(rows.random_state, n_runs), strict=True)
-        ),
-        n_runs,
-    )
-    exact = np.array([score for _, score in results], dtype=np.int64)
-    noisy = exact + score_noise(plan.selection, n_runs, source)
-    # A run's rank among equals is another coordinate of it, independent of everything: so is a
-    # fair draw among the best.
-    best = np.flatnonzero(noisy == noisy.min())
-    winner = int(best[coins.randrange(best.size)])
-    return Chosen(drawn[winner], results[winner][0], float(noisy[winner]))
-
-
-def score_noise(
-    selection: SelectionNoise, size: int, source: _core.NoiseSource
-) -> NDArray[np.int64]:
-    """Whole numbers of noise."""
-    if selection.sigma is not None:
-        return np.asarray(source.gaussian_on_grid(size, selection.sigma, 1.0, 1))
-    assert selection.rate is not None
-    denominator, numerator = selection.rate.as_integer_ratio()
-    return np.asarray(source.discrete_laplace(size, numerator, denominator))
-
-
-def refitted(rows: Rows, allotment: Allotment) -> Any:
-    """The winner, fitted on all rows with the budget that was kept for it."""
-    seed = seeds(rows.random_state, N_STREAMS)[2]
-    return fitted(Fit(allotment, seed, None), rows.X, rows.y)
-
-
-class Sources(NamedTuple):
-    """Randomness of the search itself."""
-
-    noise: _core.NoiseSource
-    coins: random.Random
-
-
-def noise_sources(random_state: int | None) -> Sources:
-    """Sources of noise and of fair draws: of the operating system, or those of a seed."""
-    if random_state is None:
-        return Sources(_core.NoiseSource(None), random.SystemRandom())
-    noise, coins, *_ = seeds(random_state, N_STREAMS)
-    # Not private, and the statement says so.
-    return Sources(_core.NoiseSource(noise), random.Random(coins))
-
-
-def fit_seeds(random_state: int | None, n: int) -> list[int | None]:
-    """Seeds of the fits, none of which is one of the search itself."""
-    return seeds(seeds(random_state, N_STREAMS)[3], n)

@@ -54,8 +54,7 @@ from dpsvm_fast.mechanisms.rows import (
     SMALLEST_GAMMA,
     FourierFeatures,
 )
-from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.model_selection.search import ConstantClassifier
+from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     FLOATS,
     LABEL_TYPES,
