@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.svm import LinearSVC
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
-from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.model_selection.search import RESERVED
 from oracles.odd_inputs import X, Y
 from oracles.odd_parameters import INF, NAN, SHARED, Unread
 from oracles.odd_rows import ACCEPTED, REFUSED, Case, secrets
@@ -90,10 +92,13 @@ OWN: list[tuple[str, tuple[Any, ...]]] = [
     ("mean_runs", (0.0, -1.0, NAN, INF, "x", True)),
     ("score_fraction", (0.0, 1.0, -1.0, NAN, "x", None, True)),
     ("n_jobs", (0, 1.5, "x", True)),
-    ("param_grid", ([], {"C": []}, {"epsilon": [1.0]}, {"delta": [1e-9]}, None, 1, "C")),
-    ("param_grid", ({"ledger": [None]}, {"random_state": [1]}, {"adjacency": ["replace_one"]})),
+    ("param_grid", ([], {"C": []}, {"C": 1.0}, {"C": "ab"}, {1: [1]}, None, 1, "C")),
+    ("param_grid", tuple({name: [None]} for name in sorted(RESERVED))),
     ("param_grid", ({"unknown": [1]},)),
-    ("estimator", (None, 1, "svc", object())),
+    ("estimator", (None, 1, "svc", object(), OutputPerturbationSVC, LinearSVC())),
+    ("estimator", (PrivateGridSearch(OutputPerturbationSVC(), {"C": [1.0]}),)),
+    ("random_state", (-1,)),
+    ("ledger", (3,)),
 ]
 NAMES = ("epsilon", "delta", "adjacency", "ledger", "random_state", "verbose")
 PARAMETERS = [
@@ -123,7 +128,34 @@ def test_a_candidate_that_is_none_is_refused_before_data_are_read(strategy: str)
 
 
 @every_strategy
-@pytest.mark.parametrize("bad", [{0: NAN, 1: 1.0, 2: 1.0}, {0: -1.0, 1: 1.0, 2: 1.0}, [1], 1])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("random_state", {"estimator": OutputPerturbationSVC(random_state=1)}),
+        ("ledger", {"estimator": OutputPerturbationSVC(ledger=PrivacyLedger(1.0, 0.1))}),
+        ("adjacency", {"adjacency": "replace_one", "ledger": None}),
+        ("delta", {"delta": 0.0}),
+    ],
+)
+def test_what_the_search_decides_is_refused_in_candidates(
+    strategy: str, name: str, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        made(strategy, **changes).fit(Unread(), Unread())
+    assert error.value.parameter == name
+
+
+def test_weights_of_classes_are_for_their_own_scoring() -> None:
+    with pytest.raises(InvalidParameterError) as error:
+        made(class_weight=dict.fromkeys(range(3), 1.0)).fit(Unread(), Unread())
+    assert error.value.parameter == "class_weight"
+
+
+WEIGHTS: list[Any] = [{0: w, 1: 1.0, 2: 1.0} for w in (NAN, -1.0, 0.0)]
+
+
+@every_strategy
+@pytest.mark.parametrize("bad", [*WEIGHTS, {0: 1.0, 5: 1.0}, "balanced", None, [1], 1])
 def test_bad_weights_of_classes(strategy: str, bad: Any) -> None:
     fitting = made(strategy, scoring="balanced_errors", class_weight=bad)
     with pytest.raises((TypeError, ValueError), match=r"^class_weight: "):
