@@ -96,7 +96,6 @@ OWN: list[tuple[str, tuple[Any, ...]]] = [
     ("param_grid", tuple({name: [None]} for name in sorted(RESERVED))),
     ("param_grid", ({"unknown": [1]},)),
     ("estimator", (None, 1, "svc", object(), OutputPerturbationSVC, LinearSVC())),
-    ("estimator", (PrivateGridSearch(OutputPerturbationSVC(), {"C": [1.0]}),)),
     ("random_state", (-1,)),
     ("ledger", (3,)),
 ]
@@ -143,6 +142,11 @@ def test_what_the_search_decides_is_refused_in_candidates(
     with pytest.raises(InvalidParameterError) as error:
         made(strategy, **changes).fit(Unread(), Unread())
     assert error.value.parameter == name
+
+
+def test_a_search_is_no_candidate() -> None:
+    with pytest.raises(TypeError, match="^estimator: "):
+        made(estimator=made(ledger=None), param_grid={"strategy": ["partition"]}).fit(Unread(), 0)
 
 
 def test_weights_of_classes_are_for_their_own_scoring() -> None:

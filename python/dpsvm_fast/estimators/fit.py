@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.certificates.words import (
     CLASSES_REASON,
     LEARNED_REASON,

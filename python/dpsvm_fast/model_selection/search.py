@@ -561,7 +561,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             seeded=self.random_state is not None,
         )
 
-    def attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
+    def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
         """The released model, its parameters, and what it knows about rows and labels."""
         best, index = released.estimator, released.index
         names = ("classes_", "n_features_in_", "feature_names_in_")
@@ -575,7 +575,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             "best_index_": index,
         }
 
-    def occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
+    def _occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
         """What the statement says about this search, beside its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
         facts = promise_facts(
@@ -593,7 +593,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             public.append(words.DECLARED)
         return facts | {"assumed_public": (*facts["assumed_public"], *public)}
 
-    def statement(
+    def _statement(
         self, plan: SearchPlan, released: Chosen, occasion: dict[str, Any]
     ) -> SelectionStatement:
         """What the search promises; the released model carries it in place of its own promise.
