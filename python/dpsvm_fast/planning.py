@@ -298,8 +298,6 @@ class NoisePlan:
 # A plan in words, one line a fact.
 
 
-PIPELINE_NAMES = ("PrivateLinearSVC", "PrivateKernelSVC")
-
 OWN_TITLES = {
     "ObjectivePerturbationSVC": "Objective perturbation",
     "OutputPerturbationSVC": "Output perturbation",
@@ -308,26 +306,36 @@ OWN_TITLES = {
 
 def describe(plan: NoisePlan) -> list[str]:
     """The plan, line by line."""
-    whose_rows = plan.estimator == "PrivateKernelSVC"
-    lines = [_title(plan)]
-    if not whose_rows:
-        lines.append(_weights(plan))
-    if plan.centre is not None:
-        lines += _centre_line(plan.centre)
-    if plan.estimator in PIPELINE_NAMES:
-        lines += _whitening_line(plan)
+    name = OWN_TITLES.get(plan.estimator, f"Private pipeline ({plan.estimator})")
+    budget = "" if plan.mu is None else f", mu = {plan.mu:.6g}"
+    constant = "" if plan.n_weights == plan.n_scores * (plan.n_columns or 0) else " + 1"
+    weights = (
+        f"  weights        {plan.n_scores} score{'s'[: plan.n_scores - 1]} x "
+        f"({plan.n_columns} features{constant}) = {plan.n_weights}"
+    )
+    lines = [
+        f"{name}, loss {plan.loss}, epsilon = {plan.epsilon:g}, delta = {plan.delta:g} "
+        f"({plan.adjacency}){budget}"
+    ]
+    lifted = plan.estimator == "PrivateKernelSVC"
+    lines += [] if lifted else [weights]
+    lines += _centre_lines(plan.centre) if plan.centre is not None else []
+    lines += _whitening_lines(plan) if plan.estimator not in OWN_TITLES else []
     if plan.kernel is not None:
-        lines += [*_kernel_line(plan.kernel, pure=plan.delta == 0.0), _weights(plan)]
-    if plan.descent is not None:
-        lines += _descent(plan.descent, plan.decision)
-    if plan.objective is not None:
-        lines += _objective(plan.objective, plan.decision)
-    if plan.output is not None:
-        lines += _output(plan.output)
+        lines += [*_kernel_lines(plan.kernel, pure=plan.delta == 0.0), weights]
     if plan.decision is None:
-        what = "kernel and training depend" if whose_rows else "training       depends"
+        what = "kernel and training depend" if lifted else "training       depends"
         return [*lines, f"  {what} on the number of rows: give --samples"]
-    return lines + _decision_line(plan.decision, plan.n_samples)
+    lines += _descent_lines(plan.descent) if plan.descent is not None else []
+    lines += _objective_lines(plan.objective) if plan.objective is not None else []
+    if plan.output is None:
+        lines.append(
+            f"  one weight     standard deviation at most {plan.decision.weight_deviation:.6g}; "
+            "usually less the more rows there are"
+        )
+    else:
+        lines += _output_lines(plan.output)
+    return lines + _decision_lines(plan.decision, plan.n_samples)
 
 
 def _percent(share: float) -> str:
@@ -335,32 +343,10 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.3g} %"
 
 
-def _title(plan: NoisePlan) -> str:
-    """What is planned."""
-    name = OWN_TITLES.get(plan.estimator, f"Private pipeline ({plan.estimator})")
-    budget = "" if plan.mu is None else f", mu = {plan.mu:.6g}"
-    return (
-        f"{name}, loss {plan.loss}, epsilon = {plan.epsilon:g}, delta = {plan.delta:g} "
-        f"({plan.adjacency}){budget}"
-    )
-
-
-def _weights(plan: NoisePlan) -> str:
-    """How many numbers are trained."""
-    constant = "" if plan.n_weights == plan.n_scores * (plan.n_columns or 0) else " + 1"
-    return (
-        f"  weights        {plan.n_scores} score{'s'[: plan.n_scores - 1]} x "
-        f"({plan.n_columns} features{constant}) = {plan.n_weights}"
-    )
-
-
-def _centre_line(centre: CentreNoise) -> list[str]:
+def _centre_lines(centre: CentreNoise) -> list[str]:
     """Noise in the mean and in the number of rows."""
-    share = (
-        f"epsilon = {centre.epsilon:g}"
-        if centre.mu_share is None
-        else f"{_percent(centre.mu_share)} of mu^2"
-    )
+    share = "" if centre.mu_share is None else f"{_percent(centre.mu_share)} of mu^2"
+    share = share or f"epsilon = {centre.epsilon:g}"
     noise = f"standard deviation {centre.sum_deviation:.6g} on every sum over the rows"
     lines = [f"  centre         {share}: {noise}"]
     if centre.count_deviation is not None:
@@ -371,45 +357,34 @@ def _centre_line(centre: CentreNoise) -> list[str]:
     return lines
 
 
-def _whitening_line(plan: NoisePlan) -> list[str]:
-    """Whether rows are whitened; the noisy number decides."""
+def _whitening_lines(plan: NoisePlan) -> list[str]:
+    """Whether rows are whitened, as the noisy number of them decides; or why none would be."""
     whitening = plan.whitening
     if whitening is None:
-        return [f"  whitening      no: {_why_not(plan)}"] if plan.n_samples is not None else []
+        why = "it needs delta > 0" if plan.delta == 0.0 else "it is switched off"
+        if plan.delta > 0.0 and plan.n_features > MOST_FEATURES:
+            why = f"only up to {MOST_FEATURES} features are"
+        return [] if plan.n_samples is None else [f"  whitening      no: {why}"]
+    how = f"in {whitening.n_releases} releases " if whitening.n_releases > 1 else ""
+    share = f"{how}for {_percent(whitening.mu_share)} of mu^2"
     if whitening.whitened is None:
-        return [f"  whitening      from {whitening.n_rows_needed} rows on, {_share_of(whitening)}"]
-    spent = _share_of(whitening) if whitening.whitened else "nothing spent"
+        return [f"  whitening      from {whitening.n_rows_needed} rows on, {share}"]
+    found, place = (f"yes, {share}", "at least") if whitening.whitened else NOT_WHITENED
     return [
-        f"  whitening      {'yes' if whitening.whitened else 'no'}, {spent}: the noisy number, "
-        f"about {plan.n_samples}, is {'at least' if whitening.whitened else 'below'} "
+        f"  whitening      {found}: the noisy number, about {plan.n_samples}, is {place} "
         f"{whitening.n_rows_needed}"
     ]
 
 
-def _why_not(plan: NoisePlan) -> str:
-    """Why no number of rows would be whitened."""
-    if plan.delta == 0.0:
-        return "it needs delta > 0"
-    if plan.n_features > MOST_FEATURES:
-        return f"only up to {MOST_FEATURES} features are"
-    return "it is switched off"
+NOT_WHITENED = ("no, nothing spent", "below")
 
 
-def _share_of(whitening: Whitening) -> str:
-    """What whitening takes from the training."""
-    how = f"in {whitening.n_releases} releases " if whitening.n_releases > 1 else ""
-    return f"{how}for {_percent(whitening.mu_share)} of mu^2"
-
-
-def _kernel_line(features: KernelFeatures, *, pure: bool) -> list[str]:
+def _kernel_lines(features: KernelFeatures, *, pure: bool) -> list[str]:
     """What the rule chooses for so many rows; a fit asks it about the noisy number."""
-    judged = f"q = {features.signal:.4g}"
+    line = f"  kernel         {features.kernel}: q = {features.signal:.4g}"
     if features.gamma is not None and features.n_frequencies is not None:
-        return [
-            f"  kernel         {features.kernel}: {judged}, gamma = {features.gamma:.4g}, "
-            f"{features.n_frequencies} frequencies, {2 * features.n_frequencies} features"
-        ]
-    line = f"  kernel         linear: {judged}"
+        n = features.n_frequencies
+        return [f"{line}, gamma = {features.gamma:.4g}, {n} frequencies, {2 * n} features"]
     if features.asked == "auto":
         line += (
             f"; a kernel takes q >= {SMALLEST_SIGNAL:g}, and rows that are whitened or\n"
@@ -420,7 +395,7 @@ def _kernel_line(features: KernelFeatures, *, pure: bool) -> list[str]:
     return [line]
 
 
-def _descent(descent: DescentNoise, decision: Decision | None) -> list[str]:
+def _descent_lines(descent: DescentNoise) -> list[str]:
     """The descent and its noise."""
     return [
         f"  training       {_percent(descent.mu_share)} of mu^2: {descent.n_steps} steps over all "
@@ -429,11 +404,10 @@ def _descent(descent: DescentNoise, decision: Decision | None) -> list[str]:
         f"{descent.learning_rate:.6g} on the sum of gradients",
         f"  noise          standard deviation {descent.step_deviation:.6g} on every number of a "
         "step's sum",
-        *_one_weight(decision),
     ]
 
 
-def _objective(noise: ObjectiveNoise, decision: Decision | None) -> list[str]:
+def _objective_lines(noise: ObjectiveNoise) -> list[str]:
     """What determines the noise in the objective."""
     origin = "automatic" if noise.C is None else "1 / C"
     if noise.C is not None and noise.extra_regularization > 0.0:
@@ -444,21 +418,10 @@ def _objective(noise: ObjectiveNoise, decision: Decision | None) -> list[str]:
         "the linear term",
         f"                 and {noise.output_deviation:.3g} on every weight for the solver's "
         "tolerance",
-        *_one_weight(decision),
     ]
 
 
-def _one_weight(decision: Decision | None) -> list[str]:
-    """Bound of the noise in a weight."""
-    if decision is None:
-        return []
-    return [
-        f"  one weight     standard deviation at most {decision.weight_deviation:.6g}; usually "
-        "less the more rows there are"
-    ]
-
-
-def _output(noise: OutputNoise) -> list[str]:
+def _output_lines(noise: OutputNoise) -> list[str]:
     """What determines the noise on the weights."""
     return [
         f"  C              {noise.C:.6g} ({'automatic' if noise.automatic else 'given'})",
@@ -467,19 +430,18 @@ def _output(noise: OutputNoise) -> list[str]:
     ]
 
 
-def _decision_line(decision: Decision, n_samples: int | None) -> list[str]:
+def _decision_lines(decision: Decision, n_samples: int | None) -> list[str]:
     """What noise of this size means."""
-    asked = (
-        f"the loss asks for a margin of {decision.margin:g}"
-        if decision.margin
-        else f"the loss has temperature {decision.temperature:g}, no margin"
-    )
+    at_most, at_least = ("at most ", "at least ") if decision.is_bound else ("", "")
+    asked = f"the loss asks for a margin of {decision.margin:g}"
+    if not decision.margin:
+        asked = f"the loss has temperature {decision.temperature:g}, no margin"
     lines = [
-        f"  one score      standard deviation {'at most ' if decision.is_bound else ''}"
-        f"{decision.score_deviation:.4g} for a row of norm {decision.data_norm:g}; {asked}",
+        f"  one score      standard deviation {at_most}{decision.score_deviation:.4g} for a row of "
+        f"norm {decision.data_norm:g}; {asked}",
         f"  a decision     a lead of {decision.lead:.4g} of one class over another survives the "
         "noise",
-        f"                 with probability {'at least ' if decision.is_bound else ''}95 %",
+        f"                 with probability {at_least}95 %",
     ]
     if decision.largest_lead is not None:
         largest = f"{decision.largest_lead:.4g}"
