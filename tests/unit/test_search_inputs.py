@@ -145,7 +145,7 @@ def test_what_the_search_decides_is_refused_in_candidates(
 
 
 def test_a_search_is_no_candidate() -> None:
-    with pytest.raises(TypeError, match="^estimator: "):
+    with pytest.raises(TypeError, match=r"^estimator: "):
         made(estimator=made(ledger=None), param_grid={"strategy": ["partition"]}).fit(Unread(), 0)
 
 
