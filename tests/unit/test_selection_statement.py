@@ -79,7 +79,7 @@ def tampered(statement: SelectionStatement) -> list[tuple[str, dict[str, Any]]]:
     change("no delta", delta=0.0 if statement.delta else 1e-300, epsilon=record["epsilon"] * 0.9)
     change("private", private=not record["private"])
     change("reasons", not_private_reasons=["because"], private=False)
-    change("version", version=2)
+    change("version", version=99)
     change("unknown", more=1)
     change("strategy", strategy="partition" if statement.stopping else "random_stopping")
     change("candidates", candidates=record["candidates"][:1])
