@@ -341,7 +341,8 @@ def test_prose_names_every_step_and_what_was_assumed() -> None:
     "changes",
     [
         {"format": "dpsvm_fast.certificate"},
-        {"version": 2},
+        {"version": 1},
+        {"version": 3},
         {"version": True},
         {"private": False},
         {"steps": []},
