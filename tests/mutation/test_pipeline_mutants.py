@@ -355,7 +355,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], Callable[[str], bool], tuple[s
     "whitening: diagonal not noisy": (plain_diagonal, all_is_noisy, MORE),
     "whitening: noise of the centre": (recycled_noise, draws_are_fresh, BOTH),
     "training: without sqrt(T)": (
-        returning(noise, "sqrt_up", 1.0, lambda x: x != 2.0), parts_are_covered, BOTH,
+        returning(noise, "sqrt_up", 1.0, lambda x: x != 2.0), budget_is_kept, BOTH,
     ),
     "training: replacement without 2": (no_factor(pipeline), parts_are_covered, EXCHANGE),
     "shares: nothing taken away": (left_to_training(), budget_is_kept, BOTH),
