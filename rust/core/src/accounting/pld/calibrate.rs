@@ -275,7 +275,8 @@ pub fn noise_multiplier(
             break;
         }
         // As much more noise as epsilon or delta is too large is usually enough, and often too much.
-        stride = missing.min(MOST_STRIDE).max(8.0 * stride);
+        let larger = (8.0 * stride).min(2.0 * stride.max(MOST_STRIDE));
+        stride = missing.min(MOST_STRIDE).max(larger);
         if number == MOST_STRIDES {
             stride = 1.0;
         }
