@@ -21,10 +21,8 @@ __all__ = [
     "descent_rounding",
     "gaussian_delta",
     "gaussian_epsilon",
-    "gaussian_log_delta",
     "gaussian_sigma",
     "objective_delta",
-    "objective_log_delta",
     "objective_profile",
     "objective_sigma",
     "projected_sgd_csr",
@@ -57,18 +55,8 @@ def row_products(
 ) -> NDArray[np.float64]: ...
 def gaussian_sigma(epsilon: float, delta: float) -> float: ...
 def gaussian_delta(epsilon: float, sigma: float) -> float: ...
-def gaussian_log_delta(epsilon: float, sigma: float) -> float: ...
 def gaussian_epsilon(delta: float, sigma: float) -> float: ...
 def objective_delta(
-    law: str,
-    n_scores: int,
-    epsilon: float,
-    sigma: float,
-    kappa: float | None,
-    jacobian: float | None,
-    replace_one: bool,
-) -> float: ...
-def objective_log_delta(
     law: str,
     n_scores: int,
     epsilon: float,

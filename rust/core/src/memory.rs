@@ -53,6 +53,36 @@ pub fn matrix<T: Clone + Default>(rows: usize, columns: usize) -> Result<Vec<T>>
     zeros(rows.saturating_mul(columns))
 }
 
+/// Makes `vec` as long as `len`, new entries zero.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn resize<T: Clone + Default>(vec: &mut Vec<T>, len: usize) -> Result<()> {
+    reserve(vec, len.saturating_sub(vec.len()))?;
+    vec.resize(len, T::default());
+    Ok(())
+}
+
+/// The numbers `0..len`.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn counted(len: u32) -> Result<Vec<u32>> {
+    let mut vec = with_capacity(len as usize)?;
+    vec.extend(0..len);
+    Ok(vec)
+}
+
+/// `map` of every one of `values`.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn mapped<T, U>(values: &[T], map: impl Fn(&T) -> U) -> Result<Vec<U>> {
+    let mut vec = with_capacity(values.len())?;
+    vec.extend(values.iter().map(map));
+    Ok(vec)
+}
+
 /// A copy of `values`.
 ///
 /// # Errors
@@ -74,5 +104,10 @@ mod tests {
         assert_eq!(matrix::<f64>(usize::MAX, 3), refused(usize::MAX));
         assert_eq!(matrix::<f64>(2, 2), Ok(vec![0.0; 4]));
         assert_eq!(copied(&[1.0, 2.0]), Ok(vec![1.0, 2.0]));
+        assert_eq!(mapped(&[1.0, 2.0], |x| -x), Ok(vec![-1.0, -2.0]));
+        let mut vec = vec![1.0];
+        assert_eq!(resize(&mut vec, 2), Ok(()));
+        assert_eq!(vec, [1.0, 0.0]);
+        assert!(resize(&mut vec, usize::MAX / 8).is_err());
     }
 }

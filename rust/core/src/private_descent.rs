@@ -3,7 +3,7 @@
 //! The solver knows neither distributions nor budgets; this file brings it together with the noise.
 
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::matrix;
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
 use crate::noise::{BLOCK, GridScale, Key, Task};
@@ -192,9 +192,7 @@ impl DescentBatch<'_> {
         interrupt: &dyn Interrupt,
     ) -> Result<Vec<f64>> {
         let size = self.settings.weights();
-        let mut released: Vec<f64> = Vec::new();
-        reserve(&mut released, size.saturating_mul(tasks.len()))?;
-        released.resize(size * tasks.len(), 0.0);
+        let mut released: Vec<f64> = matrix(size, tasks.len())?;
         let mut runs: Vec<_> = tasks.iter().zip(released.chunks_mut(size.max(1))).collect();
         each_task(
             threads,
@@ -203,9 +201,9 @@ impl DescentBatch<'_> {
             |_, (tasks, released), stop| {
                 let numbers = (self.steps, size);
                 let streams = DescentStreams::new(**tasks, self.rate, self.noise, numbers)?;
-                let mut state = self.start.clone();
+                let mut state = self.start.copy()?;
                 (self.settings).run(&mut state, records, &streams, self.steps, 1, stop)?;
-                released.copy_from_slice(&state.released());
+                released.copy_from_slice(&state.released()?);
                 Ok(())
             },
         )?;

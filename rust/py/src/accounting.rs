@@ -23,12 +23,6 @@ fn gaussian_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
     brief(|| gaussian::delta(epsilon, sigma))
 }
 
-/// Natural logarithm of `gaussian_delta`, rounded up.
-#[pyfunction]
-fn gaussian_log_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
-    brief(|| gaussian::log_delta(epsilon, sigma))
-}
-
 /// Smallest epsilon >= 0 at delta for noise deviation sigma over sensitivity, rounded up.
 #[pyfunction]
 fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
@@ -95,30 +89,6 @@ fn objective_delta(
     let relation = relation(replace_one);
     run(py, |stop| {
         objective::delta(law, relation, epsilon, sigma, jacobian, stop)
-    })
-}
-
-/// Natural logarithm of `objective_delta`, rounded up.
-#[pyfunction]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a number of its own in Python"
-)]
-fn objective_log_delta(
-    py: Python<'_>,
-    law: &str,
-    n_scores: i64,
-    epsilon: f64,
-    sigma: f64,
-    kappa: Option<f64>,
-    jacobian: Option<f64>,
-    replace_one: bool,
-) -> PyResult<f64> {
-    let law = objective_law(law, n_scores).map_err(to_python)?;
-    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
-    let relation = relation(replace_one);
-    run(py, |stop| {
-        objective::log_delta(law, relation, epsilon, sigma, jacobian, stop)
     })
 }
 
@@ -193,10 +163,8 @@ fn objective_sigma(
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(gaussian_sigma, m)?)?;
     m.add_function(wrap_pyfunction!(gaussian_delta, m)?)?;
-    m.add_function(wrap_pyfunction!(gaussian_log_delta, m)?)?;
     m.add_function(wrap_pyfunction!(gaussian_epsilon, m)?)?;
     m.add_function(wrap_pyfunction!(objective_delta, m)?)?;
-    m.add_function(wrap_pyfunction!(objective_log_delta, m)?)?;
     m.add_function(wrap_pyfunction!(objective_profile, m)?)?;
     m.add_function(wrap_pyfunction!(objective_sigma, m)?)?;
     Ok(())

@@ -266,7 +266,8 @@ impl Descent {
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray3<f64>>> {
         let tasks = source.new_task_triples(n_fits)?;
-        let start = self.locked()?.clone();
+        let start = self.locked()?;
+        let start = gate::brief(|| start.copy())?;
         let batch = DescentBatch {
             settings: &self.settings,
             start: &start,
@@ -327,7 +328,7 @@ impl Descent {
     fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let shape = [self.settings.loss.scores, self.settings.columns()];
         let state = self.locked()?;
-        matrix(py, gate::brief(|| Ok(state.released()))?, shape)
+        matrix(py, gate::brief(|| state.released())?, shape)
     }
 
     /// The weights after the last step.

@@ -12,7 +12,7 @@ use super::newton_parts::{Gradient, Hessian, Minimum, Part, Point, add, dot, nor
 use super::sample_inverse::SampleInverse;
 use super::smooth_problem::{Block, SmoothProblem};
 use crate::error::Result;
-use crate::memory::{copied, zeros};
+use crate::memory::{copied, mapped, zeros};
 use crate::parallel::Interrupt;
 
 /// The sample, for a warm start and as a preconditioner, is one in so many rows. Measured on MNIST,
@@ -138,7 +138,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         }
         let problem = self.problem;
         let most = problem.lambda + problem.len() as f64 * problem.loss.curvature();
-        let mut weights = point.weights.clone();
+        let mut weights = copied(&point.weights)?;
         add(&mut weights, -1.0 / most, &point.gradient);
         self.point(weights)
     }
@@ -277,7 +277,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         let relative = (point.norm / first).sqrt();
         let enough = 0.3 * self.problem.target / point.norm;
         let share = relative.min(LOOSEST).max(enough).min(0.5);
-        let right: Vec<f64> = point.gradient.iter().map(|g| -g).collect();
+        let right = mapped(&point.gradient, |g| -g)?;
         let rows = self.rows;
         if SampleInverse::pays(self.problem) {
             let (states, sample) = (&self.states, self.sample);
@@ -289,7 +289,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
             return Ok(direction);
         }
         let length = -1.0 / (rows.share * self.problem.lambda);
-        Ok(point.gradient.iter().map(|g| length * g).collect())
+        mapped(&point.gradient, |g| length * g)
     }
 
     /// Solves `H x = right` to a relative residual of `share`, with the Hessian over some rows.
@@ -307,7 +307,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         if let Some(inverse) = &self.inverse
             && rows.blocks == self.sample.blocks
         {
-            return Ok(inverse.solve(right));
+            return inverse.solve(right);
         }
         let n = right.len();
         let mut nested = self.nesting && rows.blocks > self.sample.blocks;
@@ -315,7 +315,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         let mut residual = copied(right)?;
         let goal = share * norm(right);
         let mut conjugate = self.preconditioned(&residual, nested)?;
-        let mut preconditioned = conjugate.clone();
+        let mut preconditioned = copied(&conjugate)?;
         let mut image = zeros(n)?;
         let mut energy = dot(&residual, &preconditioned);
         for products in 1..=most {
@@ -358,7 +358,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         if nested {
             self.conjugate_gradients(self.sample, residual, INNER_SHARE, INNER_PRODUCTS)
         } else {
-            Ok(residual.to_vec())
+            copied(residual)
         }
     }
 
@@ -372,7 +372,7 @@ impl<'p, 'a, D: Design> Search<'p, 'a, D> {
         let (mut low, mut high) = ((0.0, slope), None);
         let mut length = 1.0;
         for tried in 0..MOST_LENGTHS {
-            let mut weights = point.weights.clone();
+            let mut weights = copied(&point.weights)?;
             add(&mut weights, length, direction);
             let next = self.point(weights)?;
             let there = dot(&next.gradient, direction);

@@ -37,6 +37,7 @@ mod walk;
 use super::losses::SmoothLoss;
 use super::records::{ROW_GRID, Records};
 use crate::error::{Error, Result};
+use crate::memory::{copied, zeros};
 use crate::parallel::{Interrupt, pool};
 use clipping::Clip;
 pub use drawn::Randomness;
@@ -134,7 +135,7 @@ impl Settings {
             interrupt,
             goal: Goal::Steps(steps),
         };
-        let mut next = state.clone();
+        let mut next = state.copy()?;
         job.start(&mut next)?;
         *state = next;
         Ok(())
@@ -176,7 +177,7 @@ impl Settings {
             goal: Goal::Part(step, &units),
         };
         let mut state = State {
-            weights: weights.to_vec(),
+            weights: copied(weights)?,
             ..State::default()
         };
         job.start(&mut state)?;
@@ -211,13 +212,13 @@ impl Settings {
             randomness,
         };
         let steps = step..step.checked_add(1).unwrap_or(step);
-        drawn.draw(from, steps, None);
+        drawn.draw(from, steps, None)?;
         let noise = drawn.step(self.noise, step, units.len());
         let unit = self.part_unit();
-        let sums = units.iter().enumerate();
-        let mut noisy: Vec<f64> = sums
-            .map(|(at, units)| noisy_sum(*units, unit, noise, at))
-            .collect();
+        let mut noisy: Vec<f64> = zeros(units.len())?;
+        for (at, noisy) in noisy.iter_mut().enumerate() {
+            *noisy = noisy_sum(units[at], unit, noise, at);
+        }
         self.take_step(state, &mut noisy);
         Ok(())
     }

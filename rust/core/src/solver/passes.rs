@@ -1,7 +1,7 @@
 //! Public random orders of the rows, pass after pass.
 
 use crate::error::{Error, Result};
-use crate::memory::with_capacity;
+use crate::memory::{counted, with_capacity};
 use crate::parallel::Interrupt;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -20,10 +20,10 @@ pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) ->
         let message = format!("{all} places in all, expected at most {MOST_ORDERED}");
         return Err(Error::invalid("n_epochs", message));
     }
-    let mut places: Vec<u32> = (0..n_rows).collect();
+    let mut places = counted(n_rows)?;
     // As the store orders the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
-    let mut passes = Orders::new(n_rows, seed);
+    let mut passes = Orders::new(n_rows, seed)?;
     let mut ordered = with_capacity(all as usize)?;
     // Without rows any number of passes is empty.
     for _ in 0..if n_rows == 0 { 0 } else { epochs } {
@@ -47,15 +47,18 @@ pub struct Orders {
 
 impl Orders {
     /// The passes over `n_rows` places.
-    pub fn new(n_rows: u32, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(n_rows: u32, seed: u64) -> Result<Self> {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         // Another stream than the one that ordered the store.
         generator.set_stream(1);
-        Self {
-            order: (0..n_rows).collect(),
+        Ok(Self {
+            order: counted(n_rows)?,
             generator,
             fresh: true,
-        }
+        })
     }
 
     /// The order of the next pass.

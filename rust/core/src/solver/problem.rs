@@ -33,7 +33,7 @@
 use super::store::Store;
 use crate::clip::sum_of_squares;
 use crate::error::{Error, Result};
-use crate::memory::matrix;
+use crate::memory::{mapped, matrix};
 use crate::parallel::{Interrupt, check_threads, pool};
 use crate::rows::{RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -121,7 +121,7 @@ impl<'a> Problem<'a> {
         let (seed, low_memory) = (settings.seed, settings.low_memory);
         let (store, order) =
             Store::new(rows, classes, seed, low_memory, pool.as_deref(), interrupt)?;
-        let label = order.iter().map(|i| labels[*i as usize] as u32).collect();
+        let label = mapped(&order, |i| labels[*i as usize] as u32)?;
         let square = dispatch(Squares {
             store: &store,
             rows: order.len(),

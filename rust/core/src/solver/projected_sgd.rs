@@ -34,7 +34,7 @@ use super::measured::MeasuredUpdate;
 use super::passes::Orders;
 use super::store::{Store, poll};
 use crate::error::{Error, Result};
-use crate::memory::{matrix, zeros};
+use crate::memory::{mapped, matrix, zeros};
 use crate::parallel::Interrupt;
 use crate::rows::{RowBounds, RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -248,7 +248,7 @@ pub fn solve(
     }
     let (k, d) = (settings.loss.scores, rows.n_columns());
     let (store, order) = Store::new(rows, k, settings.seed, settings.low_memory, None, interrupt)?;
-    let label: Vec<u32> = order.iter().map(|i| labels[*i as usize] as u32).collect();
+    let label = mapped(&order, |i| labels[*i as usize] as u32)?;
     let problem = Problem {
         store: &store,
         label: &label,
@@ -287,7 +287,7 @@ impl Problem<'_, '_> {
             (self.plan.radius, self.plan.norm_error),
             averaged,
         )?;
-        let mut orders = Orders::new(self.label.len() as u32, settings.seed);
+        let mut orders = Orders::new(self.label.len() as u32, settings.seed)?;
         for pass in 0..settings.epochs {
             dispatch(Pass {
                 problem: self,

@@ -10,7 +10,7 @@ use super::records::{Centre, LEAST_DISTANCE, ROW_GRID, RecordRows, Records, wave
 use super::records_map::norm_above;
 use crate::clip::towards_zero;
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::zeros;
 use crate::parallel::{Interrupt, each_block};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::ops::Range;
@@ -44,11 +44,8 @@ impl Records {
         let point = self.check_point(point)?;
         let pool = workers(n_threads, self.n_stored())?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
-        let mut factor = Vec::new();
-        if let RecordRows::Sparse { .. } = self.rows {
-            reserve(&mut factor, self.len())?;
-            factor.resize(self.len(), 0.0);
-        }
+        let sparse = matches!(self.rows, RecordRows::Sparse { .. });
+        let mut factor = zeros(if sparse { self.len() } else { 0 })?;
         for wave in waves(self.len(), self.n_stored(), threads) {
             let norms = self.norm[wave.clone()].chunks_mut(PART_ROWS);
             match &mut self.rows {
@@ -79,7 +76,7 @@ impl Records {
                 RecordRows::Lifted(_) => {}
             }
         }
-        if let RecordRows::Sparse { .. } = self.rows {
+        if sparse {
             self.centre = Some(Centre { point, factor });
         }
         Ok(())

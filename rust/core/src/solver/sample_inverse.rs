@@ -9,7 +9,7 @@ use super::newton_parts::Part;
 use super::smooth_problem::SmoothProblem;
 use super::store::poll;
 use crate::error::Result;
-use crate::memory::matrix;
+use crate::memory::{copied, matrix};
 use crate::parallel::Interrupt;
 use crate::rows::RowBuffer;
 
@@ -74,9 +74,12 @@ impl SampleInverse {
     }
 
     /// The solution `x` of `H x = right`.
-    pub fn solve(&self, right: &[f64]) -> Vec<f64> {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn solve(&self, right: &[f64]) -> Result<Vec<f64>> {
         let d = self.columns;
-        let mut x = right.to_vec();
+        let mut x = copied(right)?;
         for i in 0..d {
             let (done, rest) = x.split_at_mut(i);
             let line = &self.factor[i * d..][..i];
@@ -90,7 +93,7 @@ impl SampleInverse {
                 *x -= l * value;
             }
         }
-        x
+        Ok(x)
     }
 }
 
@@ -118,16 +121,17 @@ mod tests {
     use super::{SampleInverse, cholesky};
 
     #[test]
-    fn solves_what_was_factored() {
+    fn solves_what_was_factored() -> crate::Result<()> {
         let a = [4.0, 2.0, 0.5, 2.0, 5.0, 1.0, 0.5, 1.0, 3.0];
         let mut factor = a.to_vec();
         assert!(cholesky(&mut factor, 3).is_some());
         let inverse = SampleInverse { factor, columns: 3 };
-        let x = inverse.solve(&[1.0, -2.0, 0.25]);
+        let x = inverse.solve(&[1.0, -2.0, 0.25])?;
         for (row, right) in a.chunks(3).zip([1.0, -2.0, 0.25]) {
             let left: f64 = row.iter().zip(&x).map(|(a, x)| a * x).sum();
             assert!((left - right).abs() < 1e-15);
         }
+        Ok(())
     }
 
     #[test]

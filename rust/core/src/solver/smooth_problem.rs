@@ -17,7 +17,7 @@ use super::losses::SmoothLoss;
 use super::product::Product;
 use super::store::Store;
 use crate::error::{Error, Result};
-use crate::memory::{reserve, zeros};
+use crate::memory::{mapped, matrix, zeros};
 use crate::parallel::{Interrupt, each_block};
 use crate::rows::Rows;
 use crate::simd::{Kernel, Real, Simd, dispatch};
@@ -139,7 +139,7 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
         (columns, settings): (usize, &SmoothSettings),
     ) -> Result<Self> {
         let loss = settings.loss;
-        let label = order.iter().map(|i| labels[*i as usize] as u32).collect();
+        let label = mapped(&order, |i| labels[*i as usize] as u32)?;
         let n = order.len();
         let touched = store.touched(design.stride()).max(1);
         let most = (n * touched / (SUM_SHARE * design.stored()).max(1)).clamp(1, MOST_BLOCKS);
@@ -191,13 +191,10 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
         self.blocks
             .iter()
             .map(|rows| {
-                let mut sum = Vec::new();
-                reserve(&mut sum, stored)?;
-                sum.resize(stored, T::default());
                 Ok(Block {
                     rows: rows.clone(),
                     done: rows.start,
-                    sum,
+                    sum: zeros(stored)?,
                     scratch: Scratch::default(),
                     size: 0.0,
                 })
@@ -252,12 +249,7 @@ impl<'a, D: Design> SmoothProblem<'a, D> {
     /// No memory.
     pub fn states(&self) -> Result<Vec<Vec<f32>>> {
         let stride = self.design.stride();
-        let room = |rows: &Range<usize>| {
-            let mut state = Vec::new();
-            reserve(&mut state, rows.len() * stride)?;
-            state.resize(rows.len() * stride, 0.0);
-            Ok(state)
-        };
+        let room = |rows: &Range<usize>| matrix(rows.len(), stride);
         self.blocks.iter().map(room).collect()
     }
 

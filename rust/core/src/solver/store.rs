@@ -5,7 +5,7 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
-use crate::memory::reserve;
+use crate::memory::{copied, counted, reserve};
 use crate::parallel::{Interrupt, Never, each_block};
 use crate::rows::{Row, RowBuffer, Rows};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -73,7 +73,7 @@ impl<'a> Store<'a> {
     ) -> Result<(Self, Vec<u32>)> {
         let n = rows.n_rows();
         let count = u32::try_from(n).map_err(|_| Error::invalid("X", "more than 2^32 rows"))?;
-        let mut order: Vec<u32> = (0..count).collect();
+        let mut order = counted(count)?;
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         // The rows lie in random order, so the first ones are a fair sample of the density. Only
         // the layout and the room reserved depend on it.
@@ -87,7 +87,7 @@ impl<'a> Store<'a> {
         let dense = prefers_dense(non_zero, entries, classes);
         if low_memory {
             check_finite(&rows, &order, interrupt)?;
-            let copy = order.clone();
+            let copy = copied(&order)?;
             return Ok((Self::View { rows, order, dense }, copy));
         }
         let mut packed = RowBuffer::default();

@@ -2,6 +2,8 @@
 
 use super::Settings;
 use super::released::{Noise, NoiseKind};
+use crate::error::Result;
+use crate::memory::resize;
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -39,23 +41,32 @@ pub struct Drawn {
 
 impl Drawn {
     /// Draws for the steps `range`, sharing them out on `pool`.
-    pub fn draw(&mut self, from: Source<'_>, range: Range<u32>, pool: Option<&ThreadPool>) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn draw(
+        &mut self,
+        from: Source<'_>,
+        range: Range<u32>,
+        pool: Option<&ThreadPool>,
+    ) -> Result<()> {
         let p = from.settings.weights().max(1);
-        let len = range.len() * p;
+        let len = range.len().saturating_mul(p);
         self.first = range.start;
         match from.settings.noise {
             NoiseKind::Grid(_) => {
-                self.whole.resize(len, 0);
+                resize(&mut self.whole, len)?;
                 let fill = |step, part: &mut [i64]| from.randomness.grid_noise(step, part);
                 draw_steps(&mut self.whole, p, range.start, pool, fill);
             }
             NoiseKind::Float => {
-                self.real.resize(len, 0.0);
+                resize(&mut self.real, len)?;
                 let fill = |step, part: &mut [f64]| from.randomness.float_noise(step, part);
                 draw_steps(&mut self.real, p, range.start, pool, fill);
             }
             NoiseKind::None => {}
         }
+        Ok(())
     }
 
     /// The noise of one of these steps.

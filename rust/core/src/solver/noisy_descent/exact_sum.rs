@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::float::Float;
+use crate::memory::{filled, zeros};
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
 pub const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
@@ -34,13 +35,16 @@ fn too_large() -> Error {
 
 impl<F: Float> ExactSum<F> {
     /// Zero, of `len` entries.
-    pub fn new(len: usize, unit: F) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(len: usize, unit: F) -> Result<Self> {
+        Ok(Self {
             unit,
-            small: vec![F::ZERO; len],
+            small: filled(len, F::ZERO)?,
             reached: F::ZERO,
             large: None,
-        }
+        })
     }
 
     /// The unit.
@@ -68,12 +72,12 @@ impl<F: Float> ExactSum<F> {
     /// one entry over all terms, add up to at most `size`.
     ///
     /// # Errors
-    /// A size above [`Self::largest`], or none: doubles could not hold the terms.
+    /// A size above [`Self::largest`], or none: doubles could not hold the terms. No memory.
     #[inline(always)]
     pub fn room(&mut self, size: F) -> Result<&mut [F]> {
         let units = size / self.unit;
         if self.reached + units > F::MOST_WHOLE {
-            self.flush();
+            self.flush()?;
         }
         let reached = self.reached + units;
         let kept = reached <= F::MOST_WHOLE;
@@ -86,21 +90,28 @@ impl<F: Float> ExactSum<F> {
 
     /// Moves the doubles to the integers.
     #[cold]
-    fn flush(&mut self) {
+    fn flush(&mut self) -> Result<()> {
         let inverse = F::ONE / self.unit;
-        let large = self.large.get_or_insert_with(|| vec![0; self.small.len()]);
+        let large = match &mut self.large {
+            Some(large) => large,
+            none => none.insert(zeros(self.small.len())?),
+        };
         for (large, small) in large.iter_mut().zip(&mut self.small) {
             *large += i128::from((*small * inverse).integer());
             *small = F::ZERO;
         }
         self.reached = F::ZERO;
+        Ok(())
     }
 
     /// Adds another sum of the same unit and length.
-    pub fn merge(&mut self, other: &mut Self) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn merge(&mut self, other: &mut Self) -> Result<()> {
         if other.large.is_some() || self.reached + other.reached > F::MOST_WHOLE {
-            self.flush();
-            other.flush();
+            self.flush()?;
+            other.flush()?;
         }
         self.reached += other.reached;
         for (mine, theirs) in self.small.iter_mut().zip(&other.small) {
@@ -111,6 +122,7 @@ impl<F: Float> ExactSum<F> {
                 *mine += theirs;
             }
         }
+        Ok(())
     }
 
     /// Back to zero.
@@ -144,7 +156,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_past_the_doubles() -> crate::Result<()> {
         let unit = 0.25;
-        let mut sum = ExactSum::new(2, unit);
+        let mut sum = ExactSum::new(2, unit)?;
         let term = 4_503_599_627_370_495.0 * unit;
         for _ in 0..5 {
             let room = sum.room(term)?;
@@ -154,12 +166,12 @@ mod tests {
         assert!(sum.doubles().is_none());
         assert_eq!(sum.integer(0), 5 * 4_503_599_627_370_495);
         assert_eq!(sum.integer(1), -5);
-        let mut other = ExactSum::new(2, unit);
+        let mut other = ExactSum::new(2, unit)?;
         other.room(unit)?[1] += unit;
-        sum.merge(&mut other);
+        sum.merge(&mut other)?;
         assert_eq!(sum.integer(1), -4);
-        let mut third = ExactSum::new(2, unit);
-        third.merge(&mut sum);
+        let mut third = ExactSum::new(2, unit)?;
+        third.merge(&mut sum)?;
         assert_eq!(third.integer(0), 5 * 4_503_599_627_370_495);
         Ok(())
     }
@@ -167,7 +179,7 @@ mod tests {
     // Proof: gradient_perturbation, "Clipped sums and their rounding"
     #[test]
     fn a_term_that_doubles_cannot_hold_is_refused() -> crate::Result<()> {
-        let mut sum = ExactSum::new(1, 0.5);
+        let mut sum = ExactSum::new(1, 0.5)?;
         sum.room(sum.largest())?[0] -= sum.largest();
         for size in [sum.largest().next_up(), 1e300, f64::INFINITY, f64::NAN] {
             assert!(sum.room(size).is_err());
@@ -229,7 +241,7 @@ mod tests {
         for a in &states {
             for b in states.iter().step_by(3) {
                 let (mut mine, mut theirs) = (sum::<MARGIN>(unit, *a), sum::<MARGIN>(unit, *b));
-                mine.merge(&mut theirs);
+                exact &= mine.merge(&mut theirs).is_ok();
                 exact &= mine.integer(0) == (a.0 + b.0) as i128;
             }
         }

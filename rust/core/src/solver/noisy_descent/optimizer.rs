@@ -1,7 +1,7 @@
 //! What a step does with the noisy gradient: plain arithmetic on released numbers.
 
 use crate::error::Result;
-use crate::memory::zeros;
+use crate::memory::{copied, mapped, zeros};
 
 /// How the weights move.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +50,7 @@ impl Schedule {
 }
 
 /// Weights with what the optimiser remembers. All of it is computed from noisy sums.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct State {
     /// The weights after the last step.
     pub weights: Vec<f64>,
@@ -82,6 +82,20 @@ impl State {
             sum: room(averages)?,
             averaged: 0,
             steps: 0,
+        })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn copy(&self) -> Result<Self> {
+        Ok(Self {
+            weights: copied(&self.weights)?,
+            first: copied(&self.first)?,
+            second: copied(&self.second)?,
+            sum: copied(&self.sum)?,
+            ..*self
         })
     }
 
@@ -165,11 +179,14 @@ impl State {
     }
 
     /// The average, or the last iterate where there is none.
-    pub fn released(&self) -> Vec<f64> {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn released(&self) -> Result<Vec<f64>> {
         if self.averaged == 0 {
-            return self.weights.clone();
+            return copied(&self.weights);
         }
         let count = self.averaged as f64;
-        self.sum.iter().map(|sum| sum / count).collect()
+        mapped(&self.sum, |sum| sum / count)
     }
 }

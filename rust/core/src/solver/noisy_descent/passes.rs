@@ -12,7 +12,7 @@ use crate::simd::{Kernel, Simd};
 use crate::solver::kernels::{WeightLayout, typed};
 use crate::solver::losses::SmoothLoss;
 use crate::solver::product::Product;
-use crate::solver::records::{RecordRows, Records};
+use crate::solver::records::{ROW_GRID, RecordRows, Records};
 use crate::solver::records_lift::LiftRoom;
 use std::ops::Range;
 
@@ -286,7 +286,7 @@ pub struct SparsePass<'p, T, L> {
     pub layout: L,
     /// The weights.
     pub view: &'p View<T>,
-    /// The sums of `q x` in the layout, then those of `q`, then those of `p s`: see
+    /// The sums of `q x` in the layout, then those of `q` times [`ROW_GRID`], then those of `p s`: see
     /// [`super::released`].
     pub sum: &'p mut ExactSum,
     /// Room.
@@ -387,9 +387,15 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         if largest == 0.0 {
             return Ok(());
         }
-        // Without a centre no entry of `q x` is larger than the norm of the contribution.
+        // Without a centre no entry of `q x` is larger than the norm of the contribution; beside one
+        // the sum of `q` takes as much room as the finest entry of a row would.
+        let longest = |row: Row<'_>| {
+            row.value
+                .iter()
+                .fold(ROW_GRID as f32, |m, x| m.max(x.abs()))
+        };
         let size = match stretch {
-            Some(_) => largest * tallest,
+            Some(_) => largest * f64::from(longest(row)).max(rule.clip.intercept),
             None => rule.clip.bound.min(largest * tallest),
         };
         let total = self.sum.room(size)?;
@@ -399,7 +405,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         let (shifted, constant) = rest.split_at_mut(k);
         for class in 0..k {
             if stretch.is_some() {
-                shifted[class] += q[class];
+                shifted[class] += q[class] * ROW_GRID;
             }
             constant[class] += p[class] * rule.clip.intercept;
         }

@@ -5,6 +5,7 @@ use super::leaves::{LEAF, plant};
 use super::passes::{DensePass, Precision, Rule, Scratch, SparsePass, View};
 use super::released::{Noise, Places, add_noise, for_each_exact};
 use crate::error::Result;
+use crate::memory::{reserve, resize};
 use crate::simd::dispatch;
 use crate::solver::kernels::WeightLayout;
 use crate::solver::records::{ROW_GRID, RecordRows, Records};
@@ -23,10 +24,15 @@ pub struct Batch {
 
 impl Batch {
     /// All of `n` records.
-    pub fn take_all(&mut self, n: usize) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn take_all(&mut self, n: usize) -> Result<()> {
         self.all = true;
         self.order.clear();
+        reserve(&mut self.order, n)?;
         self.order.extend(0..n as u32);
+        Ok(())
     }
 
     /// The list to be filled with the records of a step.
@@ -73,9 +79,15 @@ pub trait Plan<T>: Sync {
     /// Multiplications for one record, about.
     fn touched(&self) -> usize;
     /// An empty sum.
-    fn sum(&self) -> ExactSum;
+    ///
+    /// # Errors
+    /// No memory.
+    fn sum(&self) -> Result<ExactSum>;
     /// The weights as the passes read them.
-    fn view(&self, weights: &[f64], view: &mut View<T>);
+    ///
+    /// # Errors
+    /// No memory.
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()>;
     /// Pieces of work in a batch.
     fn items(&self, batch: &Batch) -> usize;
     /// Adds the contributions of some pieces.
@@ -171,14 +183,15 @@ impl<T: Precision> Plan<T> for DensePlan<'_> {
         2 * self.rule.loss.scores * self.records.columns + made
     }
 
-    fn sum(&self) -> ExactSum {
+    fn sum(&self) -> Result<ExactSum> {
         ExactSum::new(self.rule.loss.scores * self.columns(), self.unit)
     }
 
-    fn view(&self, weights: &[f64], view: &mut View<T>) {
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
         let d = self.records.columns;
-        view.w.resize(self.rule.loss.scores * d, T::default());
+        resize(&mut view.w, self.rule.loss.scores * d)?;
         split_weights((&self.rule, d), weights, view, |k, j| k * d + j);
+        Ok(())
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -264,14 +277,14 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
         3 * each * self.layout.padded_classes().max(4)
     }
 
-    fn sum(&self) -> ExactSum {
+    fn sum(&self) -> Result<ExactSum> {
         let len = self.layout.stored() + 2 * self.rule.loss.scores;
         ExactSum::new(len, self.rule.coefficient_grid * ROW_GRID)
     }
 
-    fn view(&self, weights: &[f64], view: &mut View<T>) {
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
         let d = self.records.columns;
-        view.w.resize(self.layout.stored(), T::default());
+        resize(&mut view.w, self.layout.stored())?;
         let layout = self.layout;
         split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j));
         let columns = d + usize::from(self.rule.clip.intercept > 0.0);
@@ -285,6 +298,7 @@ impl<T: Precision, L: WeightLayout> Plan<T> for SparsePlan<'_, L> {
         };
         view.shift.clear();
         view.shift.extend(weights.chunks_exact(columns).map(shift));
+        Ok(())
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -337,9 +351,9 @@ mod tests {
 
     const ROWS: usize = 500;
 
-    /// What a pass over rows of norm `length` with the same clip comes to, and whether its sum had
-    /// to move to the integers.
-    fn moved(length: f64) -> Result<bool> {
+    /// Whether the sum of a pass over rows of norm `length`, with the same clip, had to move to the
+    /// integers; the rows are seen from a centre as close, or from none.
+    fn moved(length: f64, centred: bool) -> Result<bool> {
         let values = vec![length; ROWS];
         let index: Vec<i32> = (0..ROWS as i32).map(|i| i % 40).collect();
         let start: Vec<i32> = (0..=ROWS as i32).collect();
@@ -358,7 +372,10 @@ mod tests {
             unit: false,
         };
         let labels: Vec<i64> = (0..ROWS as i64).map(|i| i % 3).collect();
-        let records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
+        let mut records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
+        if centred {
+            records.centre(&[0.1 * length; 40], 1, &Never)?;
+        }
         let rule = Rule {
             loss: SmoothLoss {
                 kind: Kind::Softmax,
@@ -371,9 +388,9 @@ mod tests {
         };
         let plan = SparsePlan::new(&records, rule, Panels::<4>::new(3, 40));
         let (mut batch, mut view) = (Batch::default(), View::default());
-        batch.take_all(ROWS);
-        Plan::<f32>::view(&plan, &[0.0; 120], &mut view);
-        let mut sum = Plan::<f32>::sum(&plan);
+        batch.take_all(ROWS)?;
+        Plan::<f32>::view(&plan, &[0.0; 120], &mut view)?;
+        let mut sum = Plan::<f32>::sum(&plan)?;
         let mut scratch = Scratch::default();
         plan.pass(&batch, 0..ROWS, &view, &mut sum, &mut scratch)?;
         Ok(sum.doubles().is_none())
@@ -384,7 +401,9 @@ mod tests {
     #[test]
     fn short_rows_need_no_more_room_than_long_ones() -> Result<()> {
         for length in [1.0, 1e-2, 1e-4] {
-            assert!(!moved(length)?, "{length}");
+            for centred in [false, true] {
+                assert!(!moved(length, centred)?, "{length} {centred}");
+            }
         }
         Ok(())
     }

@@ -104,10 +104,11 @@ pub fn for_each_exact<F: Fn(usize, usize) -> usize>(
 ) {
     let (scores, columns) = places.shape;
     for k in 0..scores {
-        // Coefficients are multiples of `unit / ROW_GRID`, the centre of `ROW_GRID`.
+        // Coefficients are multiples of `unit / ROW_GRID` and were scaled down, the centre is one of
+        // `ROW_GRID`.
         let coefficients = places
             .centre
-            .map(|(point, first)| (point, rescaled(sum.integer(first + k), exponent(ROW_GRID))));
+            .map(|(point, first)| (point, sum.integer(first + k)));
         for j in 0..columns {
             let mut units = sum.integer((places.position)(k, j));
             if let Some((point, coefficients)) = coefficients

@@ -105,18 +105,19 @@ impl Job<'_> {
             Goal::Steps(_) => 0,
             Goal::Part(step, _) => step,
         };
-        self.choose_batch(plan, first, &mut batch);
+        self.choose_batch(plan, first, &mut batch)?;
         let touched = batch.records(self.records).max(1) * plan.touched();
         let share = self.pool.filter(|_| touched >= PARALLEL_WORK);
         let threads = share.map_or(1, ThreadPool::current_num_threads);
-        let mut workers: Vec<Worker<T>> = (0..threads)
-            .map(|_| Worker {
+        let worker = |_| {
+            Ok(Worker {
                 items: 0..0,
-                sum: plan.sum(),
+                sum: plan.sum()?,
                 scratch: Scratch::default(),
                 outcome: Ok(()),
             })
-            .collect();
+        };
+        let mut workers = (0..threads).map(worker).collect::<Result<Vec<_>>>()?;
         let mut walk = Walk {
             job: self,
             plan,
@@ -137,10 +138,10 @@ impl Job<'_> {
         }
     }
 
-    fn choose_batch<T, P: Plan<T>>(&self, plan: &P, step: u32, batch: &mut Batch) {
+    fn choose_batch<T, P: Plan<T>>(&self, plan: &P, step: u32, batch: &mut Batch) -> Result<()> {
         let n = self.records.label.len();
         if self.randomness.full_batch() {
-            batch.take_all(n);
+            batch.take_all(n)?;
         } else {
             self.randomness.batch(step, n, batch.chosen());
         }
@@ -149,6 +150,7 @@ impl Job<'_> {
         } else if plan.wants_leaves() {
             batch.plant(|tags| self.randomness.tags(step, tags));
         }
+        Ok(())
     }
 }
 
@@ -168,7 +170,7 @@ struct Walk<'w, 'j, T, P> {
 impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
     /// The sum at the present weights, in units.
     fn part(&mut self) -> Result<Vec<i128>> {
-        self.plan.view(&self.state.weights, &mut self.view);
+        self.plan.view(&self.state.weights, &mut self.view)?;
         self.pass()?;
         let mut units = zeros(self.job.settings.weights())?;
         self.plan.units(&self.workers[0].sum, &mut units);
@@ -188,19 +190,21 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
         };
         let (mut now, mut next) = (Drawn::default(), Drawn::default());
         let range = |first: u32| first..last.min(first.saturating_add(chunk));
-        now.draw(from, range(0), job.pool);
+        now.draw(from, range(0), job.pool)?;
         let mut first = 0;
         while first < last {
             let steps = range(first);
             first = steps.end;
             if let Some(pool) = helper {
+                let mut drawn = Ok(());
                 pool.in_place_scope(|scope| {
-                    scope.spawn(|_| next.draw(from, range(first), None));
+                    scope.spawn(|_| drawn = next.draw(from, range(first), None));
                     self.some_steps(steps, &now)
                 })?;
+                drawn?;
             } else {
                 self.some_steps(steps, &now)?;
-                next.draw(from, range(first), share);
+                next.draw(from, range(first), share)?;
             }
             std::mem::swap(&mut now, &mut next);
         }
@@ -211,9 +215,9 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
         for step in steps {
             self.job.interrupt.check()?;
             if step > 0 && !self.job.randomness.full_batch() {
-                self.job.choose_batch(self.plan, step, &mut self.batch);
+                self.job.choose_batch(self.plan, step, &mut self.batch)?;
             }
-            self.plan.view(&self.state.weights, &mut self.view);
+            self.plan.view(&self.state.weights, &mut self.view)?;
             self.pass()?;
             let settings = self.job.settings;
             let noise = drawn.step(settings.noise, step, settings.weights());
@@ -249,7 +253,7 @@ impl<T: Precision, P: Plan<T>> Walk<'_, '_, T, P> {
         }
         let (first, rest) = self.workers.split_at_mut(1);
         for worker in rest {
-            first[0].sum.merge(&mut worker.sum);
+            first[0].sum.merge(&mut worker.sum)?;
         }
         Ok(())
     }
