@@ -1,6 +1,6 @@
 """Prints the polynomial pieces of the normal tail.
 
-Run `python tools/normal_tables.py > rust/core/src/accounting/normal_tables.rs`.
+Run `python tools/normal_tables.py > rust/core/src/numeric/normal_tables.rs`.
 
 R(x) = Phi(-x)/phi(x) is the Mills ratio of the standard normal law and S(x) = 1 - x R(x).
 Every piece is the interpolant in Chebyshev points, computed to 60 digits and written in powers of

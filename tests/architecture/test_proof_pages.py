@@ -175,7 +175,7 @@ def test_missing_names_are_caught() -> None:
     assert not exists("dpsvm_fast.mechanisms.output.NoSuchThing")
     assert not exists("dpsvm_fast.no_such_module.thing")
     assert not exists("dpsvm_core::solver::no_such_function")
-    assert exists("dpsvm_core::parallel::pool")
+    assert exists("dpsvm_core::runtime::threads::pool")
     assert listed("## Covers\n- `a.b`: text\n## Other\n- `c`\n", COVERS) == ["a.b"]
 
 

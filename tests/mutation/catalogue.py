@@ -146,7 +146,7 @@ DRAWS = (
         "a generator made anew from one key in every step (jax #3646)",
         (
             Edit(
-                CORE + "private_descent.rs",
+                CORE + "descent/streams.rs",
                 "    fn grid_noise(&self, step: u32, noise: &mut [i64]) {\n",
                 "    fn grid_noise(&self, _step: u32, noise: &mut [i64]) {\n"
                 "        let step = 0;\n",
@@ -177,12 +177,12 @@ CONTRIBUTIONS = (
         "the clip norm is ignored (Opacus #664)",
         (
             Edit(
-                CORE + "solver/noisy_descent/clipping.rs",
+                CORE + "descent/clipping.rs",
                 "if length * (1.0 + MARGIN) <= self.bound {",
                 "if length.is_finite() {",
             ),
             Edit(
-                CORE + "solver/noisy_descent/gradients.rs",
+                CORE + "descent/gradients.rs",
                 "factor[i] = if length <= bound {",
                 "factor[i] = if length.is_finite() {",
             ),
@@ -197,17 +197,17 @@ CONTRIBUTIONS = (
         "the sum over a batch is clipped and not each record's share of it (Opacus micro-batches)",
         (
             Edit(
-                CORE + "solver/noisy_descent/clipping.rs",
+                CORE + "descent/clipping.rs",
                 "if length * (1.0 + MARGIN) <= self.bound {",
                 "if length.is_finite() {",
             ),
             Edit(
-                CORE + "solver/noisy_descent/gradients.rs",
+                CORE + "descent/gradients.rs",
                 "factor[i] = if length <= bound {",
                 "factor[i] = if length.is_finite() {",
             ),
             Edit(
-                CORE + "solver/noisy_descent/walk.rs",
+                CORE + "descent/run.rs",
                 "                .noisy(&self.workers[0].sum, noise, &mut self.noisy);\n",
                 "                .noisy(&self.workers[0].sum, super::released::Noise::None, "
                 "&mut self.noisy);\n"
@@ -229,7 +229,7 @@ CONTRIBUTIONS = (
         "Opacus #571: the noisy sum is divided by the number of records in the batch",
         (
             Edit(
-                CORE + "solver/noisy_descent/walk.rs",
+                CORE + "descent/run.rs",
                 "            settings.take_step(self.state, &mut self.noisy);\n",
                 "            let members = self.batch.records(self.job.records).max(1);\n"
                 "            let of_batch = Settings { divisor: members as f64, ..*settings };\n"
@@ -246,7 +246,7 @@ CONTRIBUTIONS = (
         "batches of one size, accounted for as Poisson samples (Opacus #80)",
         (
             Edit(
-                CORE + "private_descent.rs",
+                CORE + "descent/streams.rs",
                 "        batch.clear();\n"
                 "        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);\n",
                 "        batch.clear();\n        let mut stream = self.batches.stream(step);\n"
@@ -334,7 +334,7 @@ OBJECTIVES = (
         "none at all the objective has no minimum",
         (
             Edit(
-                CORE + "solver/newton_cg.rs",
+                CORE + "solver/smooth/newton_cg.rs",
                 "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n",
                 "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n"
                 "        for score in 0..problem.loss.scores {\n"
@@ -344,7 +344,7 @@ OBJECTIVES = (
                 "        }\n",
             ),
             Edit(
-                CORE + "solver/newton_cg.rs",
+                CORE + "solver/smooth/newton_cg.rs",
                 "            *out = *out * up + rows.share * problem.lambda * x;\n        }\n",
                 "            *out = *out * up + rows.share * problem.lambda * x;\n        }\n"
                 "        for score in 0..problem.loss.scores {\n"

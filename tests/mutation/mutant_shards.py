@@ -14,7 +14,7 @@ SHARDS = (
         "every shard draws the same places: records of different shards join together",
         (
             Edit(
-                "rust/core/src/private_descent.rs",
+                "rust/core/src/descent/streams.rs",
                 "            batches: key.task(shard),\n",
                 "            batches: key.task(shard & 0),\n",
             ),

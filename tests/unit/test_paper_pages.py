@@ -85,12 +85,12 @@ def test_a_name_that_is_gone_is_caught() -> None:
     """Negative control."""
     text = (
         "`dpsvm_fast.losses.Loss.lipschitz` `dpsvm_fast.losses.Loss.gone` `dpsvm_fast.gone.f` "
-        "`rust/core/src/lib.rs` `rust/core/src/solver/problem.rs::Problem` "
-        "`rust/core/src/solver/problem.rs::Gone` `rust/gone.rs`"
+        "`rust/core/src/lib.rs` `rust/core/src/solver/crammer_singer/problem.rs::Problem` "
+        "`rust/core/src/solver/crammer_singer/problem.rs::Gone` `rust/gone.rs`"
     )
     assert missing(text) == [
         "dpsvm_fast.losses.Loss.gone",
         "dpsvm_fast.gone.f",
-        "rust/core/src/solver/problem.rs::Gone",
+        "rust/core/src/solver/crammer_singer/problem.rs::Gone",
         "rust/gone.rs",
     ]

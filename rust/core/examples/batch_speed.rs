@@ -2,18 +2,18 @@
 //!
 //! `cargo run --release --example batch_speed [threads]`
 
+use dpsvm_core::descent::clipping::Clip;
+use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
+use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
+use dpsvm_core::descent::streams::{DescentBatch, DescentStreams};
+use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
-use dpsvm_core::parallel::Never;
-use dpsvm_core::private_descent::{DescentBatch, DescentStreams};
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::gaussian_margin::{EllipsoidSettings, solve_batch as ellipsoids};
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::noisy_descent::clipping::Clip;
-use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule};
-use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
-use dpsvm_core::solver::records::{RecordRows, Records};
-use dpsvm_core::solver::smooth_erm::solve_batch as smooth;
-use dpsvm_core::solver::smooth_problem::SmoothSettings;
+use dpsvm_core::records::store::{RecordRows, Records};
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
+use dpsvm_core::solver::ellipsoids::{EllipsoidSettings, solve_batch as ellipsoids};
+use dpsvm_core::solver::smooth::SmoothSettings;
+use dpsvm_core::solver::smooth::solve_batch as smooth;
 use std::time::Instant;
 
 /// Microseconds of one fit, the best of three runs.
@@ -81,7 +81,7 @@ fn descent_time(shape: &Shape, steps: u32, rate: f64) -> f64 {
     };
     let noise = (0.5, Some(2f64.powi(-30)));
     let scores = if shape.k == 2 { 1 } else { shape.k };
-    let settings = Settings {
+    let settings = DescentSettings {
         loss: SmoothLoss::new("huber", scores, 0.5, 1.0).expect("loss"),
         features: shape.d,
         clip: Clip::new(0.5, 1.0, 1.0),

@@ -4,17 +4,18 @@
 //! batch and kind of noise: rows, columns, classes, batch, noise, threads, median microseconds a
 //! step.
 
+use dpsvm_core::descent::clipping::Clip;
+use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
+use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
+use dpsvm_core::descent::streams::DescentStreams;
 use dpsvm_core::error::Result;
+use dpsvm_core::loss::smooth::{Kind, SmoothLoss};
 use dpsvm_core::noise::Key;
-use dpsvm_core::parallel::{Never, default_threads};
-use dpsvm_core::private_descent::DescentStreams;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::losses::{Kind, SmoothLoss};
-use dpsvm_core::solver::noisy_descent::clipping::Clip;
-use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule};
-use dpsvm_core::solver::noisy_descent::{Arithmetic, Settings};
-use dpsvm_core::solver::records::Records;
-use dpsvm_core::solver::records_map::RowMap;
+use dpsvm_core::records::map::RowMap;
+use dpsvm_core::records::store::Records;
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
+use dpsvm_core::runtime::threads::default_threads;
 use rand::Rng;
 use std::time::Instant;
 
@@ -47,8 +48,8 @@ fn records(n: usize, d: usize, classes: usize, key: &Key) -> Result<Records> {
 }
 
 /// Softmax, plain descent, noise as large as the clip norm, or none.
-fn settings(d: usize, classes: usize, batch: usize, noise: (f64, Option<f64>)) -> Settings {
-    Settings {
+fn settings(d: usize, classes: usize, batch: usize, noise: (f64, Option<f64>)) -> DescentSettings {
+    DescentSettings {
         loss: SmoothLoss {
             kind: Kind::Softmax,
             smoothing: 1.0,
@@ -75,7 +76,7 @@ fn settings(d: usize, classes: usize, batch: usize, noise: (f64, Option<f64>)) -
 
 /// Median microseconds a step, many steps a measurement.
 fn time(
-    settings: &Settings,
+    settings: &DescentSettings,
     records: &Records,
     (batch, noise): (usize, (f64, Option<f64>)),
     threads: usize,

@@ -6,7 +6,7 @@ use dpsvm_core::error::Result;
 use dpsvm_core::noise::{
     GridScale, Key, discrete_gaussian, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
 };
-use dpsvm_core::parallel::Never;
+use dpsvm_core::runtime::interrupt::Never;
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn report(
 
 fn main() -> Result<()> {
     let threads = std::env::args().nth(1).and_then(|a| a.parse().ok());
-    let threads = threads.unwrap_or_else(dpsvm_core::parallel::default_threads);
+    let threads = threads.unwrap_or_else(dpsvm_core::runtime::threads::default_threads);
     let key = Key::from_system()?;
     let n = 1_000_000;
     if cfg!(debug_assertions) {

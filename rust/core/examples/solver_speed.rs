@@ -3,10 +3,10 @@
 //! `cargo run --release --example solver_speed -- FILE C [TOL] [REPEATS]`; the file holds
 //! n, d, classes (u64), then n*d float64, then n labels (int64), all little-endian.
 
-use dpsvm_core::parallel::Never;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::dual_coordinate::solve;
-use dpsvm_core::solver::problem::Settings;
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
+use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
+use dpsvm_core::solver::crammer_singer::solve;
 use std::time::Instant;
 
 fn main() {
@@ -41,7 +41,7 @@ fn main() {
     let rows = Rows::new(Values::F64(&x), Layout::Dense, (n, d), bounds).expect("a matrix");
     let mut times = Vec::new();
     for seed in 0..number(4, 5.0) as u64 {
-        let settings = Settings {
+        let settings = CrammerSingerSettings {
             classes,
             cost,
             radius: tol * 2.0_f64.sqrt() * cost,

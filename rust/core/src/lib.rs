@@ -1,24 +1,31 @@
-//! Numerical core of `dpsvm_fast`.
+//! Numerical core of `dpsvm_fast`: solvers, samplers and privacy calibration, with no Python anywhere
+//! in the dependency tree.
 //!
-//! Solvers, samplers and privacy calibration, with no Python anywhere in the dependency tree. The
-//! layers point one way: `error`, `float` <- `memory`, `clip` <- `rows` <- `solver`, `noise` <-
-//! `private_descent`; `column_moments` reads `rows`; `fourier` draws random features with `noise` and serves `solver`;
-//! `accounting` uses `error`, `float` and the interrupt of `parallel`; `linear_algebra`, `parallel` and `simd` serve all that compute. A
-//! solver receives plain numbers and
-//! returns plain numbers: budgets and noise scales are decided by the caller.
+//! Each module is a room, and rooms use only those above them:
+//!
+//! - [`error`], [`runtime`], [`simd`] and `numeric` serve all that compute;
+//! - [`rows`] are what a user gives, [`loss`] what is lost on one of them, `layout` how weights meet
+//!   them, [`linalg`] dense linear algebra;
+//! - [`noise`] is drawn, [`fourier`] draws public random features, [`records`] are rows ready for exact
+//!   private sums;
+//! - [`solver`] minimises to a certified distance, [`descent`] takes noisy steps;
+//! - [`accounting`] says how much privacy noise buys, and uses `numeric` and [`runtime`] alone.
+//!
+//! Solvers receive plain numbers and return plain numbers: budgets and noise scales are decided by
+//! the caller. What the bindings use is public; the rest is `pub(crate)`.
 
 pub mod accounting;
-mod clip;
-pub mod column_moments;
+pub mod descent;
 pub mod error;
-mod float;
 pub mod fourier;
-pub mod linear_algebra;
-mod memory;
+mod layout;
+pub mod linalg;
+pub mod loss;
 pub mod noise;
-pub mod parallel;
-pub mod private_descent;
+mod numeric;
+pub mod records;
 pub mod rows;
+pub mod runtime;
 pub mod simd;
 pub mod solver;
 

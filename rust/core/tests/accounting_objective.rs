@@ -2,8 +2,9 @@
 //! Agreement with references is tested from Python.
 
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
-use dpsvm_core::parallel::Never;
+use dpsvm_core::accounting::objective;
+use dpsvm_core::accounting::objective::{Curvature, Jacobian, Law, Relation};
+use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
 
 fn delta(law: Law, relation: Relation, at: f64, noise: f64, price: Jacobian) -> Result<f64> {

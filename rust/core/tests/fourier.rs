@@ -1,16 +1,17 @@
 //! Random Fourier features against the formula, and records seen through them.
 
+use dpsvm_core::descent::clipping::Clip;
+use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
+use dpsvm_core::descent::release::NoiseKind;
+use dpsvm_core::descent::settings::{Arithmetic, DescentSettings as Descent};
+use dpsvm_core::descent::streams::DescentStreams;
 use dpsvm_core::fourier::transform::transform;
-use dpsvm_core::fourier::{Centre, Family, FourierMap, Settings, Structure};
+use dpsvm_core::fourier::{Centre, Family, FourierMap, FourierSettings, Structure};
+use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
-use dpsvm_core::parallel::Never;
-use dpsvm_core::private_descent::DescentStreams;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::noisy_descent::clipping::Clip;
-use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule};
-use dpsvm_core::solver::noisy_descent::{Arithmetic, NoiseKind, Settings as Descent};
-use dpsvm_core::solver::records::{ROW_GRID, RecordRows, Records};
+use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
 use std::sync::Arc;
 
 const FREE: RowBounds = RowBounds {
@@ -18,8 +19,8 @@ const FREE: RowBounds = RowBounds {
     intercept: 0.0,
 };
 
-fn settings(features: usize, components: usize, structure: Structure) -> Settings {
-    Settings {
+fn settings(features: usize, components: usize, structure: Structure) -> FourierSettings {
+    FourierSettings {
         features,
         components,
         gamma: 0.8,
@@ -69,7 +70,7 @@ fn all_maps() -> Vec<FourierMap> {
         ] {
             for centre in [Centre::Zero, Centre::Sphere, Centre::Ball] {
                 let base = settings(d, components, structure);
-                maps.push(FourierMap::new(Settings { centre, ..base }).unwrap());
+                maps.push(FourierMap::new(FourierSettings { centre, ..base }).unwrap());
             }
         }
     }
@@ -124,28 +125,28 @@ fn seeds_and_bad_settings() {
         map.weights().unwrap(),
         FourierMap::new(base).unwrap().weights().unwrap()
     );
-    let other = FourierMap::new(Settings { seed: 12, ..base }).unwrap();
+    let other = FourierMap::new(FourierSettings { seed: 12, ..base }).unwrap();
     assert_ne!(map.weights().unwrap(), other.weights().unwrap());
     let laplacian = Family::Laplacian;
     for bad in [
-        Settings {
+        FourierSettings {
             features: 0,
             ..base
         },
-        Settings {
+        FourierSettings {
             components: 0,
             ..base
         },
-        Settings { gamma: 0.0, ..base },
-        Settings {
+        FourierSettings { gamma: 0.0, ..base },
+        FourierSettings {
             gamma: f64::INFINITY,
             ..base
         },
-        Settings {
+        FourierSettings {
             gamma: f64::NAN,
             ..base
         },
-        Settings {
+        FourierSettings {
             family: laplacian,
             ..base
         },
@@ -232,7 +233,7 @@ fn streaming_changes_nothing() {
     for structure in [Structure::Orthogonal, Structure::Fast] {
         let base = settings(90, 200, structure);
         let centre = Centre::Sphere;
-        let map = Arc::new(FourierMap::new(Settings { centre, ..base }).unwrap());
+        let map = Arc::new(FourierMap::new(FourierSettings { centre, ..base }).unwrap());
         let mut results = Vec::new();
         for (stored, threads) in [(true, 1), (false, 1), (false, 3), (true, 2)] {
             let mut records = records(1500, 90);

@@ -2,13 +2,14 @@
 //! because compiling and linking one for each file takes minutes.
 
 mod accounting_gaussian;
-mod accounting_normal;
+mod accounting_joint_bound;
 mod accounting_objective;
-mod accounting_pld;
-mod column_moments;
+mod accounting_subsampled;
+mod descent;
+mod descent_shards;
 mod fourier;
-mod joint_bound;
-mod linear_algebra;
+mod linalg;
+mod losses;
 mod noise_discrete_gaussian;
 mod noise_gamma_ball;
 mod noise_grid_gaussian;
@@ -17,18 +18,17 @@ mod noise_poisson_batch;
 mod noise_selection;
 mod noise_streams;
 mod noise_threads;
-mod noisy_descent;
-mod noisy_descent_shards;
-mod parallel_tasks;
+mod numeric_normal;
+mod records;
+mod rows_moments;
+mod runtime_float_mode;
+mod runtime_tasks;
 mod solver_crammer_singer;
-#[path = "solver_gaussian_margin/main.rs"]
-mod solver_gaussian_margin;
-mod solver_losses;
+#[path = "solver_ellipsoids/main.rs"]
+mod solver_ellipsoids;
 mod solver_parties;
 mod solver_projected_sgd;
-mod solver_records;
 mod solver_smooth_progress;
-mod thread_arithmetic;
 
 /// A file that is named nowhere would not be compiled, and its tests would silently not run.
 #[test]

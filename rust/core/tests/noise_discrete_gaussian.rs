@@ -2,7 +2,7 @@
 
 use dpsvm_core::noise::half_normal::{CELL_TABLE, CELLS, SLOTS, SURE_CELLS, TAIL};
 use dpsvm_core::noise::{DiscreteGaussian, Key, discrete_gaussian};
-use dpsvm_core::parallel::Never;
+use dpsvm_core::runtime::interrupt::Never;
 use rand::TryRng;
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -2,7 +2,7 @@
 //! tested statistically from Python.
 
 use dpsvm_core::noise::{Key, gamma_ball, symmetric_gaussian};
-use dpsvm_core::parallel::Never;
+use dpsvm_core::runtime::interrupt::Never;
 
 fn norm(vector: &[f64]) -> f64 {
     let largest = vector.iter().fold(0.0, |a: f64, b| a.max(b.abs()));

@@ -8,7 +8,7 @@ use dpsvm_core::noise::coins::{below, bernoulli, bernoulli_exp, bernoulli_exp_ra
 use dpsvm_core::noise::{
     Key, Stream, discrete_laplace, exponential_choice, permute_and_flip, random_parts,
 };
-use dpsvm_core::parallel::{Interrupt, Never};
+use dpsvm_core::runtime::interrupt::{Interrupt, Never};
 use rand::TryRng;
 use std::convert::Infallible;
 

@@ -4,7 +4,7 @@
 use dpsvm_core::noise::{
     BLOCK, Key, Task, discrete_gaussian, gamma_ball, gaussian, gaussian_on_grid, symmetric_gaussian,
 };
-use dpsvm_core::parallel::{Interrupt, Never};
+use dpsvm_core::runtime::interrupt::{Interrupt, Never};
 use dpsvm_core::{Error, Result};
 use std::cell::Cell;
 

@@ -1,11 +1,11 @@
 //! The Crammer-Singer solver from outside: certificates, layouts, threads, interrupts.
 
 use dpsvm_core::Error;
-use dpsvm_core::parallel::{Interrupt, Never};
-use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::dual_coordinate::{Solution, solve};
-use dpsvm_core::solver::problem::Settings;
-use dpsvm_core::solver::simplex::project;
+use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::{Interrupt, Never};
+use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
+use dpsvm_core::solver::crammer_singer::simplex::project;
+use dpsvm_core::solver::crammer_singer::{Solution, solve};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::Cell;
@@ -49,8 +49,8 @@ fn data(seed: u64, n: usize, d: usize, classes: usize, keep: f64) -> Data {
     }
 }
 
-fn settings(data: &Data, tol: f64) -> Settings {
-    Settings {
+fn settings(data: &Data, tol: f64) -> CrammerSingerSettings {
+    CrammerSingerSettings {
         classes: data.classes,
         cost: COST,
         radius: tol * 2.0_f64.sqrt() * COST,
@@ -66,7 +66,7 @@ const BOUNDS: RowBounds = RowBounds {
     intercept: 0.2,
 };
 
-fn run(data: &Data, settings: &Settings) -> Solution {
+fn run(data: &Data, settings: &CrammerSingerSettings) -> Solution {
     let shape = (data.n, data.d);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
     solve(rows, &data.y, settings, &Never).unwrap()
@@ -122,7 +122,7 @@ fn layouts_and_memory_modes_agree() {
     let dense = run(&data, &wanted);
     let csr = solve(rows, &data.y, &wanted, &Never).unwrap();
     assert!(distance(&dense, &csr) <= dense.radius + csr.radius);
-    let low_memory = Settings {
+    let low_memory = CrammerSingerSettings {
         low_memory: true,
         ..wanted
     };
@@ -135,7 +135,7 @@ fn threads_do_not_change_a_bit() {
     let data = data(12, 8000, 50, 5, 1.0);
     let one = run(&data, &settings(&data, 1e-3));
     for threads in [2, 4] {
-        let more = Settings {
+        let more = CrammerSingerSettings {
             threads,
             ..settings(&data, 1e-3)
         };
@@ -147,7 +147,7 @@ fn threads_do_not_change_a_bit() {
 #[test]
 fn running_out_of_passes_releases_nothing() {
     let data = data(13, 500, 20, 4, 1.0);
-    let short = Settings {
+    let short = CrammerSingerSettings {
         max_passes: Some(1),
         ..settings(&data, 1e-4)
     };
@@ -181,7 +181,7 @@ fn interrupts_end_a_fit() {
 fn what_cannot_be_solved_is_refused() {
     let mut bad = data(15, 20, 3, 3, 1.0);
     let wanted = settings(&bad, 1e-3);
-    let refuse = |data: &Data, wanted: &Settings| {
+    let refuse = |data: &Data, wanted: &CrammerSingerSettings| {
         let shape = (data.n, data.d);
         let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
         match solve(rows, &data.y, wanted, &Never) {
@@ -192,7 +192,7 @@ fn what_cannot_be_solved_is_refused() {
     assert_eq!(
         refuse(
             &bad,
-            &Settings {
+            &CrammerSingerSettings {
                 cost: 1e200,
                 ..wanted
             }
@@ -202,7 +202,7 @@ fn what_cannot_be_solved_is_refused() {
     assert_eq!(
         refuse(
             &bad,
-            &Settings {
+            &CrammerSingerSettings {
                 radius: 0.0,
                 ..wanted
             }
@@ -212,7 +212,7 @@ fn what_cannot_be_solved_is_refused() {
     assert_eq!(
         refuse(
             &bad,
-            &Settings {
+            &CrammerSingerSettings {
                 threads: 0,
                 ..wanted
             }
@@ -240,7 +240,7 @@ fn nearly_equal_rows_are_solved_in_a_few_rounds() {
             intercept: 3.0,
         };
         let rows = Rows::new(Values::F64(&data.x), Layout::Dense, (13, 5), bounds).unwrap();
-        let wanted = Settings {
+        let wanted = CrammerSingerSettings {
             cost: 5.0,
             ..settings(&data, 1e-3)
         };
@@ -298,7 +298,7 @@ fn certified_radii_hold_on_lattices_of_few_columns() {
         d,
         classes,
     };
-    let wanted = |tol: f64| Settings {
+    let wanted = |tol: f64| CrammerSingerSettings {
         cost: 0.05,
         radius: tol * 2.0_f64.sqrt() * 0.05,
         max_passes: Some(2000),

@@ -1,14 +1,14 @@
 //! Many parties in one call: single fits side by side, in the space of few rows.
 
 use dpsvm_core::Error;
+use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::{Key, gaussian};
-use dpsvm_core::parallel::{Interrupt, Never};
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::losses::SmoothLoss;
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::{Interrupt, Never};
+use dpsvm_core::solver::crammer_singer::{dual_coordinate, problem};
 use dpsvm_core::solver::parties::{Fits, Parties, crammer_singer, smooth};
-use dpsvm_core::solver::smooth_erm::{solve, solve_few_rows};
-use dpsvm_core::solver::smooth_problem::SmoothSettings;
-use dpsvm_core::solver::{dual_coordinate, problem};
+use dpsvm_core::solver::smooth::SmoothSettings;
+use dpsvm_core::solver::smooth::{erm::solve_few_rows, solve};
 
 const COLUMNS: usize = 90;
 const CLASSES: usize = 3;
@@ -92,7 +92,7 @@ fn parties_are_single_fits_on_any_number_of_threads() {
     let lambdas = [0.1, 1.0, 0.02, 5.0];
     let tols = lambdas.map(|lambda| 1e-5 * lambda);
     let (costs, radii) = ([0.2, 1.0, 0.1, 0.5], [1e-4; 4]);
-    let singer = |threads| problem::Settings {
+    let singer = |threads| problem::CrammerSingerSettings {
         classes: CLASSES,
         cost: 1.0,
         radius: 1.0,
@@ -114,7 +114,7 @@ fn parties_are_single_fits_on_any_number_of_threads() {
             let own = settings("huber", lambdas[i], 1e-5);
             let single = solve_few_rows(rows(x), y, &own, &Never).unwrap().weights;
             assert_eq!(part(&fits, i), single.unwrap(), "{i} {threads}");
-            let own = problem::Settings {
+            let own = problem::CrammerSingerSettings {
                 cost: costs[i],
                 radius: radii[i],
                 ..singer(1)

@@ -1,11 +1,11 @@
 //! Projected SGD against a plain loop over full matrices, in every layout and variant.
 
-use dpsvm_core::parallel::Never;
-use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::ball::Projection;
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::passes::orders;
-use dpsvm_core::solver::projected_sgd::{Average, Settings, Solution, rounding, solve};
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
+use dpsvm_core::solver::projected_sgd::Projection;
+use dpsvm_core::solver::projected_sgd::orders;
+use dpsvm_core::solver::projected_sgd::{Average, SgdSettings, Solution, rounding, solve};
 
 const BOUNDS: RowBounds = RowBounds {
     data_norm: 3.0,
@@ -42,8 +42,8 @@ fn data(n: usize, columns: usize, classes: usize) -> Data {
     }
 }
 
-fn settings(loss: SmoothLoss) -> Settings {
-    Settings {
+fn settings(loss: SmoothLoss) -> SgdSettings {
+    SgdSettings {
         loss,
         epochs: 4,
         batch: 1,
@@ -56,13 +56,13 @@ fn settings(loss: SmoothLoss) -> Settings {
     }
 }
 
-fn dense(data: &Data, settings: &Settings) -> Solution {
+fn dense(data: &Data, settings: &SgdSettings) -> Solution {
     let shape = (data.y.len(), data.columns);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
     solve(rows, &data.y, settings, &Never).unwrap()
 }
 
-fn sparse(data: &Data, settings: &Settings) -> Solution {
+fn sparse(data: &Data, settings: &SgdSettings) -> Solution {
     let (mut values, mut index, mut start) = (Vec::new(), Vec::new(), vec![0_i64]);
     for row in data.x.chunks(data.columns) {
         for (j, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
@@ -78,7 +78,7 @@ fn sparse(data: &Data, settings: &Settings) -> Solution {
 }
 
 /// The algorithm as its module states it, on rows `(x, s)` in the user's units.
-fn plain(data: &Data, settings: &Settings) -> Vec<f64> {
+fn plain(data: &Data, settings: &SgdSettings) -> Vec<f64> {
     let (n, d, k) = (data.y.len(), data.columns + 1, settings.loss.scores);
     let kappa2 = BOUNDS.data_norm * BOUNDS.data_norm + BOUNDS.intercept * BOUNDS.intercept;
     let first =
@@ -146,7 +146,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// All computations of one run agree within twice the bound of their rounding.
-fn check(data: &Data, settings: &Settings) -> Solution {
+fn check(data: &Data, settings: &SgdSettings) -> Solution {
     let bound = rounding(settings, BOUNDS, data.y.len(), data.columns + 1).unwrap();
     let expected = plain(data, settings);
     let solution = dense(data, settings);
@@ -157,7 +157,7 @@ fn check(data: &Data, settings: &Settings) -> Solution {
         distance(&sparse(data, settings).weights, &expected) <= slack,
         "sparse"
     );
-    let low = Settings {
+    let low = SgdSettings {
         low_memory: true,
         ..*settings
     };
@@ -188,7 +188,7 @@ fn losses_and_widths_agree_with_a_plain_loop() {
                 let data = data(30, columns, loss.classes());
                 check(
                     &data,
-                    &Settings {
+                    &SgdSettings {
                         batch,
                         ..settings(loss)
                     },
@@ -208,7 +208,7 @@ fn projections_and_averages_agree_with_a_plain_loop() {
             for (radius, regularization) in [(0.05, 0.02), (1.0, 0.02), (1e3, 1e-4), (1e3, 50.0)] {
                 let solution = check(
                     &data,
-                    &Settings {
+                    &SgdSettings {
                         batch: 3,
                         regularization,
                         radius,
@@ -241,25 +241,25 @@ fn bad_arguments_are_named() {
     let loss = SmoothLoss::new("softplus", 1, 0.4, 1.0).unwrap();
     let base = settings(loss);
     for (wrong, name) in [
-        (Settings { batch: 0, ..base }, "batch_size"),
-        (Settings { batch: 31, ..base }, "batch_size"),
-        (Settings { epochs: 0, ..base }, "n_epochs"),
+        (SgdSettings { batch: 0, ..base }, "batch_size"),
+        (SgdSettings { batch: 31, ..base }, "batch_size"),
+        (SgdSettings { epochs: 0, ..base }, "n_epochs"),
         (
-            Settings {
+            SgdSettings {
                 epochs: u64::MAX,
                 ..base
             },
             "n_epochs",
         ),
         (
-            Settings {
+            SgdSettings {
                 regularization: 0.0,
                 ..base
             },
             "regularization",
         ),
         (
-            Settings {
+            SgdSettings {
                 radius: f64::NAN,
                 ..base
             },

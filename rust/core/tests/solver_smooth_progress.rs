@@ -1,10 +1,10 @@
 //! The smooth solver certifies where kinks and little regularisation make Newton steps poor.
 
-use dpsvm_core::parallel::Never;
-use dpsvm_core::rows::{Layout, RowBounds, Rows, Values};
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::smooth_erm::solve;
-use dpsvm_core::solver::smooth_problem::SmoothSettings;
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
+use dpsvm_core::solver::smooth::SmoothSettings;
+use dpsvm_core::solver::smooth::solve;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -7,7 +7,8 @@ use crate::errors::to_python;
 use crate::gate::{brief, run};
 use dpsvm_core::Error;
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::objective::{self, Curvature, Jacobian, Law, Relation};
+use dpsvm_core::accounting::objective;
+use dpsvm_core::accounting::objective::{Curvature, Jacobian, Law, Relation};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The only file that reaches numpy memory: arrays cross without copies, checked for dtype and order.
 
 use crate::gate;
-use dpsvm_core::rows::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Bindings of `dpsvm_core::solver::noisy_descent`.
+//! Bindings of `dpsvm_core::descent::settings`.
 
 use crate::arrays::{contiguous, matrices, matrix, matrix_of, whole_parts};
 use crate::errors::to_python;
@@ -6,17 +6,18 @@ use crate::gate;
 use crate::noise::NoiseSource;
 use crate::records::Records;
 use crate::shards::{ShardedRun, shard_key};
-use dpsvm_core::noise::Task;
-use dpsvm_core::private_descent::{DescentBatch, DescentStreams, ShardStreams};
-use dpsvm_core::solver::exact_parts::split;
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::noisy_descent::bounds::{
+use dpsvm_core::descent::bounds::{
     Descended, check_clip, check_grid, clipped_sum_distance as distance,
     descent_rounding as rounding,
 };
-use dpsvm_core::solver::noisy_descent::clipping::Clip;
-use dpsvm_core::solver::noisy_descent::optimizer::{Optimizer, Schedule, State};
-use dpsvm_core::solver::noisy_descent::{Arithmetic, Randomness, Settings};
+use dpsvm_core::descent::clipping::Clip;
+use dpsvm_core::descent::drawn::Randomness;
+use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
+use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
+use dpsvm_core::descent::streams::{DescentBatch, DescentStreams, ShardStreams};
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::noise::Task;
+use dpsvm_core::records::parts::split;
 use dpsvm_core::{Error, Result};
 use numpy::{PyArray2, PyArray3, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
@@ -30,7 +31,7 @@ use std::sync::{Mutex, MutexGuard};
 /// The state is computed from noisy sums alone.
 #[pyclass(frozen, module = "dpsvm_fast._core")]
 pub struct Descent {
-    settings: Settings,
+    settings: DescentSettings,
     rate: f64,
     noise: (f64, Option<f64>),
     state: Mutex<State>,
@@ -125,7 +126,7 @@ impl Descent {
         [self.settings.loss.scores, self.settings.columns()]
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &DescentSettings {
         &self.settings
     }
 
@@ -181,7 +182,7 @@ impl Descent {
         state: Option<&Bound<'_, PyDict>>,
         exact_sums: bool,
     ) -> PyResult<Self> {
-        let check = || -> Result<Settings> {
+        let check = || -> Result<DescentSettings> {
             check_clip(clip)?;
             grid.map_or(Ok(()), check_grid)?;
             within("intercept", intercept, 0.0..=1e6)?;
@@ -200,7 +201,7 @@ impl Descent {
                 stabilizer,
                 noise_deviation: noise_correction.then_some(sigma / divisor),
             };
-            Ok(Settings {
+            Ok(DescentSettings {
                 loss: SmoothLoss::new(loss, n_scores, smoothing, margin)?,
                 features: n_features,
                 clip: Clip::new(clip, row_scale, intercept),

@@ -4,9 +4,9 @@ use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::fourier::transform::transform;
-use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, Settings, Structure};
-use dpsvm_core::parallel::Interrupt;
-use dpsvm_core::rows::{RowBounds, Rows};
+use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, Structure};
+use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -92,7 +92,7 @@ impl FourierMap {
         centre: &str,
         seed: u64,
     ) -> PyResult<Self> {
-        let settings = || -> Result<Settings> {
+        let settings = || -> Result<FourierSettings> {
             let families = [("rbf", Family::Gaussian), ("laplacian", Family::Laplacian)];
             let structures = [
                 ("independent", Structure::Independent),
@@ -104,7 +104,7 @@ impl FourierMap {
                 ("sphere", Centre::Sphere),
                 ("ball", Centre::Ball),
             ];
-            Ok(Settings {
+            Ok(FourierSettings {
                 features: n_features,
                 components: n_components,
                 gamma,

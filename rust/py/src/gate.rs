@@ -3,9 +3,10 @@
 
 use crate::errors::to_python;
 use dpsvm_core::Result;
-use dpsvm_core::parallel::{
-    Control, Interrupt, USUAL_ARITHMETIC, exchange_arithmetic, in_usual_arithmetic,
+use dpsvm_core::runtime::float_mode::{
+    Control, USUAL_ARITHMETIC, exchange_arithmetic, in_usual_arithmetic,
 };
+use dpsvm_core::runtime::interrupt::Interrupt;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

@@ -2,21 +2,21 @@
 
 mod accounting;
 mod arrays;
-mod column_moments;
+mod crammer_singer;
 mod descent;
+mod ellipsoids;
 mod errors;
 mod fourier;
 mod gate;
-mod gaussian_margin;
-mod linear_algebra;
+mod linalg;
+mod moments;
 mod noise;
 mod parties;
-mod pld;
 mod projected_sgd;
 mod records;
 mod shards;
 mod smooth;
-mod solver;
+mod subsampled;
 
 use pyo3::exceptions::{PyAttributeError, PyOSError};
 use pyo3::prelude::*;
@@ -38,7 +38,10 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         },
     )?;
     info.set_item("simd", dpsvm_core::simd::level_name())?;
-    info.set_item("default_threads", dpsvm_core::parallel::default_threads())?;
+    info.set_item(
+        "default_threads",
+        dpsvm_core::runtime::threads::default_threads(),
+    )?;
     Ok(info)
 }
 
@@ -92,18 +95,18 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
 fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     gate::register(m)?;
     accounting::register(m)?;
-    column_moments::register(m)?;
+    moments::register(m)?;
     descent::register(m)?;
     fourier::register(m)?;
-    gaussian_margin::register(m)?;
-    linear_algebra::register(m)?;
+    ellipsoids::register(m)?;
+    linalg::register(m)?;
     noise::register(m)?;
     parties::register(m)?;
-    pld::register(m)?;
+    subsampled::register(m)?;
     projected_sgd::register(m)?;
     records::register(m)?;
     shards::register(m)?;
     smooth::register(m)?;
-    solver::register(m)?;
+    crammer_singer::register(m)?;
     Ok(())
 }

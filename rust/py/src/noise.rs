@@ -7,7 +7,7 @@ use dpsvm_core::noise::{
     Key, Task, discrete_gaussian, discrete_laplace, exponential_choice, gamma_ball, gaussian,
     gaussian_on_grid, permute_and_flip, random_parts, symmetric_gaussian,
 };
-use dpsvm_core::parallel::Interrupt;
+use dpsvm_core::runtime::interrupt::Interrupt;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;

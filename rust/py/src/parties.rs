@@ -4,11 +4,12 @@ use crate::arrays::{ValueArray, contiguous, dense_rows, integers, labels, matric
 use crate::errors::to_python;
 use crate::gate;
 use crate::projected_sgd::{average, projection};
-use dpsvm_core::rows::RowBounds;
-use dpsvm_core::solver::losses::SmoothLoss;
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::RowBounds;
+use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
 use dpsvm_core::solver::parties::{Fits, Parties, crammer_singer, descents, smooth};
-use dpsvm_core::solver::smooth_problem::SmoothSettings;
-use dpsvm_core::solver::{problem, projected_sgd};
+use dpsvm_core::solver::projected_sgd;
+use dpsvm_core::solver::smooth::SmoothSettings;
 use numpy::{Ix2, PyArray1, PyArray3, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -127,7 +128,7 @@ fn solve_crammer_singer_parties_dense<'py>(
 ) -> PyResult<Fitted<'py>> {
     let input = Input::extract((X, y, offsets), (data_norm, intercept_scaling))?;
     let (parties, columns) = input.parties()?;
-    let settings = problem::Settings {
+    let settings = CrammerSingerSettings {
         classes: n_classes,
         cost: 1.0,
         radius: 1.0,
@@ -174,7 +175,7 @@ fn projected_sgd_parties_dense<'py>(
 ) -> PyResult<Bound<'py, PyArray3<f64>>> {
     let input = Input::extract((X, y, offsets), (data_norm, intercept_scaling))?;
     let (parties, columns) = input.parties()?;
-    let settings = projected_sgd::Settings {
+    let settings = projected_sgd::SgdSettings {
         loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,

@@ -3,11 +3,11 @@
 use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, labels, matrix};
 use crate::errors::to_python;
 use crate::gate;
-use dpsvm_core::rows::{RowBounds, Rows};
-use dpsvm_core::solver::ball::Projection;
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::passes::orders;
-use dpsvm_core::solver::projected_sgd::{Average, Settings, rounding, solve};
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::solver::projected_sgd::Projection;
+use dpsvm_core::solver::projected_sgd::orders;
+use dpsvm_core::solver::projected_sgd::{Average, SgdSettings, rounding, solve};
 use dpsvm_core::{Error, Result};
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -41,7 +41,7 @@ fn descend<'py>(
     py: Python<'py>,
     rows: Rows<'_>,
     y: &PyReadonlyArray1<'_, i64>,
-    settings: &Settings,
+    settings: &SgdSettings,
 ) -> PyResult<Descended<'py>> {
     let y = y.as_slice()?;
     let solution = gate::run(py, |interrupt| solve(rows, y, settings, interrupt))?;
@@ -81,7 +81,7 @@ fn projected_sgd_dense<'py>(
         intercept: intercept_scaling,
     };
     let rows = dense_rows(&x, bounds)?;
-    let settings = Settings {
+    let settings = SgdSettings {
         loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
@@ -128,7 +128,7 @@ fn projected_sgd_csr<'py>(
         intercept: intercept_scaling,
     };
     let rows = csr_rows(py, &x, &index, (Some(y.len()), n_features), bounds)?;
-    let settings = Settings {
+    let settings = SgdSettings {
         loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,
@@ -166,7 +166,7 @@ fn projected_sgd_rounding(
         data_norm,
         intercept: intercept_scaling,
     };
-    let settings = Settings {
+    let settings = SgdSettings {
         loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
         epochs: n_epochs,
         batch: batch_size,

@@ -1,4 +1,4 @@
-//! Bindings of `dpsvm_core::solver::records`.
+//! Bindings of `dpsvm_core::records::store`.
 
 use crate::arrays::{
     IndexArrays, ValueArray, contiguous, csr_rows, dense_rows, labels, matrix, read_parts,
@@ -6,13 +6,13 @@ use crate::arrays::{
 };
 use crate::fourier::FourierMap;
 use crate::gate;
-use dpsvm_core::parallel::Interrupt;
-use dpsvm_core::rows::{RowBounds, Rows};
-use dpsvm_core::solver::exact_parts::{join, split};
-use dpsvm_core::solver::records::Records as Store;
-use dpsvm_core::solver::records_file::RecordFiles;
-use dpsvm_core::solver::records_map::RowMap;
-use dpsvm_core::solver::records_sums::gram_values;
+use dpsvm_core::records::files::RecordFiles;
+use dpsvm_core::records::map::RowMap;
+use dpsvm_core::records::parts::{join, split};
+use dpsvm_core::records::store::Records as Store;
+use dpsvm_core::records::sums::gram_values;
+use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
 use numpy::PyUntypedArrayMethods;
 use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};

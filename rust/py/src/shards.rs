@@ -7,7 +7,7 @@ use crate::gate;
 use crate::noise::NoiseSource;
 use dpsvm_core::Error;
 use dpsvm_core::noise::{KEY_BYTES, Key};
-use dpsvm_core::solver::exact_parts::join;
+use dpsvm_core::records::parts::join;
 use numpy::PyArray2;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Bindings of `dpsvm_core::solver::smooth_erm`.
+//! Bindings of `dpsvm_core::solver::smooth`.
 
 use crate::arrays::{
     IndexArrays, ValueArray, contiguous, csr_rows, dense_rows, labels, matrices, matrix,
@@ -6,10 +6,10 @@ use crate::arrays::{
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::Error;
-use dpsvm_core::rows::{RowBounds, Rows};
-use dpsvm_core::solver::losses::SmoothLoss;
-use dpsvm_core::solver::smooth_erm::{SmoothSolution, solve, solve_batch};
-use dpsvm_core::solver::smooth_problem::SmoothSettings;
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::solver::smooth::SmoothSettings;
+use dpsvm_core::solver::smooth::{SmoothSolution, solve, solve_batch};
 use numpy::{
     Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
     PyUntypedArrayMethods,

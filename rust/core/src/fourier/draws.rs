@@ -4,9 +4,9 @@
 //! mathematical library, whose last bits differ.
 
 use crate::error::Result;
-use crate::memory::with_capacity;
 use crate::noise::Stream;
 use crate::noise::stream::Key;
+use crate::runtime::memory::with_capacity;
 use rand::Rng;
 
 /// Standard normal numbers from one stream.

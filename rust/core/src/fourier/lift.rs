@@ -1,11 +1,11 @@
 //! Rows of features from rows of numbers.
 
-use super::circle::{Phase, circle};
-use super::hadamard::hadamard;
-use super::{FourierMap, Frequencies, SignBlock};
 use crate::error::Result;
-use crate::linear_algebra::packed::{Packed, TILE_ROWS};
-use crate::memory::with_capacity;
+use crate::fourier::circle::{Phase, circle};
+use crate::fourier::hadamard::hadamard;
+use crate::fourier::{FourierMap, Frequencies, SignBlock};
+use crate::linalg::packed::{Packed, TILE_ROWS};
+use crate::runtime::memory::with_capacity;
 use crate::simd::{Real, Simd};
 
 /// Scratch rows are whole vectors at every level.
@@ -34,7 +34,7 @@ struct Signs<T> {
 
 /// Room for some rows on their way.
 #[derive(Debug, Clone, Default)]
-pub struct Scratch<T> {
+pub struct LiftScratch<T> {
     product: Vec<T>,
     block: Vec<T>,
     turns: Vec<T>,
@@ -116,7 +116,7 @@ impl<T: Phase> Prepared<T> {
         simd: S,
         row: &[T],
         rows: usize,
-        scratch: &mut Scratch<T>,
+        scratch: &mut LiftScratch<T>,
         mut emit: impl FnMut(usize, Features<'_, T>),
     ) {
         self.prepare(scratch);
@@ -149,7 +149,7 @@ impl<T: Phase> Prepared<T> {
         &self,
         simd: S,
         entries: &(impl Iterator<Item = (usize, T)> + Clone),
-        scratch: &'s mut Scratch<T>,
+        scratch: &'s mut LiftScratch<T>,
     ) -> Features<'s, T> {
         self.prepare(scratch);
         match &self.phases {
@@ -167,7 +167,7 @@ impl<T: Phase> Prepared<T> {
         self.finish(simd, scratch)
     }
 
-    fn prepare(&self, scratch: &mut Scratch<T>) {
+    fn prepare(&self, scratch: &mut LiftScratch<T>) {
         let padded = self.components.next_multiple_of(WIDEST);
         for line in [&mut scratch.turns, &mut scratch.cos, &mut scratch.sin] {
             line.resize(padded, T::default());
@@ -179,7 +179,7 @@ impl<T: Phase> Prepared<T> {
     fn spin<S: Simd>(
         simd: S,
         blocks: &[Signs<T>],
-        scratch: &mut Scratch<T>,
+        scratch: &mut LiftScratch<T>,
         load: impl Fn(&mut [T]),
     ) {
         let mut first = 0;
@@ -199,7 +199,7 @@ impl<T: Phase> Prepared<T> {
     }
 
     #[inline(always)]
-    fn finish<'s, S: Simd>(&self, simd: S, scratch: &'s mut Scratch<T>) -> Features<'s, T> {
+    fn finish<'s, S: Simd>(&self, simd: S, scratch: &'s mut LiftScratch<T>) -> Features<'s, T> {
         circle(simd, &mut scratch.turns, &mut scratch.cos, &mut scratch.sin);
         let d = self.components;
         let (cos, sin) = (&mut scratch.cos[..d], &scratch.sin[..d]);

@@ -23,11 +23,11 @@ pub mod lift;
 pub mod transform;
 
 use crate::error::{Error, Result};
-use crate::memory::{matrix, with_capacity, zeros};
-use circle::Phase;
-use draws::{Normals, orthonormal, scale};
-use hadamard::place;
-use lift::Prepared;
+use crate::fourier::circle::Phase;
+use crate::fourier::draws::{Normals, orthonormal, scale};
+use crate::fourier::hadamard::place;
+use crate::fourier::lift::Prepared;
+use crate::runtime::memory::{matrix, with_capacity, zeros};
 use std::sync::OnceLock;
 
 /// The kernel.
@@ -64,7 +64,7 @@ pub enum Centre {
 
 /// Public numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct FourierSettings {
     /// Columns of a row.
     pub features: usize,
     /// Number D of frequencies; a row gets twice as many entries.
@@ -108,7 +108,7 @@ enum Frequencies {
 /// A drawn map, ready for both precisions.
 #[derive(Debug)]
 pub struct FourierMap {
-    settings: Settings,
+    settings: FourierSettings,
     frequencies: Frequencies,
     /// `e_j`.
     constants: Vec<f64>,
@@ -122,8 +122,8 @@ impl FourierMap {
     /// # Errors
     /// No features or components; gamma outside 1e-30..1e30; a structure for which the family has no
     /// draw; no memory.
-    pub fn new(settings: Settings) -> Result<Self> {
-        let Settings {
+    pub fn new(settings: FourierSettings) -> Result<Self> {
+        let FourierSettings {
             features,
             components,
             ..
@@ -160,7 +160,7 @@ impl FourierMap {
     }
 
     /// What the map was made of.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &FourierSettings {
         &self.settings
     }
 
@@ -179,7 +179,7 @@ impl FourierMap {
     /// # Errors
     /// No memory.
     pub fn weights(&self) -> Result<Vec<f64>> {
-        let Settings {
+        let FourierSettings {
             features,
             components,
             ..
@@ -304,7 +304,7 @@ fn plain_hadamard(x: &mut [f64]) {
     }
 }
 
-impl Settings {
+impl FourierSettings {
     /// Standard deviation of a frequency's entries.
     fn deviation(&self) -> f64 {
         (2.0 * self.gamma).sqrt()

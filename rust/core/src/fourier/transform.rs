@@ -1,19 +1,17 @@
 //! Features of a user's matrix.
 
-use super::FourierMap;
-use super::circle::Phase;
-use super::lift::{Prepared, Scratch, TILE};
 use crate::error::{Error, Result};
-use crate::parallel::{Interrupt, check_threads, each_block, pool};
-use crate::rows::{Columns, Rows, Values};
+use crate::fourier::FourierMap;
+use crate::fourier::circle::Phase;
+use crate::fourier::lift::{LiftScratch, Prepared, TILE};
+use crate::rows::view::{Columns, Rows, Values};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::threads::{PARALLEL_WORK, each_block, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
 
 /// Rows treated by one thread at a time.
 const PART_ROWS: usize = 16;
-
-/// Multiplications below which a second thread does not pay for its wake-up.
-const PARALLEL_WORK: usize = 1 << 20;
 
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const WAVE_WORK: usize = 1 << 25;
@@ -42,10 +40,8 @@ pub fn transform<T: Phase>(
     if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
         return Err(Error::invalid("out", "has room for another number of rows"));
     }
-    check_threads(n_threads)?;
     let work = prepared.work().max(1);
-    let shared = n_threads > 1 && rows.n_rows().saturating_mul(work) >= PARALLEL_WORK;
-    let pool = shared.then(|| pool(n_threads)).transpose()?;
+    let pool = pool_above(n_threads, rows.n_rows().saturating_mul(work), PARALLEL_WORK)?;
     let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
     let wave = (WAVE_WORK / work)
         .next_multiple_of(PART_ROWS)
@@ -71,7 +67,7 @@ fn transform_wave<T: Phase>(
         .map(|(first, out)| (first, out, Ok(())))
         .collect();
     each_block(pool, &mut parts, interrupt, |part| {
-        part.2 = dispatch(Part {
+        part.2 = dispatch(RowsToMap {
             prepared,
             rows,
             first: part.0,
@@ -82,21 +78,21 @@ fn transform_wave<T: Phase>(
 }
 
 /// Some consecutive rows.
-struct Part<'p, 'a, T> {
+struct RowsToMap<'p, 'a, T> {
     prepared: &'p Prepared<T>,
     rows: &'p Rows<'a>,
     first: usize,
     out: &'p mut [T],
 }
 
-impl<T: Phase> Kernel for Part<'_, '_, T> {
+impl<T: Phase> Kernel for RowsToMap<'_, '_, T> {
     type Output = Result<()>;
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<()> {
         let (d, outputs) = (self.rows.n_columns(), self.prepared.outputs());
         let count = self.out.len() / outputs;
-        let mut scratch = Scratch::default();
+        let mut scratch = LiftScratch::default();
         let mut row: Vec<T> = Vec::new();
         if !self.rows.is_dense() {
             let outs = self.out.chunks_exact_mut(outputs);

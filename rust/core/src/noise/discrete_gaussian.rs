@@ -7,14 +7,14 @@
 //!
 //! The time of a draw depends on the drawn value and never on any data.
 
-use super::grid_sampler::Spare;
-use super::half_normal::{
+use crate::error::{Error, Result};
+use crate::noise::grid_sampler::Spare;
+use crate::noise::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
     WIDTH_BITS, below_density_of, below_edge,
 };
-use super::{Task, fill_blocks};
-use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::noise::{Task, fill_blocks};
+use crate::runtime::interrupt::Interrupt;
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::Rng;
 

@@ -3,10 +3,10 @@
 //! Canonne, Kamath and Steinke (2020), Algorithm 2, with a rational scale `t/s`: integers and random
 //! bits decide everything.
 
-use super::coins::{below, bernoulli_exp, bernoulli_exp_ratio};
-use super::{Task, fill_blocks};
 use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::noise::coins::{below, bernoulli_exp, bernoulli_exp_ratio};
+use crate::noise::{Task, fill_blocks};
+use crate::runtime::interrupt::Interrupt;
 use rand::Rng;
 
 /// Largest numerator and denominator of a scale.

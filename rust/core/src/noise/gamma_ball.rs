@@ -4,10 +4,10 @@
 //! Gamma with shape `d` and rate `beta`, and the direction is uniform on the sphere and
 //! independent of it. The direction is a standard Gaussian vector divided by its norm.
 
-use super::gaussian::fill_normal;
-use super::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, share};
 use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::noise::gaussian::fill_normal;
+use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, share};
+use crate::runtime::interrupt::Interrupt;
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
 use rayon::prelude::*;

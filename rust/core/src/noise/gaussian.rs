@@ -1,18 +1,18 @@
 //! Fast Gaussian noise in floating point (ziggurat).
 
-use super::{Task, check_sigma, fill_blocks};
 use crate::error::Result;
-use crate::parallel::Interrupt;
+use crate::noise::{Task, check_sigma, fill_blocks};
+use crate::runtime::interrupt::Interrupt;
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// `size` independent draws of N(0, `sigma`^2), rounded as double precision rounds.
 ///
 /// For places whose proof allows floating-point noise; a release on a grid uses
-/// [`gaussian_on_grid`](super::gaussian_on_grid).
+/// [`gaussian_on_grid`](crate::noise::gaussian_on_grid).
 ///
 /// # Errors
-/// `sigma` neither 0 nor in [`MIN_SIGMA`](super::MIN_SIGMA)..=[`MAX_SIGMA`](super::MAX_SIGMA);
+/// `sigma` neither 0 nor in [`MIN_SIGMA`](crate::noise::MIN_SIGMA)..=[`MAX_SIGMA`](crate::noise::MAX_SIGMA);
 /// `n_threads` out of range; no memory; interrupted.
 pub fn gaussian(
     task: Task<'_>,

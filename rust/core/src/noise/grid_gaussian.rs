@@ -8,9 +8,9 @@
 //!
 //! The time of a draw depends on the drawn value and never on any data.
 
-use super::{Task, fill_blocks};
 use crate::error::{Error, Result};
-use crate::parallel::Interrupt;
+use crate::noise::{Task, fill_blocks};
+use crate::runtime::interrupt::Interrupt;
 
 /// Bits in a digit of a fraction.
 const DIGIT: u32 = 32;

@@ -3,9 +3,9 @@
 //! One word of 64 bits is enough for 95 of 100 draws: 13 bits choose a piece of the staircase above
 //! the half-normal density, one is the sign, 50 are the place within the piece.
 
-use super::GridScale;
-use super::coins::uniform;
-use super::half_normal::{
+use crate::noise::GridScale;
+use crate::noise::coins::uniform;
+use crate::noise::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
     below_density, below_edge,
 };
@@ -117,14 +117,14 @@ impl Kernel for FirstLook<'_> {
 
 /// A point under the half-normal density: `x` units of `2^-POSITION_BITS`, then `digits`, then digits
 /// not yet drawn.
-struct Point {
+struct ExactPoint {
     x: u128,
     digits: Vec<u32>,
 }
 
 /// The point of a word, unless it lies above the density.
 #[inline]
-fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<Point> {
+fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
     let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
     if code == TAIL {
         return tail_point(spare);
@@ -134,7 +134,7 @@ fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<Point> {
     let mut digits = Vec::new();
     if code < SURE_CELLS {
         let x = u128::from((code as u64) << CELL_BITS | offset);
-        return Some(Point { x, digits });
+        return Some(ExactPoint { x, digits });
     }
     let j = code - SURE_CELLS;
     let x = u128::from((j as u64) << CELL_BITS | offset);
@@ -143,12 +143,12 @@ fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<Point> {
         let height = Height::edge(&CELL_TABLE[j]);
         below_density(x, &mut digits, height, v, || spare.digit())
     });
-    below.then_some(Point { x, digits })
+    below.then_some(ExactPoint { x, digits })
 }
 
 /// A point of the tail, unless it lies above the density.
 #[cold]
-fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<Point> {
+fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
     let part = spare.ones(PARTS)?;
     let start = ((CELLS as u128) << CELL_BITS) + (u128::from(part) << PART_BITS);
     let x = start + u128::from(spare.word() >> (64 - PART_BITS));
@@ -158,7 +158,7 @@ fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<Point> {
     let mut digits = Vec::new();
     let v = spare.word();
     let below = below_density(x, &mut digits, Height::tail(part), v, || spare.digit());
-    below.then_some(Point { x, digits })
+    below.then_some(ExactPoint { x, digits })
 }
 
 /// Words for the draws that need more than one.

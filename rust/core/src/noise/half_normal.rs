@@ -7,7 +7,7 @@
 //! that leaves it open, with as many digits as it takes. One piece stands for everything beyond the
 //! last cell. The argument is the project's page `docs/proofs/grid_gaussian.md`.
 
-use super::natural::Natural;
+use crate::noise::natural::Natural;
 
 /// Bits of a word that choose the piece.
 pub const SLOT_BITS: u32 = 13;

@@ -5,14 +5,14 @@
 //! them. All decisions use integers and random bits; no logarithm, exponential or rounding error
 //! enters. The argument, line by line, is the project's page `docs/proofs/grid_gaussian.md`.
 //!
-//! It shares nothing with the sampler of [`GridScale::fill`](super::GridScale::fill) but the
+//! It shares nothing with the sampler of [`GridScale::fill`](crate::noise::GridScale::fill) but the
 //! rounding, and is 20 times slower.
 //!
 //! Paper's symbol — name here: Algorithm H — `half_exponential`, G — inside `integer_part`,
 //! P — inside `integer_part`, B — `fraction_trial`, C — `below`, N — `Deviate::draw`.
 
-use super::GridScale;
-use super::coins::uniform;
+use crate::noise::GridScale;
+use crate::noise::coins::uniform;
 use rand::Rng;
 
 /// Integer parts from here on are drawn again, because an `i64` cannot hold every normal deviate.

@@ -14,6 +14,7 @@ pub mod grid_gaussian;
 mod grid_sampler;
 pub mod half_normal;
 #[cfg(test)]
+#[cfg(test)]
 mod karney;
 mod natural;
 pub mod poisson_batch;
@@ -34,8 +35,9 @@ pub use stream::{KEY_BYTES, Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 
 use crate::error::{Error, Result};
-use crate::memory::with_capacity;
-use crate::parallel::{Interrupt, MAX_THREADS, pool};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
+use crate::runtime::threads::{MAX_THREADS, pool};
 use rayon::prelude::*;
 
 /// Values drawn from one stream. Part of the meaning of a seed: changing it changes every result.

@@ -24,11 +24,11 @@ const COIN_RATE: f64 = 0.5;
 #[derive(Debug, Clone)]
 pub struct Rate {
     value: f64,
-    way: Way,
+    way: Method,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum Method {
     /// Everyone joins.
     All,
     /// A coin each: a uniform word below this bound, which is `2^64 q` exactly.
@@ -48,12 +48,12 @@ impl Rate {
             return Err(Error::invalid("sampling_rate", message));
         }
         let way = if q == 1.0 {
-            Way::All
+            Method::All
         } else if q >= COIN_RATE {
             // The lowest bit of a double from 1/2 on is at least 2^-53: the product is whole.
-            Way::Coins((q * 18_446_744_073_709_551_616.0) as u64)
+            Method::Coins((q * 18_446_744_073_709_551_616.0) as u64)
         } else {
-            Way::Gaps(Gap::new(q))
+            Method::Gaps(Gap::new(q))
         };
         Ok(Self { value: q, way })
     }
@@ -71,9 +71,9 @@ impl Rate {
 pub fn poisson_batch<R: Rng>(rng: &mut R, rate: &Rate, n: usize, batch: &mut Vec<u32>) {
     batch.clear();
     match &rate.way {
-        Way::All => batch.extend((0..n).map(|i| i as u32)),
-        Way::Coins(bound) => toss_coins(rng, *bound, n, batch),
-        Way::Gaps(gap) => {
+        Method::All => batch.extend((0..n).map(|i| i as u32)),
+        Method::Coins(bound) => toss_coins(rng, *bound, n, batch),
+        Method::Gaps(gap) => {
             let mut next = 0;
             while let Some(skipped) = gap.draw(rng, (n - next) as u64) {
                 next += skipped as usize;

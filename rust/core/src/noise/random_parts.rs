@@ -1,10 +1,10 @@
 //! Random assignment of records to parts, each record independently, with exact probabilities.
 
-use super::coins::below;
-use super::{Task, fill_blocks};
 use crate::error::{Error, Result};
-use crate::memory::with_capacity;
-use crate::parallel::Interrupt;
+use crate::noise::coins::below;
+use crate::noise::{Task, fill_blocks};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
 
 /// `size` independent part numbers, number j with probability `weights[j] / sum of weights`.
 ///

@@ -10,11 +10,11 @@
 //!
 //! The argument is the project's page `docs/proofs/private_selection.md`.
 
-use super::Task;
-use super::coins::{below, bernoulli_exp};
 use crate::error::{Error, Result};
-use crate::memory::with_capacity;
-use crate::parallel::Interrupt;
+use crate::noise::Task;
+use crate::noise::coins::{below, bernoulli_exp};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
 
 /// Significant bits that a rate may have: with differences of 32 bits all products are exact.
 const RATE_BITS: i32 = 20;

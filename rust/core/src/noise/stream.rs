@@ -4,8 +4,9 @@
 //! `ChaCha20` keystreams under that key, numbered by (task, step): one task for each call of a
 //! sampler, one step for each fixed part of its array. Two different pairs never share a word.
 
-use super::chacha::{self, BATCH, BLOCK_BYTES, Block, WORDS};
 use crate::error::{Error, Result};
+use crate::noise::chacha;
+use crate::noise::chacha::{BATCH, BLOCK_BYTES, Block, WORDS};
 use rand::{Rng, TryRng};
 use std::convert::Infallible;
 use std::fmt;

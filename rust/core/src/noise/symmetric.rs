@@ -1,10 +1,10 @@
 //! Symmetric Gaussian matrices.
 
-use super::gaussian::fill_normal;
-use super::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, share};
 use crate::error::{Error, Result};
-use crate::memory::with_capacity;
-use crate::parallel::Interrupt;
+use crate::noise::gaussian::fill_normal;
+use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, share};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
 use rayon::prelude::*;
 
 /// Side of the tiles in which the upper triangle is copied to the lower one: two tiles of 32 KB
@@ -15,10 +15,10 @@ const TILE: usize = 64;
 /// variance `sigma^2` on the diagonal and `sigma^2 / 2` off it.
 ///
 /// This is the isotropic Gaussian of the space of symmetric matrices under the Frobenius norm.
-/// Row `i` is drawn from the task's stream `i`. Floating point, as [`gaussian`](super::gaussian).
+/// Row `i` is drawn from the task's stream `i`. Floating point, as [`gaussian`](crate::noise::gaussian).
 ///
 /// # Errors
-/// `sigma` neither 0 nor in [`MIN_SIGMA`](super::MIN_SIGMA)..=[`MAX_SIGMA`](super::MAX_SIGMA);
+/// `sigma` neither 0 nor in [`MIN_SIGMA`](crate::noise::MIN_SIGMA)..=[`MAX_SIGMA`](crate::noise::MAX_SIGMA);
 /// `n_threads` out of range; no memory; interrupted.
 pub fn symmetric_gaussian(
     task: Task<'_>,

@@ -3,12 +3,16 @@
 //! One thread solves a problem from beginning to end, several of them side by side, so that results
 //! do not depend on the number of threads. A problem's result is a function of its own rows, labels and numbers.
 
-use super::smooth_problem::SmoothSettings;
-use super::{dual_coordinate, problem, projected_sgd, smooth_erm};
 use crate::error::{Error, Result};
-use crate::memory::{filled, zeros};
-use crate::parallel::{Interrupt, check_threads, each_task};
-use crate::rows::Rows;
+use crate::rows::view::Rows;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{filled, zeros};
+use crate::runtime::tasks::each_task;
+use crate::runtime::threads::check_threads;
+use crate::solver::crammer_singer;
+use crate::solver::projected_sgd;
+use crate::solver::smooth::SmoothSettings;
+use crate::solver::smooth::erm;
 use std::ops::Range;
 
 /// The parties' rows and labels.
@@ -119,7 +123,7 @@ impl<'a> Parties<'a> {
 /// in place of those in `settings`.
 ///
 /// # Errors
-/// As [`smooth_erm::solve`]; numbers that are not one for each party.
+/// As [`erm::solve`]; numbers that are not one for each party.
 pub fn smooth(
     parties: &Parties<'_>,
     settings: &SmoothSettings,
@@ -140,7 +144,7 @@ pub fn smooth(
                 threads: 1,
                 ..*settings
             };
-            Ok(smooth_erm::solve_few_rows(rows, labels, &own, interrupt)?.weights)
+            Ok(erm::solve_few_rows(rows, labels, &own, interrupt)?.weights)
         },
     )
 }
@@ -149,10 +153,10 @@ pub fn smooth(
 /// in place of those in `settings`.
 ///
 /// # Errors
-/// As [`dual_coordinate::solve`]; numbers that are not one for each party.
+/// As [`crammer_singer::solve`]; numbers that are not one for each party.
 pub fn crammer_singer(
     parties: &Parties<'_>,
-    settings: &problem::Settings,
+    settings: &crammer_singer::CrammerSingerSettings,
     (costs, radii): (&[f64], &[f64]),
     interrupt: &dyn Interrupt,
 ) -> Result<Fits> {
@@ -164,13 +168,13 @@ pub fn crammer_singer(
         settings.threads,
         interrupt,
         |i, rows, labels, interrupt| {
-            let own = problem::Settings {
+            let own = crammer_singer::CrammerSingerSettings {
                 cost: costs[i],
                 radius: radii[i],
                 threads: 1,
                 ..*settings
             };
-            Ok(dual_coordinate::solve(rows, labels, &own, interrupt)?.weights)
+            Ok(crammer_singer::solve(rows, labels, &own, interrupt)?.weights)
         },
     )
 }
@@ -183,7 +187,7 @@ pub fn crammer_singer(
 /// each party.
 pub fn descents(
     parties: &Parties<'_>,
-    settings: &projected_sgd::Settings,
+    settings: &projected_sgd::SgdSettings,
     regularizations: &[f64],
     threads: usize,
     interrupt: &dyn Interrupt,
@@ -191,7 +195,7 @@ pub fn descents(
     parties.check("regularizations", regularizations)?;
     let scores = settings.loss.scores;
     let found = parties.each(scores, threads, interrupt, |i, rows, labels, interrupt| {
-        let own = projected_sgd::Settings {
+        let own = projected_sgd::SgdSettings {
             regularization: regularizations[i],
             batch: settings.batch.min(rows.n_rows()),
             ..*settings

@@ -1,11 +1,11 @@
 //! The smallest of the valid bounds: the laws of this module, and for softmax losses with three or
 //! more classes the bound that maximises gradient and curvature together.
 
-use super::logs::probability;
-use super::search::Curvature;
-use super::{Jacobian, Law, Relation, joint, log_delta_closed};
 use crate::Result;
-use crate::parallel::Interrupt;
+use crate::accounting::objective::logs::probability;
+use crate::accounting::objective::search::Curvature;
+use crate::accounting::objective::{Jacobian, Law, Relation, joint, log_delta_closed};
+use crate::runtime::interrupt::Interrupt;
 
 /// Number of classes and `kappa` where the joint bound is known.
 fn joint_arguments(law: Law, jacobian: Jacobian) -> Option<(usize, f64)> {

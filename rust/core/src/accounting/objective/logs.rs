@@ -1,7 +1,7 @@
 //! Upper bounds kept as natural logarithms, so that tails far below the smallest double stay exact.
 
 use crate::accounting::gaussian;
-use crate::accounting::normal::mills;
+use crate::numeric::normal::mills;
 
 /// `ln sqrt(2 pi)`.
 pub(super) const LOG_ROOT_TWO_PI: f64 = 0.918_938_533_204_672_8;

@@ -10,7 +10,9 @@
 //! and log-concave; nothing cancels. Derivation: `docs/proofs/objective_perturbation.md`, section
 //! "Gaussian noise".
 
-use super::logs::{LOG_ROOT_TWO_PI, log_count, log_gaussian, log_gaussian_of, log_tail};
+use crate::accounting::objective::logs::{
+    LOG_ROOT_TWO_PI, log_count, log_gaussian, log_gaussian_of, log_tail,
+};
 
 /// From here on, in standard deviations, two competitors never matter: the sum over competitors
 /// exceeds the curve by a factor of `1 + n Phi(-20)` at most.

@@ -21,12 +21,12 @@ mod search;
 mod step_law;
 mod weston_watkins;
 
-use super::calibration::MAX_EPSILON;
-use super::gaussian::check_sigma;
-use crate::parallel::Interrupt;
+use crate::accounting::gaussian::calibration::MAX_EPSILON;
+use crate::accounting::gaussian::check_sigma;
+use crate::accounting::objective::logs::{below_zero, log_gaussian, probability};
+use crate::accounting::objective::one_score::OneScore;
+use crate::runtime::interrupt::Interrupt;
 use crate::{Error, Result};
-use logs::{below_zero, log_gaussian, probability};
-use one_score::OneScore;
 
 pub use search::{Curvature, sigma};
 
@@ -313,12 +313,12 @@ pub fn profile(
 ///
 /// # Example
 /// ```
-/// use dpsvm_core::accounting::objective::{Jacobian, Law, Relation, delta};
-/// use dpsvm_core::parallel::Never;
+/// use crate::accounting::objective::{Jacobian, Law, Relation, delta};
+/// use crate::runtime::interrupt::Never;
 /// let law = Law::Softmax { classes: 10 };
 /// let delta = delta(law, Relation::AddRemove, 2.0, 4.51, Jacobian::Given(0.5), &Never)?;
 /// assert!(delta < 1e-6);
-/// # Ok::<(), dpsvm_core::Error>(())
+/// # Ok::<(), crate::Error>(())
 /// ```
 pub fn delta(
     law: Law,

@@ -7,7 +7,7 @@
 //! `v >= kappa - t^2 / 2`. Derivation: `docs/proofs/objective_perturbation.md`, section "One score and
 //! one-vs-rest".
 
-use super::logs::{NOTHING, log_add, log_gaussian, log_tail};
+use crate::accounting::objective::logs::{NOTHING, log_add, log_gaussian, log_tail};
 
 /// Half-widths of the nodes and weights of Gauss-Legendre rules on [-1, 1].
 const SIX: [[f64; 2]; 3] = [

@@ -3,10 +3,10 @@
 //! Derivation: `docs/proofs/objective_perturbation.md`, sections "One score and one-vs-rest" and
 //! "Replacement".
 
-use super::logs::{log_gaussian, log_union};
-use super::one_score::OneScore;
-use super::power::{LARGEST_GRID, Powers};
-use super::step_law::StepLaw;
+use crate::accounting::objective::logs::{log_gaussian, log_union};
+use crate::accounting::objective::one_score::OneScore;
+use crate::accounting::objective::power::{LARGEST_GRID, Powers};
+use crate::accounting::objective::step_law::StepLaw;
 
 /// Grid points a standard deviation of one loss for up to [`FEW`] scores; for more, a coarser grid
 /// gives the same relative error.

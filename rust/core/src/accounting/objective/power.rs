@@ -5,8 +5,9 @@
 //! however small that is. Every error is bounded and added: the transform's rounding by its norm, the
 //! sum beyond the grid by Chernoff's bound. What the cyclic convolution wraps around only adds mass.
 
-use super::logs::{NOTHING, log_add, log_count};
-use super::step_law::StepLaw;
+use crate::accounting::objective::logs::{NOTHING, log_add, log_count};
+use crate::accounting::objective::step_law::StepLaw;
+use crate::numeric::transform_size::transform_size;
 use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
 
@@ -102,7 +103,7 @@ impl Sample {
 }
 
 /// Tilt at `e`, tilt of the Chernoff bound beyond the grid, and the grid's length.
-struct Plan {
+struct PowerGrid {
     tilt: f64,
     beyond: f64,
     len: usize,
@@ -116,7 +117,7 @@ impl Powers {
         }
     }
 
-    fn plan(&mut self, law: &StepLaw, n: f64, e: f64) -> Plan {
+    fn plan(&mut self, law: &StepLaw, n: f64, e: f64) -> PowerGrid {
         let sample = Sample::of(law);
         let tilt = sample.tilt((e / n).max(f64::MIN_POSITIVE), self.tilt);
         self.tilt = tilt;
@@ -139,7 +140,7 @@ impl Powers {
             }
             beyond *= 1.2;
         }
-        Plan { tilt, beyond, len }
+        PowerGrid { tilt, beyond, len }
     }
 
     /// Upper bound on `ln E(1 - e^{e - S_1 - ... - S_n})_+`, `e >= 0`, for `n` copies of the law.
@@ -182,7 +183,7 @@ impl Powers {
 
     /// The `n`-fold cyclic convolution on at least `len` points, and its error in the Euclidean norm.
     fn power(&mut self, masses: &[f64], n: usize, len: usize) -> (Vec<f64>, f64) {
-        let size = transform_size(len);
+        let size = transform_size(len, &[3, 9]);
         let forward = self.planner.plan_fft_forward(size);
         let inverse = self.planner.plan_fft_inverse(size);
         let mut values = forward.make_input_vec();
@@ -227,14 +228,6 @@ fn integer_power(z: Complex<f64>, n: usize) -> Complex<f64> {
         rest >>= 1;
     }
     result
-}
-
-/// Least even length of the form `2^a 3^b`, `b <= 2`, from `len` on.
-fn transform_size(len: usize) -> usize {
-    [1, 3, 9]
-        .map(|odd| odd * len.div_ceil(odd).next_power_of_two().max(16))
-        .into_iter()
-        .fold(usize::MAX, usize::min)
 }
 
 /// `ln sum_j e^{log_mass[j] + tilt j eta}`.
@@ -300,14 +293,6 @@ mod tests {
                 assert!(found >= wanted - 1e-12, "{n} {e}: {found} {wanted}");
                 assert!(found <= wanted + 1e-7, "{n} {e}: {found} {wanted}");
             }
-        }
-    }
-
-    #[test]
-    fn transform_sizes_suffice() {
-        for len in [1, 2, 17, 48, 49, 1000, 9217, 1 << 20] {
-            let size = transform_size(len);
-            assert!(size >= len && size.is_multiple_of(2) && size <= 2 * len.max(16));
         }
     }
 }

@@ -4,8 +4,8 @@
 //! taken at pairs of extreme points. Derivation: `docs/proofs/objective_perturbation.md`, section
 //! "Replacement".
 
-use super::logs::{log_add, log_count, log_gaussian};
-use super::max_law;
+use crate::accounting::objective::logs::{log_add, log_count, log_gaussian};
+use crate::accounting::objective::max_law;
 
 /// Upper bound on the logarithm of the curve at `e >= 0`, the smaller of two.
 pub(super) fn log_delta(e: f64, t: f64, classes: usize) -> f64 {
@@ -52,5 +52,7 @@ pub(super) fn log_delta_pairwise(e: f64, t: f64, classes: usize) -> f64 {
         return 0.0;
     }
     let s = 2.0 * t;
-    (std::f64::consts::LN_2 + super::weston_watkins::log_delta(rest, 0.0, s, classes - 1)).min(0.0)
+    (std::f64::consts::LN_2
+        + crate::accounting::objective::weston_watkins::log_delta(rest, 0.0, s, classes - 1))
+    .min(0.0)
 }

@@ -1,11 +1,11 @@
 //! The least noise for a target, by bracketing.
 
-use super::logs::probability;
-use super::{
+use crate::accounting::gaussian::calibration;
+use crate::accounting::objective::logs::probability;
+use crate::accounting::objective::{
     Jacobian, Law, Relation, check_epsilon, check_not_negative, combined, log_delta_closed,
 };
-use crate::accounting::calibration;
-use crate::parallel::Interrupt;
+use crate::runtime::interrupt::Interrupt;
 use crate::{Error, Result};
 
 /// Evaluations at most; five to fifteen are usual.
@@ -46,7 +46,7 @@ impl Curvature {
     }
 }
 
-struct Search<'a> {
+struct NoiseSearch<'a> {
     law: Law,
     relation: Relation,
     epsilon: f64,
@@ -55,7 +55,7 @@ struct Search<'a> {
     interrupt: &'a dyn Interrupt,
 }
 
-impl Search<'_> {
+impl NoiseSearch<'_> {
     /// By how much the logarithm of delta is above the target; at most 0 exactly when `sigma` is enough.
     fn excess(&self, sigma: f64) -> Result<f64> {
         self.interrupt.check()?;
@@ -190,7 +190,7 @@ fn is_convolved(law: Law) -> bool {
 /// * `interrupt` - asked whether to give up.
 ///
 /// # Returns
-/// `sigma` at which [`super::delta`] as computed is at most `delta`; above the least such value by a
+/// `sigma` at which [`crate::accounting::objective::delta`] as computed is at most `delta`; above the least such value by a
 /// relative 1e-12, for sums over scores 1e-9, where the joint bound decides 1e-3 as a rule.
 ///
 /// # Errors
@@ -208,7 +208,7 @@ pub fn sigma(
     check_epsilon(epsilon)?;
     check_delta(delta)?;
     curvature.check()?;
-    let search = Search {
+    let search = NoiseSearch {
         law,
         relation,
         epsilon,

@@ -6,7 +6,7 @@
 //! spreading a mass only raises such a mean (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi,
 //! 2022). The error is of second order in `eta`; everything is rounded upward.
 
-use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_tail};
+use crate::accounting::objective::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_tail};
 
 /// Half-widths of the six Gauss-Legendre nodes on [-1, 1] and their weights.
 const RULE: [[f64; 2]; 3] = [

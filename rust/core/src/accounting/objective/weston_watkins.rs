@@ -6,9 +6,11 @@
 //! arguments shifted by `z_0`, hence analytic, and at a distance `a` from the real line at most
 //! `e^{(n + 1) a^2 / 2}` times what it is on it; that bounds the rule's error in closed form.
 
-use super::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_tail, log_union};
-use super::power::{LARGEST_GRID, Powers};
-use super::step_law::StepLaw;
+use crate::accounting::objective::logs::{
+    LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_tail, log_union,
+};
+use crate::accounting::objective::power::{LARGEST_GRID, Powers};
+use crate::accounting::objective::step_law::StepLaw;
 
 /// Grid points a standard deviation of one term for up to [`FEW`] terms, and coarser for more.
 const RESOLUTION: f64 = 64.0;

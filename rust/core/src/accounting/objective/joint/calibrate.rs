@@ -1,11 +1,12 @@
 //! The least noise for which the bound meets the guarantee.
 
-use super::cache::{self, Key};
-use super::in_range;
-use super::search::{Choice, Detail, Problem, Search};
 use crate::Result;
 use crate::accounting::gaussian;
-use crate::parallel::Interrupt;
+use crate::accounting::objective::joint::cache;
+use crate::accounting::objective::joint::cache::Key;
+use crate::accounting::objective::joint::in_range;
+use crate::accounting::objective::joint::search::{BoundSearch, Choice, Detail, Problem};
+use crate::runtime::interrupt::Interrupt;
 
 /// How `kappa` follows the noise while it is calibrated.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +60,7 @@ struct Task<'a> {
     curve: Curve,
     classes: usize,
     replace_one: bool,
-    search: Search<'a>,
+    search: BoundSearch<'a>,
 }
 
 /// A root search in `ln sigma`: what is known of its bracket.
@@ -209,7 +210,7 @@ impl Task<'_> {
 }
 
 /// Least noise deviation over the bound on the row norm for `(epsilon, delta)`-privacy by
-/// [`super::delta`], rounded up.
+/// [`crate::accounting::objective::joint::delta`], rounded up.
 ///
 /// # Arguments
 /// * `epsilon`, `delta` - positive, `delta` below 1.
@@ -258,7 +259,7 @@ pub fn sigma(
         curve,
         classes,
         replace_one,
-        search: Search::new(interrupt),
+        search: BoundSearch::new(interrupt),
     };
     let found = match task.coarse_root(start)? {
         Some(bracket) => task.fine_root(bracket)?,

@@ -1,5 +1,6 @@
 //! Convolution powers of a probability vector, truncated, as upper bounds.
 
+use crate::numeric::transform_size::transform_size;
 use std::sync::Arc;
 
 use realfft::num_complex::Complex;
@@ -21,20 +22,10 @@ pub(super) struct Convolver {
     scratch: Vec<Complex<f64>>,
 }
 
-/// The least even product of powers of two and three that is at least `least`.
-fn transform_size(least: usize) -> usize {
-    let mut best = least.next_power_of_two().max(2);
-    for threes in [3, 9] {
-        let size = threes * least.div_ceil(threes).next_power_of_two().max(2);
-        best = best.min(size);
-    }
-    best
-}
-
 impl Convolver {
     /// For vectors of up to `length` entries.
     pub(super) fn new(planner: &mut RealFftPlanner<f64>, length: usize) -> Self {
-        let size = transform_size(2 * length.max(1));
+        let size = transform_size(2 * length.max(1), &[3, 9]);
         let forward = planner.plan_fft_forward(size);
         let backward = planner.plan_fft_inverse(size);
         let scratch = forward.get_scratch_len().max(backward.get_scratch_len());
@@ -165,7 +156,7 @@ mod tests {
     #[test]
     fn sizes_are_even_and_large_enough() {
         for least in 1..3000 {
-            let size = transform_size(least);
+            let size = transform_size(least, &[3, 9]);
             assert!(size >= least && size.is_multiple_of(2) && (least < 8 || size < 2 * least));
         }
     }

@@ -2,12 +2,12 @@
 
 use realfft::RealFftPlanner;
 
-use super::payoff::{Nodes, Payoff};
-use super::search::Search;
-use super::spread::{CELL_ERROR, Spread};
-use super::tail::{cdf, chord_excess, log_cdf, upper_tail};
 use crate::Result;
-use crate::parallel::Interrupt;
+use crate::accounting::objective::joint::payoff::{Nodes, Payoff};
+use crate::accounting::objective::joint::search::BoundSearch;
+use crate::accounting::objective::joint::spread::{CELL_ERROR, Spread};
+use crate::accounting::objective::joint::tail::{cdf, chord_excess, log_cdf, upper_tail};
+use crate::runtime::interrupt::Interrupt;
 
 /// The largest score is integrated over this range; both ends are added whole.
 const LEFT: f64 = -9.0;
@@ -200,7 +200,7 @@ const SLOPES: usize = 4;
 impl SumLaw {
     /// `payoffs` are the ends of the range; otherwise as [`expected_payoff`].
     pub(super) fn new(
-        search: &mut Search<'_>,
+        search: &mut BoundSearch<'_>,
         payoffs: [&Payoff; 2],
         competitors: usize,
         scale: f64,

@@ -20,10 +20,10 @@ mod tail;
 pub use calibrate::{Curve, sigma};
 pub use profile::profile;
 
-use search::{Problem, Search};
+use crate::accounting::objective::joint::search::{BoundSearch, Problem};
 
 use crate::Result;
-use crate::parallel::Interrupt;
+use crate::runtime::interrupt::Interrupt;
 
 /// Fewest classes for which the bound is proved here; two classes have one score.
 const LEAST_CLASSES: usize = 3;
@@ -64,11 +64,11 @@ fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
 ///
 /// # Example
 /// ```
-/// use dpsvm_core::accounting::objective::joint;
-/// use dpsvm_core::parallel::Never;
+/// use crate::accounting::objective::joint;
+/// use crate::runtime::interrupt::Never;
 /// let delta = joint::delta(1.0, 1.0 / 7.66, 0.5, 10, false, f64::INFINITY, &Never)?;
 /// assert!(delta < 1e-5);
-/// # Ok::<(), dpsvm_core::Error>(())
+/// # Ok::<(), crate::Error>(())
 /// ```
 pub fn delta(
     epsilon: f64,
@@ -83,5 +83,5 @@ pub fn delta(
         return Ok(1.0);
     }
     let problem = Problem::new(epsilon, t, kappa, classes, replace_one);
-    Search::new(interrupt).least(&problem, target)
+    BoundSearch::new(interrupt).least(&problem, target)
 }

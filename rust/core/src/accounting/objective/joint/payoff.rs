@@ -4,9 +4,9 @@
 //! function of `x`. It is written as a positive mixture of shifted normal distribution functions,
 //! so that [`chord_excess`] applies to it.
 
-use super::model::Model;
-use super::tail::{cdf, chord_excess, density, upper_tail};
-use crate::accounting::normal::{LEAST, mills};
+use crate::accounting::objective::joint::model::Model;
+use crate::accounting::objective::joint::tail::{cdf, chord_excess, density, upper_tail};
+use crate::numeric::normal::{LEAST, mills};
 
 /// Nodes that the curved part of `psi` is cut into, about.
 const NODES: f64 = 256.0;
@@ -251,8 +251,8 @@ fn mean_payoff(low: f64, high: f64, beta: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Setting, Variant};
     use super::*;
+    use crate::accounting::objective::joint::model::{Setting, Variant};
 
     fn by_quadrature(model: &Model, level: f64, beta: f64, x: f64) -> f64 {
         let t = model.setting.t;

@@ -4,13 +4,13 @@
 //! most of the work. A range of epsilons is cut into blocks; each block has the choice that is best
 //! in its middle, one law, and points at which the payoffs are shifted copies of each other.
 
-use super::in_range;
-use super::integral::SumLaw;
-use super::model::Model;
-use super::payoff::Payoff;
-use super::search::{Detail, LARGEST_SCALE, Problem, Search};
 use crate::Result;
-use crate::parallel::Interrupt;
+use crate::accounting::objective::joint::in_range;
+use crate::accounting::objective::joint::integral::SumLaw;
+use crate::accounting::objective::joint::model::Model;
+use crate::accounting::objective::joint::payoff::Payoff;
+use crate::accounting::objective::joint::search::{BoundSearch, Detail, LARGEST_SCALE, Problem};
+use crate::runtime::interrupt::Interrupt;
 
 /// Longest block, in units of `t`, and most blocks.
 const BLOCK: f64 = 1.5;
@@ -38,7 +38,7 @@ struct Levels {
 
 /// Expected payoffs of one record at these levels; `None` where nothing is known.
 fn payoffs(
-    search: &mut Search<'_>,
+    search: &mut BoundSearch<'_>,
     model: &Model,
     levels: Levels,
     beta: f64,
@@ -67,7 +67,8 @@ fn payoffs(
     let mut found = Vec::with_capacity(levels.count);
     if curved > 0 {
         let range = (end - model.inverse(levels.first)) / t;
-        let nodes = super::payoff::Nodes::new(model, range, NODES, grid.step);
+        let nodes =
+            crate::accounting::objective::joint::payoff::Nodes::new(model, range, NODES, grid.step);
         let means = law.means(&near, &nodes);
         for k in 0..curved {
             search.interrupt.check()?;
@@ -101,7 +102,7 @@ fn payoffs(
 
 /// The bounds of a block whose choice is best for `middle`; `first` is the first epsilon.
 fn block(
-    search: &mut Search<'_>,
+    search: &mut BoundSearch<'_>,
     problem: &Problem,
     first: f64,
     stride: usize,
@@ -136,12 +137,12 @@ fn block(
     Ok(sums.collect())
 }
 
-/// Upper bounds as by [`super::delta`] at about `count` epsilons from `low` to `high`, both ends
+/// Upper bounds as by [`crate::accounting::objective::joint::delta`] at about `count` epsilons from `low` to `high`, both ends
 /// covered: pairs of increasing epsilons and bounds.
 ///
 /// # Arguments
 /// * `low`, `high`, `count` - positive, increasing; at least 2.
-/// * the others - as for [`super::delta`].
+/// * the others - as for [`crate::accounting::objective::joint::delta`].
 ///
 /// # Errors
 /// [`crate::Error::Interrupted`].
@@ -169,7 +170,7 @@ pub fn profile(
     let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
     let blocks = ((high - low) / (BLOCK * t)).ceil().clamp(1.0, MOST_BLOCKS);
     let length = (total as f64 / blocks).ceil() as usize;
-    let mut search = Search::new(interrupt);
+    let mut search = BoundSearch::new(interrupt);
     let mut found = Vec::with_capacity(total);
     for start in (0..total).step_by(length) {
         let size = length.min(total - start);
@@ -188,9 +189,9 @@ pub fn profile(
 
 #[cfg(test)]
 mod tests {
-    use super::super::delta;
     use super::*;
-    use crate::parallel::Never;
+    use crate::accounting::objective::joint::delta;
+    use crate::runtime::interrupt::Never;
 
     /// Never below a search for the same epsilon but for what the searches miss, and hardly above.
     // Proof: joint_bound

@@ -5,11 +5,11 @@
 
 use realfft::RealFftPlanner;
 
-use super::integral::{Grid, expected_payoff};
-use super::model::{Model, Setting, Variant};
-use super::payoff::Payoff;
 use crate::Result;
-use crate::parallel::Interrupt;
+use crate::accounting::objective::joint::integral::{Grid, expected_payoff};
+use crate::accounting::objective::joint::model::{Model, Setting, Variant};
+use crate::accounting::objective::joint::payoff::Payoff;
+use crate::runtime::interrupt::Interrupt;
 
 /// Beyond this `theta / t` a bound is costly and useless.
 pub(super) const LARGEST_SCALE: f64 = 12.0;
@@ -75,12 +75,12 @@ pub(super) struct Choice {
 }
 
 /// Evaluates and minimises the bounds.
-pub(super) struct Search<'a> {
+pub(super) struct BoundSearch<'a> {
     pub(super) planner: RealFftPlanner<f64>,
     pub(super) interrupt: &'a dyn Interrupt,
 }
 
-impl<'a> Search<'a> {
+impl<'a> BoundSearch<'a> {
     pub(super) fn new(interrupt: &'a dyn Interrupt) -> Self {
         Self {
             planner: RealFftPlanner::new(),

@@ -8,8 +8,8 @@
 
 use realfft::RealFftPlanner;
 
-use super::convolve::Convolver;
-use super::tail::{cdf, density, upper_tail};
+use crate::accounting::objective::joint::convolve::Convolver;
+use crate::accounting::objective::joint::tail::{cdf, density, upper_tail};
 
 /// Sixteen nodes and weights of Gauss and Legendre on [-1, 1], the positive half.
 const GAUSS: [[f64; 2]; 8] = [

@@ -1,7 +1,7 @@
 //! The normal law in the form the joint bound needs: relative errors of a few roundoffs.
 
 use crate::accounting::gaussian::DENSITY_AT_ZERO;
-use crate::accounting::normal::{LEAST, mills};
+use crate::numeric::normal::{LEAST, mills};
 
 /// Density of the standard normal law.
 pub(super) fn density(x: f64) -> f64 {

@@ -1,0 +1,364 @@
+//! Composition of grid laws by tilted Fourier transforms, as upper bounds.
+//!
+//! Every law is multiplied by `exp(tilt loss)`, so that the part of the composition that decides
+//! about `delta` is its bulk, and rounding errors are small against it. What wraps around the
+//! window only adds to it; what lies above it is bounded and added. Proof and error bounds:
+//! `docs/proofs/accountant.md`, "Composition by tilted transforms".
+
+use crate::numeric::transform_size::transform_size;
+use realfft::RealFftPlanner;
+use realfft::num_complex::Complex;
+
+use crate::Result;
+use crate::accounting::subsampled::law::GridLaw;
+use crate::accounting::subsampled::pair::ULP;
+use crate::accounting::subsampled::plan::DirectionPlan;
+use crate::runtime::interrupt::Interrupt;
+
+/// Error of a transform in the Euclidean norm, in roundoffs for each halving of its length.
+const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
+
+/// Terms of the spectrum below `exp` of this are left out, and bounded.
+const NEGLIGIBLE: f64 = -80.0;
+
+/// The upper end of a composed law: `delta` as a function of epsilon.
+pub(super) struct Curve {
+    step: f64,
+    /// The loss of `mass[i]` is `(first + i) step`.
+    first: i64,
+    /// Masses over `exp(log_scale)`.
+    mass: Vec<f64>,
+    log_scale: f64,
+    /// Mass at infinity, and that with the mass above the window; not scaled.
+    pub(super) infinite: f64,
+    above: f64,
+    /// What true losses lie above nominal ones at most.
+    drift: f64,
+    /// Logarithm of what rounding may have taken off.
+    error: f64,
+}
+
+/// A law and how many times it is composed.
+pub(super) type Part<'a> = (&'a GridLaw, f64);
+
+/// One law tilted and wrapped around the window, and what was taken out.
+struct Tilted {
+    wrapped: Vec<f64>,
+    /// Logarithm of the sum before tilting.
+    log_sum: f64,
+    /// Index of the mean.
+    offset: i64,
+    /// Bound on the relative error of an entry.
+    error: f64,
+}
+
+/// Logarithms of the tilted masses, that of their sum, and the mean of the tilted law.
+struct Logs {
+    logs: Vec<f64>,
+    sum: f64,
+    mean: f64,
+}
+
+impl Logs {
+    fn new(law: &GridLaw, tilt: f64) -> Self {
+        let mut logs = Vec::with_capacity(law.mass.len());
+        let mut largest = f64::NEG_INFINITY;
+        for (i, p) in law.mass.iter().enumerate() {
+            let log = libm::log(*p) + tilt * law.loss(i);
+            largest = largest.max(log);
+            logs.push(log);
+        }
+        let (mut total, mut first) = (0.0, 0.0);
+        for (i, log) in logs.iter().enumerate() {
+            let p = libm::exp(log - largest);
+            total += p;
+            first += p * law.loss(i);
+        }
+        Self {
+            logs,
+            sum: largest + libm::log(total),
+            mean: first / total,
+        }
+    }
+
+    /// Bound on the error of the sum and of every tilted mass, relative.
+    fn error(&self, law: &GridLaw, tilt: f64) -> f64 {
+        let far = law.loss(0).abs().max(law.loss(law.mass.len()).abs());
+        4.0 * ULP * (tilt.abs() * far + self.sum.abs() + 16.0)
+    }
+}
+
+fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Tilted {
+    let logs = Logs::new(law, tilt);
+    let offset = (logs.mean / law.step).round() as i64;
+    let mut wrapped = vec![0.0; size];
+    let mut at = (law.first - offset).rem_euclid(size as i64) as usize;
+    for (i, p) in law.mass.iter().enumerate() {
+        let exponent = tilt * law.loss(i) - logs.sum;
+        wrapped[at] += if exponent < 600.0 {
+            p * libm::exp(exponent)
+        } else {
+            // A tiny mass times a huge factor; the logarithm of the mass is below 750.
+            libm::exp(logs.logs[i] - logs.sum) * (1.0 + 800.0 * ULP)
+        };
+        at += 1;
+        if at == size {
+            at = 0;
+        }
+    }
+    let folds = (law.mass.len() / size + 2) as f64;
+    Tilted {
+        wrapped,
+        log_sum: logs.sum,
+        offset,
+        error: logs.error(law, tilt) + folds * ULP,
+    }
+}
+
+/// The product of the powers of several spectra, in polar form, with a bound on its error.
+struct Product {
+    /// Sum of `times ln |.|`, of `times arg`.
+    log_size: Vec<f64>,
+    angle: Vec<f64>,
+    /// The same with the error added to each size, and the sum of relative errors.
+    log_bound: Vec<f64>,
+    relative: Vec<f64>,
+}
+
+impl Product {
+    fn new(length: usize) -> Self {
+        Self {
+            log_size: vec![0.0; length],
+            angle: vec![0.0; length],
+            log_bound: vec![0.0; length],
+            relative: vec![0.0; length],
+        }
+    }
+
+    /// Multiplies by `spectrum` to the power `times`; `error` bounds that of each entry.
+    fn multiply(&mut self, spectrum: &[Complex<f64>], times: f64, error: f64) {
+        for (k, value) in spectrum.iter().enumerate() {
+            let squared = value.norm_sqr();
+            let bound = squared.sqrt() * (1.0 + 2.0 * ULP) + error;
+            self.log_bound[k] += times * libm::log(bound);
+            if self.log_bound[k] < NEGLIGIBLE {
+                // Left out: the error is the whole.
+                self.log_size[k] = f64::NEG_INFINITY;
+                self.relative[k] += 1.0;
+                continue;
+            }
+            let log_size = 0.5 * libm::log(squared.max(f64::MIN_POSITIVE));
+            let angle = libm::atan2(value.im, value.re);
+            self.log_size[k] += times * log_size;
+            self.angle[k] += times * angle;
+            let rounding = 8.0 * ULP * (log_size.abs() + angle.abs()) + 8.0 * ULP / times;
+            self.relative[k] += times * (error / bound + rounding);
+        }
+    }
+
+    /// Values into `spectrum`; returns the sums over the whole circle of the errors and of the
+    /// squared sizes.
+    fn finish(&self, spectrum: &mut [Complex<f64>], even: bool) -> (f64, f64) {
+        let last = spectrum.len() - 1;
+        let (mut errors, mut squares) = (0.0, 0.0);
+        for (k, value) in spectrum.iter_mut().enumerate() {
+            let copies = if k == 0 || (even && k == last) {
+                1.0
+            } else {
+                2.0
+            };
+            let bound = libm::exp(self.log_bound[k].min(700.0));
+            if self.log_bound[k] < NEGLIGIBLE {
+                *value = Complex::default();
+                errors += copies * bound;
+                continue;
+            }
+            let size = libm::exp(self.log_size[k]);
+            let (sine, cosine) = libm::sincos(self.angle[k]);
+            *value = Complex::new(size * cosine, size * sine);
+            errors += copies * bound * (self.relative[k] + 16.0 * ULP);
+            squares += copies * bound * bound;
+        }
+        spectrum[0].im = 0.0;
+        if even {
+            spectrum[last].im = 0.0;
+        }
+        (errors, squares)
+    }
+}
+
+/// The composition near the plan's epsilon.
+pub(super) fn compose(
+    parts: &[Part<'_>],
+    plan: &DirectionPlan,
+    interrupt: &dyn Interrupt,
+) -> Result<Curve> {
+    let step = plan.step;
+    let length = ((plan.top - plan.bottom) / step).ceil() as usize + 4;
+    let size = transform_size(length, &[3, 5, 9]);
+    let mut planner = RealFftPlanner::<f64>::new();
+    let forward = planner.plan_fft_forward(size);
+    let halvings = (size as f64).log2() + 2.0;
+    let mut spectrum = forward.make_output_vec();
+    let mut product = Product::new(spectrum.len());
+    let (mut log_scale, mut error, mut drift) = (0.0, 0.0, 0.0);
+    let mut offset = 0_i64;
+    for &(law, times) in parts {
+        interrupt.check()?;
+        let mut tilted = tilted(law, plan.tilt, size);
+        let norm = tilted.wrapped.iter().map(|p| p * p).sum::<f64>().sqrt();
+        let done = forward.process(&mut tilted.wrapped, &mut spectrum);
+        debug_assert!(done.is_ok());
+        let bound = TRANSFORM_ERROR * halvings * norm * (size as f64).sqrt();
+        interrupt.check()?;
+        product.multiply(&spectrum, times, bound);
+        log_scale += times * tilted.log_sum;
+        error += times * tilted.error;
+        drift += times * law.drift;
+        offset = (offset
+            + (i128::from(tilted.offset) * times as i128).rem_euclid(size as i128) as i64)
+            .rem_euclid(size as i64);
+    }
+    interrupt.check()?;
+    let (errors, squares) = product.finish(&mut spectrum, size.is_multiple_of(2));
+    let backward = planner.plan_fft_inverse(size);
+    let mut raw = backward.make_output_vec();
+    let done = backward.process(&mut spectrum, &mut raw);
+    debug_assert!(done.is_ok());
+    let scale = 1.0 / size as f64;
+    let raise = scale * errors + TRANSFORM_ERROR * halvings * (squares * scale).sqrt();
+    let first = (plan.bottom / step).floor() as i64;
+    let start = (first - offset).rem_euclid(size as i64) as usize;
+    raw.rotate_left(start);
+    let weight = |i: usize| {
+        let loss = (first + i as i64) as f64 * step;
+        libm::exp((-plan.tilt * (loss - plan.centre)).max(-745.0))
+    };
+    for (i, value) in raw.iter_mut().enumerate() {
+        *value = ((*value * scale).max(0.0) + raise) * weight(i);
+    }
+    let end = (first + size as i64) as f64 * step;
+    let far = plan.tilt * (end - first as f64 * step) + plan.tilt * plan.centre.abs();
+    error += 4.0 * ULP * (log_scale.abs() + far + size as f64 + 800.0);
+    let infinite = infinite_mass(parts);
+    let above = infinite + mass_above(parts, plan.tilt_above, end);
+    Ok(Curve {
+        step,
+        first,
+        mass: raw,
+        log_scale: log_scale - plan.tilt * plan.centre,
+        infinite,
+        above,
+        drift,
+        error,
+    })
+}
+
+/// Upper bound on `ln E exp(tilt loss)` of the composition of the finite masses.
+fn log_moment(parts: &[Part<'_>], tilt: f64) -> f64 {
+    parts.iter().fold(0.0, |sum, (law, times)| {
+        let logs = Logs::new(law, tilt);
+        let n = law.mass.len() as f64;
+        sum + times * (logs.sum + logs.error(law, tilt) + ULP * (n + 800.0))
+    })
+}
+
+/// Upper bound on the mass at infinity of the composition.
+pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
+    let sum: f64 = parts.iter().map(|(law, times)| times * law.infinite).sum();
+    if sum == 0.0 {
+        return 0.0;
+    }
+    sum * libm::exp(log_moment(parts, 0.0).clamp(0.0, 600.0)) * (1.0 + 1e-12)
+}
+
+/// Upper bound on the finite mass whose loss is at least `end`.
+fn mass_above(parts: &[Part<'_>], tilt: f64, end: f64) -> f64 {
+    let log = log_moment(parts, tilt) - tilt * end;
+    libm::exp((log + 8.0 * ULP * (1.0 + log.abs() + tilt * end.abs())).min(0.0))
+}
+
+/// `ln sup_y exp(-tilt y) (1 - exp(-y))`.
+pub(super) fn log_factor(tilt: f64) -> f64 {
+    if tilt == 0.0 {
+        return 0.0;
+    }
+    -tilt * libm::log1p(1.0 / tilt) - libm::log1p(tilt)
+}
+
+/// `ln delta` at `epsilon` from one exponential moment; valid for every tilt >= 0.
+pub(super) fn moment_bound(parts: &[Part<'_>], tilt: f64) -> impl Fn(f64) -> f64 + use<> {
+    let drift: f64 = parts.iter().map(|(law, times)| times * law.drift).sum();
+    let log = log_moment(parts, tilt) + log_factor(tilt) + 1e-12;
+    move |epsilon| {
+        let at = epsilon - drift;
+        log - tilt * at + 8.0 * ULP * (log.abs() + tilt * at.abs())
+    }
+}
+
+impl Curve {
+    /// Visits grid points from the top: index, `delta` there, slope mass just above, all scaled.
+    fn sweep(&self, mut visit: impl FnMut(i64, f64, f64, f64) -> bool) {
+        let shrink = libm::exp(-self.step);
+        let gain = libm::expm1(self.step);
+        let (mut value, mut slope) = (0.0, 0.0);
+        for (i, mass) in self.mass.iter().enumerate().rev() {
+            let index = self.first + i as i64 - 1;
+            let before = value;
+            slope = shrink * (slope + mass);
+            value += gain * slope;
+            if !visit(index, value, before, slope) {
+                return;
+            }
+        }
+    }
+
+    /// Upper bound on `delta` at `epsilon`.
+    pub(super) fn delta(&self, epsilon: f64) -> f64 {
+        let at = epsilon - self.drift;
+        let mut result = 0.0;
+        self.sweep(|index, value, before, slope| {
+            let low = index as f64 * self.step;
+            if low > at {
+                result = value;
+                return true;
+            }
+            // Linear in exp(epsilon) between `before` at low + step and `value` at low.
+            let rest = (low + self.step - at).clamp(0.0, self.step);
+            result = before + slope * libm::exp(at - low) * libm::expm1(rest);
+            false
+        });
+        if at < self.first as f64 * self.step {
+            return 1.0;
+        }
+        let scaled = result * (1.0 + 1e-13);
+        if scaled == 0.0 {
+            return self.above.min(1.0);
+        }
+        let log = libm::log(scaled) + self.log_scale;
+        let finite = libm::exp((log + self.error + 2.0 * ULP * log.abs()).min(1.0));
+        (finite + self.above).min(1.0)
+    }
+
+    /// Upper bound on the least epsilon at `delta`; `None` when there is none.
+    pub(super) fn epsilon(&self, delta: f64) -> Option<f64> {
+        let left = (delta - self.above) * (1.0 - 2.0 * ULP);
+        if left <= 0.0 {
+            return None;
+        }
+        let log = libm::log(left) - self.error;
+        let target = libm::exp(log - 4.0 * ULP * (1.0 + log.abs()) - self.log_scale);
+        let mut found = self.first as f64 * self.step;
+        self.sweep(|index, value, before, slope| {
+            if value <= target {
+                return true;
+            }
+            let high = (index + 1) as f64 * self.step;
+            let share = (target - before) / slope * libm::exp(-self.step);
+            found = high + libm::log1p(-share.clamp(0.0, 1.0)).max(-self.step);
+            false
+        });
+        let found = found + self.drift + 1e-14 * (found.abs() + self.step);
+        Some(found.max(0.0))
+    }
+}

@@ -1,0 +1,424 @@
+//! Any number of events composed, in both directions of the relation.
+
+use crate::Result;
+use crate::accounting::subsampled::compose::{Part, compose, infinite_mass, moment_bound};
+use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
+use crate::accounting::subsampled::pair::{Pair, ULP};
+use crate::accounting::subsampled::plan::{
+    Cumulants, DirectionPlan, LARGEST, Limits, OF_SEARCH, Question, pair_atoms,
+};
+use crate::accounting::subsampled::profile::zcdp_atoms;
+use crate::runtime::interrupt::Interrupt;
+
+/// Share of delta that cutting off tails may cost.
+const CUT: f64 = 1e-7;
+
+/// The same where the losses are too far apart for a grid of the step that is wanted, and how often
+/// the tails are then cut anew.
+const CUT_FROM_LONG: f64 = 1e-4;
+const MOST_CUTS: usize = 3;
+
+/// Estimates of delta at a given epsilon settle within this many rounds.
+const ROUNDS: usize = 6;
+
+/// Least delta that the search for tails goes down to.
+const LEAST_DELTA: f64 = 1e-280;
+
+/// Most times that the step is halved, and the relative change below which it no longer is.
+const HALVINGS: u32 = 5;
+const SETTLED: f64 = 3e-4;
+
+/// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
+const TRUSTED: (f64, f64) = (0.95, 0.3);
+
+/// Events that compose to more than a closed form.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Composition {
+    /// Pairs and how many times each is run.
+    pub(super) pairs: Vec<(Pair, f64)>,
+    /// Laws that are the same in both directions.
+    pub(super) atoms: Vec<(Atoms, f64)>,
+    /// Sum of the zero-concentrated events.
+    pub(super) rho: f64,
+    /// Whether the grid of a search will do.
+    pub(super) coarse: bool,
+}
+
+/// An upper bound, and whether a finer grid than was allowed may give a smaller one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub(super) value: f64,
+    pub(super) limited: bool,
+}
+
+impl From<f64> for Answer {
+    fn from(value: f64) -> Self {
+        Self {
+            value,
+            limited: false,
+        }
+    }
+}
+
+impl Answer {
+    /// The smaller one of two bounds.
+    pub(super) fn or(self, other: f64) -> Self {
+        Self {
+            value: self.value.min(other),
+            ..self
+        }
+    }
+}
+
+/// One direction: its cumulants and how to compute it.
+struct Direction {
+    reversed: bool,
+    cumulants: Cumulants,
+    plan: DirectionPlan,
+}
+
+impl Direction {
+    /// Whether the estimate behind the plan was near enough for its step to be fine enough.
+    fn is_as_planned(&self, goal: Question, found: f64) -> bool {
+        match goal {
+            Question::Epsilon(_) => (libm::log(found) - self.plan.log_delta).abs() < TRUSTED.1,
+            Question::Delta(_) => found == 0.0 || found > self.plan.centre * TRUSTED.0,
+        }
+    }
+}
+
+/// Puts the direction with the larger estimate first; the other one may be loose.
+fn deciding_first(goal: Question, ways: &mut [Direction]) {
+    let size = |way: &Direction| match goal {
+        Question::Epsilon(_) => way.plan.log_delta,
+        Question::Delta(_) => way.plan.centre,
+    };
+    ways.sort_by(|a, b| size(b).total_cmp(&size(a)));
+}
+
+/// The laws of a composition on one grid.
+struct Grid {
+    step: f64,
+    pairs: Vec<(Directions, f64)>,
+    fixed: Vec<(GridLaw, f64)>,
+}
+
+impl Grid {
+    fn one_way(&self, reversed: bool, plan: DirectionPlan) -> OneWay<'_> {
+        let mut parts: Vec<Part<'_>> = self.fixed.iter().map(|(law, t)| (law, *t)).collect();
+        parts.extend(self.pairs.iter().map(|(law, t)| (law.one(reversed), *t)));
+        OneWay { parts, plan }
+    }
+}
+
+/// What a composition is computed from: the deciding direction is the first.
+struct Prepared {
+    atoms: Vec<(Atoms, f64)>,
+    tail: f64,
+    ways: Vec<Direction>,
+}
+
+/// One direction of a composition on the grid.
+struct OneWay<'a> {
+    parts: Vec<Part<'a>>,
+    plan: DirectionPlan,
+}
+
+impl Composition {
+    fn steps(&self) -> f64 {
+        let pairs: f64 = self.pairs.iter().map(|(_, times)| times).sum();
+        let atoms: f64 = self.atoms.iter().map(|(_, times)| times).sum();
+        (pairs + atoms + 1.0).max(1.0)
+    }
+
+    /// Whether the two directions differ.
+    fn has_directions(&self) -> bool {
+        self.pairs.iter().any(|(pair, _)| !pair.replace)
+    }
+
+    /// Whether the second law's loss is always below the epsilon of `goal`: its delta is 0.
+    ///
+    /// One step without the record loses at most `-ln(1 - q)` to one with it.
+    fn never_loses(&self, goal: Question) -> bool {
+        let Question::Epsilon(epsilon) = goal else {
+            return false;
+        };
+        if !self.atoms.is_empty() || self.rho > 0.0 || self.pairs.iter().any(|(p, _)| p.replace) {
+            return false;
+        }
+        let losses = self.pairs.iter();
+        let most: f64 = losses
+            .map(|(pair, times)| times * pair.most_without())
+            .sum();
+        epsilon > most * (1.0 + 1e-9)
+    }
+
+    /// The laws known by atoms, the zero-concentrated one included.
+    fn all_atoms(&self, tail: f64) -> Vec<(Atoms, f64)> {
+        let mut atoms = self.atoms.clone();
+        if self.rho > 0.0 {
+            atoms.push((zcdp_atoms(self.rho, tail), 1.0));
+        }
+        atoms
+    }
+
+    fn cumulants(&self, atoms: &[(Atoms, f64)], tail: f64, reversed: bool) -> Cumulants {
+        let mut parts = atoms.to_vec();
+        for (pair, times) in &self.pairs {
+            let found = pair_atoms(pair, tail, reversed, self.pairs.len());
+            parts.push((found, *times));
+        }
+        Cumulants::new(parts)
+    }
+
+    /// About the log of delta at `epsilon`, and the mass to cut off for it.
+    fn estimate(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<(f64, f64)> {
+        let mut delta = 1e-10;
+        let mut found = 0.0;
+        for _ in 0..ROUNDS {
+            let tail = CUT * delta / self.steps();
+            let atoms = self.all_atoms(tail);
+            found = f64::NEG_INFINITY;
+            let both = !self.never_loses(Question::Epsilon(epsilon));
+            for reversed in [false, true].into_iter().take(1 + usize::from(both)) {
+                let cumulants = self.cumulants(&atoms, tail, reversed);
+                found = cumulants
+                    .saddle(Question::Epsilon(epsilon), interrupt)?
+                    .log_delta()
+                    .max(found);
+            }
+            if found >= libm::log(delta) || delta <= LEAST_DELTA {
+                break;
+            }
+            delta = (0.01 * libm::exp(found)).clamp(LEAST_DELTA, 0.01 * delta);
+        }
+        Ok((found, CUT * delta / self.steps()))
+    }
+
+    /// Mass at infinity of the events known by atoms.
+    fn infinite(&self) -> f64 {
+        self.atoms
+            .iter()
+            .map(|(atoms, times)| atoms.infinite * times)
+            .sum()
+    }
+
+    /// Estimate of epsilon at `delta` without any grid, or of `ln delta` at epsilon.
+    pub(super) fn log_delta_estimate(
+        &self,
+        epsilon: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        Ok(self.estimate(epsilon, interrupt)?.0)
+    }
+
+    /// Upper bound on the larger direction's answer to `goal`.
+    pub(super) fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<Answer> {
+        let steps = self.steps();
+        let (whole, mut tail) = match goal {
+            Question::Epsilon(epsilon) => (None, self.estimate(epsilon, interrupt)?.1),
+            Question::Delta(delta) => {
+                let left = delta - self.infinite();
+                if left <= 0.0 {
+                    return Ok(f64::INFINITY.into());
+                }
+                (Some(left), CUT * left / steps)
+            }
+        };
+        // What a search finds is where an answer begins: an answer is never larger.
+        let mut limits = OF_SEARCH;
+        let mut answer = Answer::from(f64::INFINITY);
+        let (mut halvings, mut cuts) = (0, 0);
+        let mut prepared = self.prepared(goal, tail, interrupt)?;
+        loop {
+            let decides = &prepared.ways[0];
+            let step = self.aligned(decides.plan.step) * libm::exp2(-f64::from(halvings));
+            let (found, used) = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            let change = (answer.value - found) / found;
+            let first = answer.value.is_infinite();
+            let as_planned = decides.is_as_planned(goal, found);
+            answer = answer.or(found);
+            let too_long = used > 1.01 * step;
+            // Shorter tails leave more of the grid to the rest.
+            let wanted = CUT_FROM_LONG * whole.unwrap_or(answer.value) / steps;
+            let is_other = (too_long && wanted > 2.0 * tail) || (cuts > 0 && wanted < 0.5 * tail);
+            if is_other && cuts < MOST_CUTS {
+                cuts += 1;
+                tail = wanted;
+                prepared = self.prepared(goal, tail, interrupt)?;
+                continue;
+            }
+            if too_long {
+                answer.limited = true;
+                if self.coarse || limits == LARGEST {
+                    break;
+                }
+                limits = LARGEST;
+                continue;
+            }
+            let settled = !first && (change.is_nan() || change < SETTLED);
+            if settled || halvings == HALVINGS || as_planned {
+                break;
+            }
+            halvings += 1;
+        }
+        Ok(answer)
+    }
+
+    /// Laws, directions and plans where about `tail` of the mass of one step is cut off.
+    fn prepared(&self, goal: Question, tail: f64, interrupt: &dyn Interrupt) -> Result<Prepared> {
+        let atoms = self.all_atoms(tail);
+        let ways = self.ways(goal, &atoms, tail, interrupt)?;
+        Ok(Prepared { atoms, tail, ways })
+    }
+
+    /// The directions, the deciding one first.
+    fn ways(
+        &self,
+        goal: Question,
+        atoms: &[(Atoms, f64)],
+        tail: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<Direction>> {
+        let reduced = self.reduced(goal);
+        let directions: &[bool] = if self.has_directions() && !self.never_loses(goal) {
+            &[false, true]
+        } else {
+            &[false]
+        };
+        let mut ways = Vec::with_capacity(2);
+        for &reversed in directions {
+            let cumulants = self.cumulants(atoms, tail, reversed);
+            let plan = cumulants.plan(reduced, interrupt)?;
+            ways.push(Direction {
+                reversed,
+                cumulants,
+                plan,
+            });
+        }
+        deciding_first(goal, &mut ways);
+        Ok(ways)
+    }
+
+    /// Answer of the larger direction, the deciding one on a grid of about `step`, and its step.
+    fn at_step(
+        &self,
+        prepared: &Prepared,
+        goal: Question,
+        step: f64,
+        limits: Limits,
+        interrupt: &dyn Interrupt,
+    ) -> Result<(f64, f64)> {
+        let ways = &prepared.ways;
+        let reduced = self.reduced(goal);
+        let plan = ways[0]
+            .cumulants
+            .with_step(&ways[0].plan, reduced, step, limits);
+        let used = plan.step;
+        let grid = self.grid(prepared, plan.step, interrupt)?;
+        let first = grid
+            .one_way(ways[0].reversed, plan)
+            .answer(goal, interrupt)?;
+        let Some(way) = ways.get(1) else {
+            return Ok((first, used));
+        };
+        let plan = way
+            .cumulants
+            .with_step(&way.plan, reduced, grid.step, limits);
+        if plan.step == grid.step {
+            let one = grid.one_way(way.reversed, plan);
+            if one.is_below(goal, first) {
+                return Ok((first, used));
+            }
+            if way.plan.step >= grid.step {
+                return Ok((first.max(one.answer(goal, interrupt)?), used));
+            }
+        }
+        let plan = way
+            .cumulants
+            .with_step(&way.plan, reduced, way.plan.step, limits);
+        let grid = self.grid(prepared, plan.step, interrupt)?;
+        let second = grid.one_way(way.reversed, plan).answer(goal, interrupt)?;
+        Ok((first.max(second), used))
+    }
+
+    /// A step of at most `step` with the only pure event's losses on the grid.
+    fn aligned(&self, step: f64) -> f64 {
+        match (&self.atoms[..], self.rho > 0.0) {
+            ([(atoms, _)], false) if atoms.loss.len() == 2 => {
+                let loss = atoms.loss[1].abs();
+                if loss > 0.0 {
+                    loss / (loss / step).ceil()
+                } else {
+                    step
+                }
+            }
+            _ => step,
+        }
+    }
+
+    /// All laws on one grid.
+    fn grid(&self, prepared: &Prepared, step: f64, interrupt: &dyn Interrupt) -> Result<Grid> {
+        let mut pairs = Vec::with_capacity(self.pairs.len());
+        for (pair, times) in &self.pairs {
+            let law = discretise(pair, step, prepared.tail, interrupt)?;
+            pairs.push((law, *times));
+        }
+        let atoms = prepared.atoms.iter();
+        Ok(Grid {
+            step,
+            pairs,
+            fixed: atoms
+                .map(|(law, times)| (law.on_grid(step), *times))
+                .collect(),
+        })
+    }
+
+    /// The goal that is left for the finite losses.
+    fn reduced(&self, goal: Question) -> Question {
+        match goal {
+            Question::Delta(delta) => Question::Delta(delta - self.infinite()),
+            Question::Epsilon(_) => goal,
+        }
+    }
+}
+
+impl OneWay<'_> {
+    /// Whether one exponential moment proves the answer to be at most `known`.
+    fn is_below(&self, goal: Question, known: f64) -> bool {
+        let bound = moment_bound(&self.parts, self.plan.tilt);
+        let infinite = infinite_mass(&self.parts) * (1.0 + 4.0 * ULP);
+        let (epsilon, delta) = match goal {
+            Question::Epsilon(epsilon) => (epsilon, known),
+            Question::Delta(delta) => (known, delta),
+        };
+        known.is_finite() && bound(epsilon) < libm::log(delta - infinite)
+    }
+
+    /// The better one of the transform and of one exponential moment: both are upper bounds.
+    fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+        let curve = compose(&self.parts, &self.plan, interrupt)?;
+        let tilt = self.plan.tilt;
+        let bound = moment_bound(&self.parts, tilt);
+        Ok(match goal {
+            Question::Epsilon(epsilon) => {
+                let log = bound(epsilon);
+                let chernoff = libm::exp(log.min(0.0)) + curve.infinite;
+                curve.delta(epsilon).min(chernoff)
+            }
+            Question::Delta(delta) => {
+                let left = (delta - curve.infinite) * (1.0 - 4.0 * ULP);
+                let mut best = curve.epsilon(delta).unwrap_or(f64::INFINITY);
+                if left > 0.0 && tilt > 0.0 {
+                    let log = libm::log(left);
+                    let at = (bound(0.0) - log) / tilt;
+                    let raised = at.max(0.0) * (1.0 + 1e-12);
+                    if bound(raised) <= log {
+                        best = best.min(raised);
+                    }
+                }
+                best
+            }
+        })
+    }
+}

@@ -1,0 +1,445 @@
+//! Privacy loss distributions: Poisson-subsampled Gaussian steps and mixed compositions.
+//!
+//! Every number returned is an upper bound. `pair` holds the dominating pair of a subsampled
+//! step, `law` puts it on a grid, `plan` chooses tilt, window and step, `compose` raises to
+//! powers by fast Fourier transforms with a bound on their rounding, `single` is one step in
+//! closed form, `joined` conditions on rare joins, `profile` takes events known by a curve, `mixed`
+//! puts them together.
+
+mod calibrate;
+mod compose;
+mod joined;
+mod law;
+mod mixed;
+mod pair;
+mod plan;
+mod profile;
+mod single;
+
+use crate::accounting::gaussian;
+use crate::accounting::subsampled::law::Atoms;
+use crate::accounting::subsampled::mixed::{Answer, Composition};
+use crate::accounting::subsampled::pair::{Pair, ULP};
+use crate::accounting::subsampled::plan::Question;
+use crate::runtime::interrupt::Interrupt;
+use crate::{Error, Result};
+
+pub use calibrate::noise_multiplier;
+
+/// Below this noise a sampled record counts as revealed.
+const LEAST_NOISE: f64 = 0.03;
+
+/// The same of a Gaussian release among other events: its loss is 5000 and more.
+const LEAST_SIGMA: f64 = 0.01;
+
+/// Most steps of one event.
+const MOST_STEPS: u64 = 1 << 52;
+
+/// Poisson-subsampled Gaussian steps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Subsampled {
+    /// Standard deviation of the noise over the bound on one record's contribution, positive.
+    pub noise_multiplier: f64,
+    /// Probability with which each record joins a step, in (0, 1].
+    pub sampling_rate: f64,
+    /// Number of steps, at least 1.
+    pub n_steps: u64,
+}
+
+fn check_positive(name: &'static str, value: f64) -> Result<()> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    let message = format!("must be a positive finite number, got {value}");
+    Err(Error::invalid(name, message))
+}
+
+fn check_rate(rate: f64) -> Result<()> {
+    if rate > 0.0 && rate <= 1.0 {
+        return Ok(());
+    }
+    let message = format!("must lie in (0, 1], got {rate}");
+    Err(Error::invalid("sampling_rate", message))
+}
+
+fn check_steps(n_steps: u64) -> Result<()> {
+    if (1..=MOST_STEPS).contains(&n_steps) {
+        return Ok(());
+    }
+    let message = format!("must be a number from 1 to 2**52, got {n_steps}");
+    Err(Error::invalid("n_steps", message))
+}
+
+fn check_epsilon(epsilon: f64) -> Result<()> {
+    if epsilon >= 0.0 && epsilon.is_finite() {
+        return Ok(());
+    }
+    let message = format!("must be a finite number >= 0, got {epsilon}");
+    Err(Error::invalid("epsilon", message))
+}
+
+fn check_delta(delta: f64) -> Result<()> {
+    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
+        return Ok(());
+    }
+    let message = format!("must lie in [2.3e-308, 1), got {delta}");
+    Err(Error::invalid("delta", message))
+}
+
+impl Subsampled {
+    fn check(&self) -> Result<()> {
+        check_positive("noise_multiplier", self.noise_multiplier)?;
+        check_rate(self.sampling_rate)?;
+        check_steps(self.n_steps)
+    }
+
+    /// Noise over sensitivity of one Gaussian release equal to all steps; `sampling_rate` is 1.
+    fn whole_batch_sigma(&self, replace_one: bool) -> f64 {
+        let relation = if replace_one { 2.0 } else { 1.0 };
+        let root = (self.n_steps as f64).sqrt() * (1.0 + ULP);
+        (self.noise_multiplier / (relation * root)).next_down()
+    }
+
+    /// Upper bound on the probability that the record joins any step: `delta` without noise.
+    fn joined(&self) -> f64 {
+        let none = self.n_steps as f64 * libm::log1p(-self.sampling_rate);
+        (-libm::expm1(none) * (1.0 + 8.0 * ULP)).min(1.0)
+    }
+}
+
+/// `delta` at `epsilon` of Poisson-subsampled Gaussian steps, rounded up.
+///
+/// # Arguments
+/// * `steps` - noise, sampling rate and number of steps.
+/// * `epsilon` - finite, at least 0.
+/// * `replace_one` - whether neighbours differ by one replaced record, or by one more or fewer;
+///   the noise multiplier is relative to one record's contribution in both cases.
+/// * `interrupt` - asked whether to give up.
+///
+/// # Returns
+/// An upper bound in [0, 1] on the larger direction's hockey-stick divergence. One step
+/// (`n_steps == 1`) and the whole batch (`sampling_rate == 1`) come from closed forms.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+pub fn delta(
+    steps: Subsampled,
+    epsilon: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
+    Ok(delta_on(false, steps, epsilon, replace_one, interrupt)?.value)
+}
+
+/// [`delta`], or with `coarse` on the grid of a search: several times as fast, and never less.
+fn delta_on(
+    coarse: bool,
+    steps: Subsampled,
+    epsilon: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<Answer> {
+    steps.check()?;
+    check_epsilon(epsilon)?;
+    let Subsampled {
+        noise_multiplier: noise,
+        sampling_rate: rate,
+        n_steps,
+    } = steps;
+    if rate == 1.0 {
+        return Ok(gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.into());
+    }
+    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
+    let most = gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.min(steps.joined());
+    if noise < LEAST_NOISE {
+        return Ok(most.into());
+    }
+    if n_steps == 1 {
+        let bound = single::delta(noise, rate, replace_one, epsilon)?;
+        return Ok(bound.min(most).into());
+    }
+    let mut composed = composition(steps, replace_one);
+    composed.coarse = coarse;
+    let found = composed.answer(Question::Epsilon(epsilon), interrupt)?;
+    Ok(found.or(joined::delta(steps, epsilon, replace_one)?.min(most)))
+}
+
+/// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
+///
+/// # Arguments
+/// * `steps`, `replace_one`, `interrupt` - as for [`delta`].
+/// * `target` - delta, in `[f64::MIN_POSITIVE, 1)`.
+///
+/// # Returns
+/// An upper bound on the least epsilon >= 0; infinity when no guarantee was found.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] naming the argument outside its range.
+pub fn epsilon(
+    steps: Subsampled,
+    target: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<f64> {
+    Ok(epsilon_on(false, steps, target, replace_one, interrupt)?.value)
+}
+
+/// [`epsilon`], or with `coarse` on the grid of a search, as [`delta_on`].
+fn epsilon_on(
+    coarse: bool,
+    steps: Subsampled,
+    target: f64,
+    replace_one: bool,
+    interrupt: &dyn Interrupt,
+) -> Result<Answer> {
+    steps.check()?;
+    check_delta(target)?;
+    if steps.sampling_rate == 1.0 {
+        return Ok(gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?.into());
+    }
+    if steps.joined() <= target {
+        return Ok(0.0.into());
+    }
+    let most = gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?;
+    if steps.noise_multiplier < LEAST_NOISE {
+        return Ok(most.into());
+    }
+    if steps.n_steps == 1 {
+        let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
+        let bound = single::epsilon(noise, rate, replace_one, target)?;
+        return Ok(bound.min(most).into());
+    }
+    let by_joins = joined::epsilon(steps, target, replace_one)?;
+    let mut composed = composition(steps, replace_one);
+    composed.coarse = coarse;
+    let by_grid = composed.answer(Question::Delta(target), interrupt)?;
+    Ok(by_grid.or(by_joins.min(most)))
+}
+
+fn composition(steps: Subsampled, replace_one: bool) -> Composition {
+    let pair = Pair::new(steps.noise_multiplier, steps.sampling_rate, replace_one);
+    Composition {
+        pairs: vec![(pair, steps.n_steps as f64)],
+        ..Composition::default()
+    }
+}
+
+/// Everything that a [`LossDistribution`] is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Events {
+    /// Subsampled Gaussian steps.
+    pub subsampled: Vec<Subsampled>,
+    /// Sensitivity over noise deviation of all Gaussian releases together, at least 0.
+    pub gaussian_mu: f64,
+    /// Pure epsilons and how many times each.
+    pub pure: Vec<(f64, u64)>,
+    /// Sum of the zero-concentrated parameters, at least 0.
+    pub zcdp_rho: f64,
+    /// Points of privacy curves, increasing epsilons with upper bounds of delta valid in both
+    /// directions, and how many times each.
+    pub profiles: Vec<(Vec<(f64, f64)>, u64)>,
+}
+
+/// The composition of several events: a privacy loss distribution in both directions.
+///
+/// # Guarantees
+/// [`Self::delta`] and [`Self::epsilon`] are upper bounds, and so hold for events chosen one
+/// after the other as long as their parameters are fixed beforehand.
+#[derive(Debug, Clone)]
+pub struct LossDistribution {
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// Noise over sensitivity of one Gaussian release; `None`: nothing is released.
+    Gaussian(Option<f64>),
+    Step(Subsampled, bool),
+    Concentrated(f64),
+    /// One event known by its atoms.
+    Exact(Atoms),
+    Mixed(Composition),
+}
+
+fn check_profile(points: &[(f64, f64)], times: u64) -> Result<()> {
+    check_steps(times)?;
+    if points.is_empty() {
+        return Err(Error::invalid(
+            "profiles",
+            "must hold at least one point each",
+        ));
+    }
+    for window in points.windows(2) {
+        if window[0].0 >= window[1].0 {
+            return Err(Error::invalid("profiles", "epsilons must increase"));
+        }
+    }
+    if points.iter().any(|(e, _)| !e.is_finite()) {
+        return Err(Error::invalid("profiles", "epsilons must be finite"));
+    }
+    if points.iter().any(|(_, d)| !(0.0..=1.0).contains(d)) {
+        return Err(Error::invalid("profiles", "deltas must lie in [0, 1]"));
+    }
+    Ok(())
+}
+
+fn check_nonnegative(name: &'static str, value: f64) -> Result<()> {
+    if value >= 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    let message = format!("must be a finite number >= 0, got {value}");
+    Err(Error::invalid(name, message))
+}
+
+impl Events {
+    fn check(&self) -> Result<()> {
+        for steps in &self.subsampled {
+            steps.check()?;
+        }
+        check_nonnegative("gaussian_mu", self.gaussian_mu)?;
+        check_nonnegative("zcdp_rho", self.zcdp_rho)?;
+        for &(epsilon, times) in &self.pure {
+            check_nonnegative("pure", epsilon)?;
+            check_steps(times)?;
+        }
+        for (points, times) in &self.profiles {
+            check_profile(points, *times)?;
+        }
+        Ok(())
+    }
+
+    /// All Gaussian releases as one: noise over sensitivity, rounded down.
+    fn gaussian_sigma(&self, replace_one: bool) -> Option<f64> {
+        let mut square = self.gaussian_mu * self.gaussian_mu;
+        for steps in self.subsampled.iter().filter(|s| s.sampling_rate == 1.0) {
+            let mu = 1.0 / steps.whole_batch_sigma(replace_one);
+            square += mu * mu;
+        }
+        if square == 0.0 && self.gaussian_mu == 0.0 {
+            return None;
+        }
+        let count = self.subsampled.len() as f64 + 4.0;
+        let mu = square.sqrt().max(self.gaussian_mu) * (1.0 + count * ULP);
+        Some((1.0 / mu).next_down().max(f64::MIN_POSITIVE))
+    }
+
+    /// Laws known by atoms, equal ones together.
+    fn atoms(&self) -> Vec<(Atoms, f64)> {
+        let mut pure: Vec<(f64, f64)> = Vec::new();
+        for &(epsilon, times) in self.pure.iter().filter(|(epsilon, _)| *epsilon > 0.0) {
+            match pure.iter_mut().find(|(known, _)| *known == epsilon) {
+                Some((_, total)) => *total += times as f64,
+                None => pure.push((epsilon, times as f64)),
+            }
+        }
+        let mut atoms: Vec<(Atoms, f64)> = pure
+            .into_iter()
+            .map(|(epsilon, times)| (profile::pure_atoms(epsilon), times))
+            .collect();
+        for (points, times) in &self.profiles {
+            let law = profile::profile_atoms(points.clone());
+            atoms.push((law, *times as f64));
+        }
+        atoms
+    }
+}
+
+impl LossDistribution {
+    /// Composes `events`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] naming the argument outside its range.
+    pub fn new(events: &Events, replace_one: bool) -> Result<Self> {
+        events.check()?;
+        let sigma = events.gaussian_sigma(replace_one);
+        let sampled: Vec<Subsampled> = events
+            .subsampled
+            .iter()
+            .filter(|steps| steps.sampling_rate < 1.0)
+            .copied()
+            .collect();
+        let atoms = events.atoms();
+        let rho = events.zcdp_rho;
+        let others = usize::from(sigma.is_some()) + usize::from(rho > 0.0);
+        let kind = match (&sampled[..], &atoms[..], others) {
+            ([], [], 1) if rho > 0.0 => Kind::Concentrated(rho),
+            ([], [], 0 | 1) => Kind::Gaussian(sigma),
+            ([steps], [], 0) => Kind::Step(*steps, replace_one),
+            ([], [(law, times)], 0) if *times == 1.0 => Kind::Exact(law.clone()),
+            _ => Kind::Mixed(mixture(&sampled, atoms, sigma, rho, replace_one)),
+        };
+        Ok(Self { kind })
+    }
+
+    /// Upper bound on `delta` at `epsilon`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when `epsilon` is negative or not finite.
+    pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
+        check_epsilon(epsilon)?;
+        match &self.kind {
+            Kind::Gaussian(None) => Ok(0.0),
+            Kind::Gaussian(Some(sigma)) => gaussian::delta(epsilon, *sigma),
+            Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one, interrupt),
+            Kind::Concentrated(rho) => Ok(profile::zcdp_delta(*rho, epsilon).min(1.0)),
+            Kind::Exact(law) => Ok(law.delta(epsilon)),
+            Kind::Mixed(composition) => Ok(composition
+                .answer(Question::Epsilon(epsilon), interrupt)?
+                .value),
+        }
+    }
+
+    /// Upper bound on the least epsilon >= 0 at `delta`; infinity when there is none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
+    pub fn epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
+        check_delta(target)?;
+        match &self.kind {
+            Kind::Gaussian(None) => Ok(0.0),
+            Kind::Gaussian(Some(sigma)) => gaussian::epsilon(target, *sigma),
+            Kind::Step(steps, replace_one) => epsilon(*steps, target, *replace_one, interrupt),
+            Kind::Concentrated(rho) => Ok(calibrate::least(
+                |e| Ok(profile::zcdp_delta(*rho, e)),
+                target,
+            )?),
+            Kind::Exact(law) => calibrate::least(|e| Ok(law.delta(e)), target),
+            Kind::Mixed(composition) => Ok(composition
+                .answer(Question::Delta(target), interrupt)?
+                .value),
+        }
+    }
+}
+
+/// The composition that needs a grid.
+fn mixture(
+    sampled: &[Subsampled],
+    mut atoms: Vec<(Atoms, f64)>,
+    sigma: Option<f64>,
+    rho: f64,
+    replace_one: bool,
+) -> Composition {
+    let mut pairs: Vec<(Pair, f64)> = Vec::new();
+    for steps in sampled {
+        if steps.noise_multiplier < LEAST_NOISE {
+            atoms.push((Atoms::revealing(steps.joined()), 1.0));
+            continue;
+        }
+        let pair = Pair::new(steps.noise_multiplier, steps.sampling_rate, replace_one);
+        pairs.push((pair, steps.n_steps as f64));
+    }
+    if let Some(sigma) = sigma {
+        if sigma < LEAST_SIGMA {
+            atoms.push((Atoms::revealing(1.0), 1.0));
+        } else {
+            pairs.push((Pair::new(sigma, 1.0, false), 1.0));
+        }
+    }
+    let coarse = false;
+    Composition {
+        pairs,
+        atoms,
+        rho,
+        coarse,
+    }
+}

@@ -1,0 +1,267 @@
+//! The two loops over a leaf of dense rows: scores, and the sum of `c r^T`.
+//!
+//! Rows lie in memory as they are; classes are taken in blocks of at most [`BLOCK`] whose sums stay
+//! in registers. What is computed for a row is the same sequence of operations whether it is taken
+//! with another row or alone, so that its scores depend on it and the weights only.
+
+use crate::descent::leaves::LEAF;
+use crate::simd::{Real, Simd, prefetch};
+
+/// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
+/// registers.
+pub const BLOCK: usize = 10;
+
+/// Registers from which two rows are taken at a time.
+const MANY_REGISTERS: usize = 32;
+
+/// Calls `$f::<..., size>` for the constant that equals `$size`.
+macro_rules! with_block {
+    ($size:expr, $f:ident :: <$($p:tt),*> $args:tt) => {
+        match $size {
+            1 => $f::<$($p),*, 1> $args,
+            2 => $f::<$($p),*, 2> $args,
+            3 => $f::<$($p),*, 3> $args,
+            4 => $f::<$($p),*, 4> $args,
+            5 => $f::<$($p),*, 5> $args,
+            6 => $f::<$($p),*, 6> $args,
+            7 => $f::<$($p),*, 7> $args,
+            8 => $f::<$($p),*, 8> $args,
+            9 => $f::<$($p),*, 9> $args,
+            _ => $f::<$($p),*, 10> $args,
+        }
+    };
+}
+
+pub(super) use with_block;
+
+/// Sizes of the blocks that `classes` are cut into: as equal as can be.
+pub fn block_size(classes: usize) -> usize {
+    classes.div_ceil(classes.div_ceil(BLOCK).max(1))
+}
+
+/// `scores[k][i] = <rows[i], w[k]> + bias[k]`, [`LEAF`] numbers a class.
+#[inline(always)]
+pub fn leaf_scores<S: Simd, T: Real>(
+    simd: S,
+    rows: &[&[T]],
+    w: &[T],
+    bias: &[T],
+    scores: &mut [T],
+) {
+    let classes = bias.len();
+    let columns = rows.first().map_or(0, |row| row.len());
+    let size = block_size(classes);
+    let mut first = 0;
+    while first < classes {
+        let block = size.min(classes - first);
+        let w = &w[first * columns..(first + block) * columns];
+        let bias = &bias[first..first + block];
+        let mut at = 0;
+        while at < rows.len() {
+            // Rows of a leaf lie anywhere, so that the hardware cannot foresee the next ones.
+            if first == 0 {
+                rows.iter()
+                    .skip(at + 2)
+                    .take(2)
+                    .for_each(|row| prefetch(row));
+            }
+            let out = &mut scores[first * LEAF + at..];
+            if S::REGISTER_COUNT >= MANY_REGISTERS && at + 2 <= rows.len() {
+                let pair = [rows[at], rows[at + 1]];
+                with_block!(block, dots::<S, T, 2>(simd, pair, w, bias, out));
+                at += 2;
+            } else {
+                with_block!(block, dots::<S, T, 1>(simd, [rows[at]], w, bias, out));
+                at += 1;
+            }
+        }
+        first += block;
+    }
+}
+
+#[inline(always)]
+fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
+    simd: S,
+    x: [&[T]; R],
+    w: &[T],
+    bias: &[T],
+    out: &mut [T],
+) {
+    let columns = x[0].len();
+    let lines: [&[T]; K] = std::array::from_fn(|k| &w[k * columns..][..columns]);
+    let whole = T::vectors::<S>(x[0]).0.len();
+    let xs: [&[T::Vector<S>]; R] = std::array::from_fn(|r| &T::vectors::<S>(x[r]).0[..whole]);
+    let ws: [&[T::Vector<S>]; K] = std::array::from_fn(|k| &T::vectors::<S>(lines[k]).0[..whole]);
+    let zero = T::splat(simd, T::default());
+    let mut sums = [[zero; K]; R];
+    for at in 0..whole {
+        for k in 0..K {
+            let w = ws[k][at];
+            for r in 0..R {
+                sums[r][k] = T::fma(simd, xs[r][at], w, sums[r][k]);
+            }
+        }
+    }
+    let rest = T::vectors::<S>(x[0]).1.len();
+    if rest > 0 {
+        for k in 0..K {
+            let w = T::load_part(simd, &lines[k][columns - rest..]);
+            for r in 0..R {
+                let x = T::load_part(simd, &x[r][columns - rest..]);
+                sums[r][k] = T::fma(simd, x, w, sums[r][k]);
+            }
+        }
+    }
+    for r in 0..R {
+        for k in 0..K {
+            let dot = T::sum(simd, sums[r][k]);
+            out[k * LEAF + r] = T::near(dot.wide() + bias[k].wide());
+        }
+    }
+}
+
+/// `total[k] += round(sum over rows of coefficients[k][i] rows[i])`, `stride` numbers a line of
+/// `total`; the sum is rounded to a multiple of the unit whose `1.5 * 2^52`-fold is `magic`.
+#[inline(always)]
+pub fn leaf_sum<S: Simd, T: Real>(
+    simd: S,
+    rows: &[&[T]],
+    coefficients: &[T],
+    classes: usize,
+    (total, stride): (&mut [f64], usize),
+    magic: f64,
+) {
+    let size = block_size(classes);
+    let lanes = T::lanes::<S>();
+    let columns = rows.first().map_or(0, |row| row.len());
+    let mut at = 0;
+    while at < columns {
+        let vectors = ((columns - at) / lanes).min(2);
+        let width = if vectors == 0 {
+            columns - at
+        } else {
+            vectors * lanes
+        };
+        let mut first = 0;
+        while first < classes {
+            let block = size.min(classes - first);
+            let part = LeafBlock {
+                rows,
+                coefficients: &coefficients[first * LEAF..],
+                at,
+                width,
+            };
+            let mut sums = Sums {
+                total: &mut total[first * stride + at..],
+                stride,
+                magic,
+            };
+            match vectors {
+                0 => with_block!(block, outer_rest::<S, T>(simd, part, &mut sums)),
+                1 => with_block!(block, outer::<S, T, 1>(simd, part, &mut sums)),
+                _ if S::REGISTER_COUNT < MANY_REGISTERS => {
+                    let halves = [at, at + lanes].map(|at| LeafBlock {
+                        at,
+                        width: lanes,
+                        ..part
+                    });
+                    with_block!(block, outer::<S, T, 1>(simd, halves[0], &mut sums));
+                    let mut right = Sums {
+                        total: &mut sums.total[lanes..],
+                        stride,
+                        magic,
+                    };
+                    with_block!(block, outer::<S, T, 1>(simd, halves[1], &mut right));
+                }
+                _ => with_block!(block, outer::<S, T, 2>(simd, part, &mut sums)),
+            }
+            first += block;
+        }
+        at += width;
+    }
+}
+
+/// Some columns of the rows with their coefficients.
+#[derive(Clone, Copy)]
+struct LeafBlock<'p, T> {
+    rows: &'p [&'p [T]],
+    coefficients: &'p [T],
+    at: usize,
+    width: usize,
+}
+
+/// Where the sums of a block go.
+struct Sums<'t> {
+    total: &'t mut [f64],
+    stride: usize,
+    magic: f64,
+}
+
+impl Sums<'_> {
+    #[inline(always)]
+    fn add<T: Real>(&mut self, class: usize, sums: &[T]) {
+        let total = &mut self.total[class * self.stride..][..sums.len()];
+        for (total, sum) in total.iter_mut().zip(sums) {
+            *total += (sum.wide() + self.magic) - self.magic;
+        }
+    }
+}
+
+/// Lanes of the widest vector.
+const WIDEST: usize = 16;
+
+#[inline(always)]
+fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
+    simd: S,
+    part: LeafBlock<'_, T>,
+    sums: &mut Sums<'_>,
+) {
+    let zero = T::splat(simd, T::default());
+    let mut products = [[zero; V]; K];
+    let c: [&[T]; K] = std::array::from_fn(|k| &part.coefficients[k * LEAF..][..part.rows.len()]);
+    for (i, row) in part.rows.iter().enumerate() {
+        let x = T::vectors::<S>(&row[part.at..part.at + part.width]).0;
+        let x: [T::Vector<S>; V] = std::array::from_fn(|v| x[v]);
+        for k in 0..K {
+            let c = T::splat(simd, c[k][i]);
+            for v in 0..V {
+                products[k][v] = T::fma(simd, c, x[v], products[k][v]);
+            }
+        }
+    }
+    let lanes = T::lanes::<S>();
+    let mut line = [T::default(); 2 * WIDEST];
+    for k in 0..K {
+        for v in 0..V {
+            T::store_part(simd, &mut line[v * lanes..(v + 1) * lanes], products[k][v]);
+        }
+        sums.add(k, &line[..V * lanes]);
+    }
+}
+
+/// [`outer`] for the last columns, fewer than a vector.
+#[inline(always)]
+fn outer_rest<S: Simd, T: Real, const K: usize>(
+    simd: S,
+    part: LeafBlock<'_, T>,
+    sums: &mut Sums<'_>,
+) {
+    let zero = T::splat(simd, T::default());
+    let mut products = [zero; K];
+    for (i, row) in part.rows.iter().enumerate() {
+        let x = T::load_part(simd, &row[part.at..]);
+        for k in 0..K {
+            products[k] = T::fma(
+                simd,
+                T::splat(simd, part.coefficients[k * LEAF + i]),
+                x,
+                products[k],
+            );
+        }
+    }
+    let mut line = [T::default(); WIDEST];
+    for k in 0..K {
+        T::store_part(simd, &mut line[..part.width], products[k]);
+        sums.add(k, &line[..part.width]);
+    }
+}

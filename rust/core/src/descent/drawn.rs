@@ -1,0 +1,102 @@
+//! Noise drawn ahead of the steps that use it.
+
+use crate::descent::release::{Noise, NoiseKind};
+use crate::descent::settings::DescentSettings;
+use crate::error::Result;
+use crate::runtime::memory::resize;
+use rayon::ThreadPool;
+use std::ops::Range;
+
+/// Where a run takes its randomness from; steps are counted from the beginning of the run.
+pub trait Randomness: Sync {
+    /// Whether every record joins every step.
+    fn full_batch(&self) -> bool;
+    /// The records of a step, increasing: each of `0..n` joins independently with the same
+    /// probability.
+    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>);
+    /// Independent uniform tags.
+    fn tags(&self, step: u32, tags: &mut [u32]);
+    /// Noise in steps of the grid.
+    fn grid_noise(&self, step: u32, noise: &mut [i64]);
+    /// Noise as real numbers.
+    fn float_noise(&self, step: u32, noise: &mut [f64]);
+}
+
+/// Where noise comes from.
+#[derive(Clone, Copy)]
+pub struct Source<'s> {
+    /// Public numbers.
+    pub settings: &'s DescentSettings,
+    /// The streams.
+    pub randomness: &'s dyn Randomness,
+}
+
+/// Noise of some consecutive steps.
+#[derive(Default)]
+pub struct Drawn {
+    first: u32,
+    whole: Vec<i64>,
+    real: Vec<f64>,
+}
+
+impl Drawn {
+    /// Draws for the steps `range`, sharing them out on `pool`.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn draw(
+        &mut self,
+        from: Source<'_>,
+        range: Range<u32>,
+        pool: Option<&ThreadPool>,
+    ) -> Result<()> {
+        let p = from.settings.weights().max(1);
+        let len = range.len().saturating_mul(p);
+        self.first = range.start;
+        match from.settings.noise {
+            NoiseKind::Grid(_) => {
+                resize(&mut self.whole, len)?;
+                let fill = |step, part: &mut [i64]| from.randomness.grid_noise(step, part);
+                draw_steps(&mut self.whole, p, range.start, pool, fill);
+            }
+            NoiseKind::Float => {
+                resize(&mut self.real, len)?;
+                let fill = |step, part: &mut [f64]| from.randomness.float_noise(step, part);
+                draw_steps(&mut self.real, p, range.start, pool, fill);
+            }
+            NoiseKind::None => {}
+        }
+        Ok(())
+    }
+
+    /// The noise of one of these steps.
+    pub fn step(&self, kind: NoiseKind, step: u32, p: usize) -> Noise<'_> {
+        let at = (step - self.first) as usize * p;
+        match kind {
+            NoiseKind::Grid(grid) => Noise::Grid(grid, &self.whole[at..at + p]),
+            NoiseKind::Float => Noise::Float(&self.real[at..at + p]),
+            NoiseKind::None => Noise::None,
+        }
+    }
+}
+
+fn draw_steps<T: Send>(
+    values: &mut [T],
+    p: usize,
+    first: u32,
+    pool: Option<&ThreadPool>,
+    fill: impl Fn(u32, &mut [T]) + Sync,
+) {
+    use rayon::prelude::*;
+    match pool {
+        Some(pool) => pool.install(|| {
+            let steps = values.par_chunks_mut(p).enumerate().with_max_len(1);
+            steps.for_each(|(step, part)| fill(first + step as u32, part));
+        }),
+        None => {
+            for (step, part) in values.chunks_mut(p).enumerate() {
+                fill(first + step as u32, part);
+            }
+        }
+    }
+}

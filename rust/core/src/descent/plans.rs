@@ -1,0 +1,410 @@
+//! The two ways to sum contributions: leaves of dense rows, and sparse rows one by one.
+
+use crate::descent::exact_sum::ExactSum;
+use crate::descent::leaves::{LEAF, plant};
+use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass, View};
+use crate::descent::release::{Noise, Places, add_noise, for_each_exact};
+use crate::error::Result;
+use crate::layout::weights::WeightLayout;
+use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::runtime::memory::{reserve, resize};
+use crate::simd::dispatch;
+use std::ops::Range;
+
+/// The records of one step.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Every record in its own order, unless [`Self::order`] is another.
+    all: bool,
+    order: Vec<u32>,
+    leaves: Vec<Range<usize>>,
+    keys: Vec<(u64, u32)>,
+    tags: Vec<u32>,
+}
+
+impl Batch {
+    /// All of `n` records.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn take_all(&mut self, n: usize) -> Result<()> {
+        self.all = true;
+        self.order.clear();
+        reserve(&mut self.order, n)?;
+        self.order.extend(0..n as u32);
+        Ok(())
+    }
+
+    /// The list to be filled with the records of a step.
+    pub fn chosen(&mut self) -> &mut Vec<u32> {
+        self.all = false;
+        &mut self.order
+    }
+
+    /// Number of records.
+    pub fn records(&self, records: &Records) -> usize {
+        if self.all {
+            records.label.len()
+        } else {
+            self.order.len()
+        }
+    }
+
+    /// Cuts the batch into groups in its own order: for sums that do not depend on them.
+    pub fn cut(&mut self) {
+        let n = self.order.len();
+        self.leaves.clear();
+        let groups = (0..n).step_by(LEAF);
+        self.leaves
+            .extend(groups.map(|first| first..n.min(first + LEAF)));
+    }
+
+    /// Cuts the batch into leaves.
+    pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) {
+        self.tags.resize(self.order.len(), 0);
+        tags(&mut self.tags);
+        plant(
+            &mut self.order,
+            &self.tags,
+            &mut self.keys,
+            &mut self.leaves,
+        );
+    }
+}
+
+/// A way to sum contributions.
+pub trait Summation<T>: Sync {
+    /// Whether batches need leaves.
+    fn wants_leaves(&self) -> bool;
+    /// Multiplications for one record, about.
+    fn touched(&self) -> usize;
+    /// An empty sum.
+    ///
+    /// # Errors
+    /// No memory.
+    fn sum(&self) -> Result<ExactSum>;
+    /// The weights as the passes read them.
+    ///
+    /// # Errors
+    /// No memory.
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()>;
+    /// Pieces of work in a batch.
+    fn items(&self, batch: &Batch) -> usize;
+    /// Adds the contributions of some pieces.
+    ///
+    /// # Errors
+    /// A contribution that the sum cannot keep.
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut LeafScratch<T>,
+    ) -> Result<()>;
+    /// The sum with noise, in the order of the weights.
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]);
+    /// The sum in its units, in the order of the weights.
+    fn units(&self, sum: &ExactSum, units: &mut [i128]);
+}
+
+/// Leaves of dense rows.
+pub struct DenseSummation<'r> {
+    records: &'r Records,
+    rule: Rule,
+    unit: f64,
+    exact: bool,
+}
+
+impl<'r> DenseSummation<'r> {
+    /// With sums of leaves rounded to multiples of `unit`, or `exact` ones.
+    pub fn new(records: &'r Records, rule: Rule, (unit, exact): (f64, bool)) -> Self {
+        Self {
+            records,
+            rule,
+            unit,
+            exact,
+        }
+    }
+
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+        let columns = self.columns();
+        Places {
+            shape: (self.rule.loss.scores, columns),
+            position: move |k, j| k * columns + j,
+            centre: None,
+        }
+    }
+
+    fn columns(&self) -> usize {
+        self.records.columns + usize::from(self.rule.clip.intercept > 0.0)
+    }
+}
+
+/// Weights count as no larger than this: no score or square leaves the single-precision numbers.
+const LARGEST: f64 = 1e15;
+
+/// `x`, no larger than that; weights that overflowed count as the bound too.
+fn bounded(x: f64) -> f64 {
+    // Unlike `clamp`, these give a number where x is none.
+    #[allow(clippy::manual_clamp)]
+    x.max(-LARGEST).min(LARGEST)
+}
+
+/// `rho W` without intercepts, and `rho s W` of the intercepts.
+fn split_weights<T: Precision>(
+    (rule, d): (&Rule, usize),
+    weights: &[f64],
+    view: &mut View<T>,
+    position: impl Fn(usize, usize) -> usize,
+) {
+    let (rho, s) = (rule.clip.row_scale, rule.clip.intercept);
+    let columns = d + usize::from(s > 0.0);
+    view.bias.clear();
+    for (k, line) in weights.chunks_exact(columns).enumerate() {
+        for (j, w) in line[..d].iter().enumerate() {
+            view.w[position(k, j)] = T::near(bounded(rho * w));
+        }
+        let bias = line.get(d).map_or(0.0, |w| rho * s * w);
+        view.bias.push(T::near(bounded(bias)));
+    }
+}
+
+impl<T: Precision> Summation<T> for DenseSummation<'_> {
+    fn wants_leaves(&self) -> bool {
+        true
+    }
+
+    fn touched(&self) -> usize {
+        let made = match &self.records.rows {
+            RecordRows::Lifted(rows) => rows.work(),
+            RecordRows::Dense { .. } | RecordRows::Sparse { .. } => 0,
+        };
+        2 * self.rule.loss.scores * self.records.columns + made
+    }
+
+    fn sum(&self) -> Result<ExactSum> {
+        ExactSum::new(self.rule.loss.scores * self.columns(), self.unit)
+    }
+
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
+        let d = self.records.columns;
+        resize(&mut view.w, self.rule.loss.scores * d)?;
+        split_weights((&self.rule, d), weights, view, |k, j| k * d + j);
+        Ok(())
+    }
+
+    fn items(&self, batch: &Batch) -> usize {
+        batch.leaves.len()
+    }
+
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut LeafScratch<T>,
+    ) -> Result<()> {
+        dispatch(DensePass {
+            records: self.records,
+            order: &batch.order,
+            leaves: &batch.leaves[items],
+            exact: self.exact,
+            rule: self.rule,
+            view,
+            sum,
+            scratch,
+        })
+    }
+
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
+        add_noise(sum, &self.places(), noise, noisy);
+    }
+
+    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
+        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
+    }
+}
+
+/// Sparse rows one by one.
+pub struct SparseSummation<'r, L> {
+    records: &'r Records,
+    rule: Rule,
+    layout: L,
+}
+
+impl<'r, L: WeightLayout> SparseSummation<'r, L> {
+    /// With the weights in `layout`.
+    pub fn new(records: &'r Records, rule: Rule, layout: L) -> Self {
+        Self {
+            records,
+            rule,
+            layout,
+        }
+    }
+
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+        let (k, d) = (self.rule.loss.scores, self.records.columns);
+        let (layout, stored) = (self.layout, self.layout.stored());
+        let centre = self.records.centre.as_ref();
+        Places {
+            shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
+            position: move |score: usize, column: usize| {
+                if column < d {
+                    layout.position(score, column)
+                } else {
+                    stored + k + score
+                }
+            },
+            centre: centre.map(|centre| (&*centre.point, stored)),
+        }
+    }
+}
+
+impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
+    fn wants_leaves(&self) -> bool {
+        false
+    }
+
+    fn touched(&self) -> usize {
+        let entries = match &self.records.rows {
+            RecordRows::Sparse { value, .. } | RecordRows::Dense { value } => value.len(),
+            RecordRows::Lifted(_) => 0,
+        };
+        let each = entries / self.records.label.len().max(1) + 1;
+        // The sum is in double precision.
+        3 * each * self.layout.padded_classes().max(4)
+    }
+
+    fn sum(&self) -> Result<ExactSum> {
+        let len = self.layout.stored() + 2 * self.rule.loss.scores;
+        ExactSum::new(len, self.rule.coefficient_grid * ROW_GRID)
+    }
+
+    fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
+        let d = self.records.columns;
+        resize(&mut view.w, self.layout.stored())?;
+        let layout = self.layout;
+        split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j));
+        let columns = d + usize::from(self.rule.clip.intercept > 0.0);
+        let rho = self.rule.clip.row_scale;
+        let shift = |line: &[f64]| {
+            let Some(centre) = &self.records.centre else {
+                return T::default();
+            };
+            let products = line.iter().zip(&centre.point).map(|(w, m)| w * m);
+            T::near(bounded(rho * products.sum::<f64>()))
+        };
+        view.shift.clear();
+        view.shift.extend(weights.chunks_exact(columns).map(shift));
+        Ok(())
+    }
+
+    fn items(&self, batch: &Batch) -> usize {
+        batch.records(self.records)
+    }
+
+    fn pass(
+        &self,
+        batch: &Batch,
+        items: Range<usize>,
+        view: &View<T>,
+        sum: &mut ExactSum,
+        scratch: &mut LeafScratch<T>,
+    ) -> Result<()> {
+        dispatch(SparsePass {
+            records: self.records,
+            places: items,
+            order: (!batch.all).then_some(&batch.order),
+            rule: self.rule,
+            layout: self.layout,
+            view,
+            sum,
+            scratch,
+        })
+    }
+
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
+        add_noise(sum, &self.places(), noise, noisy);
+    }
+
+    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
+        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, SparseSummation, Summation};
+    use crate::descent::bounds::coefficient_grid;
+    use crate::descent::clipping::Clip;
+    use crate::descent::passes::{LeafScratch, Rule, View};
+    use crate::descent::settings::Arithmetic;
+    use crate::error::Result;
+    use crate::layout::panels::Panels;
+    use crate::loss::smooth::{Kind, SmoothLoss};
+    use crate::records::map::RowMap;
+    use crate::records::store::Records;
+    use crate::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
+    use crate::runtime::interrupt::Never;
+
+    const ROWS: usize = 500;
+
+    /// Whether the sum of a pass over rows of norm `length`, with the same clip, had to move to the
+    /// integers; the rows are seen from a centre as close, or from none.
+    fn moved(length: f64, centred: bool) -> Result<bool> {
+        let values = vec![length; ROWS];
+        let index: Vec<i32> = (0..ROWS as i32).map(|i| i % 40).collect();
+        let start: Vec<i32> = (0..=ROWS as i32).collect();
+        let bounds = RowBounds {
+            data_norm: 1.0,
+            intercept: 0.0,
+        };
+        let layout = Layout::Csr(CsrIndex::I32(&index, &start));
+        let rows = Rows::new(Values::F64(&values), layout, (ROWS, 40), bounds)?;
+        let map = RowMap {
+            offset: None,
+            scale: None,
+            low: f64::NEG_INFINITY,
+            high: f64::INFINITY,
+            data_norm: 1.0,
+            unit: false,
+        };
+        let labels: Vec<i64> = (0..ROWS as i64).map(|i| i % 3).collect();
+        let mut records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
+        if centred {
+            records.centre(&[0.1 * length; 40], 1, &Never)?;
+        }
+        let rule = Rule {
+            loss: SmoothLoss {
+                kind: Kind::Softmax,
+                smoothing: 1.0,
+                margin: 0.0,
+                scores: 3,
+            },
+            clip: Clip::new(length, 1.0, 0.0),
+            coefficient_grid: coefficient_grid(length, Arithmetic::Single),
+        };
+        let plan = SparseSummation::new(&records, rule, Panels::<4>::new(3, 40));
+        let (mut batch, mut view) = (Batch::default(), View::default());
+        batch.take_all(ROWS)?;
+        Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;
+        let mut sum = Summation::<f32>::sum(&plan)?;
+        let mut scratch = LeafScratch::default();
+        plan.pass(&batch, 0..ROWS, &view, &mut sum, &mut scratch)?;
+        Ok(sum.doubles().is_none())
+    }
+
+    /// The sum is booked by what enters it, `q x`, and not by `q`, which is longer for short rows:
+    /// every pass over all weights to make room would cost more than the records.
+    #[test]
+    fn short_rows_need_no_more_room_than_long_ones() -> Result<()> {
+        for length in [1.0, 1e-2, 1e-4] {
+            for centred in [false, true] {
+                assert!(!moved(length, centred)?, "{length} {centred}");
+            }
+        }
+        Ok(())
+    }
+}

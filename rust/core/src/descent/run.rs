@@ -1,0 +1,258 @@
+//! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
+
+use crate::descent::bounds;
+use crate::descent::drawn::{Drawn, Randomness, Source};
+use crate::descent::exact_sum::ExactSum;
+use crate::descent::optimizer::State;
+use crate::descent::passes::{LeafScratch, Precision, View};
+use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
+use crate::descent::settings::{Arithmetic, DescentSettings};
+use crate::error::Result;
+use crate::layout::choose::{panel_for_sums, with_panel};
+use crate::layout::panels::Panels;
+use crate::layout::single::SingleScore;
+use crate::records::store::{RecordRows, Records};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::zeros;
+use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use rayon::ThreadPool;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
+const ROUND_WORK: usize = 1 << 26;
+/// Values of noise drawn ahead.
+const AHEAD: usize = 1 << 16;
+
+/// What a job is for.
+#[derive(Clone, Copy)]
+pub enum Purpose<'g> {
+    /// Steps with noise.
+    Steps(u32),
+    /// The sum of this step alone, and where it goes.
+    Part(u32, &'g Mutex<Vec<i128>>),
+}
+
+/// One run.
+pub struct Run<'j> {
+    /// Public numbers.
+    pub settings: &'j DescentSettings,
+    /// The records.
+    pub records: &'j Records,
+    /// Where batches, tags and noise come from.
+    pub randomness: &'j dyn Randomness,
+    /// More threads.
+    pub pool: Option<&'j ThreadPool>,
+    /// Asked now and then.
+    pub interrupt: &'j dyn Interrupt,
+    /// What for.
+    pub goal: Purpose<'j>,
+}
+
+/// One thread's share of a step.
+struct Worker<T> {
+    items: Range<usize>,
+    sum: ExactSum,
+    scratch: LeafScratch<T>,
+    outcome: Result<()>,
+}
+
+impl Run<'_> {
+    /// Does the job; `state` is unusable if an error is returned.
+    ///
+    /// # Errors
+    /// An interrupt.
+    pub fn start(&self, state: &mut State) -> Result<()> {
+        match self.settings.arithmetic {
+            Arithmetic::Single => self.choose::<f32>(state),
+            Arithmetic::Double => self.choose::<f64>(state),
+        }
+    }
+
+    fn choose<T: Precision>(&self, state: &mut State) -> Result<()> {
+        let (k, d) = (self.settings.loss.scores, self.settings.features);
+        let (records, settings) = (self.records, self.settings);
+        let rule = settings.rule();
+        if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
+            let unit = if settings.exact_sums {
+                settings.part_unit()
+            } else {
+                bounds::leaf_unit(settings.clip.bound, settings.noise)
+            };
+            let plan = DenseSummation::new(records, rule, (unit, settings.exact_sums));
+            return self.descend::<T, _>(&plan, state);
+        }
+        if k == 1 {
+            let sums = SparseSummation::new(records, rule, SingleScore::new(d));
+            return self.descend::<T, _>(&sums, state);
+        }
+        with_panel!(panel_for_sums(k), [4, 8 | 16], P => {
+            let sums = SparseSummation::new(records, rule, Panels::<P>::new(k, d));
+            self.descend::<T, _>(&sums, state)
+        })
+    }
+
+    fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {
+        let mut batch = Batch::default();
+        let first = match self.goal {
+            Purpose::Steps(_) => 0,
+            Purpose::Part(step, _) => step,
+        };
+        self.choose_batch(plan, first, &mut batch)?;
+        let touched = batch.records(self.records).max(1) * plan.touched();
+        let share = self.pool.filter(|_| touched >= PARALLEL_WORK);
+        let threads = share.map_or(1, ThreadPool::current_num_threads);
+        let worker = |_| {
+            Ok(Worker {
+                items: 0..0,
+                sum: plan.sum()?,
+                scratch: LeafScratch::default(),
+                outcome: Ok(()),
+            })
+        };
+        let mut workers = (0..threads).map(worker).collect::<Result<Vec<_>>>()?;
+        let mut walk = StepLoop {
+            job: self,
+            plan,
+            share,
+            batch,
+            workers: &mut workers,
+            view: View::default(),
+            noisy: zeros(self.settings.weights())?,
+            state,
+        };
+        match self.goal {
+            Purpose::Steps(steps) => walk.all_steps(steps),
+            Purpose::Part(_, units) => {
+                let found = walk.part()?;
+                *units.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                Ok(())
+            }
+        }
+    }
+
+    fn choose_batch<T, P: Summation<T>>(
+        &self,
+        plan: &P,
+        step: u32,
+        batch: &mut Batch,
+    ) -> Result<()> {
+        let n = self.records.label.len();
+        if self.randomness.full_batch() {
+            batch.take_all(n)?;
+        } else {
+            self.randomness.batch(step, n, batch.chosen());
+        }
+        if plan.wants_leaves() && self.settings.exact_sums {
+            batch.cut();
+        } else if plan.wants_leaves() {
+            batch.plant(|tags| self.randomness.tags(step, tags));
+        }
+        Ok(())
+    }
+}
+
+/// The steps of one run for one plan.
+struct StepLoop<'w, 'j, T, P> {
+    job: &'w Run<'j>,
+    plan: &'w P,
+    /// Pool for the passes; `None` where a step is too small.
+    share: Option<&'w ThreadPool>,
+    batch: Batch,
+    workers: &'w mut [Worker<T>],
+    view: View<T>,
+    noisy: Vec<f64>,
+    state: &'w mut State,
+}
+
+impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
+    /// The sum at the present weights, in units.
+    fn part(&mut self) -> Result<Vec<i128>> {
+        self.plan.view(&self.state.weights, &mut self.view)?;
+        self.pass()?;
+        let mut units = zeros(self.job.settings.weights())?;
+        self.plan.units(&self.workers[0].sum, &mut units);
+        Ok(units)
+    }
+
+    fn all_steps(&mut self, last: u32) -> Result<()> {
+        let (job, share) = (self.job, self.share);
+        let p = job.settings.weights().max(1);
+        let ahead = if job.pool.is_some() { AHEAD / p } else { 1 };
+        let chunk = ahead.clamp(1, 64) as u32;
+        // A thread that is free draws the noise of the next steps meanwhile.
+        let helper = job.pool.filter(|_| share.is_none());
+        let from = Source {
+            settings: job.settings,
+            randomness: job.randomness,
+        };
+        let (mut now, mut next) = (Drawn::default(), Drawn::default());
+        let range = |first: u32| first..last.min(first.saturating_add(chunk));
+        now.draw(from, range(0), job.pool)?;
+        let mut first = 0;
+        while first < last {
+            let steps = range(first);
+            first = steps.end;
+            if let Some(pool) = helper {
+                let mut drawn = Ok(());
+                pool.in_place_scope(|scope| {
+                    scope.spawn(|_| drawn = next.draw(from, range(first), None));
+                    self.some_steps(steps, &now)
+                })?;
+                drawn?;
+            } else {
+                self.some_steps(steps, &now)?;
+                next.draw(from, range(first), share)?;
+            }
+            std::mem::swap(&mut now, &mut next);
+        }
+        Ok(())
+    }
+
+    fn some_steps(&mut self, steps: Range<u32>, drawn: &Drawn) -> Result<()> {
+        for step in steps {
+            self.job.interrupt.check()?;
+            if step > 0 && !self.job.randomness.full_batch() {
+                self.job.choose_batch(self.plan, step, &mut self.batch)?;
+            }
+            self.plan.view(&self.state.weights, &mut self.view)?;
+            self.pass()?;
+            let settings = self.job.settings;
+            let noise = drawn.step(settings.noise, step, settings.weights());
+            self.plan
+                .noisy(&self.workers[0].sum, noise, &mut self.noisy);
+            settings.take_step(self.state, &mut self.noisy);
+        }
+        Ok(())
+    }
+
+    /// All contributions of the step, into the sum of the first worker.
+    fn pass(&mut self) -> Result<()> {
+        let items = self.plan.items(&self.batch);
+        let threads = self.workers.len();
+        for (at, worker) in self.workers.iter_mut().enumerate() {
+            worker.sum.clear();
+            worker.items = items * at / threads..items * (at + 1) / threads;
+        }
+        let records = self.batch.records(self.job.records).max(1);
+        let per_item = (self.plan.touched() * records / items.max(1)).max(1);
+        let round = (ROUND_WORK / per_item).max(1);
+        while self.workers.iter().any(|worker| !worker.items.is_empty()) {
+            let (plan, batch, view) = (self.plan, &self.batch, &self.view);
+            each_block(self.share, self.workers, self.job.interrupt, |worker| {
+                let end = worker.items.end.min(worker.items.start + round);
+                let part = worker.items.start..end;
+                worker.items.start = end;
+                worker.outcome = plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch);
+            })?;
+            for worker in &self.workers[..] {
+                worker.outcome.clone()?;
+            }
+        }
+        let (first, rest) = self.workers.split_at_mut(1);
+        for worker in rest {
+            first[0].sum.merge(&mut worker.sum)?;
+        }
+        Ok(())
+    }
+}

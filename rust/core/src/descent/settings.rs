@@ -1,0 +1,302 @@
+//! Private gradient descent: full-batch or Poisson-sampled, plain, with momentum, or Adam.
+//!
+//! With the row `r_i = rho (u_i, s)` of record i, at step t
+//!
+//! ```text
+//! S   = sum over the batch of  min(1, R/(||a_i|| ||r_i||)) a_i r_i^T,   a_i = grad phi_{y_i}(W r_i)
+//! g   = (S + noise)/divisor + regularization W
+//! W  <- W - eta_t g      (or momentum, Nesterov, Adam)
+//! ```
+//!
+//! The gradient of one record is a matrix of rank one, so clipping needs two norms. What is added to
+//! the noise is exact: multiples of a power of two whose sum does not depend on the order of the
+//! records nor on the number of threads. How far one record can move it is
+//! [`crate::descent::bounds::clipped_sum_distance`], proved in `docs/proofs/gradient_perturbation.md`.
+//!
+//! Abadi et al., CCS 2016 (clipping and sampling); Park, Choi and Lee, `NeurIPS` 2025, equations
+//! (12) to (15) (smoothed multi-class losses).
+//!
+//! Dropped: matrix products by the `gemm` crate (a row's scores may depend on its place among the
+//! others); tiles of consecutive records (one record more moves them all).
+
+use crate::descent::bounds;
+use crate::descent::clipping::Clip;
+use crate::descent::drawn::Randomness;
+use crate::descent::drawn::{Drawn, Source};
+use crate::descent::optimizer::{Optimizer, Schedule, State};
+use crate::descent::passes::Rule;
+use crate::descent::release::NoiseKind;
+use crate::descent::release::noisy_sum;
+use crate::descent::run::{Purpose, Run};
+use crate::error::{Error, Result};
+use crate::loss::smooth::SmoothLoss;
+use crate::records::store::{ROW_GRID, Records};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{copied, zeros};
+use crate::runtime::threads::pool;
+use std::sync::{Mutex, PoisonError};
+
+/// Precision of scores and of sums within a leaf.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Single: what a record contributes is any function of it and the weights.
+    Single,
+    /// Double: the sum is near that of the exact gradients, see [`crate::descent::bounds::descent_rounding`].
+    Double,
+}
+
+/// Plain public numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct DescentSettings {
+    /// The loss.
+    pub loss: SmoothLoss,
+    /// Features, without the constant one.
+    pub features: usize,
+    /// How contributions are bounded.
+    pub clip: Clip,
+    /// What the noise is.
+    pub noise: NoiseKind,
+    /// Noisy sums are divided by this.
+    pub divisor: f64,
+    /// Factor of the weights in the gradient.
+    pub regularization: f64,
+    /// How the weights move.
+    pub optimizer: Optimizer,
+    /// Step size.
+    pub rate: f64,
+    /// Step sizes over time.
+    pub schedule: Schedule,
+    /// First step whose iterate is averaged; `None` releases the last iterate.
+    pub average_from: Option<u64>,
+    /// Radius of the ball that holds the weights.
+    pub radius: Option<f64>,
+    /// Precision of scores and sums.
+    pub arithmetic: Arithmetic,
+    /// Whether dense rows are summed without any rounding, as sparse ones always are: then no sum
+    /// depends on which records are summed together.
+    pub exact_sums: bool,
+}
+
+/// Steps of their grid that weights may be away from 0: all sums of such numbers are exact.
+const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
+
+impl DescentSettings {
+    /// Columns of the weights.
+    pub fn columns(&self) -> usize {
+        self.features + usize::from(self.clip.intercept > 0.0)
+    }
+
+    /// Number of weights.
+    pub fn weights(&self) -> usize {
+        self.loss.scores * self.columns()
+    }
+
+    /// The state before the first step.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn start(&self) -> Result<State> {
+        State::new(self.weights(), self.optimizer, self.average_from.is_some())
+    }
+
+    /// Takes `steps` more steps on `records`; `state` is that of before if an error is returned.
+    ///
+    /// # Errors
+    /// Records of another shape, threads, an interrupt.
+    pub fn run(
+        &self,
+        state: &mut State,
+        records: &Records,
+        randomness: &dyn Randomness,
+        steps: u32,
+        threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        self.check(records)?;
+        let pool = (threads > 1).then(|| pool(threads)).transpose()?;
+        let job = Run {
+            settings: self,
+            records,
+            randomness,
+            pool: pool.as_deref(),
+            interrupt,
+            goal: Purpose::Steps(steps),
+        };
+        let mut next = state.copy()?;
+        job.start(&mut next)?;
+        *state = next;
+        Ok(())
+    }
+
+    /// The sum of step `step` over the records of one shard at `weights`, without noise: one whole
+    /// number of [`Self::part_unit`] for each weight.
+    ///
+    /// Sums of shards are added as integers. Given the batches, their total does not depend on how
+    /// the records were distributed.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; weights of another number.
+    pub fn partial(
+        &self,
+        weights: &[f64],
+        records: &Records,
+        (randomness, step): (&dyn Randomness, u32),
+        threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<i128>> {
+        let settings = Self {
+            exact_sums: true,
+            ..*self
+        };
+        settings.check(records)?;
+        if weights.len() != self.weights() || !weights.iter().all(|w| w.is_finite()) {
+            let message = format!("expected {} finite numbers", self.weights());
+            return Err(Error::invalid("weights", message));
+        }
+        let pool = (threads > 1).then(|| pool(threads)).transpose()?;
+        let units = Mutex::new(Vec::new());
+        let job = Run {
+            settings: &settings,
+            records,
+            randomness,
+            pool: pool.as_deref(),
+            interrupt,
+            goal: Purpose::Part(step, &units),
+        };
+        let mut state = State {
+            weights: copied(weights)?,
+            ..State::default()
+        };
+        job.start(&mut state)?;
+        Ok(units.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The power of two of which sums of shards are multiples.
+    pub fn part_unit(&self) -> f64 {
+        bounds::coefficient_grid(self.clip.bound, self.arithmetic) * ROW_GRID
+    }
+
+    /// Takes step `step` of a run with the sum `units` of all shards: rounds it to the grid of the
+    /// noise, adds the noise and moves the weights.
+    ///
+    /// # Errors
+    /// Sums of another number, settings as in [`Self::run`].
+    pub fn advance(
+        &self,
+        state: &mut State,
+        units: &[i128],
+        randomness: &dyn Randomness,
+        step: u32,
+    ) -> Result<()> {
+        self.check_steps()?;
+        if units.len() != self.weights() {
+            let message = format!("expected {} sums", self.weights());
+            return Err(Error::invalid("total", message));
+        }
+        let mut drawn = Drawn::default();
+        let from = Source {
+            settings: self,
+            randomness,
+        };
+        let steps = step..step.checked_add(1).unwrap_or(step);
+        drawn.draw(from, steps, None)?;
+        let noise = drawn.step(self.noise, step, units.len());
+        let unit = self.part_unit();
+        let mut noisy: Vec<f64> = zeros(units.len())?;
+        for (at, noisy) in noisy.iter_mut().enumerate() {
+            *noisy = noisy_sum(units[at], unit, noise, at);
+        }
+        self.take_step(state, &mut noisy);
+        Ok(())
+    }
+
+    /// Refuses records of another shape and settings that do not fit together.
+    fn check(&self, records: &Records) -> Result<()> {
+        if records.columns != self.features {
+            let message = format!(
+                "got rows of {}, expected {}",
+                records.columns, self.features
+            );
+            return Err(Error::invalid("n_features", message));
+        }
+        self.check_steps()?;
+        if records.n_classes > self.loss.classes() {
+            let message = "more classes than the loss has";
+            return Err(Error::invalid("n_classes", message));
+        }
+        Ok(())
+    }
+
+    /// The optimiser's step with the noisy sum, which is overwritten.
+    pub(crate) fn take_step(&self, state: &mut State, noisy: &mut [f64]) {
+        if let Some(step) = self.snapped() {
+            let keep = 1.0 - self.rate * self.regularization;
+            let b = self.rate / self.divisor;
+            state.snapped_step(keep, (b, step), noisy, self.radius);
+            return;
+        }
+        let inverse = 1.0 / self.divisor;
+        let decay = self.regularization;
+        for (g, w) in noisy.iter_mut().zip(&state.weights) {
+            *g = *g * inverse + decay * w;
+        }
+        let t = state.steps;
+        let rate = self.rate * self.schedule.factor(t);
+        state.step(self.optimizer, rate, noisy);
+        if let Some(radius) = self.radius {
+            state.project(radius);
+        }
+        if self.average_from.is_some_and(|first| t >= first) {
+            state.average();
+        }
+    }
+
+    /// Step between the values that weights can take, where the guarantee is about the last iterate.
+    ///
+    /// Noise on a grid hides earlier iterates only if nothing finer than its steps is kept.
+    fn snapped(&self) -> Option<f64> {
+        match (self.arithmetic, self.noise) {
+            (Arithmetic::Double, NoiseKind::Grid(grid)) => Some(self.rate / self.divisor * grid),
+            _ => None,
+        }
+    }
+
+    /// Refuses settings that do not fit together.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check_steps(&self) -> Result<()> {
+        let Some(step) = self.snapped() else {
+            return Ok(());
+        };
+        let plain = Optimizer::Gradient {
+            momentum: 0.0,
+            nesterov: false,
+        };
+        // Beyond, weights are no multiples of the step any more.
+        if self.radius.is_none_or(|radius| radius > step * MOST_STEPS) {
+            let message = "expected a radius of at most 2^51 steps, for weights on a grid";
+            return Err(Error::invalid("radius", message));
+        }
+        if libm::frexp(step).0 != 0.5 {
+            let message = "expected a power of two over the divisor, for weights on a grid";
+            return Err(Error::invalid("learning_rate", message));
+        }
+        if self.optimizer != plain
+            || self.schedule != Schedule::Constant
+            || self.average_from.is_some()
+        {
+            let message = "weights on a grid need plain steps of constant size, not averaged";
+            return Err(Error::invalid("optimizer", message));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rule(&self) -> Rule {
+        Rule {
+            loss: self.loss,
+            clip: self.clip,
+            coefficient_grid: bounds::coefficient_grid(self.clip.bound, self.arithmetic),
+        }
+    }
+}

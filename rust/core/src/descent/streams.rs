@@ -1,0 +1,215 @@
+//! Where descent gets its randomness: batches, tags and noise from the streams of one key.
+//!
+//! The solver knows neither distributions nor budgets; this file brings it together with the noise.
+
+use crate::descent::drawn::Randomness;
+use crate::descent::optimizer::State;
+use crate::descent::release::NoiseKind;
+use crate::descent::settings::DescentSettings;
+use crate::error::{Error, Result};
+use crate::noise::gaussian::fill_normal;
+use crate::noise::poisson_batch::{Rate, poisson_batch};
+use crate::noise::{BLOCK, GridScale, Key, Task};
+use crate::records::store::Records;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::matrix;
+use crate::runtime::tasks::each_task;
+use rand::Rng;
+
+/// Standard deviation of the noise and how it is drawn.
+#[derive(Debug, Clone, Copy)]
+enum Law {
+    Grid(GridScale),
+    Float(f64),
+    None,
+}
+
+/// Streams of one run: batches, tags and noise each from a task of their own.
+pub struct DescentStreams<'k> {
+    batches: Task<'k>,
+    tags: Task<'k>,
+    noise: Task<'k>,
+    rate: Rate,
+    law: Law,
+    /// Streams of noise that one step uses.
+    blocks: u32,
+}
+
+impl<'k> DescentStreams<'k> {
+    /// For `steps` steps with `weights` weights each.
+    ///
+    /// # Errors
+    /// A rate outside (0, 1], a standard deviation or grid out of range, more streams than a task
+    /// has.
+    pub fn new(
+        [batches, tags, noise]: [Task<'k>; 3],
+        rate: f64,
+        (sigma, grid): (f64, Option<f64>),
+        (steps, weights): (u32, usize),
+    ) -> Result<Self> {
+        let law = match grid {
+            _ if sigma == 0.0 => Law::None,
+            Some(grid) => Law::Grid(GridScale::new(sigma, grid)?),
+            None => Law::Float(sigma),
+        };
+        let blocks = weights.div_ceil(BLOCK).max(1);
+        let streams = blocks.checked_mul(steps as usize);
+        let Some(blocks) = streams.and_then(|all| u32::try_from(all).ok().map(|_| blocks as u32))
+        else {
+            return Err(Error::invalid(
+                "n_steps",
+                "too many for one call: 2^32 streams",
+            ));
+        };
+        Ok(Self {
+            batches,
+            tags,
+            noise,
+            rate: Rate::new(rate)?,
+            law,
+            blocks,
+        })
+    }
+
+    /// What the noise is.
+    pub fn kind(sigma: f64, grid: Option<f64>) -> NoiseKind {
+        match grid {
+            _ if sigma == 0.0 => NoiseKind::None,
+            Some(grid) => NoiseKind::Grid(grid),
+            None => NoiseKind::Float,
+        }
+    }
+}
+
+impl Randomness for DescentStreams<'_> {
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
+    }
+
+    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
+        batch.clear();
+        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
+    }
+
+    fn tags(&self, step: u32, tags: &mut [u32]) {
+        let mut stream = self.tags.stream(step);
+        for tag in tags {
+            *tag = stream.next_u32();
+        }
+    }
+
+    fn grid_noise(&self, step: u32, noise: &mut [i64]) {
+        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
+            let mut stream = self.noise.stream(step * self.blocks + block as u32);
+            match self.law {
+                Law::Grid(scale) => scale.fill(&mut stream, part),
+                Law::Float(_) | Law::None => part.fill(0),
+            }
+        }
+    }
+
+    fn float_noise(&self, step: u32, noise: &mut [f64]) {
+        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
+            let mut stream = self.noise.stream(step * self.blocks + block as u32);
+            let sigma = if let Law::Float(sigma) = self.law {
+                sigma
+            } else {
+                0.0
+            };
+            fill_normal(&mut stream, part, sigma);
+        }
+    }
+}
+
+/// Batches of one shard of the records, under a key that all shards share.
+///
+/// Shard s draws the batch of step t from stream (s, t) of the key, so that no two share a word and
+/// a step that is computed again has the same batch. There are no tags and no noise: sums of shards
+/// are exact, and the noise is drawn once for all of them, by [`DescentStreams`].
+pub struct ShardStreams<'k> {
+    batches: Task<'k>,
+    rate: Rate,
+}
+
+impl<'k> ShardStreams<'k> {
+    /// For the shard of this number.
+    ///
+    /// # Errors
+    /// A rate outside (0, 1].
+    pub fn new(key: &'k Key, shard: u32, rate: f64) -> Result<Self> {
+        Ok(Self {
+            batches: key.task(shard),
+            rate: Rate::new(rate)?,
+        })
+    }
+}
+
+impl Randomness for ShardStreams<'_> {
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
+    }
+
+    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
+        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
+    }
+
+    fn tags(&self, _step: u32, tags: &mut [u32]) {
+        tags.fill(0);
+    }
+
+    fn grid_noise(&self, _step: u32, noise: &mut [i64]) {
+        noise.fill(0);
+    }
+
+    fn float_noise(&self, _step: u32, noise: &mut [f64]) {
+        noise.fill(0.0);
+    }
+}
+
+/// Many independent runs of one descent.
+pub struct DescentBatch<'b> {
+    /// The descent.
+    pub settings: &'b DescentSettings,
+    /// Where every run starts.
+    pub start: &'b State,
+    /// Probability with which a record joins a batch.
+    pub rate: f64,
+    /// Standard deviation of the noise, and its grid.
+    pub noise: (f64, Option<f64>),
+    /// Steps of one run.
+    pub steps: u32,
+}
+
+impl DescentBatch<'_> {
+    /// What each run releases, one run after the other; run i draws from `tasks[i]`.
+    ///
+    /// Every run goes the way of [`DescentSettings::run`] on one thread.
+    ///
+    /// # Errors
+    /// As [`DescentSettings::run`] and [`DescentStreams::new`]; no memory.
+    pub fn run(
+        &self,
+        records: &Records,
+        tasks: &[[Task<'_>; 3]],
+        threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<f64>> {
+        let size = self.settings.weights();
+        let mut released: Vec<f64> = matrix(size, tasks.len())?;
+        let mut runs: Vec<_> = tasks.iter().zip(released.chunks_mut(size.max(1))).collect();
+        each_task(
+            threads,
+            &mut runs,
+            interrupt,
+            |_, (tasks, released), stop| {
+                let numbers = (self.steps, size);
+                let streams = DescentStreams::new(**tasks, self.rate, self.noise, numbers)?;
+                let mut state = self.start.copy()?;
+                (self.settings).run(&mut state, records, &streams, self.steps, 1, stop)?;
+                released.copy_from_slice(&state.released()?);
+                Ok(())
+            },
+        )?;
+        Ok(released)
+    }
+}

@@ -1,0 +1,151 @@
+//! Dense rows: whole tiles as matrix products.
+
+use crate::layout::tiles::{Design, TileScratch};
+use crate::linalg::gemm::Product;
+use crate::rows::shuffled::Store;
+use crate::rows::view::RowBuffer;
+use crate::simd::{Real, Simd, add_scaled};
+use std::ops::Range;
+
+/// Sums kept apart, to break the dependency of one addition on the last.
+const CHAINS: usize = 4;
+
+/// Dense rows, one row of weights a score.
+#[derive(Debug, Clone, Copy)]
+pub struct DenseTiles {
+    scores: usize,
+    columns: usize,
+}
+
+/// Entries of a dense tile: half a second-level cache of a megabyte in double precision.
+const DENSE_TILE_ENTRIES: usize = 1 << 16;
+
+impl DenseTiles {
+    /// Layout for `scores` x `columns`.
+    pub fn new(scores: usize, columns: usize) -> Self {
+        Self { scores, columns }
+    }
+}
+
+/// The rows of a dense tile in precision `T`, copied only where they are stored otherwise.
+fn dense_rows<'a, T: Product>(
+    store: &'a Store<'_>,
+    rows: Range<usize>,
+    columns: usize,
+    scratch: &'a mut Vec<T>,
+    buffer: &mut RowBuffer,
+    fill: bool,
+) -> &'a [T] {
+    if let Store::Dense { value, .. } = store
+        && let Some(slice) = T::borrow(&value[rows.start * columns..rows.end * columns])
+    {
+        return slice;
+    }
+    if fill {
+        scratch.clear();
+        for at in rows {
+            let row = store.row(at, buffer);
+            scratch.extend(row.value.iter().map(|x| T::near(f64::from(*x))));
+        }
+    }
+    scratch
+}
+
+impl Design for DenseTiles {
+    fn stored(&self) -> usize {
+        self.scores * self.columns
+    }
+
+    fn stride(&self) -> usize {
+        self.scores
+    }
+
+    fn position(&self, score: usize, column: usize) -> usize {
+        score * self.columns + column
+    }
+
+    fn tile(&self) -> usize {
+        (DENSE_TILE_ENTRIES / self.columns.max(1)).clamp(8, 512)
+    }
+
+    #[inline(always)]
+    fn scores<S: Simd, T: Real + Product>(
+        &self,
+        simd: S,
+        store: &Store<'_>,
+        rows: Range<usize>,
+        w: &[T],
+        scratch: &mut TileScratch<T>,
+    ) {
+        let (n, k, d) = (rows.len(), self.scores, self.columns);
+        scratch.scores.resize(n * k, T::default());
+        let x = dense_rows(store, rows, d, &mut scratch.rows, &mut scratch.buffer, true);
+        if k == 1 {
+            for (x, out) in x.chunks_exact(d.max(1)).zip(&mut scratch.scores) {
+                *out = dense_dot(simd, x, w);
+            }
+        } else {
+            T::times_transposed(x, w, &mut scratch.scores, (n, d, k));
+        }
+    }
+
+    #[inline(always)]
+    fn accumulate<S: Simd, T: Real + Product>(
+        &self,
+        simd: S,
+        store: &Store<'_>,
+        rows: Range<usize>,
+        w: &mut [T],
+        scratch: &mut TileScratch<T>,
+    ) {
+        let (n, k, d) = (rows.len(), self.scores, self.columns);
+        let x = dense_rows(
+            store,
+            rows,
+            d,
+            &mut scratch.rows,
+            &mut scratch.buffer,
+            false,
+        );
+        if k == 1 {
+            for (x, coefficient) in x.chunks_exact(d.max(1)).zip(&scratch.scores) {
+                if *coefficient != T::default() {
+                    add_scaled(simd, w, *coefficient, x);
+                }
+            }
+        } else {
+            T::add_transposed_times(&scratch.scores, x, w, (n, k, d));
+        }
+    }
+
+    fn score_depth(&self, _longest_row: usize) -> f64 {
+        // Whatever the order of the sum, fused or not.
+        (self.columns + 2) as f64
+    }
+}
+
+/// `<x, w>` of dense slices.
+#[inline(always)]
+fn dense_dot<S: Simd, T: Real>(simd: S, x: &[T], w: &[T]) -> T {
+    let w = &w[..x.len()];
+    let (x, x_rest) = T::vectors::<S>(x);
+    let (w, w_rest) = T::vectors::<S>(w);
+    let zero = T::splat(simd, T::default());
+    let mut sums = [zero; CHAINS];
+    let (x_chunks, x_over) = x.as_chunks::<CHAINS>();
+    let (w_chunks, w_over) = w.as_chunks::<CHAINS>();
+    for (x, w) in x_chunks.iter().zip(w_chunks) {
+        for chain in 0..CHAINS {
+            sums[chain] = T::fma(simd, x[chain], w[chain], sums[chain]);
+        }
+    }
+    for (chain, (x, w)) in x_over.iter().zip(w_over).enumerate() {
+        sums[chain] = T::fma(simd, *x, *w, sums[chain]);
+    }
+    if !x_rest.is_empty() {
+        let x = T::load_part(simd, x_rest);
+        sums[3] = T::fma(simd, x, T::load_part(simd, w_rest), sums[3]);
+    }
+    let low = T::add(simd, sums[0], sums[1]);
+    T::sum(simd, T::add(simd, low, T::add(simd, sums[2], sums[3])))
+}

@@ -1,0 +1,56 @@
+//! The two inner loops that every pass is made of, in two weight layouts.
+//!
+//! - scores: `s_k = <w_k, u>` for all classes of one row;
+//! - update: `w_k += a_k u`.
+//!
+//! [`Panels`] keeps the weights feature-major, `[feature][class]`, with the classes padded to the
+//! vector width: a sparse row touches whole vectors, with no horizontal sum and no gather.
+//! [`ClassMajor`] keeps one row of weights a class: best for dense rows, since an update touches
+//! only the classes whose coefficient moved.
+//!
+//! Arithmetic is in `T` (f32 while far from the optimum, f64 for anything a certificate rests
+//! on); the order of additions depends on the row and the instruction set alone.
+
+use crate::rows::view::Row;
+use crate::simd::{Real, Simd};
+
+/// A row in the precision of the arithmetic.
+#[derive(Debug, Clone, Copy)]
+pub struct TypedRow<'a, T> {
+    /// Columns; empty for a dense row.
+    pub index: &'a [u32],
+    /// Entries.
+    pub value: &'a [T],
+}
+
+/// `row` in precision `T`; exact.
+#[inline(always)]
+pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> TypedRow<'a, T> {
+    TypedRow {
+        index: row.index,
+        value: T::of_slice(row.value, buffer),
+    }
+}
+
+/// A way to lay out K weight vectors of `columns` entries.
+pub trait WeightLayout: Copy + Send + Sync {
+    /// Numbers stored for all classes.
+    fn stored(&self) -> usize;
+    /// Length of a score buffer (classes, padded).
+    fn padded_classes(&self) -> usize;
+    /// Where weight `(class, column)` is stored.
+    fn position(&self, class: usize, column: usize) -> usize;
+    /// `scores[k] = <w_k, row>`; padding is written with zeros.
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]);
+    /// `w_k += coefficient[k] * row`; padding of `coefficient` must be zero.
+    fn update<S: Simd, T: Real>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    );
+    /// Bound on the number of roundings that a term of one score goes through, with `lanes` numbers
+    /// in a vector.
+    fn score_depth(&self, row_length: usize, lanes: usize) -> f64;
+}

@@ -1,8 +1,0 @@
-//! Dense linear algebra whose results do not depend on threads or on the place of a row.
-
-mod eigen;
-pub mod packed;
-mod products;
-
-pub use eigen::{SymmetricEigen, symmetric_eigen};
-pub use products::row_products;

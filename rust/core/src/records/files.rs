@@ -1,0 +1,190 @@
+//! Dense records in files, where memory has no room for them: entries in one, classes in another.
+//!
+//! What is read is checked as if it came from anywhere: entries are multiples of [`ROW_GRID`], norms
+//! are computed anew from their squares, which are exact, and are at most 1. So a file that was
+//! changed is refused, or holds other rows within the same bounds, and no sum moves further than
+//! `docs/proofs/gradient_perturbation.md` says.
+//!
+//! Read and not mapped: pages of a map count as memory of the process, and a disk that fails ends it.
+
+use crate::error::{Error, Result};
+use crate::records::map::norm_above;
+use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::reserve;
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::simd::{Kernel, Simd, dispatch};
+use pulp::bytemuck::{cast_slice, cast_slice_mut};
+use std::fs::File;
+use std::io::{self, Write};
+
+/// Rows that one thread reads at a time: they stay in the second-level cache while they are checked.
+const PART_ROWS: usize = 256;
+
+/// Files of the same records.
+#[derive(Debug)]
+pub struct RecordFiles {
+    /// Entries in single precision, row after row.
+    pub entries: File,
+    /// Classes as unsigned 32-bit numbers.
+    pub classes: File,
+}
+
+impl Records {
+    /// Appends the records to files.
+    ///
+    /// # Errors
+    /// Records that are sparse, lifted or have a centre; a disk that is full.
+    pub fn append_to(&self, files: &mut RecordFiles) -> Result<()> {
+        let (RecordRows::Dense { value }, None) = (&self.rows, &self.centre) else {
+            return Err(Error::invalid("records", "expected dense rows"));
+        };
+        let written = files.entries.write_all(cast_slice(value));
+        let written = written.and_then(|()| files.classes.write_all(cast_slice(&self.label)));
+        written.map_err(|error| Error::file(&error))
+    }
+
+    /// Replaces the records by the first `n` of files, in the same memory.
+    ///
+    /// After an error some rows are new and others are not.
+    ///
+    /// # Errors
+    /// Files that end before, or hold anything else than [`Self::append_to`] writes; records of
+    /// another layout; threads out of range; no memory; an interrupt.
+    pub fn read_from(
+        &mut self,
+        files: &RecordFiles,
+        n: usize,
+        n_threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let (columns, n_classes) = (self.columns, self.n_classes);
+        let (RecordRows::Dense { value }, None) = (&mut self.rows, &self.centre) else {
+            return Err(Error::invalid("records", "expected dense rows"));
+        };
+        let entries = n.saturating_mul(columns);
+        let pool = pool_above(n_threads, entries, PARALLEL_ENTRIES)?;
+        let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
+        fit(value, entries)?;
+        fit(&mut self.norm, n)?;
+        fit(&mut self.label, n)?;
+        for wave in waves(n, entries, threads) {
+            let rows =
+                value[wave.start * columns..wave.end * columns].chunks_mut(PART_ROWS * columns);
+            let norms = self.norm[wave.clone()].chunks_mut(PART_ROWS);
+            let labels = self.label[wave.clone()].chunks_mut(PART_ROWS);
+            let parts = rows.zip(norms).zip(labels).enumerate();
+            let mut parts: Vec<_> = parts
+                .map(|(at, ((value, norm), label))| FilePart {
+                    first: wave.start + at * PART_ROWS,
+                    value,
+                    norm,
+                    label,
+                    outcome: Ok(()),
+                })
+                .collect();
+            each_block(pool.as_deref(), &mut parts, interrupt, |part| {
+                part.outcome = part.read(files, (columns, n_classes));
+            })?;
+            parts.into_iter().try_for_each(|part| part.outcome)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes `values` so long; what they are does not matter.
+fn fit<T: Copy + Default>(values: &mut Vec<T>, len: usize) -> Result<()> {
+    reserve(values, len.saturating_sub(values.len()))?;
+    values.resize(len, T::default());
+    Ok(())
+}
+
+/// Some records on their way in.
+struct FilePart<'p> {
+    first: usize,
+    value: &'p mut [f32],
+    norm: &'p mut [f32],
+    label: &'p mut [u32],
+    outcome: Result<()>,
+}
+
+impl FilePart<'_> {
+    fn read(&mut self, files: &RecordFiles, (columns, n_classes): (usize, usize)) -> Result<()> {
+        let place = |width: usize| (self.first * width * size_of::<f32>()) as u64;
+        let read = read_at(&files.entries, cast_slice_mut(self.value), place(columns));
+        let read =
+            read.and_then(|()| read_at(&files.classes, cast_slice_mut(self.label), place(1)));
+        read.map_err(|error| Error::file(&error))?;
+        let known = self.label.iter().all(|y| (*y as usize) < n_classes);
+        let norms = Norms {
+            value: self.value,
+            norm: self.norm,
+            columns,
+        };
+        if known && dispatch(norms) {
+            return Ok(());
+        }
+        Err(Error::invalid("records", "their file was changed"))
+    }
+}
+
+/// Writes the norms of rows; false where a row is none of a record.
+struct Norms<'p> {
+    value: &'p [f32],
+    norm: &'p mut [f32],
+    columns: usize,
+}
+
+impl Kernel for Norms<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> bool {
+        let mut right = true;
+        for (row, norm) in self.value.chunks_exact(self.columns).zip(self.norm) {
+            let (square, off) = square(row);
+            // Not a number is neither.
+            right &= off == 0.0 && square <= 1.0 / (ROW_GRID * ROW_GRID);
+            *norm = norm_above(square);
+        }
+        right
+    }
+}
+
+/// The sum of the squares of `entry / grid`, exact below `2^53`, and 0 if these are whole numbers.
+#[inline(always)]
+fn square(row: &[f32]) -> (f64, f64) {
+    let (mut squares, mut rests) = ([0.0_f64; 16], [0.0_f64; 16]);
+    let (chunks, tail) = row.as_chunks::<16>();
+    for chunk in chunks {
+        for lane in 0..16 {
+            let whole = f64::from(chunk[lane]) / ROW_GRID;
+            squares[lane] += whole * whole;
+            rests[lane] += (whole - whole.trunc()).abs();
+        }
+    }
+    for (lane, x) in tail.iter().enumerate() {
+        let whole = f64::from(*x) / ROW_GRID;
+        squares[lane] += whole * whole;
+        rests[lane] += (whole - whole.trunc()).abs();
+    }
+    (squares.iter().sum(), rests.iter().sum())
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let n = std::os::windows::fs::FileExt::seek_read(file, bytes, offset)?;
+        if n == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes = &mut bytes[n..];
+        offset += n as u64;
+    }
+    Ok(())
+}

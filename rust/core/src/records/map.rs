@@ -1,0 +1,357 @@
+//! From a user's record to a row on the grid.
+//!
+//! With `z = clip((x - offset) scale, low, high)` entrywise, the row is `z / ||z||` (unit) or
+//! `z min(1, data_norm / ||z||) / data_norm`, its entries then rounded towards zero to multiples
+//! of the grid. Everything before that rounding is ordinary floating-point arithmetic, a function
+//! of one record. The norm is checked afterwards on the integers `entry / grid`: their squares are
+//! summed exactly in double precision (a sum of non-negative integers stays exact below 2^53, and
+//! once beyond never comes back), and a row whose sum exceeds `1 / grid^2 = 2^40` is scaled
+//! down. So the bound 1 does not rest on any analysis of rounding.
+
+use crate::error::{Error, Result};
+use crate::records::store::ROW_GRID;
+use crate::rows::clip::length;
+use crate::rows::view::{Columns, RowBuffer, Rows, Values, compact};
+use crate::simd::{Kernel, Simd};
+use std::ops::Range;
+
+/// The public map from a record to its row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowMap<'a> {
+    /// Subtracted from every record; `None` for 0. Only with dense matrices.
+    pub offset: Option<&'a [f64]>,
+    /// Multiplies every record; `None` for 1.
+    pub scale: Option<&'a [f64]>,
+    /// Least entry after scaling, or minus infinity.
+    pub low: f64,
+    /// Largest entry after scaling, or infinity.
+    pub high: f64,
+    /// Rows longer than this are scaled down to it, then all are divided by it; unused if `unit`.
+    pub data_norm: f64,
+    /// Whether every row is scaled to norm 1.
+    pub unit: bool,
+}
+
+/// Largest magnitude of an offset or a scale: below it, `x - offset` of a finite x is finite.
+const LARGEST: f64 = 1e100;
+
+/// A map whose numbers have been checked.
+pub(crate) struct Prepared {
+    offset: Vec<f64>,
+    scale: Vec<f64>,
+    low: f64,
+    high: f64,
+    /// `1 / data_norm`, or infinity if `unit`.
+    most: f64,
+    plain: bool,
+}
+
+impl Prepared {
+    /// Checks `map` against the matrix.
+    pub(crate) fn new(map: &RowMap<'_>, rows: &Rows<'_>) -> Result<Self> {
+        let columns = rows.n_columns();
+        let offset = vector("offset", map.offset, columns, 0.0)?;
+        let scale = vector("scale", map.scale, columns, 1.0)?;
+        if map.low.is_nan() || map.high.is_nan() || map.low > map.high {
+            return Err(Error::invalid("low", "expected low <= high"));
+        }
+        if !rows.is_dense() && (map.offset.is_some() || map.low > 0.0 || map.high < 0.0) {
+            let message = "a CSR matrix needs low <= 0 <= high and no offset: zeros stay zeros";
+            return Err(Error::invalid("low", message));
+        }
+        if !map.unit && !(1e-100..=1e100).contains(&map.data_norm) {
+            let message = format!("got {:e}, expected 1e-100 to 1e100", map.data_norm);
+            return Err(Error::invalid("data_norm", message));
+        }
+        let free = map.low == f64::NEG_INFINITY && map.high == f64::INFINITY;
+        Ok(Self {
+            plain: free && map.offset.is_none() && map.scale.is_none(),
+            offset,
+            scale,
+            low: map.low.clamp(-f64::MAX, f64::MAX),
+            high: map.high.clamp(-f64::MAX, f64::MAX),
+            most: if map.unit {
+                f64::INFINITY
+            } else {
+                1.0 / map.data_norm
+            },
+        })
+    }
+
+    #[inline(always)]
+    fn entry(&self, x: f64, column: usize) -> f64 {
+        let z = (x - self.offset[column]) * self.scale[column];
+        let z = if z < self.low { self.low } else { z };
+        if z > self.high { self.high } else { z }
+    }
+
+    /// Writes `z` for the stored entries `x`.
+    #[inline(always)]
+    fn fill<T: Copy + Into<f64>>(&self, x: &[T], columns: Columns<'_>, z: &mut Vec<f64>) {
+        z.clear();
+        if self.plain {
+            z.extend(x.iter().map(|x| -> f64 { (*x).into() }));
+            return;
+        }
+        match columns {
+            Columns::All => {
+                let (offset, scale) = (&self.offset[..x.len()], &self.scale[..x.len()]);
+                let pairs = x.iter().zip(offset.iter().zip(scale));
+                z.extend(pairs.map(|(x, (offset, scale))| {
+                    let z = ((*x).into() - offset) * scale;
+                    let z = if z < self.low { self.low } else { z };
+                    if z > self.high { self.high } else { z }
+                }));
+            }
+            Columns::I32(c) => {
+                let pairs = x.iter().zip(c);
+                z.extend(pairs.map(|(x, c)| self.entry((*x).into(), *c as usize)));
+            }
+            Columns::I64(c) => {
+                let pairs = x.iter().zip(c);
+                z.extend(pairs.map(|(x, c)| self.entry((*x).into(), *c as usize)));
+            }
+        }
+    }
+}
+
+fn vector(
+    name: &'static str,
+    values: Option<&[f64]>,
+    columns: usize,
+    default: f64,
+) -> Result<Vec<f64>> {
+    let Some(values) = values else {
+        return Ok(vec![default; columns]);
+    };
+    if values.len() != columns {
+        let message = format!("got {} entries, expected {columns}", values.len());
+        return Err(Error::invalid(name, message));
+    }
+    if !values.iter().all(|v| v.abs() <= LARGEST) {
+        return Err(Error::invalid(
+            name,
+            "expected entries from -1e100 to 1e100",
+        ));
+    }
+    Ok(values.to_vec())
+}
+
+/// Room for one row on its way.
+#[derive(Default)]
+pub(crate) struct MapScratch {
+    z: Vec<f64>,
+    row: Vec<f32>,
+}
+
+/// Maps the stored entries of row `i` into `scratch.row`; returns the upper bound of the norm.
+#[inline(always)]
+fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) -> Result<f32> {
+    let (values, columns) = rows.stored(i);
+    let finite = match values {
+        Values::F64(x) => {
+            map.fill(x, columns, &mut scratch.z);
+            all_finite(x)
+        }
+        Values::F32(x) => {
+            map.fill(x, columns, &mut scratch.z);
+            all_finite(x)
+        }
+    };
+    if !finite {
+        return Err(Error::invalid("X", "contains NaN or infinity"));
+    }
+    let MapScratch { z, row } = scratch;
+    row.clear();
+    row.resize(z.len(), 0.0);
+    shorten(z, map.most, row)
+}
+
+/// Writes `z min(most, 1 / ||z||)`, rounded towards zero to the grid, into `row`; returns the upper
+/// bound of its norm, at most 1.
+///
+/// # Errors
+/// A value that is not finite.
+#[inline(always)]
+pub(crate) fn shorten(z: &[f64], most: f64, row: &mut [f32]) -> Result<f32> {
+    let Some((coarse, norm)) = length::<_, f64>(z)? else {
+        row.fill(0.0);
+        return Ok(0.0);
+    };
+    let factor = (most / coarse).min(1.0 / norm);
+    // First a hair too long, so that rounding errors do not push exact values below a multiple of
+    // the grid; almost every row is then short enough after rounding towards zero.
+    for slack in [1.0 + 1.0 / (1_u64 << 44) as f64, 1.0 - ROW_GRID, 0.5] {
+        let square = quantise(z, coarse, factor * slack, row);
+        if square <= 1.0 / (ROW_GRID * ROW_GRID) {
+            return Ok(norm_above(square));
+        }
+    }
+    row.fill(0.0);
+    Ok(0.0)
+}
+
+/// Rounds `z coarse factor` to the grid, towards zero; returns the exact sum of the squares of
+/// `entry / grid`, or a number above 2^53.
+#[inline(always)]
+fn quantise(z: &[f64], coarse: f64, factor: f64, row: &mut [f32]) -> f64 {
+    let factor = factor / ROW_GRID;
+    let mut lanes = [0.0_f64; 16];
+    let (z_chunks, z_rest) = z.as_chunks::<16>();
+    let (row_chunks, row_rest) = row[..z.len()].as_chunks_mut::<16>();
+    for (z, row) in z_chunks.iter().zip(row_chunks) {
+        for lane in 0..16 {
+            let whole = (z[lane] * coarse * factor).trunc();
+            lanes[lane] += whole * whole;
+            row[lane] = (whole * ROW_GRID) as f32;
+        }
+    }
+    let mut total = 0.0;
+    for (z, row) in z_rest.iter().zip(row_rest) {
+        let whole = (z * coarse * factor).trunc();
+        total += whole * whole;
+        *row = (whole * ROW_GRID) as f32;
+    }
+    total + lanes.iter().sum::<f64>()
+}
+
+/// The least single-precision number whose square is at least `square grid^2`.
+#[inline(always)]
+pub(crate) fn norm_above(square: f64) -> f32 {
+    let exact = square * ROW_GRID * ROW_GRID;
+    let near = exact.sqrt() as f32;
+    // The square of a single-precision number is exact in double precision.
+    if f64::from(near) * f64::from(near) < exact {
+        near.next_up()
+    } else {
+        near
+    }
+}
+
+/// Whether no entry is NaN or infinite.
+#[inline(always)]
+fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
+    // Zero for finite numbers and NaN for the others, in lanes for the compiler to vectorise.
+    let mut lanes = [0.0_f64; 16];
+    let (chunks, rest) = x.as_chunks::<16>();
+    for chunk in chunks {
+        for lane in 0..16 {
+            lanes[lane] += chunk[lane].into() * 0.0;
+        }
+    }
+    for x in rest {
+        lanes[0] += (*x).into() * 0.0;
+    }
+    lanes.iter().sum::<f64>() == 0.0
+}
+
+/// Where one part of the rows goes.
+enum Room<'p> {
+    Dense(&'p mut [f32]),
+    Sparse(&'p mut RowBuffer, &'p mut Vec<usize>),
+}
+
+/// Maps consecutive rows.
+pub(crate) struct MapPart<'p, 'a> {
+    rows: &'p Rows<'a>,
+    map: &'p Prepared,
+    range: Range<usize>,
+    norm: &'p mut [f32],
+    room: Room<'p>,
+}
+
+impl<'p, 'a> MapPart<'p, 'a> {
+    /// Rows `first..first + norm.len()` into `value`, which holds zeros.
+    pub(crate) fn dense(
+        rows: &'p Rows<'a>,
+        map: &'p Prepared,
+        first: usize,
+        norm: &'p mut [f32],
+        value: &'p mut [f32],
+    ) -> Self {
+        Self {
+            rows,
+            map,
+            range: first..first + norm.len(),
+            norm,
+            room: Room::Dense(value),
+        }
+    }
+
+    /// Rows `range`, their non-zero entries appended to `out` and their ends to `ends`.
+    pub(crate) fn sparse(
+        rows: &'p Rows<'a>,
+        map: &'p Prepared,
+        range: Range<usize>,
+        out: &'p mut RowBuffer,
+        ends: &'p mut Vec<usize>,
+        norm: &'p mut Vec<f32>,
+    ) -> Self {
+        norm.resize(range.len(), 0.0);
+        Self {
+            rows,
+            map,
+            range,
+            norm,
+            room: Room::Sparse(out, ends),
+        }
+    }
+}
+
+impl Kernel for MapPart<'_, '_> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Result<()> {
+        let mut scratch = MapScratch::default();
+        let mut room = self.room;
+        for (at, i) in self.range.enumerate() {
+            self.norm[at] = map_row(self.rows, self.map, i, &mut scratch)?;
+            let (_, columns) = self.rows.stored(i);
+            match &mut room {
+                Room::Dense(value) => {
+                    let width = self.rows.n_columns();
+                    scatter(&scratch.row, columns, &mut value[at * width..][..width]);
+                }
+                Room::Sparse(out, ends) => {
+                    gather(&scratch.row, columns, out);
+                    ends.push(out.value.len());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn scatter(row: &[f32], columns: Columns<'_>, out: &mut [f32]) {
+    match columns {
+        Columns::All => out.copy_from_slice(row),
+        Columns::I32(c) => c.iter().zip(row).for_each(|(c, v)| out[*c as usize] = *v),
+        Columns::I64(c) => c.iter().zip(row).for_each(|(c, v)| out[*c as usize] = *v),
+    }
+}
+
+#[inline(always)]
+fn gather(row: &[f32], columns: Columns<'_>, out: &mut RowBuffer) {
+    match columns {
+        Columns::All => {
+            let first = out.value.len();
+            out.value.extend_from_slice(row);
+            compact(out, first);
+        }
+        Columns::I32(c) => keep(row, c.iter().map(|c| *c as u32), out),
+        Columns::I64(c) => keep(row, c.iter().map(|c| *c as u32), out),
+    }
+}
+
+/// Appends the non-zero entries with their columns.
+#[inline(always)]
+fn keep(row: &[f32], columns: impl Iterator<Item = u32>, out: &mut RowBuffer) {
+    for (value, column) in row.iter().zip(columns) {
+        if *value != 0.0 {
+            out.value.push(*value);
+            out.index.push(column);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Exact sums on their way between processes: whole numbers of up to 95 bits as pairs of 64-bit ones.
+//!
+//! `value = high 2^32 + low`, all high halves first, then all low ones. Parts are merged by adding
+//! them as they are: `low` is below `2^32` in one part and has room for `2^31` parts, so no carry is
+//! needed and the order of merging changes nothing.
+
+use crate::error::{Error, Result};
+use crate::runtime::memory::reserve;
+
+/// Bits of the low half.
+const LOW_BITS: u32 = 32;
+
+/// Whole numbers as halves: all high ones, then all low ones.
+///
+/// # Errors
+/// No memory, or a number beyond the halves, which no sum over `2^32` records reaches.
+pub fn split(values: &[i128]) -> Result<Vec<i64>> {
+    let mut parts = Vec::new();
+    reserve(&mut parts, values.len().saturating_mul(2))?;
+    for value in values {
+        let high = i64::try_from(value >> LOW_BITS);
+        parts.push(high.map_err(|_| Error::invalid("records", "their sum is too large"))?);
+    }
+    let mask = (1 << LOW_BITS) - 1;
+    parts.extend(values.iter().map(|value| (value & mask) as i64));
+    Ok(parts)
+}
+
+/// The whole numbers of merged parts, of absolute value at most `most`.
+///
+/// # Errors
+/// Low halves below 0 or numbers beyond `most`: too many parts, or damaged ones. No memory.
+pub fn join(parts: &[i64], most: i128) -> Result<Vec<i128>> {
+    let (high, low) = parts.split_at(parts.len() / 2);
+    let mut values = Vec::new();
+    reserve(&mut values, high.len())?;
+    for (high, low) in high.iter().zip(low) {
+        let value = (i128::from(*high) << LOW_BITS) + i128::from(*low);
+        if *low < 0 || value.abs() > most {
+            let message = "beyond what sums of records can be: too many parts, or damaged ones";
+            return Err(Error::invalid("parts", message));
+        }
+        values.push(value);
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{join, split};
+
+    // Proof: gradient_perturbation, "Clipped sums and their rounding"
+    #[test]
+    fn parts_merge_by_addition() -> crate::Result<()> {
+        let most = 1_i128 << 90;
+        let all = [
+            0,
+            1,
+            -1,
+            1 << 32,
+            -(1 << 32) - 5,
+            most / 3,
+            -most / 3,
+            77 << 50,
+        ];
+        let reversed: Vec<i128> = all.iter().rev().copied().collect();
+        let (a, b) = (split(&all)?, split(&reversed)?);
+        assert_eq!(join(&a, most)?, all);
+        let merged: Vec<i64> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        let sums: Vec<i128> = all.iter().zip(&reversed).map(|(a, b)| a + b).collect();
+        assert_eq!(join(&merged, most)?, sums);
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused() -> crate::Result<()> {
+        assert!(split(&[1 << 95]).is_err());
+        assert!(split(&[(1 << 95) - 1, -(1 << 95)]).is_ok());
+        assert!(join(&split(&[100])?, 99).is_err());
+        assert!(join(&split(&[-100])?, 99).is_err());
+        assert!(join(&[5, -1], 1 << 90).is_err());
+        Ok(())
+    }
+}

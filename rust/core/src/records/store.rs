@@ -1,0 +1,297 @@
+//! Records in the form in which the private pipelines use them: rows of norm at most 1 on a grid.
+//!
+//! Every stored entry is a multiple of [`ROW_GRID`], so norms, sums and products are integers in
+//! disguise and are computed without any rounding: a bound on one record is a bound on what the
+//! program computed. The argument is in `docs/proofs/auto_pipeline.md` ("Exact sums").
+//!
+//! A row is a function of its own record and of public numbers alone. That includes the layout:
+//! by default it follows the user's format, because one record could tip a choice made by density.
+
+use crate::error::{Error, Result};
+use crate::records::lift::LiftedRows;
+use crate::records::map::{MapPart, Prepared, RowMap};
+use crate::rows::labels::check_labels;
+use crate::rows::view::{RowBuffer, Rows};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{mapped, reserve};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::simd::dispatch;
+use rayon::ThreadPool;
+use std::ops::Range;
+
+/// `2^-20`: every stored entry and every coordinate of the centre is a multiple.
+pub const ROW_GRID: f64 = 1.0 / 1_048_576.0;
+
+/// Rows closer to the centre than this are not stretched to norm 1.
+pub const LEAST_DISTANCE: f64 = 1.0 / 16.0;
+
+/// The stored entries, row after row.
+#[derive(Debug)]
+pub enum RecordRows {
+    /// Every entry, in C order, no padding.
+    Dense {
+        /// Entries.
+        value: Vec<f32>,
+    },
+    /// Non-zero entries with their columns.
+    Sparse {
+        /// Entries.
+        value: Vec<f32>,
+        /// Columns, strictly increasing within a row.
+        index: Vec<u32>,
+        /// Start of each row, and the end.
+        start: Vec<usize>,
+    },
+    /// Features of other rows, made when they are read.
+    Lifted(LiftedRows),
+}
+
+/// A centre that the rows were moved to without storing the differences.
+#[derive(Debug)]
+pub struct Centre {
+    /// Multiples of [`ROW_GRID`].
+    pub point: Vec<f64>,
+    /// One for each record, at most `1 / LEAST_DISTANCE`, rounded down so that the effective row
+    /// `factor (x - point)` has norm at most 1.
+    pub factor: Vec<f32>,
+}
+
+/// Records ready for private sums and private descent; nothing computed from them may leave
+/// without noise.
+#[derive(Debug)]
+pub struct Records {
+    /// The entries.
+    pub rows: RecordRows,
+    /// Class of each record, below `n_classes`.
+    pub label: Vec<u32>,
+    /// Entries of one row.
+    pub columns: usize,
+    /// The centre, with sparse rows only: dense ones are rewritten.
+    pub centre: Option<Centre>,
+    /// Upper bound of the norm of each effective row, at most 1.
+    pub norm: Vec<f32>,
+    /// Number of classes.
+    pub n_classes: usize,
+}
+
+/// Rows mapped by one thread at a time.
+const PART_ROWS: usize = 128;
+
+/// Parts for each thread between two looks at the interrupt.
+const PARTS_PER_THREAD: usize = 4;
+
+impl Records {
+    /// The records of `rows` mapped by `map`, with classes `labels`.
+    ///
+    /// # Errors
+    /// Labels or bounds out of range; a CSR matrix with an offset or with bounds that move zero;
+    /// values not finite; no memory; an interrupt.
+    pub fn new(
+        rows: &Rows<'_>,
+        map: &RowMap<'_>,
+        labels: &[i64],
+        n_classes: usize,
+        n_threads: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
+        if rows.n_columns() == 0 {
+            return Err(Error::invalid("X", "has no features"));
+        }
+        let label = codes(labels, rows.n_rows(), n_classes)?;
+        let map = Prepared::new(map, rows)?;
+        let pool = pool_above(n_threads, rows.n_stored(), PARALLEL_ENTRIES)?;
+        let mut source = Source {
+            rows,
+            map: &map,
+            pool: pool.as_deref(),
+            norm: Vec::new(),
+            interrupt,
+        };
+        reserve(&mut source.norm, rows.n_rows())?;
+        // The layout follows the format of X, a public fact: one record must not tip it.
+        let stored = if rows.is_dense() {
+            source.dense()?
+        } else {
+            source.sparse()?
+        };
+        Ok(Self {
+            rows: stored,
+            label,
+            columns: rows.n_columns(),
+            centre: None,
+            norm: source.norm,
+            n_classes,
+        })
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.label.len()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.label.is_empty()
+    }
+
+    /// Number of stored entries.
+    pub fn n_stored(&self) -> usize {
+        match &self.rows {
+            RecordRows::Dense { value } | RecordRows::Sparse { value, .. } => value.len(),
+            RecordRows::Lifted(_) => 0,
+        }
+    }
+
+    /// Refuses features that are not stored.
+    ///
+    /// # Errors
+    /// Such records.
+    pub(crate) fn require_stored(&self, what: &str) -> Result<()> {
+        if let RecordRows::Lifted(_) = self.rows {
+            let message = format!("{what} of features that are not stored");
+            return Err(Error::invalid("records", message));
+        }
+        Ok(())
+    }
+}
+
+/// Entries that each thread treats between two looks at the interrupt: a few milliseconds.
+const WAVE_ENTRIES: usize = 1 << 21;
+
+/// Ranges of `n` rows with `stored` entries, each small enough for one wave.
+pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let per_row = stored.div_ceil(n.max(1)).max(1);
+    let rows = (WAVE_ENTRIES / per_row).max(256).saturating_mul(threads);
+    (0..n)
+        .step_by(rows)
+        .map(move |first| first..n.min(first.saturating_add(rows)))
+}
+
+/// Labels as codes of classes.
+fn codes(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {
+    check_labels(labels, n_rows, n_classes)?;
+    if u32::try_from(n_rows.max(n_classes)).is_err() {
+        return Err(Error::invalid("X", "more than 2^32 - 1 rows or classes"));
+    }
+    mapped(labels, |y| *y as u32)
+}
+
+/// The user's rows on their way into the store.
+struct Source<'s, 'a> {
+    rows: &'s Rows<'a>,
+    map: &'s Prepared,
+    pool: Option<&'s ThreadPool>,
+    norm: Vec<f32>,
+    interrupt: &'s dyn Interrupt,
+}
+
+/// Some sparse rows, mapped apart from the others.
+struct SparsePart {
+    first: usize,
+    end: usize,
+    out: RowBuffer,
+    start: Vec<usize>,
+    norm: Vec<f32>,
+    outcome: Result<()>,
+}
+
+impl Source<'_, '_> {
+    fn wave(&self) -> usize {
+        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
+        PART_ROWS * PARTS_PER_THREAD * threads
+    }
+
+    /// Maps into one array, grown a wave at a time so that it is written while it is in cache.
+    fn dense(&mut self) -> Result<RecordRows> {
+        let (n, columns, wave) = (self.rows.n_rows(), self.rows.n_columns(), self.wave());
+        let (rows, map) = (self.rows, self.map);
+        let mut value: Vec<f32> = Vec::new();
+        reserve(&mut value, n.saturating_mul(columns))?;
+        for first in (0..n).step_by(wave) {
+            let end = n.min(first + wave);
+            value.resize(end * columns, 0.0);
+            self.norm.resize(end, 0.0);
+            let blocks = value[first * columns..].chunks_mut((PART_ROWS * columns).max(1));
+            let norms = self.norm[first..].chunks_mut(PART_ROWS);
+            let mut parts: Vec<_> = norms
+                .zip(blocks)
+                .enumerate()
+                .map(|(part, (norm, value))| (first + part * PART_ROWS, norm, value, Ok(())))
+                .collect();
+            each_block(self.pool, &mut parts, self.interrupt, |part| {
+                let (first, norm, value, outcome) = part;
+                *outcome = dispatch(MapPart::dense(rows, map, *first, norm, value));
+            })?;
+            parts.into_iter().try_for_each(|part| part.3)?;
+        }
+        Ok(RecordRows::Dense { value })
+    }
+
+    /// Maps a wave at a time and joins its parts: no second copy of all rows.
+    fn sparse(&mut self) -> Result<RecordRows> {
+        let (n, wave) = (self.rows.n_rows(), self.wave());
+        let (rows, map) = (self.rows, self.map);
+        let mut all = RowBuffer::default();
+        let mut start = Vec::new();
+        reserve(&mut start, n + 1)?;
+        start.push(0);
+        if !rows.is_dense() {
+            reserve(&mut all.value, rows.n_stored())?;
+            reserve(&mut all.index, rows.n_stored())?;
+        }
+        for first in (0..n).step_by(wave) {
+            let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
+            let mut parts: Vec<SparsePart> = ends
+                .map(|first| SparsePart::new(first, n.min(first + PART_ROWS)))
+                .collect();
+            each_block(self.pool, &mut parts, self.interrupt, |part| {
+                part.outcome = dispatch(MapPart::sparse(
+                    rows,
+                    map,
+                    part.first..part.end,
+                    &mut part.out,
+                    &mut part.start,
+                    &mut part.norm,
+                ));
+            })?;
+            for part in parts {
+                part.outcome?;
+                let before = all.value.len();
+                append(&mut all.value, &part.out.value)?;
+                append(&mut all.index, &part.out.index)?;
+                start.extend(part.start.iter().map(|end| before + end));
+                self.norm.extend(part.norm);
+            }
+        }
+        all.value.shrink_to_fit();
+        all.index.shrink_to_fit();
+        let RowBuffer { value, index } = all;
+        Ok(RecordRows::Sparse {
+            value,
+            index,
+            start,
+        })
+    }
+}
+
+impl SparsePart {
+    fn new(first: usize, end: usize) -> Self {
+        Self {
+            first,
+            end,
+            out: RowBuffer::default(),
+            start: Vec::with_capacity(PART_ROWS),
+            norm: Vec::with_capacity(PART_ROWS),
+            outcome: Ok(()),
+        }
+    }
+}
+
+/// Appends `more`; grows by an eighth where there is no room.
+fn append<T: Copy>(all: &mut Vec<T>, more: &[T]) -> Result<()> {
+    if all.capacity() - all.len() < more.len() {
+        reserve(all, more.len().max(all.len() / 8))?;
+    }
+    all.extend_from_slice(more);
+    Ok(())
+}

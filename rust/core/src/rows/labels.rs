@@ -1,0 +1,19 @@
+//! Labels as codes of classes.
+
+use crate::error::{Error, Result};
+
+/// Refuses labels of another number than rows, or outside `0..n_classes`.
+///
+/// # Errors
+/// See above; labels are not told.
+pub(crate) fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<()> {
+    if labels.len() != n_rows {
+        let message = "its length is not the number of rows of X";
+        return Err(Error::invalid("y", message));
+    }
+    let known = |y: &i64| usize::try_from(*y).is_ok_and(|y| y < n_classes);
+    if !labels.iter().all(known) {
+        return Err(Error::invalid("y", "a label is outside 0..n_classes"));
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! The view of the user's rows that everything in the core reads data through.
+//!
+//! A record enters the mathematics as the row `u = quantise(clip(x, data_norm) / 2^e)` followed by
+//! the intercept feature, where
+//! - `clip` scales `x` down to Euclidean norm at most `data_norm`,
+//! - `2^e` is the power of two with `2^(e-1) < row_norm <= 2^e`, so the division is exact,
+//! - `quantise` rounds every entry to single precision towards zero.
+//!
+//! This is a deterministic function of one record, and its norm after all rounding is at most
+//! `row_norm / 2^e <= 1`, which is all that the sensitivity proofs use. X itself is never copied;
+//! a solver may keep the rows in a compact form of its own.
+
+use crate::error::{Error, Result};
+use crate::rows::clip::{Scale, towards_zero};
+use crate::runtime::interrupt::{Interrupt, Never};
+
+/// Stored values of X: single or double precision.
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    /// Double precision.
+    F64(&'a [f64]),
+    /// Single precision.
+    F32(&'a [f32]),
+}
+
+/// Column indices and row pointers of a CSR matrix.
+#[derive(Debug, Clone, Copy)]
+pub enum CsrIndex<'a> {
+    /// 32-bit indices and row pointers.
+    I32(&'a [i32], &'a [i32]),
+    /// 64-bit indices and row pointers.
+    I64(&'a [i64], &'a [i64]),
+}
+
+impl CsrIndex<'_> {
+    /// Number of rows that the row pointers name; what else is in them is checked with the values.
+    pub fn n_rows(&self) -> usize {
+        let starts = match self {
+            Self::I32(_, starts) => starts.len(),
+            Self::I64(_, starts) => starts.len(),
+        };
+        starts.saturating_sub(1)
+    }
+}
+
+/// How the values lie in memory.
+#[derive(Debug, Clone, Copy)]
+pub enum Layout<'a> {
+    /// C order, every entry stored.
+    Dense,
+    /// Compressed sparse rows, columns strictly increasing within a row.
+    Csr(CsrIndex<'a>),
+}
+
+/// Columns of the stored entries of one row.
+#[derive(Debug, Clone, Copy)]
+pub enum Columns<'a> {
+    /// Every column, in order.
+    All,
+    /// 32-bit indices.
+    I32(&'a [i32]),
+    /// 64-bit indices.
+    I64(&'a [i64]),
+}
+
+/// Public bounds that turn a record into a row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowBounds {
+    /// Rows longer than this are scaled down to it.
+    pub data_norm: f64,
+    /// Value of the constant feature; 0 for none.
+    pub intercept: f64,
+}
+
+impl RowBounds {
+    /// Upper bound of the norm of a row with its intercept, rounded up.
+    pub fn row_norm(&self) -> f64 {
+        if self.intercept == 0.0 {
+            return self.data_norm;
+        }
+        libm::hypot(self.data_norm, self.intercept) * (1.0 + 4.0 * f64::EPSILON)
+    }
+
+    /// The exponent `e` of the scaling `2^e` with `2^(e-1) < row_norm <= 2^e`.
+    pub fn exponent(&self) -> i32 {
+        let (mantissa, exponent) = libm::frexp(self.row_norm());
+        if mantissa == 0.5 {
+            exponent - 1
+        } else {
+            exponent
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let accepted = 1e-100..=1e100;
+        if !accepted.contains(&self.data_norm) {
+            let message = format!("got {:e}, expected 1e-100 to 1e100", self.data_norm);
+            return Err(Error::invalid("data_norm", message));
+        }
+        if self.intercept != 0.0 && !accepted.contains(&self.intercept) {
+            let message = format!("got {:e}, expected 0 or 1e-100 to 1e100", self.intercept);
+            return Err(Error::invalid("intercept_scaling", message));
+        }
+        Ok(())
+    }
+}
+
+/// One row ready for arithmetic: single-precision values, and their columns unless dense.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    /// Columns of the values, strictly increasing; empty for a dense row.
+    pub index: &'a [u32],
+    /// The quantised entries, intercept last.
+    pub value: &'a [f32],
+}
+
+/// Room for one row made on the fly.
+#[derive(Debug, Default, Clone)]
+pub struct RowBuffer {
+    /// Columns (left empty for dense rows).
+    pub index: Vec<u32>,
+    /// Values.
+    pub value: Vec<f32>,
+}
+
+/// Checked view over a user's matrix.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    values: Values<'a>,
+    layout: Layout<'a>,
+    n_rows: usize,
+    n_features: usize,
+    bounds: RowBounds,
+    /// `2^-e`, exact.
+    shrink: f64,
+    /// The intercept entry after scaling and quantisation.
+    intercept: f32,
+}
+
+impl<'a> Rows<'a> {
+    /// A view over `n_rows` rows of `n_features` features.
+    ///
+    /// # Errors
+    /// Shapes that do not agree, CSR indices out of range or out of order, bounds out of range.
+    /// Values are not read here: a value that is not finite is refused when its row is.
+    pub fn new(
+        values: Values<'a>,
+        layout: Layout<'a>,
+        shape: (usize, usize),
+        bounds: RowBounds,
+    ) -> Result<Self> {
+        Self::watched(values, layout, shape, bounds, &Never)
+    }
+
+    /// [`Rows::new`], which the interrupt can end while it looks at indices.
+    ///
+    /// # Errors
+    /// As for [`Rows::new`]; [`Error::Interrupted`].
+    pub fn watched(
+        values: Values<'a>,
+        layout: Layout<'a>,
+        shape: (usize, usize),
+        bounds: RowBounds,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
+        bounds.check()?;
+        let (n_rows, n_features) = shape;
+        let stored = match values {
+            Values::F64(v) => v.len(),
+            Values::F32(v) => v.len(),
+        };
+        if n_features >= u32::MAX as usize {
+            return Err(Error::invalid("X", "more than 2^32 - 2 features"));
+        }
+        match layout {
+            Layout::Dense if n_rows.checked_mul(n_features) != Some(stored) => {
+                return Err(Error::invalid("X", "data and shape do not agree"));
+            }
+            Layout::Dense => {}
+            Layout::Csr(CsrIndex::I32(columns, starts)) => {
+                check_csr(columns, starts, stored, shape, interrupt)?;
+            }
+            Layout::Csr(CsrIndex::I64(columns, starts)) => {
+                check_csr(columns, starts, stored, shape, interrupt)?;
+            }
+        }
+        let shrink = libm::ldexp(1.0, -bounds.exponent());
+        let intercept = towards_zero(bounds.intercept * shrink);
+        if bounds.intercept != 0.0 && intercept == 0.0 {
+            let message = "too small beside data_norm for single precision";
+            return Err(Error::invalid("intercept_scaling", message));
+        }
+        Ok(Self {
+            values,
+            layout,
+            n_rows,
+            n_features,
+            bounds,
+            shrink,
+            intercept,
+        })
+    }
+
+    /// Some neighbouring rows of a dense matrix; nothing for a sparse one, or out of range.
+    #[must_use]
+    pub fn dense_part(&self, rows: std::ops::Range<usize>) -> Option<Self> {
+        let part = rows.start * self.n_features..rows.end.checked_mul(self.n_features)?;
+        let values = match self.values {
+            _ if !self.is_dense() => return None,
+            Values::F64(v) => Values::F64(v.get(part)?),
+            Values::F32(v) => Values::F32(v.get(part)?),
+        };
+        Some(Self {
+            values,
+            n_rows: rows.len(),
+            ..*self
+        })
+    }
+
+    /// Number of rows.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    /// Number of columns of a row, the intercept included.
+    pub fn n_columns(&self) -> usize {
+        self.n_features + usize::from(self.intercept != 0.0)
+    }
+
+    /// The public bounds.
+    pub fn bounds(&self) -> RowBounds {
+        self.bounds
+    }
+
+    /// Whether every entry is stored.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.layout, Layout::Dense)
+    }
+
+    /// Number of entries in the user's matrix, the stored ones alone.
+    pub fn n_stored(&self) -> usize {
+        match self.values {
+            Values::F64(v) => v.len(),
+            Values::F32(v) => v.len(),
+        }
+    }
+
+    /// Row `i` as the user stored it: values and their columns.
+    #[inline(always)]
+    pub fn stored(&self, i: usize) -> (Values<'a>, Columns<'a>) {
+        let range = self.range(i);
+        let columns = match self.layout {
+            Layout::Dense => Columns::All,
+            Layout::Csr(CsrIndex::I32(c, _)) => Columns::I32(&c[range.clone()]),
+            Layout::Csr(CsrIndex::I64(c, _)) => Columns::I64(&c[range.clone()]),
+        };
+        let values = match self.values {
+            Values::F64(v) => Values::F64(&v[range]),
+            Values::F32(v) => Values::F32(&v[range]),
+        };
+        (values, columns)
+    }
+
+    /// Non-zero entries of row `i` in the user's matrix (stored zeros not counted).
+    pub fn count_non_zero(&self, i: usize) -> usize {
+        let range = self.range(i);
+        let count = match self.values {
+            Values::F64(v) => v[range].iter().filter(|x| **x != 0.0).count(),
+            Values::F32(v) => v[range].iter().filter(|x| **x != 0.0).count(),
+        };
+        count + usize::from(self.intercept != 0.0)
+    }
+
+    /// Appends row `i` to `out`: every entry if `dense`, else the non-zero ones with columns.
+    ///
+    /// # Errors
+    /// A value that is not finite.
+    #[inline(always)]
+    pub fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
+        let range = self.range(i);
+        match self.values {
+            Values::F64(v) => self.append_values(i, &v[range], dense, out)?,
+            Values::F32(v) => self.append_values(i, &v[range], dense, out)?,
+        }
+        if self.intercept != 0.0 {
+            out.value.push(self.intercept);
+            if !dense {
+                out.index.push(self.n_features as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn range(&self, i: usize) -> std::ops::Range<usize> {
+        match self.layout {
+            Layout::Dense => i * self.n_features..(i + 1) * self.n_features,
+            Layout::Csr(CsrIndex::I32(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
+            Layout::Csr(CsrIndex::I64(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
+        }
+    }
+
+    #[inline(always)]
+    fn append_values<T: Copy + Into<f64>>(
+        &self,
+        i: usize,
+        x: &[T],
+        dense: bool,
+        out: &mut RowBuffer,
+    ) -> Result<()> {
+        let scale = Scale::of(x, self.bounds.data_norm, self.shrink)?;
+        let first = out.value.len();
+        let quantised = x.iter().map(|x| towards_zero(scale.apply((*x).into())));
+        match (self.layout, dense) {
+            (Layout::Dense, true) => out.value.extend(quantised),
+            (Layout::Dense, false) => {
+                out.value.extend(quantised);
+                compact(out, first);
+            }
+            (Layout::Csr(index), false) => {
+                out.value.extend(quantised);
+                let range = self.range(i);
+                match index {
+                    CsrIndex::I32(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
+                    CsrIndex::I64(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
+                }
+            }
+            (Layout::Csr(index), true) => {
+                out.value.resize(first + self.n_features, 0.0);
+                for (at, value) in (self.range(i).start..).zip(quantised) {
+                    let column = match index {
+                        CsrIndex::I32(c, _) => c[at] as usize,
+                        CsrIndex::I64(c, _) => c[at] as usize,
+                    };
+                    out.value[first + column] = value;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Drops the zeros from `out.value[first..]`, a dense row, and notes the columns of the rest.
+///
+/// Runs of zeros are skipped sixteen at a time; elsewhere every entry is written and the place
+/// moves on only past the non-zero ones, so there is no branch to mispredict.
+#[inline(always)]
+pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
+    const RUN: usize = 16;
+    let length = out.value.len() - first;
+    let start = out.index.len();
+    out.index.resize(start + length, 0);
+    let index = &mut out.index[start..];
+    let value = &mut out.value[first..];
+    let mut kept = 0;
+    for run in (0..length).step_by(RUN) {
+        let end = length.min(run + RUN);
+        if value[run..end].iter().fold(0, |bits, v| bits | v.to_bits()) << 1 == 0 {
+            continue;
+        }
+        for column in run..end {
+            let entry = value[column];
+            index[kept] = column as u32;
+            value[kept] = entry;
+            kept += usize::from(entry != 0.0);
+        }
+    }
+    out.value.truncate(first + kept);
+    out.index.truncate(start + kept);
+}
+
+/// Rows whose indices are looked at before the interrupt is.
+const ROWS_BETWEEN_LOOKS: usize = 1 << 12;
+
+fn check_csr<I: Copy + TryInto<usize>>(
+    columns: &[I],
+    starts: &[I],
+    stored: usize,
+    (n_rows, n_features): (usize, usize),
+    interrupt: &dyn Interrupt,
+) -> Result<()> {
+    let broken = |what: &str| Error::invalid("X", format!("malformed CSR matrix: {what}"));
+    let value = |i: I| i.try_into().unwrap_or(usize::MAX);
+    if columns.len() != stored || starts.len() != n_rows + 1 {
+        return Err(broken("lengths of data, indices and indptr do not agree"));
+    }
+    if value(starts[0]) != 0 || value(starts[n_rows]) != stored {
+        return Err(broken("indptr does not span the stored entries"));
+    }
+    for (i, pair) in starts.windows(2).enumerate() {
+        if i % ROWS_BETWEEN_LOOKS == 0 {
+            interrupt.check()?;
+        }
+        let (from, to) = (value(pair[0]), value(pair[1]));
+        if from > to || to > stored {
+            return Err(broken("indptr decreases"));
+        }
+        let row = &columns[from..to];
+        if row.windows(2).any(|c| value(c[0]) >= value(c[1])) {
+            return Err(broken("indices unsorted or repeated within a row"));
+        }
+        if row.last().is_some_and(|c| value(*c) >= n_features) {
+            return Err(broken("column index out of range"));
+        }
+    }
+    Ok(())
+}

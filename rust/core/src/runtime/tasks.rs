@@ -1,0 +1,140 @@
+//! Work on threads other than the caller's, which watches the interrupt meanwhile.
+
+use crate::error::{Error, Result};
+use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
+use crate::runtime::interrupt::{Interrupt, Relayed};
+use crate::runtime::threads::{check_threads, pool};
+use rayon::prelude::*;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often a caller that waits for other threads looks at its interrupt.
+const WATCH_PERIOD: Duration = Duration::from_millis(10);
+
+/// Stack of a thread for work that calls deeply: a caller's own may have as little as 64 kB.
+const LARGE_STACK: usize = 4 << 20;
+
+fn large_stack() -> std::thread::Builder {
+    std::thread::Builder::new()
+        .name("dpsvm".into())
+        .stack_size(LARGE_STACK)
+}
+
+/// What a thread that cannot be started is: there was no memory for its stack.
+fn no_stack<E>(_: E) -> Error {
+    Error::OutOfMemory { bytes: LARGE_STACK }
+}
+
+/// `work` on a thread with room on its stack, while the calling one watches the interrupt and
+/// relays it.
+///
+/// # Errors
+/// A thread that cannot be started; the errors of `work`.
+///
+/// # Panics
+/// As `work` does.
+pub fn on_large_stack<R: Send>(
+    interrupt: &dyn Interrupt,
+    work: impl FnOnce(&dyn Interrupt) -> Result<R> + Send,
+) -> Result<R> {
+    let stopped = AtomicBool::new(false);
+    let (finished, wait) = channel::<()>();
+    std::thread::scope(|scope| {
+        let stopped = &stopped;
+        let worker = large_stack()
+            .spawn_scoped(scope, move || {
+                // Dropped when the work is done, or has panicked.
+                let _finished = finished;
+                exchange_arithmetic(USUAL_ARITHMETIC);
+                work(&Relayed(stopped))
+            })
+            .map_err(no_stack)?;
+        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+            if interrupt.stopped() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// `work` on a thread with room on its stack, for work that never looks at an interrupt: it is left
+/// alone when the caller wants to stop, and ends by itself.
+///
+/// # Errors
+/// A thread that cannot be started; [`Error::Interrupted`]; the errors of `work`.
+///
+/// # Panics
+/// As `work` does.
+pub fn left_when_stopped<R: Send + 'static>(
+    interrupt: &dyn Interrupt,
+    work: impl FnOnce() -> Result<R> + Send + 'static,
+) -> Result<R> {
+    let (finished, wait) = channel::<()>();
+    let worker = large_stack()
+        .spawn(move || {
+            let _finished = finished;
+            exchange_arithmetic(USUAL_ARITHMETIC);
+            work()
+        })
+        .map_err(no_stack)?;
+    while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+        interrupt.check()?;
+    }
+    worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// `work(i, item, interrupt)` on every item, each by one thread: for many independent tasks, long
+/// or short.
+///
+/// With several threads the calling one only watches the interrupt, and relays it to the others.
+/// The error returned is that of the first item that has one, whatever the number of threads.
+///
+/// # Errors
+/// [`Error::Interrupted`], threads out of range, the errors of `work`.
+pub fn each_task<T: Send>(
+    threads: usize,
+    items: &mut [T],
+    interrupt: &dyn Interrupt,
+    work: impl Fn(usize, &mut T, &dyn Interrupt) -> Result<()> + Sync,
+) -> Result<()> {
+    check_threads(threads)?;
+    if threads == 1 || items.len() < 2 {
+        for (i, item) in items.iter_mut().enumerate() {
+            interrupt.check()?;
+            work(i, item, interrupt)?;
+        }
+        return Ok(());
+    }
+    let pool = pool(threads)?;
+    let stopped = AtomicBool::new(false);
+    let (finished, wait) = channel::<()>();
+    let mut outcome = None;
+    pool.in_place_scope(|scope| {
+        let (outcome, stopped, work) = (&mut outcome, &stopped, &work);
+        scope.spawn(move |_| {
+            // Dropped when the work is done, or has panicked.
+            let _finished = finished;
+            let relayed = Relayed(stopped);
+            let tasks = items.par_iter_mut().enumerate();
+            *outcome = tasks
+                .filter_map(|(i, item)| {
+                    let result = relayed.check().and_then(|()| work(i, item, &relayed));
+                    result.err().map(|error| (i, error))
+                })
+                .min_by_key(|(i, _)| *i);
+        });
+        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+            if interrupt.stopped() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    match outcome {
+        _ if stopped.into_inner() => Err(Error::Interrupted),
+        Some((_, error)) => Err(error),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,174 @@
+//! Thread pools and reductions whose result does not depend on the number of threads.
+//!
+//! Work is cut into blocks whose boundaries are constants of the problem; each block is computed
+//! by one thread, and partial results are combined in block order.
+
+use crate::error::{Error, Result};
+use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+/// Entries of X from which a pass is worth sharing out: below, waking the pool up (10 to 20
+/// microseconds) eats the gain.
+pub(crate) const PARALLEL_ENTRIES: usize = 1 << 18;
+
+/// Multiplications from which work is worth sharing out, for the same reason.
+pub(crate) const PARALLEL_WORK: usize = 1 << 20;
+
+/// Largest number of threads that a caller may ask for.
+pub const MAX_THREADS: usize = 1024;
+
+/// Threads used when the caller names none: the cores this process may run on.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Pools by size, each with the process that started it: after `fork` the child has no worker
+/// threads, so a pool of another process is never used.
+static POOLS: Mutex<Vec<SharedPool>> = Mutex::new(Vec::new());
+
+/// Process, threads, pool.
+type SharedPool = (u32, usize, Arc<ThreadPool>);
+
+/// Refuses numbers of threads that no machine has.
+///
+/// # Errors
+/// `n_threads` of 0 or above [`MAX_THREADS`].
+pub fn check_threads(threads: usize) -> Result<()> {
+    if (1..=MAX_THREADS).contains(&threads) {
+        return Ok(());
+    }
+    let message = format!("got {threads}, expected 1 to {MAX_THREADS}");
+    Err(Error::invalid("n_threads", message))
+}
+
+/// The shared pool of `threads` workers of this process.
+///
+/// # Errors
+/// `n_threads` of 0 or above [`MAX_THREADS`]; a system that cannot start the threads.
+pub fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
+    check_threads(threads)?;
+    let process = std::process::id();
+    let Some(mut pools) = lock() else {
+        return start(threads);
+    };
+    if pools.iter().any(|(id, _, _)| *id != process) {
+        // Dropping a pool of the parent would wait for threads that do not exist here.
+        pools.drain(..).for_each(std::mem::forget);
+    }
+    if let Some((_, _, pool)) = pools.iter().find(|(_, n, _)| *n == threads) {
+        return Ok(Arc::clone(pool));
+    }
+    let pool = start(threads)?;
+    pools.push((process, threads, Arc::clone(&pool)));
+    Ok(pool)
+}
+
+/// [`pool`] where `size` is worth sharing out, `least` being the least that is; none for one thread.
+///
+/// # Errors
+/// As [`pool`]; threads are checked for small sizes too.
+pub(crate) fn pool_above(
+    threads: usize,
+    size: usize,
+    least: usize,
+) -> Result<Option<Arc<ThreadPool>>> {
+    check_threads(threads)?;
+    let shared = threads > 1 && size >= least;
+    shared.then(|| pool(threads)).transpose()
+}
+
+fn start(threads: usize) -> Result<Arc<ThreadPool>> {
+    ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|i| format!("dpsvm-{i}"))
+        .start_handler(|_| {
+            exchange_arithmetic(USUAL_ARITHMETIC);
+        })
+        .build()
+        .map(Arc::new)
+        .map_err(|e| Error::invalid("n_threads", format!("cannot start {threads} threads: {e}")))
+}
+
+/// The list of pools; `None` when it stays locked: a fork while another thread held the lock
+/// leaves it so in the child for ever, and the child then does without sharing.
+fn lock() -> Option<MutexGuard<'static, Vec<SharedPool>>> {
+    for _ in 0..LOCK_TRIES {
+        match POOLS.try_lock() {
+            Ok(pools) => return Some(pools),
+            Err(TryLockError::Poisoned(pools)) => return Some(pools.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
+/// Milliseconds to wait for the list: starting a pool of a thousand threads takes less.
+const LOCK_TRIES: usize = 200;
+
+/// Blocks handed to the pool before the interrupt is looked at again, per thread.
+const WAVE: usize = 4;
+
+/// `work(block)` for every block, results in block order.
+///
+/// Blocks run on `pool`, or on the calling thread when there is none. The interrupt is looked at
+/// between waves of blocks, on the calling thread only.
+///
+/// # Errors
+/// The first error of `work`; no memory; [`Error::Interrupted`].
+pub fn map_blocks<R: Send>(
+    pool: Option<&ThreadPool>,
+    blocks: usize,
+    interrupt: &dyn Interrupt,
+    work: impl Fn(usize) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let mut results = with_capacity(blocks)?;
+    let Some(pool) = pool else {
+        for block in 0..blocks {
+            interrupt.check()?;
+            results.push(work(block)?);
+        }
+        return Ok(results);
+    };
+    let wave = WAVE * pool.current_num_threads();
+    for first in (0..blocks).step_by(wave) {
+        interrupt.check()?;
+        let last = blocks.min(first + wave);
+        let part: Vec<Result<R>> =
+            pool.install(|| (first..last).into_par_iter().map(&work).collect());
+        for found in part {
+            results.push(found?);
+        }
+    }
+    Ok(results)
+}
+
+/// `work` on every item, each by one thread.
+///
+/// Items run on `pool`, or one after the other on the calling thread when there is none. The
+/// interrupt is looked at before, on the calling thread only.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+pub fn each_block<T: Send>(
+    pool: Option<&ThreadPool>,
+    items: &mut [T],
+    interrupt: &dyn Interrupt,
+    work: impl Fn(&mut T) + Sync + Send,
+) -> Result<()> {
+    interrupt.check()?;
+    match pool {
+        Some(pool) => pool.install(|| items.par_iter_mut().with_max_len(1).for_each(work)),
+        None => {
+            for item in items {
+                interrupt.check()?;
+                work(item);
+            }
+        }
+    }
+    Ok(())
+}

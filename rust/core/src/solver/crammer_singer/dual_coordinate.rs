@@ -1,0 +1,361 @@
+//! Crammer-Singer SVM by dual coordinate descent, with a certificate.
+//!
+//! The problem is written out in [`crate::solver::crammer_singer::problem`]. Three stages:
+//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack;
+//! 2. *certificate*: weights rebuilt from the dual in double precision, rigorous gap, open rows;
+//! 3. *end game* on the open rows, in Gram space ([`crate::solver::crammer_singer::end_game::face`]) when they are few, by coordinate
+//!    descent in double precision when they are many; then back to 2.
+//!
+//! Ends with certified `||W - W*||_F <= radius`. Should the end game stall, a Frank-Wolfe step a
+//! round gives a rate that holds for every data set ([`crate::solver::crammer_singer::frank_wolfe`]).
+
+use crate::error::Result;
+use crate::layout::choose::{panel_for_updates, with_panel};
+use crate::layout::class_major::ClassMajor;
+use crate::layout::panels::Panels;
+use crate::layout::weights::{WeightLayout, typed};
+use crate::rows::view::{RowBuffer, Rows};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{filled, matrix, with_capacity, zeros};
+use crate::simd::{Kernel, Real, Simd, dispatch};
+use crate::solver::crammer_singer::certificate::{Certificate, certify};
+use crate::solver::crammer_singer::end_game::face::Face;
+use crate::solver::crammer_singer::epoch::Epoch;
+use crate::solver::crammer_singer::frank_wolfe;
+use crate::solver::crammer_singer::gram::{GROUP, GramSet};
+use crate::solver::crammer_singer::problem::{CrammerSingerSettings, Problem};
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
+/// the data without noise.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// `n_classes` rows of weights, intercept last, in the user's units; `None` when the passes
+    /// allowed ran out before the radius was certified.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound on the distance to the minimiser, in the user's units.
+    pub radius: f64,
+    /// Certified bound on the duality gap, in the solver's units.
+    pub gap: f64,
+    /// Passes made.
+    pub passes: u64,
+    /// Certificates evaluated.
+    pub rounds: u64,
+}
+
+/// Minimises the Crammer-Singer objective to a certified distance.
+///
+/// # Errors
+/// Arguments out of range, values that are not finite, no memory, interrupt.
+pub fn solve(
+    rows: Rows<'_>,
+    labels: &[i64],
+    settings: &CrammerSingerSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<Solution> {
+    let problem = Problem::new(rows, labels, settings, interrupt)?;
+    let (k, d) = (problem.classes, problem.columns);
+    let seed = settings.seed;
+    let passes = settings.max_passes;
+    if problem.store.is_dense() {
+        let group = ClassMajor::new(GROUP, d);
+        return DualAscent::new(&problem, ClassMajor::new(k, d), group, seed)?
+            .run(passes, interrupt);
+    }
+    let group = Panels::<GROUP>::new(GROUP, d);
+    with_panel!(panel_for_updates(k), [4, 8, 16 | 32], P => {
+        DualAscent::new(&problem, Panels::<P>::new(k, d), group, seed)?.run(passes, interrupt)
+    })
+}
+
+/// Rounds of the rough stage at most.
+const ROUGH_ROUNDS: usize = 150;
+/// Epochs over the rows not at a vertex after each epoch over all active ones.
+const RESTS: usize = 2;
+/// A row at its vertex is dropped when it leads by this many square roots of the gap. Measured on
+/// USPS, C = .005: 1 costs 17 visits a row, .3 12, .1 10; none ever cost more than one more round.
+const SLACK: f64 = 0.1;
+/// Largest working set in Gram space, for small and for large X: its matrix takes 8 bytes a pair
+/// (20 and 32 MB), and at most as much again goes into Newton steps.
+const FACE_ROWS: [usize; 2] = [1600, 2000];
+/// Entries from which X counts as large.
+const LARGE_ENTRIES: usize = 1 << 22;
+
+fn face_rows(problem: &Problem<'_>) -> usize {
+    FACE_ROWS[usize::from(problem.len() * problem.columns >= LARGE_ENTRIES)]
+}
+
+/// Working sets this small are never shrunk further first.
+const TINY: usize = 64;
+/// Rounds over which dropped rows are counted.
+const LOOK_BACK: usize = 6;
+/// Multiplications of a visit that one row less in the end game is worth.
+const ROW_VALUE: usize = 2000;
+/// Newton rounds on one working set before the next certificate.
+const FACE_ROUNDS: usize = 40;
+/// Rounds in double precision between two certificates when the working set is large.
+const WIDE_ROUNDS: usize = 15;
+/// Rounds after which every second one is a Frank-Wolfe step.
+const PATIENCE: u64 = 60;
+
+struct DualAscent<'p, 'd, L, G> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    group: G,
+    dual: Vec<f64>,
+    /// The end game's working set.
+    set: GramSet,
+    /// Most rows in it.
+    largest: usize,
+    order: ChaCha8Rng,
+    passes: u64,
+    rounds: u64,
+}
+
+impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
+    fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Result<Self> {
+        let largest = face_rows(problem);
+        // Another stream than the one that ordered the rows.
+        let mut order = ChaCha8Rng::seed_from_u64(seed);
+        order.set_stream(1);
+        Ok(Self {
+            problem,
+            layout,
+            group,
+            dual: problem.start()?,
+            set: GramSet::new(largest),
+            largest,
+            order,
+            passes: 0,
+            rounds: 0,
+        })
+    }
+
+    fn run(mut self, max_passes: Option<u64>, interrupt: &dyn Interrupt) -> Result<Solution> {
+        let limit = max_passes.unwrap_or(u64::MAX);
+        let target = self.problem.radius * self.problem.radius;
+        let mut gap = self.rough(limit, target, interrupt)?;
+        loop {
+            let margin = SLACK * gap.sqrt();
+            let certificate = certify(self.problem, self.layout, &self.dual, margin, interrupt)?;
+            self.passes += 1;
+            self.rounds += 1;
+            let certified = certificate.radius <= self.problem.radius;
+            if certified || self.passes >= limit {
+                return self.finish(&certificate, certified);
+            }
+            gap = certificate.gap;
+            if self.rounds > PATIENCE && self.rounds % 2 == 1 {
+                frank_wolfe::step(
+                    self.problem,
+                    self.layout,
+                    &certificate,
+                    &mut self.dual,
+                    interrupt,
+                )?;
+            } else if certificate.open.iter().filter(|row| row.1 < 0.0).count()
+                <= self.largest * 9 / 10
+            {
+                self.narrow(&certificate, target, limit, interrupt)?;
+            } else {
+                self.wide(certificate, target, limit, interrupt)?;
+            }
+        }
+    }
+
+    /// Stage 1. Returns the last estimate of the gap.
+    fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
+        let mut weights = zeros::<f32>(self.layout.stored())?;
+        let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
+        let mut gap = f64::INFINITY;
+        let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
+        for _ in 0..ROUGH_ROUNDS {
+            gap = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+            sizes.push(active.len());
+            if self.passes >= limit || gap <= target || self.settled(&sizes) {
+                break;
+            }
+        }
+        Ok(gap)
+    }
+
+    /// One epoch over the active rows, then a few over those that are not at their best vertex:
+    /// most of the others would only be found where they were. Returns the estimate of the gap.
+    fn round<T: Real>(
+        &mut self,
+        weights: &mut [T],
+        active: &mut Vec<u32>,
+        gap: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        let mut resting = Vec::with_capacity(active.len());
+        let mut seen = gap;
+        for epoch in 0..=RESTS {
+            if self.passes >= limit {
+                break;
+            }
+            // The rows already lie in random order when the first epoch comes.
+            if self.passes > 0 {
+                active.shuffle(&mut self.order);
+            }
+            let found = dispatch(Epoch {
+                problem: self.problem,
+                layout: self.layout,
+                weights,
+                dual: &mut self.dual,
+                active,
+                resting: &mut resting,
+                slack: SLACK * seen.sqrt(),
+                interrupt,
+            })?;
+            self.passes += 1;
+            if epoch == 0 {
+                seen = found;
+            }
+        }
+        active.append(&mut resting);
+        Ok(seen)
+    }
+
+    /// Whether the end game is worth starting: its cost grows with the square of the working set,
+    /// so the rough stage goes on while an epoch still drops enough rows to pay for itself.
+    fn settled(&self, sizes: &[usize]) -> bool {
+        let now = sizes[sizes.len() - 1];
+        if now > self.largest || sizes.len() <= LOOK_BACK {
+            return now <= TINY;
+        }
+        let dropped = sizes[sizes.len() - 1 - LOOK_BACK] - now;
+        (dropped * ROW_VALUE) as f64
+            <= (LOOK_BACK * self.problem.store.touched(self.layout.padded_classes())) as f64
+    }
+
+    /// Stage 3 for few open rows.
+    fn narrow(
+        &mut self,
+        certificate: &Certificate,
+        target: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let whole = self.choose(certificate, interrupt)?;
+        let scores = dispatch(SetScores {
+            problem: self.problem,
+            layout: self.layout,
+            weights: &certificate.weights,
+            set: &self.set.rows,
+        })?;
+        let mut face = Face::new(self.problem, &self.set, scores, &self.dual);
+        let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
+        // A set that leaves open rows out is not worth solving to the end.
+        let enough = if whole { 0.0 } else { 0.02 * certificate.gap };
+        face.descend(enough.max(0.25 * target), rounds, interrupt)?;
+        face.store(&mut self.dual);
+        Ok(())
+    }
+
+    /// Grows the working set by the open rows; starts it afresh, with the most urgent ones, when
+    /// it would become too large. Returns whether all open rows are in it.
+    fn choose(&mut self, certificate: &Certificate, interrupt: &dyn Interrupt) -> Result<bool> {
+        let mut known = filled(self.problem.len(), false)?;
+        for i in &self.set.rows {
+            known[*i as usize] = true;
+        }
+        let mut new: Vec<u32> = Vec::new();
+        new.extend(
+            certificate
+                .open
+                .iter()
+                .map(|row| row.0)
+                .filter(|i| !known[*i as usize]),
+        );
+        let whole = self.set.rows.len() + new.len() <= self.largest;
+        if !whole {
+            let mut rows = certificate.open.clone();
+            rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+            rows.truncate(self.largest);
+            new = rows.into_iter().map(|row| row.0).collect();
+            new.sort_unstable();
+            self.set = GramSet::new(self.largest);
+        }
+        self.set.extend(self.problem, self.group, &new, interrupt)?;
+        Ok(whole || certificate.open.len() <= self.largest)
+    }
+
+    /// Stage 3 for many open rows.
+    fn wide(
+        &mut self,
+        certificate: Certificate,
+        target: f64,
+        limit: u64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        self.set = GramSet::new(self.largest);
+        let mut active: Vec<u32> = certificate.open.iter().map(|row| row.0).collect();
+        let mut weights = certificate.weights;
+        let mut gap = certificate.gap;
+        for _ in 0..WIDE_ROUNDS {
+            if self.passes >= limit || gap <= 0.25 * target || active.is_empty() {
+                break;
+            }
+            gap = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self, certificate: &Certificate, certified: bool) -> Result<Solution> {
+        let unscale = self.problem.unscale;
+        let weights = if certified {
+            let mut weights = with_capacity(self.problem.classes * self.problem.columns)?;
+            for k in 0..self.problem.classes {
+                for j in 0..self.problem.columns {
+                    weights.push(certificate.weights[self.layout.position(k, j)] * unscale);
+                }
+            }
+            Some(weights)
+        } else {
+            None
+        };
+        Ok(Solution {
+            weights,
+            radius: certificate.radius * unscale,
+            gap: certificate.gap,
+            passes: self.passes,
+            rounds: self.rounds,
+        })
+    }
+}
+
+/// Scores of a set of rows, class-major.
+struct SetScores<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    weights: &'p [f64],
+    set: &'p [u32],
+}
+
+impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
+    type Output = Result<Vec<f64>>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
+        let m = self.set.len();
+        let mut scores = zeros(self.layout.padded_classes())?;
+        let mut all = matrix(self.problem.classes, m)?;
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        for (at, i) in self.set.iter().enumerate() {
+            let row = typed(
+                self.problem.store.row(*i as usize, &mut buffer),
+                &mut entries,
+            );
+            self.layout.scores(simd, row, self.weights, &mut scores);
+            for k in 0..self.problem.classes {
+                all[k * m + at] = scores[k];
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,387 @@
+//! Fewer free coordinates without moving the weights.
+//!
+//! A step `s` of the duals that keeps every row's sum and solves `sum_i s_ik u_i = 0` for every
+//! class leaves the weights where they are; the objective is linear along it, and only a bound
+//! ends it. Such steps exist whenever more coordinates are free than the weights have entries, and
+//! the Newton system finds them one at a time, at the price of a system over all coordinates each:
+//! thousands of rows on a small lattice took hours. Here elimination finds many at once. Each is
+//! followed, uphill, to the first bound, and the coordinate that vanished there is taken out of the
+//! others. At the end no more coordinates are free than rows and entries of the weights together.
+//!
+//! This is the crossover from an inner point to a vertex of linear programming (Megiddo, ORSA J.
+//! Computing 3 (1991)), on the face of the quadratic's equal weights.
+
+use crate::error::Result;
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::solver::crammer_singer::problem::Problem;
+use crate::solver::crammer_singer::simplex::settle;
+
+/// Most entries of the weights: elimination costs their square for every free coordinate.
+const LARGEST: usize = 400;
+/// Relative size below which an entry of an eliminated matrix, or of a step, counts as zero. Wrong
+/// either way costs accuracy of the weights, which the caller computes afresh.
+const ZERO: f64 = 1e-10;
+
+/// Whether steps of `dual` (row-major) that move no weight are certain to exist and cheap to find.
+pub fn is_worthwhile(problem: &Problem<'_>, dual: &[f64]) -> bool {
+    let weights = problem.classes * problem.columns;
+    if weights > LARGEST {
+        return false;
+    }
+    let steps: usize = dual.chunks_exact(problem.classes).map(own_steps).sum();
+    steps > weights
+}
+
+/// Independent steps among the positive entries of one row that keep its sum.
+fn own_steps(c: &[f64]) -> usize {
+    let free = c.iter().filter(|c| **c > 0.0).count();
+    free.saturating_sub(1)
+}
+
+/// A positive coordinate of a row with several.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Where its `c` is in the duals.
+    at: usize,
+    class: usize,
+}
+
+/// Moves `dual` (row-major, the rows `set` of the problem) until the free coordinates determine
+/// the step that leaves the weights. `gradient` holds the derivative of the objective in each.
+///
+/// # Errors
+/// Interrupt.
+pub fn reduce(
+    problem: &Problem<'_>,
+    set: &[u32],
+    dual: &mut [f64],
+    gradient: &[f64],
+    interrupt: &dyn Interrupt,
+) -> Result<()> {
+    let classes = problem.classes;
+    let enough = 2 * classes * problem.columns;
+    let (mut batch, mut steps) = (Vec::new(), 0);
+    for i in 0..set.len() {
+        let own = own_steps(&dual[i * classes..][..classes]);
+        if own == 0 {
+            continue;
+        }
+        batch.push(i);
+        steps += own;
+        if steps >= enough {
+            empty(problem, set, &batch, dual, gradient, interrupt)?;
+            let left = |i: &usize| own_steps(&dual[i * classes..][..classes]);
+            batch.retain(|i| left(i) > 0);
+            steps = batch.iter().map(left).sum();
+        }
+    }
+    empty(problem, set, &batch, dual, gradient, interrupt)
+}
+
+/// The positive entries of row `i`.
+fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> Vec<Entry> {
+    let first = i * problem.classes;
+    (0..problem.classes)
+        .map(|class| Entry {
+            at: first + class,
+            class,
+        })
+        .filter(|entry| dual[entry.at] > 0.0)
+        .collect()
+}
+
+/// Follows every step of the free entries of the rows `batch` that moves no weight to a bound.
+fn empty(
+    problem: &Problem<'_>,
+    set: &[u32],
+    batch: &[usize],
+    dual: &mut [f64],
+    gradient: &[f64],
+    interrupt: &dyn Interrupt,
+) -> Result<()> {
+    let mut entries: Vec<Entry> = Vec::new();
+    // Elementary steps: from a row's first free entry to another of its own.
+    let mut moves: Vec<(usize, usize)> = Vec::new();
+    let mut images: Vec<Vec<f64>> = Vec::new();
+    for i in batch {
+        let own = free_entries(problem, dual, *i);
+        let row = whole_row(problem, set[*i] as usize);
+        let first = entries.len();
+        for (at, entry) in own.iter().enumerate().skip(1) {
+            moves.push((first, first + at));
+            images.push(image(problem, &row, own[0].class, entry.class));
+        }
+        entries.extend(own);
+    }
+    let mut steps = null_steps(images, &moves, entries.len(), interrupt)?;
+    while let Some(mut step) = steps.pop() {
+        interrupt.check()?;
+        let slope: f64 = step
+            .iter()
+            .zip(&entries)
+            .map(|(s, entry)| s * gradient[entry.at])
+            .sum();
+        if slope < 0.0 {
+            for s in &mut step {
+                *s = -*s;
+            }
+        }
+        let Some(bound) = follow(&step, &entries, dual) else {
+            continue;
+        };
+        for other in &mut steps {
+            let ratio = other[bound] / step[bound];
+            if ratio != 0.0 {
+                for (o, s) in other.iter_mut().zip(&step) {
+                    *o -= ratio * s;
+                }
+                other[bound] = 0.0;
+            }
+        }
+    }
+    for i in batch {
+        settle(
+            &mut dual[i * problem.classes..][..problem.classes],
+            problem.cost,
+        );
+    }
+    Ok(())
+}
+
+/// Moves along `step` until the first entry reaches 0, and returns which.
+fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
+    let size = step.iter().fold(0.0, |size: f64, s| size.max(s.abs()));
+    let mut first: Option<(usize, f64)> = None;
+    for (at, (s, entry)) in step.iter().zip(entries).enumerate() {
+        // An entry that hardly moves must not become a pivot.
+        if *s < -ZERO * size {
+            let length = -dual[entry.at] / s;
+            if first.is_none_or(|(_, least)| length < least) {
+                first = Some((at, length));
+            }
+        }
+    }
+    let (bound, length) = first?;
+    for (s, entry) in step.iter().zip(entries) {
+        dual[entry.at] = (dual[entry.at] + length * s).max(0.0);
+    }
+    dual[entries[bound].at] = 0.0;
+    Some(bound)
+}
+
+/// All entries of a row.
+fn whole_row(problem: &Problem<'_>, at: usize) -> Vec<f64> {
+    let mut buffer = RowBuffer::default();
+    let mut row = vec![0.0; problem.columns];
+    let stored = problem.store.row(at, &mut buffer);
+    for (place, value) in stored.value.iter().enumerate() {
+        let column = stored.index.get(place).map_or(place, |j| *j as usize);
+        row[column] = f64::from(*value);
+    }
+    row
+}
+
+/// What moving one unit of a row's dual from class `from` to class `to` does to the weights.
+fn image(problem: &Problem<'_>, row: &[f64], from: usize, to: usize) -> Vec<f64> {
+    let columns = problem.columns;
+    let mut image = vec![0.0; problem.classes * columns];
+    for (j, value) in row.iter().enumerate() {
+        image[from * columns + j] = -value;
+        image[to * columns + j] = *value;
+    }
+    image
+}
+
+/// A basis of the combinations of elementary steps whose images cancel, each as a step of all
+/// `n_entries` entries.
+fn null_steps(
+    mut images: Vec<Vec<f64>>,
+    moves: &[(usize, usize)],
+    n_entries: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<Vec<f64>>> {
+    let basis = eliminate(&mut images, interrupt)?;
+    let mut basic = vec![false; moves.len()];
+    for (step, _) in &basis {
+        basic[*step] = true;
+    }
+    let mut steps = Vec::new();
+    for (free, image) in images.iter().enumerate().filter(|(at, _)| !basic[*at]) {
+        let mut step = vec![0.0; n_entries];
+        let mut add = |at: usize, amount: f64| {
+            let (from, to): (usize, usize) = moves[at];
+            step[from] -= amount;
+            step[to] += amount;
+        };
+        add(free, 1.0);
+        for (at, row) in &basis {
+            add(*at, -image[*row]);
+        }
+        steps.push(step);
+    }
+    Ok(steps)
+}
+
+/// Gauss-Jordan elimination with complete pivoting; `columns[j][i]` is entry (i, j). Afterwards
+/// column j is the combination of the basic columns with the factors found in their pivots' rows.
+/// Returns the basic columns with these rows.
+fn eliminate(columns: &mut [Vec<f64>], interrupt: &dyn Interrupt) -> Result<Vec<(usize, usize)>> {
+    let n_rows = columns.first().map_or(0, Vec::len);
+    let mut basis: Vec<(usize, usize)> = Vec::new();
+    let mut row_used = vec![false; n_rows];
+    let mut column_used = vec![false; columns.len()];
+    let mut first = 0.0;
+    loop {
+        interrupt.check()?;
+        let (mut largest, mut pivot) = (0.0, (0, 0));
+        for (j, column) in columns.iter().enumerate().filter(|(j, _)| !column_used[*j]) {
+            for (i, value) in column.iter().enumerate() {
+                if value.abs() > largest && !row_used[i] {
+                    (largest, pivot) = (value.abs(), (j, i));
+                }
+            }
+        }
+        if basis.is_empty() {
+            first = largest;
+        }
+        if largest <= ZERO * first {
+            return Ok(basis);
+        }
+        let (at, row) = pivot;
+        let scale = columns[at][row];
+        let direction = columns[at].clone();
+        for (j, column) in columns.iter_mut().enumerate() {
+            if j == at || column_used[j] || column[row] == 0.0 {
+                continue;
+            }
+            let ratio = column[row] / scale;
+            for (value, d) in column.iter_mut().zip(&direction) {
+                *value -= ratio * d;
+            }
+            column[row] = ratio;
+        }
+        row_used[row] = true;
+        column_used[at] = true;
+        basis.push((at, row));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{eliminate, is_worthwhile, own_steps, reduce, whole_row};
+    use crate::rows::view::{Layout, RowBounds, Rows, Values};
+    use crate::runtime::interrupt::Never;
+    use crate::solver::crammer_singer::problem::{CrammerSingerSettings, Problem};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    const CLASSES: usize = 4;
+    const COLUMNS: usize = 3;
+
+    fn lattice(n: usize) -> Vec<f64> {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        (0..n * COLUMNS)
+            .map(|_| f64::from(rng.random_range(0_u8..5)) / 8.0)
+            .collect()
+    }
+
+    fn problem<'a>(x: &'a [f64], y: &[i64]) -> Problem<'a> {
+        let bounds = RowBounds {
+            data_norm: 1.0,
+            intercept: 0.5,
+        };
+        let shape = (y.len(), COLUMNS);
+        let rows = Rows::new(Values::F64(x), Layout::Dense, shape, bounds).unwrap();
+        let settings = CrammerSingerSettings {
+            classes: CLASSES,
+            cost: 0.5,
+            radius: 1e-3,
+            max_passes: None,
+            seed: 1,
+            threads: 1,
+            low_memory: false,
+        };
+        Problem::new(rows, y, &settings, &Never).unwrap()
+    }
+
+    /// `sum_i c_ik u_i` of every class.
+    fn sums(problem: &Problem<'_>, dual: &[f64]) -> Vec<f64> {
+        let mut sums = vec![0.0; CLASSES * problem.columns];
+        for (i, c) in dual.chunks_exact(CLASSES).enumerate() {
+            let row = whole_row(problem, i);
+            for k in 0..CLASSES {
+                for j in 0..problem.columns {
+                    sums[k * problem.columns + j] += c[k] * row[j];
+                }
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn weights_stay_and_few_coordinates_remain_free() {
+        let x = lattice(90);
+        let labels: Vec<i64> = (0..90).map(|i| i % CLASSES as i64).collect();
+        let problem = problem(&x, &labels);
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let mut dual = Vec::new();
+        for _ in 0..90 {
+            let shares: Vec<f64> = (0..CLASSES).map(|_| rng.random::<f64>() + 0.01).collect();
+            let sum: f64 = shares.iter().sum();
+            dual.extend(shares.iter().map(|share| share * problem.cost / sum));
+        }
+        let gradient: Vec<f64> = (0..dual.len()).map(|_| rng.random::<f64>()).collect();
+        let set: Vec<u32> = (0..90).collect();
+        assert!(is_worthwhile(&problem, &dual));
+
+        let before = dual.clone();
+        reduce(&problem, &set, &mut dual, &gradient, &Never).unwrap();
+
+        for (old, new) in sums(&problem, &before).iter().zip(sums(&problem, &dual)) {
+            assert!((old - new).abs() < 1e-11 * problem.cost * 90.0);
+        }
+        for c in dual.chunks_exact(CLASSES) {
+            assert!(c.iter().all(|c| *c >= 0.0));
+            assert!((c.iter().sum::<f64>() - problem.cost).abs() < 1e-15);
+        }
+        let steps: usize = dual.chunks_exact(CLASSES).map(own_steps).sum();
+        assert!(steps <= CLASSES * problem.columns, "{steps} steps remain");
+        let gain: f64 = (0..dual.len())
+            .map(|at| gradient[at] * (dual[at] - before[at]))
+            .sum();
+        assert!(gain > 0.1 * problem.cost, "gained {gain}");
+        assert!(!is_worthwhile(&problem, &dual));
+    }
+
+    #[test]
+    fn elimination_gives_every_column_by_the_basic_ones() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let mut number = || f64::from(rng.random_range(-4_i8..5));
+        let factors: Vec<Vec<f64>> = (0..9).map(|_| (0..3).map(|_| number()).collect()).collect();
+        let base: Vec<Vec<f64>> = (0..3).map(|_| (0..6).map(|_| number()).collect()).collect();
+        let columns: Vec<Vec<f64>> = factors
+            .iter()
+            .map(|f| {
+                (0..6)
+                    .map(|i| (0..3).map(|b| f[b] * base[b][i]).sum())
+                    .collect()
+            })
+            .collect();
+        let mut reduced = columns.clone();
+        let basis = eliminate(&mut reduced, &Never).unwrap();
+        assert_eq!(basis.len(), 3);
+        for (j, column) in columns.iter().enumerate() {
+            if basis.iter().any(|(basic, _)| *basic == j) {
+                continue;
+            }
+            for i in 0..6 {
+                let sum: f64 = basis
+                    .iter()
+                    .map(|(basic, row)| reduced[j][*row] * columns[*basic][i])
+                    .sum();
+                assert!((sum - column[i]).abs() < 1e-10);
+            }
+        }
+    }
+}

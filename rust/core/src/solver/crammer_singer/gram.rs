@@ -1,0 +1,135 @@
+//! Inner products between the rows of a working set.
+//!
+//! The Gram matrix is computed by the scores kernel: sixteen rows of the set play the part of
+//! weights. Products of two single-precision numbers are exact in double precision.
+
+use crate::error::Result;
+use crate::layout::weights::{WeightLayout, typed};
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{reserve, with_capacity, zeros};
+use crate::runtime::threads::map_blocks;
+use crate::simd::{Kernel, Simd, dispatch};
+use crate::solver::crammer_singer::problem::Problem;
+
+/// Rows that play the part of weights at once.
+pub const GROUP: usize = 16;
+
+/// A working set and the inner products of its rows, grown without computing anything twice.
+pub struct GramSet {
+    /// Rows of the set.
+    pub rows: Vec<u32>,
+    /// `m x m`, row-major.
+    pub products: Vec<f64>,
+    /// Most rows it will hold.
+    largest: usize,
+}
+
+/// Groups computed before their products are written to the matrix.
+const WAVE: usize = 16;
+
+impl GramSet {
+    /// The empty set, to hold at most `largest` rows.
+    pub fn new(largest: usize) -> Self {
+        Self {
+            rows: Vec::new(),
+            products: Vec::new(),
+            largest,
+        }
+    }
+
+    /// Adds `rows`, which must not be in the set. `layout` describes [`GROUP`] weight vectors.
+    ///
+    /// # Errors
+    /// Interrupt; no memory.
+    pub fn extend<L: WeightLayout>(
+        &mut self,
+        problem: &Problem<'_>,
+        layout: L,
+        rows: &[u32],
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let old = self.rows.len();
+        self.rows.extend_from_slice(rows);
+        let m = self.rows.len();
+        self.widen(old, m, problem.len())?;
+        let groups = (m - old).div_ceil(GROUP);
+        for wave in (0..groups).step_by(WAVE) {
+            let set = &self.rows;
+            let parts = map_blocks(
+                problem.pool.as_deref(),
+                WAVE.min(groups - wave),
+                interrupt,
+                |group| {
+                    dispatch(GramGroup {
+                        problem,
+                        layout,
+                        set,
+                        first: old + (wave + group) * GROUP,
+                    })
+                },
+            )?;
+            for (group, part) in parts.into_iter().enumerate() {
+                let first = old + (wave + group) * GROUP;
+                for (i, line) in part.chunks_exact(GROUP).enumerate() {
+                    for (j, product) in (first..m).zip(line) {
+                        self.products[i * m + j] = *product;
+                        self.products[j * m + i] = *product;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for `m` rows in place, so that two matrices never live at once.
+    fn widen(&mut self, old: usize, m: usize, rows: usize) -> Result<()> {
+        // Room for the largest set costs no memory until it is written to.
+        let most = self.largest.min(rows).max(m);
+        let room = most * most - self.products.len();
+        reserve(&mut self.products, room)?;
+        self.products.resize(m * m, 0.0);
+        for i in (1..old).rev() {
+            self.products.copy_within(i * old..(i + 1) * old, i * m);
+        }
+        Ok(())
+    }
+}
+
+struct GramGroup<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    set: &'p [u32],
+    first: usize,
+}
+
+impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
+    /// Products of all rows up to the group's last with the group's, `GROUP` a row.
+    type Output = Result<Vec<f64>>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        let mut weights = zeros(self.layout.stored())?;
+        for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
+            let row = self.problem.store.row(*i as usize, &mut buffer);
+            for (at, value) in row.value.iter().enumerate() {
+                let column = row.index.get(at).map_or(at, |c| *c as usize);
+                weights[self.layout.position(k, column)] = f64::from(*value);
+            }
+        }
+        let mut scores = zeros(self.layout.padded_classes())?;
+        let last = self.set.len().min(self.first + GROUP);
+        let mut products = with_capacity(last * GROUP)?;
+        for i in &self.set[..last] {
+            let row = typed(
+                self.problem.store.row(*i as usize, &mut buffer),
+                &mut entries,
+            );
+            self.layout.scores(simd, row, &weights, &mut scores);
+            products.extend_from_slice(&scores[..GROUP]);
+        }
+        Ok(products)
+    }
+}

@@ -1,0 +1,353 @@
+//! Projected stochastic gradient descent whose last iterate has a known sensitivity.
+//!
+//! For the mean-form objective over n rows `u_i` of norm at most 1,
+//!
+//! ```text
+//! J(W) = 1/n sum_i phi_{y_i}(W u_i) + Lam/2 ||W||_F^2,
+//! ```
+//!
+//! update m = 1..T on the batch B (b rows; the last one of a pass may have fewer) is
+//!
+//! ```text
+//! W <- Pi( (1 - q_m) W - q_m/(Lam b) sum_{i in B} a_i u_i^T ),     q_m = min(Lam/beta_J, 1/m),
+//! ```
+//!
+//! `a_i` the gradient of `phi_{y_i}` at the scores, `Pi` the projection onto a ball, `beta_J` the
+//! smoothness of J. Every pass takes the rows in a fresh order drawn from a public seed. The sum is
+//! divided by the nominal b in a short batch too: the sensitivity rests on that.
+//!
+//! Wu, Li, Kumar, Chaudhuri, Jha and Naughton, SIGMOD 2017 ("bolt-on" privacy), with the bounds of
+//! `docs/proofs/projected_sgd.md`.
+//!
+//! | here | paper |
+//! |---|---|
+//! | `regularization` Lam | lambda |
+//! | `step` q/(Lam b) | eta/b |
+//! | `updates` T | km/b |
+//!
+//! Updates depend on each other, so one thread does them.
+
+use crate::error::{Error, Result};
+use crate::layout::choose::{panel_for_updates, with_panel};
+use crate::layout::class_major::ClassMajor;
+use crate::layout::measured::MeasuredUpdate;
+use crate::layout::panels::Panels;
+use crate::layout::weights::typed;
+use crate::loss::smooth::{Kind, SmoothLoss};
+use crate::numeric::ROUNDOFF;
+use crate::rows::labels::check_labels;
+use crate::rows::shuffled::{Store, poll};
+use crate::rows::view::{RowBounds, RowBuffer, Rows};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{mapped, matrix, zeros};
+use crate::simd::{Kernel, Simd, dispatch};
+use crate::solver::projected_sgd::ball::{Iterate, Projection};
+use crate::solver::projected_sgd::orders::Orders;
+
+/// Which iterate is returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Average {
+    /// The last one.
+    Last,
+    /// The mean of the iterates after every update.
+    Uniform,
+    /// Their mean with weights proportional to the number of the update.
+    Weighted,
+}
+
+/// What the caller asks for; plain public numbers in the user's units.
+#[derive(Debug, Clone, Copy)]
+pub struct SgdSettings {
+    /// The loss.
+    pub loss: SmoothLoss,
+    /// Passes over the rows.
+    pub epochs: u64,
+    /// Rows in a batch.
+    pub batch: usize,
+    /// Lam of the mean-form objective.
+    pub regularization: f64,
+    /// Radius of the ball or balls.
+    pub radius: f64,
+    /// Which ball.
+    pub projection: Projection,
+    /// Which iterate.
+    pub average: Average,
+    /// Public seed of the orders.
+    pub seed: u64,
+    /// Keep no working copy of the rows.
+    pub low_memory: bool,
+}
+
+/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks.
+#[derive(Debug, Clone)]
+pub struct Solution {
+    /// A row of weights for each score, intercept last, in the user's units.
+    pub weights: Vec<f64>,
+    /// Updates that left the ball.
+    pub projections: u64,
+    /// Norms summed anew.
+    pub refreshes: u64,
+}
+
+/// The numbers of a run in the solver's units (rows of norm at most 1): all public.
+#[derive(Debug, Clone, Copy)]
+struct Constants {
+    regularization: f64,
+    radius: f64,
+    /// Norm of the longest matrix in the ball, or with all rows in theirs.
+    longest: f64,
+    /// `L/Lam`: no iterate is longer.
+    reach: f64,
+    /// Relative error that a squared norm may have in a projection.
+    norm_error: f64,
+    /// `Lam / beta_J`.
+    first: f64,
+    batch: usize,
+    /// Updates of a pass.
+    per_pass: usize,
+    updates: u64,
+    /// Weights in the user's units are the solver's times this, a power of two.
+    unscale: f64,
+}
+
+/// Most updates. Ten roundings in each of so many factors are less than [`SLACK`] together.
+const MOST_UPDATES: u64 = 1 << 36;
+/// What inexact norms may add to the sensitivity, relative to it. Norms of small balls, which are
+/// projected on all the time, may be the less exact, and are summed anew the less often.
+const NORM_SHARE: f64 = 1e-6;
+/// Largest relative error of a squared norm.
+const LARGEST_NORM_ERROR: f64 = 1e-6;
+/// Covers what is small beside the terms of [`rounding`].
+const SLACK: f64 = 1e-3;
+
+impl Constants {
+    fn new(settings: &SgdSettings, bounds: RowBounds, n_rows: usize) -> Result<Self> {
+        let exponent = bounds.exponent();
+        let regularization = libm::ldexp(settings.regularization, -2 * exponent);
+        let radius = libm::ldexp(settings.radius, exponent);
+        check("regularization", settings.regularization, regularization)?;
+        check("radius", settings.radius, radius)?;
+        if n_rows == 0 {
+            return Err(Error::invalid("X", "expected at least one row"));
+        }
+        if !(1..=n_rows).contains(&settings.batch) {
+            let message = format!("got {}, expected 1 to the number of rows", settings.batch);
+            return Err(Error::invalid("batch_size", message));
+        }
+        let per_pass = n_rows.div_ceil(settings.batch);
+        let updates = settings
+            .epochs
+            .checked_mul(per_pass as u64)
+            .filter(|updates| (1..=MOST_UPDATES).contains(updates))
+            .ok_or_else(|| Error::invalid("n_epochs", "expected 1 to 2^36 updates in all"))?;
+        let row_norm = libm::ldexp(bounds.row_norm(), -exponent);
+        let curvature = settings.loss.curvature() * row_norm * row_norm;
+        let reach = lipschitz(&settings.loss) / regularization;
+        // Relative to half the sensitivity, as the weights of neighbours are both inexact.
+        let longest = match settings.projection {
+            Projection::Joint => radius,
+            Projection::PerClass => radius * libm::sqrt(settings.loss.scores as f64),
+        };
+        let sensitivity = longest.min(reach / n_rows as f64);
+        let norm_error = NORM_SHARE * sensitivity / (updates as f64 * longest);
+        Ok(Self {
+            regularization,
+            radius,
+            longest: longest * (1.0 + 4.0 * ROUNDOFF),
+            reach,
+            norm_error: norm_error.clamp(16.0 * ROUNDOFF, LARGEST_NORM_ERROR),
+            first: regularization / (curvature + regularization),
+            batch: settings.batch,
+            per_pass,
+            updates,
+            unscale: libm::ldexp(1.0, -exponent),
+        })
+    }
+
+    /// `q_m`.
+    fn share(&self, update: u64) -> f64 {
+        self.first.min(1.0 / update as f64)
+    }
+}
+
+fn check(name: &'static str, given: f64, scaled: f64) -> Result<()> {
+    let accepted = 1e-100..=1e100;
+    if accepted.contains(&given) && accepted.contains(&scaled) {
+        return Ok(());
+    }
+    let message = format!("got {given:e}, expected 1e-100 to 1e100, in units of the rows too");
+    Err(Error::invalid(name, message))
+}
+
+/// Bound on `||computed - exact||_F` of what [`solve`] returns, over all data sets of this size.
+///
+/// "Exact" is the same algorithm in real arithmetic with the same orders. The bound is a function
+/// of public numbers, in the user's units, and also covers twice the excess of the computed step
+/// sizes over `q_m`. Derived in `docs/proofs/projected_sgd.md`, section "Rounding".
+///
+/// # Errors
+/// Settings out of range.
+pub fn rounding(
+    settings: &SgdSettings,
+    bounds: RowBounds,
+    n_rows: usize,
+    n_columns: usize,
+) -> Result<f64> {
+    let plan = Constants::new(settings, bounds, n_rows)?;
+    let (updates, batch) = (plan.updates as f64, plan.batch as f64);
+    // Neither a batch nor all iterates together move further than L/Lam.
+    let reach = plan.reach;
+    let radius = plan.longest.min(1.001 * reach);
+    let depth = n_columns as f64 + 24.0;
+    let score_error = 2.0 * depth * ROUNDOFF * radius;
+    let gradient = settings.loss.gradient_error(score_error, 2.0 * radius);
+    let each = (batch + 32.0) * ROUNDOFF + plan.norm_error;
+    let own = updates * each * radius
+        + (3.0 * batch + 24.0) * ROUNDOFF * reach
+        + gradient / plan.regularization;
+    let steps = 16.0 * ROUNDOFF * (updates + 2.0) * reach / n_rows as f64;
+    let bound = if settings.average == Average::Last {
+        own + steps
+    } else {
+        let (rows, harmonic) = (batch + 4.0, 2.0 + libm::log(updates));
+        let sums = rows * (64.0 * updates * radius + 128.0 * harmonic * reach);
+        own + harmonic * steps + ROUNDOFF * sums
+    };
+    if bound < SLACK * reach {
+        return Ok(bound * (1.0 + SLACK) * plan.unscale);
+    }
+    let message = "rounding errors of so many updates could move the weights visibly";
+    Err(Error::invalid("n_epochs", message))
+}
+
+/// Bound of the norm of a gradient in the scores.
+fn lipschitz(loss: &SmoothLoss) -> f64 {
+    let scores = loss.scores as f64;
+    match loss.kind {
+        Kind::Softmax => std::f64::consts::SQRT_2,
+        Kind::Softplus | Kind::Huber => scores.sqrt(),
+        Kind::Pairwise | Kind::PairwiseHuber => scores,
+        Kind::MarginDistance => 1.0,
+    }
+}
+
+/// Runs the descent.
+///
+/// # Errors
+/// Arguments out of range, values that are not finite, no memory, interrupt.
+pub fn solve(
+    rows: Rows<'_>,
+    labels: &[i64],
+    settings: &SgdSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<Solution> {
+    let plan = Constants::new(settings, rows.bounds(), rows.n_rows())?;
+    check_labels(labels, rows.n_rows(), settings.loss.classes())?;
+    let (k, d) = (settings.loss.scores, rows.n_columns());
+    let (store, order) = Store::new(rows, k, settings.seed, settings.low_memory, None, interrupt)?;
+    let label = mapped(&order, |i| labels[*i as usize] as u32)?;
+    let problem = Problem {
+        store: &store,
+        label: &label,
+        settings,
+        plan,
+        interrupt,
+    };
+    if store.is_dense() {
+        return problem.run(ClassMajor::new(k, d), d);
+    }
+    with_panel!(panel_for_updates(k), [4, 8, 16 | 32], P => problem.run(Panels::<P>::new(k, d), d))
+}
+
+struct Problem<'p, 'a> {
+    store: &'p Store<'a>,
+    label: &'p [u32],
+    settings: &'p SgdSettings,
+    plan: Constants,
+    interrupt: &'p dyn Interrupt,
+}
+
+impl Problem<'_, '_> {
+    fn run<L: MeasuredUpdate>(&self, layout: L, columns: usize) -> Result<Solution> {
+        let settings = self.settings;
+        let averaged = settings.average != Average::Last;
+        let shape = (settings.loss.scores, columns);
+        let mut iterate = Iterate::new(
+            layout,
+            shape,
+            settings.projection,
+            (self.plan.radius, self.plan.norm_error),
+            averaged,
+        )?;
+        let mut orders = Orders::new(self.label.len() as u32, settings.seed)?;
+        for pass in 0..settings.epochs {
+            dispatch(Pass {
+                problem: self,
+                padded: layout.padded_classes(),
+                iterate: &mut iterate,
+                order: orders.next_pass(),
+                before: pass * self.plan.per_pass as u64,
+            })?;
+        }
+        let (projections, refreshes) = (iterate.projections, iterate.refreshes);
+        Ok(Solution {
+            weights: iterate.into_weights(self.plan.unscale),
+            projections,
+            refreshes,
+        })
+    }
+}
+
+/// One pass over the rows.
+struct Pass<'p, 'a, L> {
+    problem: &'p Problem<'p, 'a>,
+    padded: usize,
+    iterate: &'p mut Iterate<L>,
+    order: &'p [u32],
+    /// Updates made before this pass.
+    before: u64,
+}
+
+impl<L: MeasuredUpdate> Kernel for Pass<'_, '_, L> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
+        let Self {
+            problem,
+            padded,
+            iterate,
+            order,
+            before,
+        } = self;
+        let plan = &problem.plan;
+        let loss = &problem.settings.loss;
+        let mut gradients = matrix(plan.batch, padded)?;
+        let mut state = zeros::<f32>(padded)?;
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        let mut seen = 0;
+        for (update, batch) in (before + 1..).zip(order.chunks(plan.batch)) {
+            for (i, gradient) in batch.iter().zip(gradients.chunks_exact_mut(padded)) {
+                poll(seen, problem.interrupt)?;
+                seen += 1;
+                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries);
+                iterate.scores(simd, row, gradient);
+                loss.gradient_row(problem.label[*i as usize] as usize, gradient, &mut state);
+            }
+            let share = plan.share(update);
+            let step = -share / (plan.regularization * plan.batch as f64);
+            iterate.shrink(1.0 - share);
+            for (i, gradient) in batch.iter().zip(gradients.chunks_exact_mut(padded)) {
+                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries);
+                iterate.update(simd, row, step, gradient);
+            }
+            let occasion = match problem.settings.average {
+                Average::Weighted => update as f64,
+                Average::Uniform | Average::Last => 1.0,
+            };
+            iterate.finish_update(occasion);
+        }
+        Ok(())
+    }
+}

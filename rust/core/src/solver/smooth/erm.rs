@@ -1,0 +1,265 @@
+//! Certified minimiser of a smooth regularised loss with a linear term.
+//!
+//! ```text
+//! J(W) = sum_i phi_{y_i}(<W, x_i>) + lambda/2 ||W||_F^2 + <B, W>
+//! ```
+//!
+//! W has one row a score. Ends with a certified `||grad J(W)||_F <= gradient_tol`, rounding
+//! included, hence `||W - W*||_F <= gradient_tol / lambda`. The units of the solver are in
+//! [`crate::solver::smooth::problem`], the search in [`crate::solver::smooth::newton_cg`].
+
+use crate::error::{Error, Result};
+use crate::layout::choose::{panel_for_sums, with_panel};
+use crate::layout::dense_tiles::DenseTiles;
+use crate::layout::sparse_tiles::{SparsePanels, SparseSingle};
+use crate::layout::tiles::Design;
+use crate::rows::labels::check_labels;
+use crate::rows::shuffled::Store;
+use crate::rows::view::Rows;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::zeros;
+use crate::runtime::tasks::each_task;
+use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
+use crate::solver::smooth::newton_cg::NewtonSearch;
+use crate::solver::smooth::newton_parts::Minimum;
+use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
+use crate::solver::smooth::row_space;
+use rayon::ThreadPool;
+use std::sync::Arc;
+
+/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
+/// the data without noise.
+#[derive(Debug, Clone)]
+pub struct SmoothSolution {
+    /// One row of weights a score, intercept last, in the user's units; `None` when the steps
+    /// allowed ran out, or rounding kept the bound from reaching the target.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound of the gradient's norm, in the user's units.
+    pub gradient_norm: f64,
+    /// Newton steps.
+    pub steps: u64,
+    /// Gradients, in double precision.
+    pub gradients: u64,
+    /// Products with the Hessian over all rows, in single precision.
+    pub products: u64,
+    /// Products with the Hessian over a sample of the rows.
+    pub sample_products: u64,
+}
+
+/// Minimises J; `linear` is B, row after row, or nothing for 0.
+///
+/// # Errors
+/// Arguments out of range, values that are not finite, no memory, interrupt.
+pub fn solve(
+    rows: Rows<'_>,
+    labels: &[i64],
+    linear: Option<&[f64]>,
+    settings: &SmoothSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothSolution> {
+    let scaled = Scaled::new(&rows, settings)?;
+    let (k, d) = (settings.loss.scores, rows.n_columns());
+    check_labels(labels, rows.n_rows(), settings.loss.classes())?;
+    if let Some(linear) = linear {
+        check_linear(linear, Some(k * d))?;
+    }
+    let entries = rows.n_rows().saturating_mul(d);
+    let pool = pool_above(settings.threads, entries, PARALLEL_ENTRIES)?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let stored = Store::new(rows, k, seed, low_memory, pool.as_deref(), interrupt)?;
+    SmoothFit {
+        stored,
+        pool,
+        labels,
+        linear,
+        start: None,
+        settings,
+        scaled,
+        columns: d,
+        interrupt,
+    }
+    .choose()
+}
+
+/// [`solve`] by one thread without a linear term, for few rows of many entries: the search runs in
+/// the space of the rows. The same certificate, not the same bits.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_few_rows(
+    rows: Rows<'_>,
+    labels: &[i64],
+    settings: &SmoothSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothSolution> {
+    let scaled = Scaled::new(&rows, settings)?;
+    check_labels(labels, rows.n_rows(), settings.loss.classes())?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let stored = Store::new(
+        rows,
+        settings.loss.scores,
+        seed,
+        low_memory,
+        None,
+        interrupt,
+    )?;
+    let columns = rows.n_columns();
+    let start = row_space::start(&stored, labels, settings, &scaled, columns, interrupt)?;
+    SmoothFit {
+        stored,
+        pool: None,
+        labels,
+        linear: None,
+        start,
+        settings,
+        scaled,
+        columns,
+        interrupt,
+    }
+    .choose()
+}
+
+/// Minimisers of many problems over the same rows.
+#[derive(Debug, Clone)]
+pub struct SmoothBatch {
+    /// The weights of [`SmoothSolution`], one problem after the other; 0 where not certified.
+    pub weights: Vec<f64>,
+    /// Whether each problem's weights are certified.
+    pub certified: Vec<bool>,
+}
+
+/// [`solve`] for many linear terms, one after the other in `linear`, with the same bits.
+///
+/// Every problem is solved by one thread: this is for many small ones.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_batch(
+    rows: Rows<'_>,
+    labels: &[i64],
+    linear: &[f64],
+    settings: &SmoothSettings,
+    interrupt: &dyn Interrupt,
+) -> Result<SmoothBatch> {
+    Scaled::new(&rows, settings)?;
+    let (k, d) = (settings.loss.scores, rows.n_columns());
+    check_labels(labels, rows.n_rows(), settings.loss.classes())?;
+    check_threads(settings.threads)?;
+    if d == 0 || !linear.len().is_multiple_of(k * d) {
+        let message = "expected one number for each weight of each problem";
+        return Err(Error::invalid("linear", message));
+    }
+    check_linear(linear, None)?;
+    let (seed, low_memory) = (settings.seed, settings.low_memory);
+    let (store, order) = Store::new(rows, k, seed, low_memory, None, interrupt)?;
+    let problems = linear.len() / (k * d);
+    let mut weights = zeros(linear.len())?;
+    let mut certified = zeros(problems)?;
+    let mut tasks: Vec<_> = (linear.chunks_exact(k * d))
+        .zip(weights.chunks_exact_mut(k * d))
+        .zip(&mut certified)
+        .collect();
+    let work = |_: usize, task: &mut Task<'_, '_>, interrupt: &dyn Interrupt| {
+        let ((linear, weights), certified) = task;
+        let job = SmoothFit {
+            stored: (store.clone(), order.clone()),
+            pool: None,
+            labels,
+            linear: Some(linear),
+            start: None,
+            settings,
+            scaled: Scaled::new(&rows, settings)?,
+            columns: d,
+            interrupt,
+        };
+        if let Some(found) = job.choose()?.weights {
+            weights.copy_from_slice(&found);
+            **certified = true;
+        }
+        Ok(())
+    };
+    each_task(settings.threads, &mut tasks, interrupt, work)?;
+    Ok(SmoothBatch { weights, certified })
+}
+
+/// Linear term, where the weights go, and whether they are certified.
+type Task<'l, 'w> = ((&'l [f64], &'w mut [f64]), &'w mut bool);
+
+fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
+    if length.is_some_and(|length| linear.len() != length) {
+        let message = "expected one number for each weight, the intercept included";
+        return Err(Error::invalid("linear", message));
+    }
+    if !linear.iter().all(|b| b.abs() <= 1e100) {
+        return Err(Error::invalid("linear", "expected finite numbers"));
+    }
+    Ok(())
+}
+
+/// Everything but the layout.
+struct SmoothFit<'j, 'a> {
+    stored: (Store<'a>, Vec<u32>),
+    pool: Option<Arc<ThreadPool>>,
+    labels: &'j [i64],
+    linear: Option<&'j [f64]>,
+    /// Where to begin, in the solver's units, score after score.
+    start: Option<Vec<f64>>,
+    settings: &'j SmoothSettings,
+    scaled: Scaled,
+    columns: usize,
+    interrupt: &'j dyn Interrupt,
+}
+
+impl SmoothFit<'_, '_> {
+    /// Solves in the layout that suits the rows.
+    fn choose(self) -> Result<SmoothSolution> {
+        let (k, d) = (self.settings.loss.scores, self.columns);
+        if self.stored.0.is_dense() {
+            return self.run(DenseTiles::new(k, d));
+        }
+        if k == 1 {
+            return self.run(SparseSingle::new(d));
+        }
+        with_panel!(panel_for_sums(k), [4, 8 | 16], P => self.run(SparsePanels::<P>::new(k, d)))
+    }
+
+    fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
+        let rest = (self.columns, self.settings);
+        let mut start = None;
+        if let Some(weights) = self.start {
+            let stored: &mut Vec<f64> = start.insert(zeros(design.stored())?);
+            for (at, w) in weights.iter().enumerate() {
+                stored[design.position(at / self.columns, at % self.columns)] = *w;
+            }
+        }
+        let problem = SmoothProblem::new(
+            self.stored,
+            self.pool,
+            self.labels,
+            self.linear,
+            design,
+            &self.scaled,
+            rest,
+        )?;
+        let found = NewtonSearch::new(&problem, self.interrupt)?
+            .run_from(start, self.settings.max_steps)?;
+        Ok(in_user_units(found, &problem))
+    }
+}
+
+fn in_user_units<D: Design>(found: Minimum, problem: &SmoothProblem<'_, D>) -> SmoothSolution {
+    let (k, d) = (problem.loss.scores, problem.columns);
+    let weights = found.weights.map(|stored| {
+        (0..k * d)
+            .map(|at| stored[problem.design.position(at / d, at % d)] * problem.unscale)
+            .collect()
+    });
+    SmoothSolution {
+        weights,
+        gradient_norm: found.gradient_norm / problem.unscale,
+        steps: found.steps,
+        gradients: found.gradients,
+        products: found.products,
+        sample_products: found.sample_products,
+    }
+}

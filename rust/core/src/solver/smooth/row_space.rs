@@ -1,0 +1,244 @@
+//! Few rows of many entries, in coordinates of the space that they span.
+//!
+//! The minimiser lies in that space, so a problem of n rows has at most n unknowns a score. A pivoted
+//! Cholesky factor of the Gram matrix gives the rows' coordinates; the search then runs on them, and
+//! its result, taken back, is a start from which the full problem usually needs its certificate
+//! only. Nothing here is relied on: the full problem's bound, rounding included, has the last word.
+
+use crate::error::Result;
+use crate::layout::dense_tiles::DenseTiles;
+use crate::linalg::gemm::Product;
+use crate::rows::shuffled::Store;
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{matrix, with_capacity};
+use crate::solver::smooth::newton_cg::NewtonSearch;
+use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
+
+/// Rows from which the Gram matrix costs more than it saves.
+const MOST_ROWS: usize = 512;
+/// Columns for each row from which coordinates pay.
+const LEAST_SHARE: usize = 2;
+/// Entries of all rows at most: they are copied in double precision.
+const MOST_ENTRIES: usize = 1 << 22;
+/// Squared rests below this share of the longest row's are taken for rounding errors.
+const LEAST_PIVOT: f64 = 1e-10;
+/// Share of the target that the search on coordinates leaves to their rounding.
+const TARGET_SHARE: f64 = 0.5;
+
+/// Rows `i` as `sum_t factor[i, t] e_t`, with orthonormal `e`; the pivots' part is triangular.
+struct RowSpace {
+    /// All entries, row after row.
+    entries: Vec<f64>,
+    /// `n x n`, of which the first `pivots.len()` columns are used.
+    factor: Vec<f64>,
+    /// Rows that were orthogonalised, in this order.
+    pivots: Vec<usize>,
+    columns: usize,
+}
+
+/// The minimiser over the rows' span in the units of the solver, score after score; nothing where
+/// there are too many rows, or none that is not 0.
+///
+/// # Errors
+/// No memory, an interrupt.
+pub fn start(
+    stored: &(Store<'_>, Vec<u32>),
+    labels: &[i64],
+    settings: &SmoothSettings,
+    scaled: &Scaled,
+    columns: usize,
+    interrupt: &dyn Interrupt,
+) -> Result<Option<Vec<f64>>> {
+    let (store, order) = stored;
+    let n = order.len();
+    if n == 0 || n > MOST_ROWS || LEAST_SHARE * n > columns || n * columns > MOST_ENTRIES {
+        return Ok(None);
+    }
+    let space = RowSpace::new(store, n, columns)?;
+    if space.pivots.is_empty() {
+        return Ok(None);
+    }
+    let rank = space.pivots.len();
+    let coordinates = Store::Dense {
+        value: space.coordinates(),
+        columns: rank,
+    };
+    let scaled = Scaled {
+        lambda: scaled.lambda,
+        target: TARGET_SHARE * scaled.target,
+        unscale: scaled.unscale,
+    };
+    let scores = settings.loss.scores;
+    let problem = SmoothProblem::new(
+        (coordinates, order.clone()),
+        None,
+        labels,
+        None,
+        DenseTiles::new(scores, rank),
+        &scaled,
+        (rank, settings),
+    )?;
+    let found = NewtonSearch::new(&problem, interrupt)?.run(settings.max_steps)?;
+    found
+        .weights
+        .map(|weights| space.lift(&weights, scores))
+        .transpose()
+}
+
+impl RowSpace {
+    fn new(store: &Store<'_>, n: usize, columns: usize) -> Result<Self> {
+        let mut entries = matrix(n, columns)?;
+        let mut buffer = RowBuffer::default();
+        for (at, out) in entries.chunks_exact_mut(columns).enumerate() {
+            let row = store.row(at, &mut buffer);
+            for (i, x) in row.value.iter().enumerate() {
+                out[row.index.get(i).map_or(i, |column| *column as usize)] = f64::from(*x);
+            }
+        }
+        let mut gram = matrix(n, n)?;
+        f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));
+        let (factor, pivots) = pivoted_cholesky(&gram, n)?;
+        Ok(Self {
+            entries,
+            factor,
+            pivots,
+            columns,
+        })
+    }
+
+    /// The rows' coordinates, row after row.
+    fn coordinates(&self) -> Vec<f32> {
+        let (n, rank) = (self.entries.len() / self.columns, self.pivots.len());
+        let rows = self.factor.chunks_exact(n);
+        rows.flat_map(|row| row[..rank].iter().map(|x| *x as f32))
+            .collect()
+    }
+
+    /// Weights of the coordinates as weights of the columns.
+    ///
+    /// The pivots are `P e` with `P` their triangular part, so `V e = (V P^-1) pivots`.
+    fn lift(&self, weights: &[f64], scores: usize) -> Result<Vec<f64>> {
+        let (rank, d) = (self.pivots.len(), self.columns);
+        let n = self.entries.len() / d;
+        let mut shares = matrix(rank, scores)?;
+        let mut rows = with_capacity(rank * d)?;
+        for pivot in &self.pivots {
+            rows.extend_from_slice(&self.entries[pivot * d..][..d]);
+        }
+        for score in 0..scores {
+            let mut rest = weights[score * rank..][..rank].to_vec();
+            for t in (0..rank).rev() {
+                let line = &self.factor[self.pivots[t] * n..][..=t];
+                let share = rest[t] / line[t];
+                shares[t * scores + score] = share;
+                for (rest, l) in rest.iter_mut().zip(&line[..t]) {
+                    *rest -= share * l;
+                }
+            }
+        }
+        let mut lifted = matrix(scores, d)?;
+        f64::add_transposed_times(&shares, &rows, &mut lifted, (rank, scores, d));
+        Ok(lifted)
+    }
+}
+
+/// Lower factor of a positive semi-definite matrix, its columns those of the pivots, and the pivots:
+/// always the row with the largest rest, until all rests are rounding errors.
+fn pivoted_cholesky(gram: &[f64], n: usize) -> Result<(Vec<f64>, Vec<usize>)> {
+    let mut factor = matrix(n, n)?;
+    let mut rest: Vec<f64> = (0..n).map(|i| gram[i * n + i]).collect();
+    let least = LEAST_PIVOT * rest.iter().fold(0.0, |top: f64, x| top.max(*x));
+    let mut pivots = Vec::new();
+    while pivots.len() < n {
+        let mut pivot = 0;
+        for i in 1..n {
+            if rest[i] > rest[pivot] {
+                pivot = i;
+            }
+        }
+        // Also where a sum was not a number.
+        if !(rest[pivot] > least && rest[pivot] > f64::MIN_POSITIVE) {
+            break;
+        }
+        let t = pivots.len();
+        let root = rest[pivot].sqrt();
+        let own = factor[pivot * n..][..t].to_vec();
+        for i in 0..n {
+            let line = &mut factor[i * n..][..=t];
+            let known: f64 = line[..t].iter().zip(&own).map(|(a, b)| a * b).sum();
+            line[t] = if rest[i] == 0.0 {
+                0.0
+            } else {
+                (gram[i * n + pivot] - known) / root
+            };
+            rest[i] = (rest[i] - line[t] * line[t]).max(0.0);
+        }
+        // Triangular: earlier pivots have no part in this one.
+        for earlier in &pivots {
+            factor[earlier * n + t] = 0.0;
+        }
+        factor[pivot * n + t] = root;
+        rest[pivot] = 0.0;
+        pivots.push(pivot);
+    }
+    Ok((factor, pivots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowSpace, pivoted_cholesky};
+
+    fn space(rows: &[&[f64]]) -> RowSpace {
+        let (n, columns) = (rows.len(), rows[0].len());
+        let gram: Vec<f64> = (0..n * n)
+            .map(|at| {
+                rows[at / n]
+                    .iter()
+                    .zip(rows[at % n])
+                    .map(|(a, b)| a * b)
+                    .sum()
+            })
+            .collect();
+        let (factor, pivots) = pivoted_cholesky(&gram, n).unwrap();
+        RowSpace {
+            entries: rows.concat(),
+            factor,
+            pivots,
+            columns,
+        }
+    }
+
+    /// The row of an orthonormal vector is the vector; a repeated row adds none.
+    #[test]
+    fn coordinates_and_weights_give_the_same_scores() {
+        let a = [0.5, -0.25, 0.125, 0.0, 0.5];
+        let b = [0.25, 0.5, 0.0, -0.5, 0.125];
+        let sum: Vec<f64> = a.iter().zip(&b).map(|(a, b)| 0.5 * (a + b)).collect();
+        let rows: [&[f64]; 5] = [&a, &b, &a, &sum, &[0.0; 5]];
+        let space = space(&rows);
+        assert_eq!(space.pivots.len(), 2);
+        let weights = [1.5, -2.0, 0.25, 3.0];
+        let lifted = space.lift(&weights, 2).unwrap();
+        for (i, row) in rows.iter().enumerate() {
+            for score in 0..2 {
+                let short: f64 = (0..2)
+                    .map(|t| space.factor[i * 5 + t] * weights[2 * score + t])
+                    .sum();
+                let long: f64 = row
+                    .iter()
+                    .zip(&lifted[5 * score..])
+                    .map(|(x, w)| x * w)
+                    .sum();
+                assert!((short - long).abs() < 1e-14, "{i} {score}: {short} {long}");
+            }
+        }
+        assert_eq!(space.coordinates().len(), 10);
+    }
+
+    #[test]
+    fn nothing_spans_nothing() {
+        assert!(space(&[&[0.0, 0.0], &[0.0, 0.0]]).pivots.is_empty());
+        assert!(pivoted_cholesky(&[f64::NAN], 1).unwrap().1.is_empty());
+    }
+}
