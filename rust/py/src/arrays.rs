@@ -5,6 +5,7 @@ use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// A held view of an array of values in either precision.
 pub enum ValueArray<'py, D: numpy::ndarray::Dimension> {
@@ -80,26 +81,59 @@ impl<'py> IndexArrays<'py> {
     }
 }
 
-/// Rows of a dense matrix.
-pub fn dense_rows<'a>(x: &'a ValueArray<'_, numpy::Ix2>, bounds: RowBounds) -> PyResult<Rows<'a>> {
-    let shape = (x.shape()[0], x.shape()[1]);
-    let values = x.values("X")?;
-    gate::brief(|| Rows::new(values, Layout::Dense, shape, bounds))
+/// The rows of a call: an array, or `(data, indices, indptr, n_features)` of a CSR matrix.
+pub enum Matrix<'py> {
+    /// An array of two dimensions.
+    Dense(ValueArray<'py, numpy::Ix2>),
+    /// A CSR matrix of this many columns.
+    Csr(ValueArray<'py, numpy::Ix1>, IndexArrays<'py>, usize),
 }
 
-/// Rows of a CSR matrix, whose indices are all looked at; as many as `indptr` says if none are told.
-pub fn csr_rows<'a>(
-    py: Python<'_>,
-    data: &'a ValueArray<'_, numpy::Ix1>,
-    index: &'a IndexArrays<'_>,
-    shape: (Option<usize>, usize),
-    bounds: RowBounds,
-) -> PyResult<Rows<'a>> {
-    let (values, index) = (data.values("data")?, index.index()?);
-    let shape = (shape.0.unwrap_or_else(|| index.n_rows()), shape.1);
-    gate::run(py, |interrupt| {
-        Rows::watched(values, Layout::Csr(index), shape, bounds, interrupt)
-    })
+impl<'py> Matrix<'py> {
+    /// Takes `object`, the argument `X`.
+    pub fn extract(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let Ok(parts) = object.cast::<PyTuple>() else {
+            return ValueArray::extract(object, "X").map(Self::Dense);
+        };
+        let (data, indices, indptr, n_features): (
+            Bound<'py, PyAny>,
+            Bound<'py, PyAny>,
+            Bound<'py, PyAny>,
+            usize,
+        ) = parts.extract()?;
+        let values = ValueArray::extract(&data, "data")?;
+        Ok(Self::Csr(
+            values,
+            IndexArrays::extract(&indices, &indptr)?,
+            n_features,
+        ))
+    }
+
+    /// Whether the values are in single precision.
+    pub fn is_single(&self) -> bool {
+        matches!(
+            self,
+            Self::Dense(ValueArray::F32(_)) | Self::Csr(ValueArray::F32(_), ..)
+        )
+    }
+
+    /// The rows; all indices of a CSR matrix are looked at.
+    pub fn rows(&self, py: Python<'_>, bounds: RowBounds) -> PyResult<Rows<'_>> {
+        match self {
+            Self::Dense(values) => {
+                let shape = (values.shape()[0], values.shape()[1]);
+                let values = values.values("X")?;
+                gate::brief(|| Rows::new(values, Layout::Dense, shape, bounds))
+            }
+            Self::Csr(data, index, n_features) => {
+                let (values, index) = (data.values("data")?, index.index()?);
+                let shape = (index.n_rows(), *n_features);
+                gate::run(py, |interrupt| {
+                    Rows::watched(values, Layout::Csr(index), shape, bounds, interrupt)
+                })
+            }
+        }
+    }
 }
 
 /// Labels as int64.

@@ -4,6 +4,7 @@ use crate::arrays::{contiguous, matrices, matrix, matrix_of, whole_parts};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
+use crate::options::options;
 use crate::records::Records;
 use crate::shards::{ShardedRun, shard_key};
 use dpsvm_core::descent::bounds::{
@@ -50,28 +51,99 @@ fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> Result<
 /// Decays of moments and momentum: below 1.
 const LARGEST_DECAY: f64 = 1.0 - 1e-12;
 
-struct OptimizerOptions<'o> {
-    name: &'o str,
-    momentum: f64,
-    nesterov: bool,
-    betas: (f64, f64),
-    stabilizer: f64,
-    noise_deviation: Option<f64>,
+options! {
+    struct Options {
+        loss: String,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+        n_features: usize,
+        intercept: f64,
+        row_scale: f64,
+        clip: f64,
+        sigma: f64,
+        grid: Option<f64>,
+        sampling_rate: f64,
+        divisor: f64,
+        regularization: f64,
+        optimizer: String,
+        learning_rate: f64,
+        schedule: String,
+        horizon: u64,
+        momentum: f64,
+        nesterov: bool,
+        beta1: f64,
+        beta2: f64,
+        stabilizer: f64,
+        noise_correction: bool,
+        average_from: Option<u64>,
+        radius: Option<f64>,
+        precision: String,
+    }
 }
 
-fn optimizer(options: &OptimizerOptions<'_>) -> Result<Optimizer> {
-    match options.name {
-        "gd" | "sgd" => Ok(Optimizer::Gradient {
-            momentum: within("momentum", options.momentum, 0.0..=LARGEST_DECAY)?,
-            nesterov: options.nesterov,
-        }),
-        "adam" => Ok(Optimizer::Adam {
-            beta1: within("beta1", options.betas.0, 0.0..=LARGEST_DECAY)?,
-            beta2: within("beta2", options.betas.1, 0.0..=LARGEST_DECAY)?,
-            stabilizer: within("stabilizer", options.stabilizer, 1e-100..=1e100)?,
-            noise_variance: options.noise_deviation.map(|sigma| sigma * sigma),
-        }),
-        _ => Err(Error::invalid("optimizer", "expected gd, sgd or adam")),
+impl Options<'_> {
+    fn settings(&self, exact_sums: bool) -> Result<DescentSettings> {
+        check_clip(self.clip)?;
+        self.grid.map_or(Ok(()), check_grid)?;
+        within("intercept", self.intercept, 0.0..=1e6)?;
+        within("row_scale", self.row_scale, 1e-6..=1e6)?;
+        within("sigma", self.sigma, 0.0..=1e100)?;
+        within("divisor", self.divisor, 1e-100..=1e100)?;
+        let rate = self.sampling_rate;
+        if !(rate > 0.0 && rate <= 1.0) {
+            let message = format!("got {rate:e}, expected a number in (0, 1]");
+            return Err(Error::invalid("sampling_rate", message));
+        }
+        let radius = |r| within("radius", r, 1e-100..=1e100);
+        Ok(DescentSettings {
+            loss: SmoothLoss::new(&self.loss, self.n_scores, self.smoothing, self.margin)?,
+            features: self.n_features,
+            clip: Clip::new(self.clip, self.row_scale, self.intercept),
+            noise: DescentStreams::kind(self.sigma, self.grid),
+            divisor: self.divisor,
+            regularization: within("regularization", self.regularization, 0.0..=1e100)?,
+            optimizer: self.optimizer()?,
+            rate: within("learning_rate", self.learning_rate, 0.0..=1e100)?,
+            schedule: schedule(&self.schedule, self.horizon)?,
+            average_from: self.average_from,
+            radius: self.radius.map(radius).transpose()?,
+            arithmetic: arithmetic(&self.precision)?,
+            exact_sums,
+        })
+    }
+
+    fn optimizer(&self) -> Result<Optimizer> {
+        let deviation = self.sigma / self.divisor;
+        match self.optimizer.as_str() {
+            "gd" | "sgd" => Ok(Optimizer::Gradient {
+                momentum: within("momentum", self.momentum, 0.0..=LARGEST_DECAY)?,
+                nesterov: self.nesterov,
+            }),
+            "adam" => Ok(Optimizer::Adam {
+                beta1: within("beta1", self.beta1, 0.0..=LARGEST_DECAY)?,
+                beta2: within("beta2", self.beta2, 0.0..=LARGEST_DECAY)?,
+                stabilizer: within("stabilizer", self.stabilizer, 1e-100..=1e100)?,
+                noise_variance: self.noise_correction.then_some(deviation * deviation),
+            }),
+            _ => Err(Error::invalid("optimizer", "expected gd, sgd or adam")),
+        }
+    }
+}
+
+options! {
+    struct RoundingOptions {
+        loss: String,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+        n_columns: usize,
+        row_norm: f64,
+        clip: f64,
+        max_records: u64,
+        radius: f64,
+        grid: Option<f64>,
+        step: f64,
     }
 }
 
@@ -150,76 +222,14 @@ impl Descent {
 #[pymethods]
 impl Descent {
     #[new]
-    #[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_features, intercept, row_scale, clip, sigma, grid, sampling_rate, divisor, regularization, optimizer, learning_rate, schedule, horizon, momentum, nesterov, beta1, beta2, stabilizer, noise_correction, average_from, radius, precision, state=None, exact_sums=false))]
-    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
+    #[pyo3(signature = (*, state=None, exact_sums=false, **options))]
     fn new(
-        loss: &str,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
-        n_features: usize,
-        intercept: f64,
-        row_scale: f64,
-        clip: f64,
-        sigma: f64,
-        grid: Option<f64>,
-        sampling_rate: f64,
-        divisor: f64,
-        regularization: f64,
-        optimizer: &str,
-        learning_rate: f64,
-        schedule: &str,
-        horizon: u64,
-        momentum: f64,
-        nesterov: bool,
-        beta1: f64,
-        beta2: f64,
-        stabilizer: f64,
-        noise_correction: bool,
-        average_from: Option<u64>,
-        radius: Option<f64>,
-        precision: &str,
         state: Option<&Bound<'_, PyDict>>,
         exact_sums: bool,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let check = || -> Result<DescentSettings> {
-            check_clip(clip)?;
-            grid.map_or(Ok(()), check_grid)?;
-            within("intercept", intercept, 0.0..=1e6)?;
-            within("row_scale", row_scale, 1e-6..=1e6)?;
-            within("sigma", sigma, 0.0..=1e100)?;
-            within("divisor", divisor, 1e-100..=1e100)?;
-            if !(sampling_rate > 0.0 && sampling_rate <= 1.0) {
-                let message = format!("got {sampling_rate:e}, expected a number in (0, 1]");
-                return Err(Error::invalid("sampling_rate", message));
-            }
-            let options = OptimizerOptions {
-                name: optimizer,
-                momentum,
-                nesterov,
-                betas: (beta1, beta2),
-                stabilizer,
-                noise_deviation: noise_correction.then_some(sigma / divisor),
-            };
-            Ok(DescentSettings {
-                loss: SmoothLoss::new(loss, n_scores, smoothing, margin)?,
-                features: n_features,
-                clip: Clip::new(clip, row_scale, intercept),
-                noise: DescentStreams::kind(sigma, grid),
-                divisor,
-                regularization: within("regularization", regularization, 0.0..=1e100)?,
-                optimizer: self::optimizer(&options)?,
-                rate: within("learning_rate", learning_rate, 0.0..=1e100)?,
-                schedule: self::schedule(schedule, horizon)?,
-                average_from,
-                radius: radius
-                    .map(|r| within("radius", r, 1e-100..=1e100))
-                    .transpose()?,
-                arithmetic: arithmetic(precision)?,
-                exact_sums,
-            })
-        };
-        let settings = gate::brief(check)?;
+        let options = Options::read(options)?;
+        let settings = gate::brief(|| options.settings(exact_sums))?;
         let empty = gate::brief(|| settings.start())?;
         let state = match state {
             Some(record) => read_state(record, &empty)?,
@@ -227,8 +237,8 @@ impl Descent {
         };
         Ok(Self {
             settings,
-            rate: sampling_rate,
-            noise: (sigma, grid),
+            rate: options.sampling_rate,
+            noise: (options.sigma, options.grid),
             state: Mutex::new(state),
         })
     }
@@ -321,7 +331,7 @@ impl Descent {
         slf: &Bound<'_, Self>,
         source: &Bound<'_, NoiseSource>,
         n_steps: u32,
-    ) -> PyResult<ShardedRun> {
+    ) -> PyResult<Py<ShardedRun>> {
         ShardedRun::new(slf, source, n_steps)
     }
 
@@ -368,32 +378,20 @@ fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> PyRes
 
 /// Upper bound of the distance of a sum computed in double precision to that of exact gradients.
 #[pyfunction]
-#[pyo3(signature = (*, loss, n_scores, smoothing, margin, n_columns, row_norm, clip, max_records, radius, grid, step))]
-#[allow(clippy::too_many_arguments)]
-fn descent_rounding(
-    loss: &str,
-    n_scores: usize,
-    smoothing: f64,
-    margin: f64,
-    n_columns: usize,
-    row_norm: f64,
-    clip: f64,
-    max_records: u64,
-    radius: f64,
-    grid: Option<f64>,
-    step: f64,
-) -> PyResult<f64> {
+#[pyo3(signature = (**options))]
+fn descent_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
+    let o = RoundingOptions::read(options)?;
     gate::brief(|| {
-        check_clip(clip)?;
+        check_clip(o.clip)?;
         Ok(rounding(&Descended {
-            loss: SmoothLoss::new(loss, n_scores, smoothing, margin)?,
-            columns: n_columns,
-            row_norm,
-            clip,
-            records: max_records,
-            radius,
-            grid,
-            step,
+            loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
+            columns: o.n_columns,
+            row_norm: o.row_norm,
+            clip: o.clip,
+            records: o.max_records,
+            radius: o.radius,
+            grid: o.grid,
+            step: o.step,
         }))
     })
 }

@@ -3,13 +3,14 @@
 use crate::arrays::{ValueArray, contiguous, integers, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
+use crate::options::options;
 use dpsvm_core::Error;
 use dpsvm_core::runtime::tasks::on_large_stack;
 use dpsvm_core::solver::ellipsoids::{EllipsoidSettings, solve, solve_batch};
-use numpy::{
-    Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
-};
+use numpy::{Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// Matrices (or None when they could not be certified) and their certified distance.
 type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, f64);
@@ -17,121 +18,104 @@ type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, f64);
 /// Matrices of every fit, 0 where not certified, and their certified distances.
 type FittedBatch<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<f64>>);
 
+options! {
+    struct Options {
+        loss: String,
+        n_classes: usize,
+        n_ellipsoids: usize,
+        smoothing: f64,
+        margin: f64,
+        regularization: f64,
+        linear: PyReadonlyArrayDyn<'py, f64>,
+        data_norm: f64,
+        psd: bool,
+        gradient_tol: f64,
+        max_iter: Option<u64>,
+        n_threads: usize,
+    }
+}
+
+impl Options<'_> {
+    fn settings(&self) -> EllipsoidSettings<'_> {
+        EllipsoidSettings {
+            loss: &self.loss,
+            classes: self.n_classes,
+            ellipsoids: self.n_ellipsoids,
+            smoothing: self.smoothing,
+            margin: self.margin,
+            regularization: self.regularization,
+            data_norm: self.data_norm,
+            psd: self.psd,
+            gradient_tol: self.gradient_tol,
+            max_passes: self.max_iter,
+            threads: self.n_threads,
+        }
+    }
+
+    /// The shape of the linear terms, of this rank: as the core sees one slice, arrays of another
+    /// shape would go unnoticed there.
+    fn shape<const RANK: usize>(&self) -> PyResult<[usize; RANK]> {
+        let shape = self.linear.shape().try_into().map_err(|_| {
+            let message = format!("linear: expected an array of {RANK} dimensions");
+            PyTypeError::new_err(message)
+        })?;
+        Ok(shape)
+    }
+}
+
 /// Certified matrices of the large-margin Gaussian classifier.
 #[pyfunction]
-#[pyo3(signature = (X, target, *, loss, n_classes, n_ellipsoids, smoothing, margin, regularization, linear, data_norm, psd, gradient_tol, max_iter, n_threads))]
-// Arrays are extracted by value.
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)]
+#[pyo3(signature = (X, target, **options))]
+#[allow(non_snake_case)]
 fn solve_gaussian_margin<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     target: &Bound<'py, PyAny>,
-    loss: &str,
-    n_classes: usize,
-    n_ellipsoids: usize,
-    smoothing: f64,
-    margin: f64,
-    regularization: f64,
-    linear: PyReadonlyArray2<'py, f64>,
-    data_norm: f64,
-    psd: bool,
-    gradient_tol: f64,
-    max_iter: Option<u64>,
-    n_threads: usize,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
-    let (x, target) = (
-        ValueArray::<Ix2>::extract(X, "X")?,
-        integers(target, "target")?,
-    );
-    let settings = EllipsoidSettings {
-        loss,
-        classes: n_classes,
-        ellipsoids: n_ellipsoids,
-        smoothing,
-        margin,
-        regularization,
-        data_norm,
-        psd,
-        gradient_tol,
-        max_passes: max_iter,
-        threads: n_threads,
-    };
-    let b = contiguous(&linear, "linear")?;
+    let options = Options::read(options)?;
+    let x = ValueArray::<Ix2>::extract(X, "X")?;
+    let target = integers(target, "target")?;
+    let (settings, shape) = (options.settings(), options.shape::<2>()?);
+    let b = contiguous(&options.linear, "linear")?;
     let (values, target) = (x.values("X")?, target.as_slice()?);
-    let shape = (x.shape()[0], x.shape()[1]);
-    // The core sees one slice: here a transposed array would go unnoticed there.
-    check_count(&settings, linear.shape()[0])?;
+    let rows = (x.shape()[0], x.shape()[1]);
+    check_count(&settings, shape[0])?;
     let solution = gate::run(py, |interrupt| {
         on_large_stack(interrupt, |watch| {
-            solve(values, shape, target, b, &settings, watch)
+            solve(values, rows, target, b, &settings, watch)
         })
     })?;
-    let shape = [linear.shape()[0], linear.shape()[1]];
     let matrices = solution.matrices.map(|w| matrix(py, w, shape));
     Ok((matrices.transpose()?, solution.distance))
 }
 
 /// Certified matrices for many linear terms over the same records.
 #[pyfunction]
-#[pyo3(signature = (X, target, *, loss, n_classes, n_ellipsoids, smoothing, margin, regularization, linear, data_norm, psd, gradient_tol, max_iter, n_threads))]
-// Arrays are extracted by value.
-#[allow(
-    non_snake_case,
-    clippy::too_many_arguments,
-    clippy::needless_pass_by_value
-)]
+#[pyo3(signature = (X, target, **options))]
+#[allow(non_snake_case)]
 fn solve_gaussian_margin_batch<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     target: &Bound<'py, PyAny>,
-    loss: &str,
-    n_classes: usize,
-    n_ellipsoids: usize,
-    smoothing: f64,
-    margin: f64,
-    regularization: f64,
-    linear: PyReadonlyArray3<'py, f64>,
-    data_norm: f64,
-    psd: bool,
-    gradient_tol: f64,
-    max_iter: Option<u64>,
-    n_threads: usize,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<FittedBatch<'py>> {
-    let (x, target) = (
-        ValueArray::<Ix2>::extract(X, "X")?,
-        integers(target, "target")?,
-    );
-    let settings = EllipsoidSettings {
-        loss,
-        classes: n_classes,
-        ellipsoids: n_ellipsoids,
-        smoothing,
-        margin,
-        regularization,
-        data_norm,
-        psd,
-        gradient_tol,
-        max_passes: max_iter,
-        threads: n_threads,
-    };
-    let b = contiguous(&linear, "linear")?;
+    let options = Options::read(options)?;
+    let x = ValueArray::<Ix2>::extract(X, "X")?;
+    let target = integers(target, "target")?;
+    let (settings, fits) = (options.settings(), options.shape::<3>()?);
+    let b = contiguous(&options.linear, "linear")?;
     let (values, target) = (x.values("X")?, contiguous(&target, "target")?);
-    let shape = (x.shape()[0], x.shape()[1]);
-    let fits = [linear.shape()[0], linear.shape()[1], linear.shape()[2]];
+    let rows = (x.shape()[0], x.shape()[1]);
     check_count(&settings, fits[1])?;
-    // The core sees one slice: here fits of another length would go unnoticed there.
-    let order = shape.1.saturating_add(1);
+    let order = rows.1.saturating_add(1);
     if order.checked_mul(order + 1).map(|twice| twice / 2) != Some(fits[2]) {
         let message = "expected (d + 1)(d + 2)/2 columns";
         return Err(to_python(Error::invalid("linear", message)));
     }
     let found = gate::run(py, |interrupt| {
         on_large_stack(interrupt, |watch| {
-            solve_batch(values, shape, target, b, &settings, watch)
+            solve_batch(values, rows, target, b, &settings, watch)
         })
     })?;
     let distances = PyArray1::from_vec(py, found.distances);

@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::fourier`.
 
-use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, matrix};
+use crate::arrays::{Matrix, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::fourier::transform::transform;
@@ -8,7 +8,7 @@ use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, St
 use dpsvm_core::rows::view::{RowBounds, Rows};
 use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
-use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -29,12 +29,6 @@ fn named<T: Copy>(name: &'static str, got: &str, values: &[(&str, T)]) -> Result
         format!("got {got:?}, expected {}", accepted.join(", ")),
     ))
 }
-
-/// Rows are taken as they are: no bound of their norm is used.
-const FREE: RowBounds = RowBounds {
-    data_norm: 1.0,
-    intercept: 0.0,
-};
 
 impl FourierMap {
     fn features<'py>(
@@ -142,34 +136,18 @@ impl FourierMap {
         PyArray1::from_slice(py, self.map.constants())
     }
 
-    /// Features of the rows of a dense matrix, in its precision.
+    /// Features of the rows, in their precision.
     #[pyo3(signature = (X, n_threads))]
     #[allow(non_snake_case)]
-    fn transform_dense<'py>(
+    fn transform<'py>(
         &self,
         py: Python<'py>,
         X: &Bound<'py, PyAny>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let x = ValueArray::<Ix2>::extract(X, "X")?;
-        let rows = dense_rows(&x, FREE)?;
-        self.features(py, &rows, matches!(x, ValueArray::F32(_)), n_threads)
-    }
-
-    /// Features of the rows of a CSR matrix, in its precision.
-    fn transform_csr<'py>(
-        &self,
-        py: Python<'py>,
-        data: &Bound<'py, PyAny>,
-        indices: &Bound<'py, PyAny>,
-        indptr: &Bound<'py, PyAny>,
-        n_features: usize,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let x = ValueArray::<Ix1>::extract(data, "data")?;
-        let index = IndexArrays::extract(indices, indptr)?;
-        let rows = csr_rows(py, &x, &index, (None, n_features), FREE)?;
-        self.features(py, &rows, matches!(x, ValueArray::F32(_)), n_threads)
+        let x = Matrix::extract(X)?;
+        let rows = x.rows(py, RowBounds::FREE)?;
+        self.features(py, &rows, x.is_single(), n_threads)
     }
 }
 

@@ -11,12 +11,14 @@ mod gate;
 mod linalg;
 mod moments;
 mod noise;
+mod options;
 mod parties;
 mod projected_sgd;
 mod records;
 mod shards;
 mod smooth;
 mod subsampled;
+mod uncopyable;
 
 use pyo3::exceptions::{PyAttributeError, PyOSError};
 use pyo3::prelude::*;

@@ -2,14 +2,15 @@
 
 use crate::arrays::{contiguous, integers};
 use crate::gate;
+use crate::uncopyable::Uncopyable;
 use dpsvm_core::Result;
 use dpsvm_core::noise::{
     Key, Task, discrete_gaussian, discrete_laplace, exponential_choice, gamma_ball, gaussian,
     gaussian_on_grid, permute_and_flip, random_parts, symmetric_gaussian,
 };
 use dpsvm_core::runtime::interrupt::Interrupt;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 ///
 /// Safe to share between threads. It cannot be copied or pickled, and it refuses to work in a
 /// process other than its own: either would repeat noise that was already used.
-#[pyclass(frozen, module = "dpsvm_fast._core")]
+#[pyclass(frozen, extends = Uncopyable, module = "dpsvm_fast._core")]
 pub struct NoiseSource {
     key: Key,
     seeded: bool,
@@ -67,6 +68,15 @@ impl NoiseSource {
             .map_err(|_| used_up())
     }
 
+    /// An array drawn with a new task.
+    fn array<'py, T: Element>(
+        &self,
+        py: Python<'py>,
+        sampler: impl FnOnce(Task<'_>, &dyn Interrupt) -> Result<Vec<T>> + Send,
+    ) -> PyResult<Bound<'py, PyArray1<T>>> {
+        Ok(self.draw(py, sampler)?.into_pyarray(py))
+    }
+
     /// Draws with a new task, without the GIL.
     fn draw<T: Send>(
         &self,
@@ -84,29 +94,23 @@ fn used_up() -> PyErr {
     )
 }
 
-/// The refusal of copying and pickling.
-fn not_copyable() -> PyErr {
-    PyTypeError::new_err(
-        "a NoiseSource can be neither copied nor pickled: the copy would repeat the same noise",
-    )
-}
-
 #[pymethods]
 impl NoiseSource {
     /// A key from the operating system, or from `seed` (not private).
     #[new]
     #[pyo3(signature = (seed=None))]
-    fn new(seed: Option<u64>) -> PyResult<Self> {
+    fn new(seed: Option<u64>) -> PyResult<PyClassInitializer<Self>> {
         let key = match seed {
             Some(seed) => Key::from_seed(seed),
             None => Key::from_system().map_err(crate::errors::to_python)?,
         };
-        Ok(Self {
+        let source = Self {
             key,
             seeded: seed.is_some(),
             process: std::process::id(),
             next_task: AtomicU32::new(0),
-        })
+        };
+        Ok(PyClassInitializer::from(Uncopyable).add_subclass(source))
     }
 
     /// Whether the key came from a seed.
@@ -124,10 +128,9 @@ impl NoiseSource {
         grid: f64,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let values = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             gaussian_on_grid(task, size, sigma, grid, n_threads, interrupt)
-        })?;
-        Ok(values.into_pyarray(py))
+        })
     }
 
     /// Floating-point draws of `N(0, sigma**2)`.
@@ -138,10 +141,9 @@ impl NoiseSource {
         sigma: f64,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let values = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             gaussian(task, size, sigma, n_threads, interrupt)
-        })?;
-        Ok(values.into_pyarray(py))
+        })
     }
 
     /// One vector with density proportional to `exp(-beta ||b||)`.
@@ -152,10 +154,9 @@ impl NoiseSource {
         beta: f64,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let values = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             gamma_ball(task, size, beta, n_threads, interrupt)
-        })?;
-        Ok(values.into_pyarray(py))
+        })
     }
 
     /// A symmetric Gaussian matrix of shape `(d, d)`.
@@ -166,10 +167,10 @@ impl NoiseSource {
         sigma: f64,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let values = self.draw(py, |task, interrupt| {
+        let values = self.array(py, |task, interrupt| {
             symmetric_gaussian(task, d, sigma, n_threads, interrupt)
         })?;
-        values.into_pyarray(py).reshape([d, d])
+        values.reshape([d, d])
     }
 
     /// An index with probability proportional to `exp(-rate * (scores[i] - min(scores)))`, exactly.
@@ -210,10 +211,9 @@ impl NoiseSource {
         sigma: u64,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let values = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             discrete_gaussian(task, size, sigma, n_threads, interrupt)
-        })?;
-        Ok(values.into_pyarray(py))
+        })
     }
 
     /// Draws with `P(k)` proportional to `exp(-|k| * scale_denominator / scale_numerator)`, exactly.
@@ -227,10 +227,9 @@ impl NoiseSource {
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let scale = (scale_numerator, scale_denominator);
-        let values = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             discrete_laplace(task, size, scale, n_threads, interrupt)
-        })?;
-        Ok(values.into_pyarray(py))
+        })
     }
 
     /// Independent part numbers, number j with probability `weights[j] / sum(weights)`, exactly.
@@ -243,30 +242,14 @@ impl NoiseSource {
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let weights = integers(weights, "weights")?;
         let weights = contiguous(&weights, "weights")?;
-        let parts = self.draw(py, |task, interrupt| {
+        self.array(py, |task, interrupt| {
             random_parts(task, size, weights, n_threads, interrupt)
-        })?;
-        Ok(parts.into_pyarray(py))
+        })
     }
 
     /// 64 random bits for work that needs no secrecy, such as the order of a solver's passes.
     fn public_seed(&self) -> PyResult<u64> {
         Ok(self.new_task()?.first_word())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __copy__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(not_copyable())
     }
 }
 

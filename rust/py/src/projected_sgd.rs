@@ -1,17 +1,55 @@
 //! Bindings of `dpsvm_core::solver::projected_sgd`.
 
-use crate::arrays::{IndexArrays, ValueArray, csr_rows, dense_rows, labels, matrix};
-use crate::errors::to_python;
+use crate::arrays::{Matrix, labels, matrix};
 use crate::gate;
+use crate::options::options;
 use dpsvm_core::loss::smooth::SmoothLoss;
-use dpsvm_core::rows::view::{RowBounds, Rows};
-use dpsvm_core::solver::projected_sgd::Projection;
-use dpsvm_core::solver::projected_sgd::orders;
-use dpsvm_core::solver::projected_sgd::{Average, SgdSettings, rounding, solve};
+use dpsvm_core::rows::view::RowBounds;
+use dpsvm_core::solver::projected_sgd::{
+    Average, Projection, SgdSettings, orders, rounding, solve,
+};
 use dpsvm_core::{Error, Result};
-use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+options! {
+    struct Options {
+        loss: String,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+        n_epochs: u64,
+        batch_size: usize,
+        regularization: f64,
+        radius: f64,
+        projection: String,
+        average: String,
+        data_norm: f64,
+        intercept_scaling: f64,
+        permutation_seed: u64,
+        low_memory: bool,
+    }
+}
+
+options! {
+    struct RoundingOptions {
+        n_samples: usize,
+        n_columns: usize,
+        loss: String,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+        n_epochs: u64,
+        batch_size: usize,
+        regularization: f64,
+        radius: f64,
+        projection: String,
+        average: String,
+        data_norm: f64,
+        intercept_scaling: f64,
+    }
+}
 
 /// Weights, and facts for tests and benchmarks only.
 type Descended<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyDict>);
@@ -36,148 +74,68 @@ pub(crate) fn average(name: &str) -> Result<Average> {
     }
 }
 
-/// Descends without the GIL.
-fn descend<'py>(
-    py: Python<'py>,
-    rows: Rows<'_>,
-    y: &PyReadonlyArray1<'_, i64>,
-    settings: &SgdSettings,
-) -> PyResult<Descended<'py>> {
-    let y = y.as_slice()?;
-    let solution = gate::run(py, |interrupt| solve(rows, y, settings, interrupt))?;
-    let info = PyDict::new(py);
-    info.set_item("projections", solution.projections)?;
-    info.set_item("refreshes", solution.refreshes)?;
-    let shape = [settings.loss.scores, rows.n_columns()];
-    Ok((matrix(py, solution.weights, shape)?, info))
-}
-
-/// Projected SGD over the rows of a dense matrix.
+/// Projected SGD over the rows.
 #[pyfunction]
-#[pyo3(signature = (X, y, *, loss, n_scores, smoothing, margin, n_epochs, batch_size, regularization, radius, projection, average, data_norm, intercept_scaling, permutation_seed, low_memory))]
-#[allow(non_snake_case, clippy::too_many_arguments)]
-fn projected_sgd_dense<'py>(
+#[pyo3(signature = (X, y, **options))]
+#[allow(non_snake_case)]
+fn projected_sgd<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
-    loss: &str,
-    n_scores: usize,
-    smoothing: f64,
-    margin: f64,
-    n_epochs: u64,
-    batch_size: usize,
-    regularization: f64,
-    radius: f64,
-    projection: &str,
-    average: &str,
-    data_norm: f64,
-    intercept_scaling: f64,
-    permutation_seed: u64,
-    low_memory: bool,
+    options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Descended<'py>> {
-    let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+    let o = Options::read(options)?;
+    let (x, y) = (Matrix::extract(X)?, labels(y)?);
     let bounds = RowBounds {
-        data_norm,
-        intercept: intercept_scaling,
+        data_norm: o.data_norm,
+        intercept: o.intercept_scaling,
     };
-    let rows = dense_rows(&x, bounds)?;
-    let settings = SgdSettings {
-        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
-        epochs: n_epochs,
-        batch: batch_size,
-        regularization,
-        radius,
-        projection: self::projection(projection).map_err(to_python)?,
-        average: self::average(average).map_err(to_python)?,
-        seed: permutation_seed,
-        low_memory,
-    };
-    descend(py, rows, &y, &settings)
-}
-
-/// Projected SGD over the rows of a CSR matrix.
-#[pyfunction]
-#[pyo3(signature = (data, indices, indptr, n_features, y, *, loss, n_scores, smoothing, margin, n_epochs, batch_size, regularization, radius, projection, average, data_norm, intercept_scaling, permutation_seed, low_memory))]
-#[allow(clippy::too_many_arguments)]
-fn projected_sgd_csr<'py>(
-    py: Python<'py>,
-    data: &Bound<'py, PyAny>,
-    indices: &Bound<'py, PyAny>,
-    indptr: &Bound<'py, PyAny>,
-    n_features: usize,
-    y: &Bound<'py, PyAny>,
-    loss: &str,
-    n_scores: usize,
-    smoothing: f64,
-    margin: f64,
-    n_epochs: u64,
-    batch_size: usize,
-    regularization: f64,
-    radius: f64,
-    projection: &str,
-    average: &str,
-    data_norm: f64,
-    intercept_scaling: f64,
-    permutation_seed: u64,
-    low_memory: bool,
-) -> PyResult<Descended<'py>> {
-    let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
-    let index = IndexArrays::extract(indices, indptr)?;
-    let bounds = RowBounds {
-        data_norm,
-        intercept: intercept_scaling,
-    };
-    let rows = csr_rows(py, &x, &index, (Some(y.len()), n_features), bounds)?;
-    let settings = SgdSettings {
-        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
-        epochs: n_epochs,
-        batch: batch_size,
-        regularization,
-        radius,
-        projection: self::projection(projection).map_err(to_python)?,
-        average: self::average(average).map_err(to_python)?,
-        seed: permutation_seed,
-        low_memory,
-    };
-    descend(py, rows, &y, &settings)
+    let rows = x.rows(py, bounds)?;
+    let settings = gate::brief(|| {
+        Ok(SgdSettings {
+            loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
+            epochs: o.n_epochs,
+            batch: o.batch_size,
+            regularization: o.regularization,
+            radius: o.radius,
+            projection: projection(&o.projection)?,
+            average: average(&o.average)?,
+            seed: o.permutation_seed,
+            low_memory: o.low_memory,
+        })
+    })?;
+    let y = y.as_slice()?;
+    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
+    let info = PyDict::new(py);
+    info.set_item("projections", solution.projections)?;
+    info.set_item("refreshes", solution.refreshes)?;
+    let shape = [o.n_scores, rows.n_columns()];
+    Ok((matrix(py, solution.weights, shape)?, info))
 }
 
 /// Bound of the distance of the weights from those of real arithmetic: public numbers alone.
 #[pyfunction]
-#[pyo3(signature = (*, n_samples, n_columns, loss, n_scores, smoothing, margin, n_epochs, batch_size, regularization, radius, projection, average, data_norm, intercept_scaling))]
-#[allow(clippy::too_many_arguments)]
-fn projected_sgd_rounding(
-    n_samples: usize,
-    n_columns: usize,
-    loss: &str,
-    n_scores: usize,
-    smoothing: f64,
-    margin: f64,
-    n_epochs: u64,
-    batch_size: usize,
-    regularization: f64,
-    radius: f64,
-    projection: &str,
-    average: &str,
-    data_norm: f64,
-    intercept_scaling: f64,
-) -> PyResult<f64> {
+#[pyo3(signature = (**options))]
+fn projected_sgd_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
+    let o = RoundingOptions::read(options)?;
     let bounds = RowBounds {
-        data_norm,
-        intercept: intercept_scaling,
+        data_norm: o.data_norm,
+        intercept: o.intercept_scaling,
     };
-    let settings = SgdSettings {
-        loss: gate::brief(|| SmoothLoss::new(loss, n_scores, smoothing, margin))?,
-        epochs: n_epochs,
-        batch: batch_size,
-        regularization,
-        radius,
-        projection: self::projection(projection).map_err(to_python)?,
-        average: self::average(average).map_err(to_python)?,
-        seed: 0,
-        low_memory: false,
-    };
-    gate::brief(|| rounding(&settings, bounds, n_samples, n_columns))
+    gate::brief(|| {
+        let settings = SgdSettings {
+            loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
+            epochs: o.n_epochs,
+            batch: o.batch_size,
+            regularization: o.regularization,
+            radius: o.radius,
+            projection: projection(&o.projection)?,
+            average: average(&o.average)?,
+            seed: 0,
+            low_memory: false,
+        };
+        rounding(&settings, bounds, o.n_samples, o.n_columns)
+    })
 }
 
 /// The rows in the order in which the passes take them: a public function of public numbers.
@@ -197,9 +155,7 @@ fn projected_sgd_orders(
 
 /// Adds this file's functions to the module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(projected_sgd_dense, m)?)?;
-    m.add_function(wrap_pyfunction!(projected_sgd_csr, m)?)?;
+    m.add_function(wrap_pyfunction!(projected_sgd, m)?)?;
     m.add_function(wrap_pyfunction!(projected_sgd_orders, m)?)?;
-    m.add_function(wrap_pyfunction!(projected_sgd_rounding, m)?)?;
-    Ok(())
+    m.add_function(wrap_pyfunction!(projected_sgd_rounding, m)?)
 }

@@ -1,23 +1,23 @@
 //! Bindings of `dpsvm_core::records::store`.
 
-use crate::arrays::{
-    IndexArrays, ValueArray, contiguous, csr_rows, dense_rows, labels, matrix, read_parts,
-    whole_parts,
-};
+use crate::arrays::{Matrix, contiguous, labels, matrix, read_parts, whole_parts};
 use crate::fourier::FourierMap;
 use crate::gate;
+use crate::options::options;
+use crate::uncopyable::Uncopyable;
 use dpsvm_core::records::files::RecordFiles;
 use dpsvm_core::records::map::RowMap;
 use dpsvm_core::records::parts::{join, split};
 use dpsvm_core::records::store::Records as Store;
 use dpsvm_core::records::sums::gram_values;
-use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
 use numpy::PyUntypedArrayMethods;
-use numpy::{Ix1, Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::{RwLock, TryLockError};
@@ -28,6 +28,19 @@ enum Stage {
     Mapped,
     Centred,
     Transformed,
+}
+
+options! {
+    struct Options {
+        n_classes: usize,
+        offset: Option<PyReadonlyArray1<'py, f64>>,
+        scale: Option<PyReadonlyArray1<'py, f64>>,
+        low: f64,
+        high: f64,
+        data_norm: f64,
+        unit: bool,
+        n_threads: usize,
+    }
 }
 
 /// The rows and their stage; no rows after an interrupt that left some of them changed.
@@ -61,7 +74,7 @@ impl State {
 /// Private records: rows of norm at most 1 in a compact copy.
 ///
 /// It can be neither copied nor pickled, and only its sums leave it: a caller adds noise to them.
-#[pyclass(frozen, module = "dpsvm_fast._core")]
+#[pyclass(frozen, extends = Uncopyable, module = "dpsvm_fast._core")]
 pub struct Records {
     state: RwLock<State>,
 }
@@ -76,12 +89,6 @@ fn in_use<T>(_: TryLockError<T>) -> PyErr {
 fn lost() -> PyErr {
     PyRuntimeError::new_err(
         "these records were lost when a change of them was interrupted; make new ones",
-    )
-}
-
-fn not_copyable() -> PyErr {
-    PyTypeError::new_err(
-        "a Records object can be neither copied nor pickled: it holds the private data",
     )
 }
 
@@ -100,25 +107,6 @@ impl Records {
         let message = format!("records: {what} needs rows that were not centred or transformed");
         Err(PyValueError::new_err(message))
     }
-
-    fn of(
-        py: Python<'_>,
-        rows: &Rows<'_>,
-        map: &RowMap<'_>,
-        y: &PyReadonlyArray1<'_, i64>,
-        n_classes: usize,
-        n_threads: usize,
-    ) -> PyResult<Self> {
-        let y = y.as_slice()?;
-        let store = gate::run(py, |interrupt| {
-            Store::new(rows, map, y, n_classes, n_threads, interrupt)
-        })?;
-        let stage = Stage::Mapped;
-        let store = Some(store);
-        Ok(Self {
-            state: RwLock::new(State { store, stage }),
-        })
-    }
 }
 
 /// Opens files that exist, to read them or to write behind what they hold.
@@ -134,82 +122,43 @@ fn files((entries, classes): (PathBuf, PathBuf), write: bool) -> PyResult<Record
 /// Fewer than `2^32` records of norm at most 1 have no sum of outer products beyond `2^32`.
 const MOST_GRAM_BITS: u32 = 32 + 40;
 
-/// Bounds for the checks of [`Rows`]; the map itself is a [`RowMap`].
-fn bounds(data_norm: f64, unit: bool) -> RowBounds {
-    RowBounds {
-        data_norm: if unit { 1.0 } else { data_norm },
-        intercept: 0.0,
-    }
-}
-
 #[pymethods]
 impl Records {
-    /// The rows of a dense matrix.
+    /// The mapped rows; zeros of a CSR matrix stay zeros: there is no offset, and low <= 0 <= high.
     #[staticmethod]
-    #[pyo3(signature = (X, y, *, n_classes, offset, scale, low, high, data_norm, unit, n_threads))]
-    #[allow(
-        non_snake_case,
-        clippy::too_many_arguments,
-        clippy::needless_pass_by_value
-    )]
-    fn dense(
+    #[pyo3(signature = (X, y, **options))]
+    #[allow(non_snake_case)]
+    fn of(
         py: Python<'_>,
         X: &Bound<'_, PyAny>,
         y: &Bound<'_, PyAny>,
-        n_classes: usize,
-        offset: Option<PyReadonlyArray1<'_, f64>>,
-        scale: Option<PyReadonlyArray1<'_, f64>>,
-        low: f64,
-        high: f64,
-        data_norm: f64,
-        unit: bool,
-        n_threads: usize,
-    ) -> PyResult<Self> {
-        let (x, y) = (ValueArray::<Ix2>::extract(X, "X")?, labels(y)?);
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<Self>> {
+        let o = Options::read(options)?;
+        let (x, y) = (Matrix::extract(X)?, labels(y)?);
         let map = RowMap {
-            offset: offset.as_ref().map(|o| o.as_slice()).transpose()?,
-            scale: scale.as_ref().map(|s| s.as_slice()).transpose()?,
-            low,
-            high,
-            data_norm,
-            unit,
+            offset: o.offset.as_ref().map(|o| o.as_slice()).transpose()?,
+            scale: o.scale.as_ref().map(|s| s.as_slice()).transpose()?,
+            low: o.low,
+            high: o.high,
+            data_norm: o.data_norm,
+            unit: o.unit,
         };
-        let rows = dense_rows(&x, bounds(data_norm, unit))?;
-        Self::of(py, &rows, &map, &y, n_classes, n_threads)
-    }
-
-    /// The rows of a CSR matrix; zeros stay zeros, so there is no offset and low <= 0 <= high.
-    #[staticmethod]
-    #[pyo3(signature = (data, indices, indptr, n_features, y, *, n_classes, scale, low, high, data_norm, unit, n_threads))]
-    #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
-    fn csr(
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        indices: &Bound<'_, PyAny>,
-        indptr: &Bound<'_, PyAny>,
-        n_features: usize,
-        y: &Bound<'_, PyAny>,
-        n_classes: usize,
-        scale: Option<PyReadonlyArray1<'_, f64>>,
-        low: f64,
-        high: f64,
-        data_norm: f64,
-        unit: bool,
-        n_threads: usize,
-    ) -> PyResult<Self> {
-        let (x, y) = (ValueArray::<Ix1>::extract(data, "data")?, labels(y)?);
-        let index = IndexArrays::extract(indices, indptr)?;
-        let map = RowMap {
-            offset: None,
-            scale: scale.as_ref().map(|s| s.as_slice()).transpose()?,
-            low,
-            high,
-            data_norm,
-            unit,
+        // For the checks of the rows; the map itself bounds them.
+        let bounds = RowBounds {
+            data_norm: if o.unit { 1.0 } else { o.data_norm },
+            intercept: 0.0,
         };
-        let shape = (Some(y.len()), n_features);
-        let rows = csr_rows(py, &x, &index, shape, bounds(data_norm, unit))?;
-        Self::of(py, &rows, &map, &y, n_classes, n_threads)
+        let (rows, y) = (x.rows(py, bounds)?, y.as_slice()?);
+        let store = gate::run(py, |interrupt| {
+            Store::new(&rows, &map, y, o.n_classes, o.n_threads, interrupt)
+        })?;
+        let state = State {
+            store: Some(store),
+            stage: Stage::Mapped,
+        };
+        let state = RwLock::new(state);
+        Uncopyable::hold(py, Self { state })
     }
 
     /// Number of records.
@@ -356,21 +305,6 @@ impl Records {
             let half_done = outcome.is_err();
             (outcome, half_done)
         })
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __copy__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(not_copyable())
     }
 }
 

@@ -5,11 +5,12 @@ use crate::descent::Descent;
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
+use crate::uncopyable::Uncopyable;
 use dpsvm_core::Error;
 use dpsvm_core::noise::{KEY_BYTES, Key};
 use dpsvm_core::records::parts::join;
 use numpy::PyArray2;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Mutex;
@@ -30,7 +31,7 @@ pub fn shard_key(bytes: &Bound<'_, PyBytes>) -> PyResult<Key> {
 /// The driver's side of a run over shards: the key of their batches, and the noise.
 ///
 /// Each step's noise is added to one total and never again.
-#[pyclass(frozen, module = "dpsvm_fast._core")]
+#[pyclass(frozen, extends = Uncopyable, module = "dpsvm_fast._core")]
 pub struct ShardedRun {
     descent: Py<Descent>,
     source: Py<NoiseSource>,
@@ -46,7 +47,7 @@ impl ShardedRun {
         descent: &Bound<'_, Descent>,
         source: &Bound<'_, NoiseSource>,
         steps: u32,
-    ) -> PyResult<Self> {
+    ) -> PyResult<Py<Self>> {
         let first = source.get().new_tasks(3)?;
         let run = Self {
             descent: descent.clone().unbind(),
@@ -62,7 +63,7 @@ impl ShardedRun {
             descent.streams(tasks, steps)?;
             descent.settings().check_steps()
         })?;
-        Ok(run)
+        Uncopyable::hold(source.py(), run)
     }
 
     fn tasks(&self) -> PyResult<[dpsvm_core::noise::Task<'_>; 3]> {
@@ -121,32 +122,10 @@ impl ShardedRun {
         *next = step + 1;
         Ok(())
     }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __copy__(&self) -> PyResult<()> {
-        Err(not_copyable())
-    }
-
-    #[expect(clippy::unused_self, reason = "Python passes the object")]
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(not_copyable())
-    }
 }
 
 fn in_use() -> PyErr {
     PyRuntimeError::new_err("this ShardedRun is taking a step in another thread")
-}
-
-/// The refusal of copying and pickling.
-fn not_copyable() -> PyErr {
-    PyTypeError::new_err(
-        "a ShardedRun can be neither copied nor pickled: the copy would repeat the same noise",
-    )
 }
 
 /// Adds this file's class to the module.

@@ -73,6 +73,12 @@ pub struct RowBounds {
 }
 
 impl RowBounds {
+    /// For rows that are taken as they are: nothing is clipped by norm.
+    pub const FREE: Self = Self {
+        data_norm: 1.0,
+        intercept: 0.0,
+    };
+
     /// Upper bound of the norm of a row with its intercept, rounded up.
     pub fn row_norm(&self) -> f64 {
         if self.intercept == 0.0 {
