@@ -21,7 +21,7 @@ def solve(
     problem: Problem, *, relation: str, tol: float, seed: int, n_threads: int
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Weights at a certified distance of at most tol * Delta(relation), and the solver's notes."""
-    weights, notes = _core.solve_crammer_singer_dense(
+    weights, notes = _core.solve_crammer_singer(
         problem.X,
         problem.y,
         n_classes=problem.n_classes,
@@ -61,9 +61,9 @@ def solve_smooth(
     X = problem.X
     if sparse.issparse(X):
         parts = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, _ = _core.solve_smooth_csr(*parts, problem.y, **settings)
+        weights, _ = _core.solve_smooth(parts, problem.y, **settings)
     else:
-        weights, _ = _core.solve_smooth_dense(X, problem.y, **settings)
+        weights, _ = _core.solve_smooth(X, problem.y, **settings)
     if weights is None:
         raise RuntimeError("the solver gave up although max_iter is None")
     return weights

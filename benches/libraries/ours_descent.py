@@ -35,8 +35,8 @@ def records(X: Any, y: NDArray[np.int64], n_classes: int) -> Any:
         "n_threads": 1,
     }
     if sparse.issparse(X):
-        return _core.Records.csr(X.data, X.indices, X.indptr, X.shape[1], y, **settings)
-    return _core.Records.dense(X, y, offset=None, **settings)
+        X = (X.data, X.indices, X.indptr, X.shape[1])
+    return _core.Records.of(X, y, offset=None, **settings)
 
 
 class Stepper:

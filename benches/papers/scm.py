@@ -212,7 +212,7 @@ def linear(epsilon: float, delta: float, **settings: Any) -> PrivateLinearSVC:
 
 def huber(X: Array, y: Labels, total: float, *, data_norm: float = 1.0) -> Array:
     """Weights of the SVM without privacy."""
-    weights, _ = _core.solve_smooth_dense(
+    weights, _ = _core.solve_smooth(
         np.ascontiguousarray(X),
         y,
         loss="huber",

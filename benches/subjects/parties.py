@@ -111,25 +111,25 @@ def _smooth_options(loss: str) -> Options:
 def _smooth(records: Records, loss: str, numbers: Options, n_threads: int) -> object:
     each = {f"{name}s": np.full(len(records[2]) - 1, x) for name, x in numbers.items()}
     options = each | _smooth_options(loss)
-    return _core.solve_smooth_parties_dense(*records, n_threads=n_threads, **options)
+    return _core.solve_smooth_parties(*records, n_threads=n_threads, **options)
 
 
 def _smooth_alone(records: Records, loss: str, numbers: Options, party: int) -> object:
     single = {"linear": None, "max_iter": None, "n_threads": 1, "low_memory": False}
     options = numbers | single | _smooth_options(loss)
-    return _core.solve_smooth_dense(*_own(records, party), **options)
+    return _core.solve_smooth(*_own(records, party), **options)
 
 
 def _crammer_singer(records: Records, numbers: Options, n_threads: int) -> object:
     each = {name: np.full(len(records[2]) - 1, x) for name, x in numbers.items()}
     options = each | CLIPPED | {"n_classes": PARTIES_SHAPE[2], "shuffle_seed": 1}
-    return _core.solve_crammer_singer_parties_dense(*records, n_threads=n_threads, **options)
+    return _core.solve_crammer_singer_parties(*records, n_threads=n_threads, **options)
 
 
 def _crammer_singer_alone(records: Records, numbers: Options, party: int) -> object:
     single = {"max_iter": None, "n_threads": 1, "low_memory": False}
     options = numbers | single | CLIPPED | {"n_classes": PARTIES_SHAPE[2], "shuffle_seed": 1}
-    return _core.solve_crammer_singer_dense(*_own(records, party), **options)
+    return _core.solve_crammer_singer(*_own(records, party), **options)
 
 
 def _descent_options(n_epochs: int) -> Options:
@@ -140,12 +140,12 @@ def _descent_options(n_epochs: int) -> Options:
 
 def _descents(records: Records, n_epochs: int, lams: NDArray[np.float64], n_threads: int) -> object:
     options = _descent_options(n_epochs) | {"regularizations": lams, "n_threads": n_threads}
-    return _core.projected_sgd_parties_dense(*records, **options)
+    return _core.projected_sgd_parties(*records, **options)
 
 
 def _descent_alone(records: Records, n_epochs: int, lam: float, party: int) -> object:
     options = _descent_options(n_epochs) | {"regularization": lam, "low_memory": False}
-    return _core.projected_sgd_dense(*_own(records, party), **options)
+    return _core.projected_sgd(*_own(records, party), **options)
 
 
 def analyse(rows: Sequence[Row]) -> list[Row]:

@@ -1,10 +1,11 @@
 """Stub of the compiled module. Private: use the Python package."""
 
 import os
-from typing import Any, final
+from typing import Any, TypedDict, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Unpack
 
 __all__ = [
     "Descent",
@@ -16,8 +17,7 @@ __all__ = [
     "UsualArithmetic",
     "build_info",
     "clipped_sum_distance",
-    "column_moments_csr",
-    "column_moments_dense",
+    "column_moments",
     "descent_rounding",
     "gaussian_delta",
     "gaussian_epsilon",
@@ -25,26 +25,216 @@ __all__ = [
     "objective_delta",
     "objective_profile",
     "objective_sigma",
-    "projected_sgd_csr",
-    "projected_sgd_dense",
+    "projected_sgd",
     "projected_sgd_orders",
-    "projected_sgd_parties_dense",
+    "projected_sgd_parties",
     "projected_sgd_rounding",
     "row_products",
-    "solve_crammer_singer_csr",
-    "solve_crammer_singer_dense",
-    "solve_crammer_singer_parties_dense",
+    "solve_crammer_singer",
+    "solve_crammer_singer_parties",
     "solve_gaussian_margin",
     "solve_gaussian_margin_batch",
-    "solve_smooth_batch_dense",
-    "solve_smooth_csr",
-    "solve_smooth_dense",
-    "solve_smooth_parties_dense",
+    "solve_smooth",
+    "solve_smooth_batch",
+    "solve_smooth_parties",
     "subsampled_gaussian_delta",
     "subsampled_gaussian_epsilon",
     "subsampled_gaussian_noise_multiplier",
     "symmetric_eigen",
 ]
+
+# An array, or `(data, indices, indptr, n_features)` of a CSR matrix.
+_Values = NDArray[np.float64] | NDArray[np.float32]
+_Indices = NDArray[np.int32] | NDArray[np.int64]
+_Rows = _Values | tuple[_Values, _Indices, _Indices, int]
+
+class _CrammerSinger(TypedDict):
+    n_classes: int
+    C: float
+    data_norm: float
+    intercept_scaling: float
+    radius: float
+    max_iter: int | None
+    shuffle_seed: int
+    n_threads: int
+    low_memory: bool
+
+class _CrammerSingerParties(TypedDict):
+    n_classes: int
+    C: NDArray[np.float64]
+    data_norm: float
+    intercept_scaling: float
+    radius: NDArray[np.float64]
+    shuffle_seed: int
+    n_threads: int
+
+class _Smooth(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    regularization: float
+    linear: NDArray[np.float64] | None
+    data_norm: float
+    intercept_scaling: float
+    gradient_tol: float
+    max_iter: int | None
+    shuffle_seed: int
+    n_threads: int
+    low_memory: bool
+
+class _SmoothBatch(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    regularization: float
+    linear: NDArray[np.float64]
+    data_norm: float
+    intercept_scaling: float
+    gradient_tol: float
+    max_iter: int | None
+    shuffle_seed: int
+    n_threads: int
+
+class _SmoothParties(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    regularizations: NDArray[np.float64]
+    data_norm: float
+    intercept_scaling: float
+    gradient_tols: NDArray[np.float64]
+    shuffle_seed: int
+    n_threads: int
+
+class _ProjectedSgd(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    n_epochs: int
+    batch_size: int
+    regularization: float
+    radius: float
+    projection: str
+    average: str
+    data_norm: float
+    intercept_scaling: float
+    permutation_seed: int
+    low_memory: bool
+
+class _ProjectedSgdParties(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    n_epochs: int
+    batch_size: int
+    regularizations: NDArray[np.float64]
+    radius: float
+    projection: str
+    average: str
+    data_norm: float
+    intercept_scaling: float
+    permutation_seed: int
+    n_threads: int
+
+class _SgdRounding(TypedDict):
+    n_samples: int
+    n_columns: int
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    n_epochs: int
+    batch_size: int
+    regularization: float
+    radius: float
+    projection: str
+    average: str
+    data_norm: float
+    intercept_scaling: float
+
+class _DescentRounding(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    n_columns: int
+    row_norm: float
+    clip: float
+    max_records: int
+    radius: float
+    grid: float | None
+    step: float
+
+class _GaussianMargin(TypedDict):
+    loss: str
+    n_classes: int
+    n_ellipsoids: int
+    smoothing: float
+    margin: float
+    regularization: float
+    linear: NDArray[np.float64]
+    data_norm: float
+    psd: bool
+    gradient_tol: float
+    max_iter: int | None
+    n_threads: int
+
+class _GaussianMarginBatch(TypedDict):
+    loss: str
+    n_classes: int
+    n_ellipsoids: int
+    smoothing: float
+    margin: float
+    regularization: float
+    linear: NDArray[np.float64]
+    data_norm: float
+    psd: bool
+    gradient_tol: float
+    max_iter: int | None
+    n_threads: int
+
+class _Records(TypedDict):
+    n_classes: int
+    offset: NDArray[np.float64] | None
+    scale: NDArray[np.float64] | None
+    low: float
+    high: float
+    data_norm: float
+    unit: bool
+    n_threads: int
+
+class _Descent(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+    n_features: int
+    intercept: float
+    row_scale: float
+    clip: float
+    sigma: float
+    grid: float | None
+    sampling_rate: float
+    divisor: float
+    regularization: float
+    optimizer: str
+    learning_rate: float
+    schedule: str
+    horizon: int
+    momentum: float
+    nesterov: bool
+    beta1: float
+    beta2: float
+    stabilizer: float
+    noise_correction: bool
+    average_from: int | None
+    radius: float | None
+    precision: str
 
 def build_info() -> dict[str, Any]: ...
 def symmetric_eigen(
@@ -148,35 +338,7 @@ class NoiseSource:
 @final
 class Records:
     @staticmethod
-    def dense(
-        X: NDArray[np.float64] | NDArray[np.float32],
-        y: NDArray[np.int64],
-        *,
-        n_classes: int,
-        offset: NDArray[np.float64] | None,
-        scale: NDArray[np.float64] | None,
-        low: float,
-        high: float,
-        data_norm: float,
-        unit: bool,
-        n_threads: int,
-    ) -> Records: ...
-    @staticmethod
-    def csr(
-        data: NDArray[np.float64] | NDArray[np.float32],
-        indices: NDArray[np.int32] | NDArray[np.int64],
-        indptr: NDArray[np.int32] | NDArray[np.int64],
-        n_features: int,
-        y: NDArray[np.int64],
-        *,
-        n_classes: int,
-        scale: NDArray[np.float64] | None,
-        low: float,
-        high: float,
-        data_norm: float,
-        unit: bool,
-        n_threads: int,
-    ) -> Records: ...
+    def of(X: _Rows, y: NDArray[np.int64], **options: Unpack[_Records]) -> Records: ...
     @property
     def n_rows(self) -> int: ...
     @property
@@ -219,15 +381,7 @@ class FourierMap:
     def n_components(self) -> int: ...
     def weights(self) -> NDArray[np.float64]: ...
     def constants(self) -> NDArray[np.float64]: ...
-    def transform_dense(self, X: NDArray[Any], n_threads: int) -> NDArray[Any]: ...
-    def transform_csr(
-        self,
-        data: NDArray[Any],
-        indices: NDArray[np.int32] | NDArray[np.int64],
-        indptr: NDArray[np.int32] | NDArray[np.int64],
-        n_features: int,
-        n_threads: int,
-    ) -> NDArray[Any]: ...
+    def transform(self, X: Any, n_threads: int) -> NDArray[Any]: ...
 
 @final
 class UsualArithmetic:
@@ -240,34 +394,9 @@ class Descent:
     def __new__(
         cls,
         *,
-        loss: str,
-        n_scores: int,
-        smoothing: float,
-        margin: float,
-        n_features: int,
-        intercept: float,
-        row_scale: float,
-        clip: float,
-        sigma: float,
-        grid: float | None,
-        sampling_rate: float,
-        divisor: float,
-        regularization: float,
-        optimizer: str,
-        learning_rate: float,
-        schedule: str,
-        horizon: int,
-        momentum: float,
-        nesterov: bool,
-        beta1: float,
-        beta2: float,
-        stabilizer: float,
-        noise_correction: bool,
-        average_from: int | None,
-        radius: float | None,
-        precision: str,
         state: dict[str, Any] | None = None,
         exact_sums: bool = False,
+        **options: Unpack[_Descent],
     ) -> Descent: ...
     def run(self, records: Records, source: NoiseSource, n_steps: int, n_threads: int) -> None: ...
     def run_batch(
@@ -297,18 +426,8 @@ class ShardedRun:
     def weights(self) -> NDArray[np.float64]: ...
     def advance(self, total: NDArray[np.int64]) -> None: ...
 
-def column_moments_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
-    *,
-    offset: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    n_threads: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
-def column_moments_csr(
-    data: NDArray[np.float64] | NDArray[np.float32],
-    indices: NDArray[np.int32] | NDArray[np.int64],
-    indptr: NDArray[np.int32] | NDArray[np.int64],
-    shape: tuple[int, int],
+def column_moments(
+    X: _Rows,
     *,
     offset: NDArray[np.float64],
     scale: NDArray[np.float64],
@@ -316,247 +435,59 @@ def column_moments_csr(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
 def clipped_sum_distance(clip: float, n_weights: int, grid: float | None) -> float: ...
 def descent_rounding(
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    n_columns: int,
-    row_norm: float,
-    clip: float,
-    max_records: int,
-    radius: float,
-    grid: float | None,
-    step: float,
+    **options: Unpack[_DescentRounding],
 ) -> float: ...
-def solve_crammer_singer_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def solve_crammer_singer(
+    X: _Rows,
     y: NDArray[np.int64],
-    *,
-    n_classes: int,
-    C: float,
-    data_norm: float,
-    intercept_scaling: float,
-    radius: float,
-    max_iter: int | None,
-    shuffle_seed: int,
-    n_threads: int,
-    low_memory: bool,
+    **options: Unpack[_CrammerSinger],
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
-def solve_crammer_singer_parties_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def solve_crammer_singer_parties(
+    X: _Rows,
     y: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    *,
-    n_classes: int,
-    C: NDArray[np.float64],
-    data_norm: float,
-    intercept_scaling: float,
-    radius: NDArray[np.float64],
-    shuffle_seed: int,
-    n_threads: int,
+    **options: Unpack[_CrammerSingerParties],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]: ...
-def solve_crammer_singer_csr(
-    data: NDArray[np.float64] | NDArray[np.float32],
-    indices: NDArray[np.int32] | NDArray[np.int64],
-    indptr: NDArray[np.int32] | NDArray[np.int64],
-    n_features: int,
-    y: NDArray[np.int64],
-    *,
-    n_classes: int,
-    C: float,
-    data_norm: float,
-    intercept_scaling: float,
-    radius: float,
-    max_iter: int | None,
-    shuffle_seed: int,
-    n_threads: int,
-    low_memory: bool,
-) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
 def solve_gaussian_margin(
     X: NDArray[np.float64] | NDArray[np.float32],
     target: NDArray[np.int64],
-    *,
-    loss: str,
-    n_classes: int,
-    n_ellipsoids: int,
-    smoothing: float,
-    margin: float,
-    regularization: float,
-    linear: NDArray[np.float64],
-    data_norm: float,
-    psd: bool,
-    gradient_tol: float,
-    max_iter: int | None,
-    n_threads: int,
+    **options: Unpack[_GaussianMargin],
 ) -> tuple[NDArray[np.float64] | None, float]: ...
 def solve_gaussian_margin_batch(
     X: NDArray[np.float64] | NDArray[np.float32],
     target: NDArray[np.int64],
-    *,
-    loss: str,
-    n_classes: int,
-    n_ellipsoids: int,
-    smoothing: float,
-    margin: float,
-    regularization: float,
-    linear: NDArray[np.float64],
-    data_norm: float,
-    psd: bool,
-    gradient_tol: float,
-    max_iter: int | None,
-    n_threads: int,
+    **options: Unpack[_GaussianMarginBatch],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def solve_smooth_batch_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def solve_smooth_batch(
+    X: _Rows,
     y: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    regularization: float,
-    linear: NDArray[np.float64],
-    data_norm: float,
-    intercept_scaling: float,
-    gradient_tol: float,
-    max_iter: int | None,
-    shuffle_seed: int,
-    n_threads: int,
+    **options: Unpack[_SmoothBatch],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]: ...
-def solve_smooth_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def solve_smooth(
+    X: _Rows,
     y: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    regularization: float,
-    linear: NDArray[np.float64] | None,
-    data_norm: float,
-    intercept_scaling: float,
-    gradient_tol: float,
-    max_iter: int | None,
-    shuffle_seed: int,
-    n_threads: int,
-    low_memory: bool,
+    **options: Unpack[_Smooth],
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
-def solve_smooth_parties_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def solve_smooth_parties(
+    X: _Rows,
     y: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    regularizations: NDArray[np.float64],
-    data_norm: float,
-    intercept_scaling: float,
-    gradient_tols: NDArray[np.float64],
-    shuffle_seed: int,
-    n_threads: int,
+    **options: Unpack[_SmoothParties],
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]: ...
-def solve_smooth_csr(
-    data: NDArray[np.float64] | NDArray[np.float32],
-    indices: NDArray[np.int32] | NDArray[np.int64],
-    indptr: NDArray[np.int32] | NDArray[np.int64],
-    n_features: int,
+def projected_sgd(
+    X: _Rows,
     y: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    regularization: float,
-    linear: NDArray[np.float64] | None,
-    data_norm: float,
-    intercept_scaling: float,
-    gradient_tol: float,
-    max_iter: int | None,
-    shuffle_seed: int,
-    n_threads: int,
-    low_memory: bool,
-) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
-def projected_sgd_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
-    y: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    n_epochs: int,
-    batch_size: int,
-    regularization: float,
-    radius: float,
-    projection: str,
-    average: str,
-    data_norm: float,
-    intercept_scaling: float,
-    permutation_seed: int,
-    low_memory: bool,
+    **options: Unpack[_ProjectedSgd],
 ) -> tuple[NDArray[np.float64], dict[str, Any]]: ...
-def projected_sgd_parties_dense(
-    X: NDArray[np.float64] | NDArray[np.float32],
+def projected_sgd_parties(
+    X: _Rows,
     y: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    n_epochs: int,
-    batch_size: int,
-    regularizations: NDArray[np.float64],
-    radius: float,
-    projection: str,
-    average: str,
-    data_norm: float,
-    intercept_scaling: float,
-    permutation_seed: int,
-    n_threads: int,
+    **options: Unpack[_ProjectedSgdParties],
 ) -> NDArray[np.float64]: ...
-def projected_sgd_csr(
-    data: NDArray[np.float64] | NDArray[np.float32],
-    indices: NDArray[np.int32] | NDArray[np.int64],
-    indptr: NDArray[np.int32] | NDArray[np.int64],
-    n_features: int,
-    y: NDArray[np.int64],
-    *,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    n_epochs: int,
-    batch_size: int,
-    regularization: float,
-    radius: float,
-    projection: str,
-    average: str,
-    data_norm: float,
-    intercept_scaling: float,
-    permutation_seed: int,
-    low_memory: bool,
-) -> tuple[NDArray[np.float64], dict[str, Any]]: ...
 def projected_sgd_orders(
     n_samples: int, n_epochs: int, permutation_seed: int
 ) -> NDArray[np.uint32]: ...
 def projected_sgd_rounding(
-    *,
-    n_samples: int,
-    n_columns: int,
-    loss: str,
-    n_scores: int,
-    smoothing: float,
-    margin: float,
-    n_epochs: int,
-    batch_size: int,
-    regularization: float,
-    radius: float,
-    projection: str,
-    average: str,
-    data_norm: float,
-    intercept_scaling: float,
+    **options: Unpack[_SgdRounding],
 ) -> float: ...

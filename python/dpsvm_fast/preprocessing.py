@@ -61,6 +61,7 @@ from dpsvm_fast.mechanisms.rows import (
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
+    compiled_rows,
     row_blocks,
     structure_of,
 )
@@ -1103,9 +1104,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         threads = check.check_n_threads(self.n_threads)
         X = checked_rows(self, X)
         drawn = self._features.map()
-        if sparse.issparse(X):
-            return drawn.transform_csr(X.data, X.indices, X.indptr, X.shape[1], threads)
-        return drawn.transform_dense(np.ascontiguousarray(X), threads)
+        rows = compiled_rows(X) if sparse.issparse(X) else np.ascontiguousarray(X)
+        return drawn.transform(rows, threads)
 
     @property
     def random_weights_(self) -> NDArray[np.float64]:

@@ -184,14 +184,14 @@ def solver_with(**changes: Callable[[Any], Any]) -> Mutate:
     """Mutant: the solver is given other numbers than the statement says."""
 
     def apply(patch: Patch) -> None:
-        original = _core.solve_smooth_dense
+        original = _core.solve_smooth
 
         def call(*args: Any, **options: Any) -> Any:
             return original(
                 *args, **(options | {k: change(options[k]) for k, change in changes.items()})
             )
 
-        patch.setattr(_core, "solve_smooth_dense", call)
+        patch.setattr(_core, "solve_smooth", call)
 
     return apply
 

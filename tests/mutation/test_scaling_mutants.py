@@ -130,7 +130,7 @@ def other_sums(clip: bool, rounded: Callable[[Array], Array]) -> Callable[[Patch
         squares = rounded(k.astype(np.float64) ** 2 / 2**20).astype(np.int64)
         return k.sum(axis=0), squares.sum(axis=0)
 
-    return lambda patch: patch.setattr(_core, "column_moments_dense", sums)
+    return lambda patch: patch.setattr(_core, "column_moments", sums)
 
 
 def bounds_of_the_rows(patch: Patch) -> None:

@@ -84,8 +84,8 @@ def compiled(plan: OutputPerturbation, X: Any, y: Array, seed: int, **changes: A
     } | changes
     if sparse.issparse(X):
         arrays = (X.data, X.indices, X.indptr, X.shape[1])
-        return _core.projected_sgd_csr(*arrays, y, **options)[0]
-    return _core.projected_sgd_dense(X, y, **options)[0]
+        return _core.projected_sgd(arrays, y, **options)[0]
+    return _core.projected_sgd(X, y, **options)[0]
 
 
 def twin(

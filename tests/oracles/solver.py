@@ -41,8 +41,8 @@ def compiled(
     } | changes
     if sparse.issparse(X):
         arrays = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, info = _core.solve_crammer_singer_csr(*arrays, y, **options)
+        weights, info = _core.solve_crammer_singer(arrays, y, **options)
     else:
-        weights, info = _core.solve_crammer_singer_dense(X, y, **options)
+        weights, info = _core.solve_crammer_singer(X, y, **options)
     assert weights is not None, "not certified"
     return weights, info["radius"], radius

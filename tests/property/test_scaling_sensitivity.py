@@ -27,7 +27,7 @@ def summed(plan: NoisyColumnMoments, Z: Array) -> Array:
     """What is handed to the noise for entries between bounds -1 and 1."""
     d = plan.n_features
     how: dict[str, Any] = {"offset": np.zeros(d), "scale": np.ones(d), "n_threads": 1}
-    first, second = _core.column_moments_dense(np.ascontiguousarray(Z), **how)
+    first, second = _core.column_moments(np.ascontiguousarray(Z), **how)
     return plan.exact(first, second, Z.shape[0])
 
 

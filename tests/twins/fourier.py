@@ -93,24 +93,15 @@ class FourierMap:
         """What is subtracted from the cosines, shape (n_components,)."""
         return self._constants.copy()
 
-    def transform_dense(self, X: NDArray[Any], n_threads: int) -> NDArray[Any]:
-        """Features of dense rows, in their precision."""
+    def transform(self, X: Any, n_threads: int) -> NDArray[Any]:
+        """Features of the rows, an array or the parts of a CSR matrix, in their precision."""
+        if isinstance(X, tuple):
+            data, indices, indptr, n_features = X
+            X = np.zeros((len(indptr) - 1, n_features), dtype=data.dtype)
+            for i in range(len(X)):
+                inside = slice(int(indptr[i]), int(indptr[i + 1]))
+                np.add.at(X[i], indices[inside], data[inside])
         return features_of(X, self._weights, self._constants).astype(X.dtype)
-
-    def transform_csr(
-        self,
-        data: NDArray[Any],
-        indices: NDArray[Any],
-        indptr: NDArray[Any],
-        n_features: int,
-        n_threads: int,
-    ) -> NDArray[Any]:
-        """The same for rows in compressed form."""
-        X = np.zeros((len(indptr) - 1, n_features), dtype=data.dtype)
-        for i in range(len(X)):
-            inside = slice(int(indptr[i]), int(indptr[i + 1]))
-            np.add.at(X[i], indices[inside], data[inside])
-        return self.transform_dense(X, n_threads)
 
 
 def _orthogonal(d: int, rng: np.random.Generator) -> Array:

@@ -123,7 +123,7 @@ class Records:
         for i in range(len(X)):
             inside = slice(int(indptr[i]), int(indptr[i + 1]))
             np.add.at(X[i], indices[inside], data[inside])
-        return Records.dense(
+        return Records.of(
             X,
             y,
             n_classes=n_classes,
@@ -164,7 +164,7 @@ class Records:
 
     def lift(self, map: Any, stored: bool, n_threads: int) -> None:
         """Replace each row by its features under a drawn ``map``, of norm 1."""
-        self.rows = _rounded_towards_zero(_shortened(map.transform_dense(self.rows, 1), None))
+        self.rows = _rounded_towards_zero(_shortened(map.transform(self.rows, 1), None))
 
 
 class Descent:

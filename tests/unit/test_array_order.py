@@ -39,18 +39,18 @@ ROWS: dict[str, Any] = {
 
 
 def smooth(rows: NDArray[np.float64], linear: NDArray[np.float64]) -> Any:
-    return _core.solve_smooth_dense(rows, Y, linear=linear, low_memory=False, **SMOOTH)[0]
+    return _core.solve_smooth(rows, Y, linear=linear, low_memory=False, **SMOOTH)[0]
 
 
 READERS: dict[str, tuple[tuple[int, ...], Callable[[NDArray[np.float64]], Any]]] = {
     "rows": ((6, 3), lambda a: smooth(a, np.zeros((2, 3)))),
-    "rows of records": ((6, 3), lambda a: _core.Records.dense(a, Y, **ROWS).sums(1)),
+    "rows of records": ((6, 3), lambda a: _core.Records.of(a, Y, **ROWS).sums(1)),
     "linear": ((2, 3), lambda a: smooth(X, a)),
     "left factor": ((6, 3), lambda a: _core.row_products(a, np.eye(3), 1)),
     "right factor": ((3, 4), lambda a: _core.row_products(X, a, 1)),
     "map of records": (
         (3, 3),
-        lambda a: _core.Records.dense(X, Y, **ROWS).transform(a, 1),
+        lambda a: _core.Records.of(X, Y, **ROWS).transform(a, 1),
     ),
 }
 

@@ -44,7 +44,7 @@ def test_smooth_batch_is_a_loop_of_single_fits(n: int, d: int, n_scores: int) ->
     linear = np.random.default_rng(1).normal(size=(17, n_scores, d + 1)) * 2.0
     for loss in SCORES[n_scores]:
         options = smooth_options(loss, n_scores)
-        solve, many = _core.solve_smooth_dense, _core.solve_smooth_batch_dense
+        solve, many = _core.solve_smooth, _core.solve_smooth_batch
         single = [
             solve(X, y, linear=b, n_threads=1, low_memory=False, **options)[0] for b in linear
         ]
@@ -60,7 +60,7 @@ def test_smooth_batch_marks_what_it_could_not_certify() -> None:
     options = {**smooth_options("huber", 1), "max_iter": 0}
     linear = np.zeros((3, 1, 3))
     linear[1] = 5.0
-    weights, certified = _core.solve_smooth_batch_dense(X, y, linear=linear, n_threads=2, **options)
+    weights, certified = _core.solve_smooth_batch(X, y, linear=linear, n_threads=2, **options)
     assert not certified.any()
     assert not weights.any()
 
@@ -80,7 +80,7 @@ def test_bad_linear_terms_are_refused(linear: Array, error: type[Exception]) -> 
     X, y = rows(20, 2, 2)
     options = smooth_options("huber", 1)
     with pytest.raises(error, match="linear"):
-        _core.solve_smooth_batch_dense(X, y, linear=linear, n_threads=1, **options)
+        _core.solve_smooth_batch(X, y, linear=linear, n_threads=1, **options)
 
 
 def ellipsoid_options(n_classes: int, n_ellipsoids: int, psd: bool) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def descent(**changes: Any) -> _core.Descent:
 
 def records(n: int, n_classes: int) -> _core.Records:
     X, y = rows(n, 2, n_classes)
-    return _core.Records.dense(
+    return _core.Records.of(
         X,
         y,
         n_classes=n_classes,
@@ -243,7 +243,7 @@ def test_no_fits_are_no_weights() -> None:
     X, y = rows(20, 2, 2)
     options = smooth_options("huber", 1)
     empty = np.zeros((0, 1, 3))
-    weights, certified = _core.solve_smooth_batch_dense(X, y, linear=empty, n_threads=2, **options)
+    weights, certified = _core.solve_smooth_batch(X, y, linear=empty, n_threads=2, **options)
     assert weights.shape == (0, 1, 3)
     assert certified.shape == (0,)
 
@@ -263,7 +263,7 @@ def smooth_for_ever(n_threads: int) -> None:
     X, y = rows(200, 4, 3)
     linear = np.random.default_rng(4).normal(size=(400_000, 3, 5))
     options = smooth_options("softmax_margin", 3)
-    _core.solve_smooth_batch_dense(X, y, linear=linear, n_threads=n_threads, **options)
+    _core.solve_smooth_batch(X, y, linear=linear, n_threads=n_threads, **options)
 
 
 def ellipsoids_for_ever(n_threads: int) -> None:

@@ -79,7 +79,7 @@ def test_the_second_round_is_that_of_projected_rows(monkeypatch: pytest.MonkeyPa
     V = model.components_
     mean = np.zeros((10, 13))
     for X, y in parties:
-        weights, _ = _core.solve_smooth_dense(
+        weights, _ = _core.solve_smooth(
             np.ascontiguousarray(X @ V.T),
             y,
             loss="softmax_margin",

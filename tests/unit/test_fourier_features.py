@@ -62,7 +62,7 @@ def test_rows_have_norm_one_whatever_they_hold(
     rows = adversarial(d)
     for dtype, close in ((np.float64, 1e-14), (np.float32, 1e-5)):
         given = np.clip(rows, -3e38, 3e38).astype(dtype)
-        found = features.map().transform_dense(given, 1)
+        found = features.map().transform(given, 1)
         assert found.shape == (len(rows), 60)
         assert found.dtype == dtype
         norms = np.linalg.norm(found.astype(np.float64), axis=1)
@@ -93,8 +93,8 @@ def test_compiled_features_are_those_of_the_twin(
     assert weights.shape == (77, d)
     assert constants.shape == (77,)
     expected = features_of(rows, weights, constants)
-    assert np.allclose(drawn.transform_dense(rows, 2), expected, atol=1e-11)
-    single = drawn.transform_dense(rows.astype(np.float32), 1)
+    assert np.allclose(drawn.transform(rows, 2), expected, atol=1e-11)
+    single = drawn.transform(rows.astype(np.float32), 1)
     # Angles of single precision: heavy-tailed frequencies are long.
     assert np.allclose(single, expected, atol=1e-5 * max(1.0, np.abs(weights).max()))
     squares = (weights**2).sum(axis=1)
@@ -106,7 +106,7 @@ def test_compiled_features_are_those_of_the_twin(
     else:
         assert np.allclose(constants, wanted, rtol=1e-12, atol=1e-300)
     csr = sparse.csr_matrix(rows)
-    found = drawn.transform_csr(csr.data, csr.indices, csr.indptr, d, 2)
+    found = drawn.transform((csr.data, csr.indices, csr.indptr, d), 2)
     assert np.allclose(found, expected, atol=1e-11)
 
 
@@ -144,7 +144,7 @@ def test_inner_products_estimate_the_kernel(
     bound = math.sqrt(2.0 * math.log(2.0 / ALPHA) / blocks)
     rng = np.random.default_rng(2)
     x, z = rng.normal(size=(2, d)) / math.sqrt(d)
-    one, two = drawn.transform_dense(np.stack([x, z]), 1)
+    one, two = drawn.transform(np.stack([x, z]), 1)
     estimate = float(one @ two)
     assert abs(estimate - kernel_of(kernel, gamma, x, z)) <= bound
     # Negative control: a kernel that is a few times as wide is told apart.

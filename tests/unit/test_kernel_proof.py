@@ -130,7 +130,7 @@ def test_the_code_has_the_numbers_of_the_page() -> None:
         expected = np.exp(-squares / (2.0 * (5.0 + room))) if room < math.inf else np.zeros(12)
         np.testing.assert_allclose(drawn.constants(), expected, rtol=1e-12)
         rows = np.random.default_rng(0).normal(size=(20, 5))
-        features = drawn.transform_dense(rows, 1)
+        features = drawn.transform(rows, 1)
         plain = paired(rows, drawn.weights(), drawn.constants())
         plain /= np.linalg.norm(plain, axis=1, keepdims=True)
         np.testing.assert_allclose(features, plain, atol=1e-12)

@@ -47,14 +47,14 @@ def test_the_budget_is_spent_between_validation_and_noise(
         (inputs, "checked_training_set"),
         (PrivacyLedger, "spend"),
         (ObjectivePerturbation, "draw_linear"),
-        (_core, "solve_smooth_dense"),
+        (_core, "solve_smooth"),
         (ObjectivePerturbation, "release"),
         (ObjectivePerturbationSVC, "_attributes"),
     ):
         watched(monkeypatch, target, name, seen)
     model(ledger=ledger).fit(*clusters)
     assert seen == [
-        "check", "checked_training_set", "spend", "draw_linear", "solve_smooth_dense", "release",
+        "check", "checked_training_set", "spend", "draw_linear", "solve_smooth", "release",
         "_attributes",
     ]  # fmt: skip
     assert len(ledger.history) == 2

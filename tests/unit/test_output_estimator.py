@@ -341,7 +341,7 @@ def test_every_order_of_equal_rows_is_certified() -> None:
     settings: dict[str, Any] = {"n_classes": 3, "C": 1e-3, "radius": 1.4e-12, "max_iter": 400}
     scales: dict[str, Any] = {"data_norm": 1e-6, "intercept_scaling": 2e-7}
     for seed in range(150):
-        weights, _ = _core.solve_crammer_singer_dense(
+        weights, _ = _core.solve_crammer_singer(
             X, y, **settings, **scales, n_threads=1, shuffle_seed=seed, low_memory=False
         )
         assert weights is not None, seed

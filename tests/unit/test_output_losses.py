@@ -322,7 +322,7 @@ def test_hinges_have_no_probabilities(changes: dict[str, Any]) -> None:
 
 
 def test_steps_that_run_out_release_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_core, "solve_smooth_dense", lambda *args, **options: (None, {}))
+    monkeypatch.setattr(_core, "solve_smooth", lambda *args, **options: (None, {}))
     model = OutputPerturbationSVC(loss="huber", classes=range(3), max_iter=1)
     with pytest.raises(CertificationError, match="max_iter"):
         model.fit(*three_clusters())

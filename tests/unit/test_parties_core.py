@@ -51,7 +51,7 @@ def smooth_numbers(n_parties: int, tol: float) -> dict[str, Array]:
 
 
 def single_smooth(X: Array, y: Array, lam: float, tol: float, options: dict[str, Any]) -> Array:
-    found, _ = _core.solve_smooth_dense(
+    found, _ = _core.solve_smooth(
         X, y, regularization=lam, linear=None, gradient_tol=tol, max_iter=None,
         n_threads=1, low_memory=False, **options,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_smooth_parties_are_certified_like_single_fits(
     X, y, offsets = parties((5, 0, 12, 1, 30, 7), 70, max(2, n_scores), dtype)
     options, distance = smooth_options(loss, n_scores), 1e-7
     numbers = smooth_numbers(6, distance)
-    weights, certified = _core.solve_smooth_parties_dense(
+    weights, certified = _core.solve_smooth_parties(
         X, y, offsets, n_threads=2, **numbers, **options
     )
     assert certified.all()
@@ -91,7 +91,7 @@ def test_weights_are_as_close_as_certified(distance: float) -> None:
     X, y, offsets = parties((20, 33), 150, 3)
     options = smooth_options("softplus", 3, intercept_scaling=0.0)
     numbers = smooth_numbers(2, distance)
-    weights, certified = _core.solve_smooth_parties_dense(
+    weights, certified = _core.solve_smooth_parties(
         X, y, offsets, n_threads=1, **numbers, **options
     )
     assert certified.all()
@@ -111,7 +111,7 @@ def test_weights_are_as_close_as_certified(distance: float) -> None:
 def test_results_do_not_depend_on_threads_or_on_other_parties() -> None:
     X, y, offsets = parties((9, 30, 4, 0, 17), 90, 4)
     options, numbers = smooth_options("huber", 4), smooth_numbers(5, 1e-5)
-    many = _core.solve_smooth_parties_dense
+    many = _core.solve_smooth_parties
     first, _ = many(X, y, offsets, n_threads=1, **numbers, **options)
     for n_threads in (2, 4):
         again, _ = many(X, y, offsets, n_threads=n_threads, **numbers, **options)
@@ -132,13 +132,13 @@ def test_crammer_singer_parties_have_the_bits_of_single_fits(sizes: tuple[int, .
     C, radius = np.linspace(0.1, 0.5, len(sizes)), np.geomspace(1e-6, 1e-3, len(sizes))
     options = {"n_classes": 3, "data_norm": 1.0, "intercept_scaling": 0.5, "shuffle_seed": 3}
     for n_threads in (1, 2):
-        weights, certified = _core.solve_crammer_singer_parties_dense(
+        weights, certified = _core.solve_crammer_singer_parties(
             X, y, offsets, C=C, radius=radius, n_threads=n_threads, **options
         )
         assert certified.all()
         for i in range(len(sizes)):
             own = slice(offsets[i], offsets[i + 1])
-            single, _ = _core.solve_crammer_singer_dense(
+            single, _ = _core.solve_crammer_singer(
                 X[own], y[own], C=C[i], radius=radius[i], max_iter=None,
                 n_threads=1, low_memory=False, **options,
             )  # fmt: skip
@@ -169,12 +169,12 @@ def test_descents_of_parties_have_the_bits_of_single_runs(average: str) -> None:
     X, y, offsets = parties(sizes, 30, 3)
     lams, options = np.array([0.02, 0.5, 0.1]), sgd_options(average=average)
     for n_threads in (1, 2):
-        weights = _core.projected_sgd_parties_dense(
+        weights = _core.projected_sgd_parties(
             X, y, offsets, regularizations=lams, batch_size=5, n_threads=n_threads, **options
         )
         for i in range(3):
             own = slice(offsets[i], offsets[i + 1])
-            single, _ = _core.projected_sgd_dense(
+            single, _ = _core.projected_sgd(
                 X[own], y[own], regularization=lams[i], batch_size=min(5, sizes[i]),
                 low_memory=False, **options,
             )  # fmt: skip
@@ -188,14 +188,14 @@ def calls(
     ones = np.ones(n_parties)
     singer = {"n_classes": 3, "data_norm": 1.0, "intercept_scaling": 0.5, "shuffle_seed": 3}
     return [
-        lambda: _core.solve_smooth_parties_dense(
+        lambda: _core.solve_smooth_parties(
             X, y, offsets, regularizations=ones, gradient_tols=1e-3 * ones,
             n_threads=n_threads, **smooth_options("huber", 3),
         ),
-        lambda: _core.solve_crammer_singer_parties_dense(
+        lambda: _core.solve_crammer_singer_parties(
             X, y, offsets, C=ones, radius=1e-3 * ones, n_threads=n_threads, **singer
         ),
-        lambda: _core.projected_sgd_parties_dense(
+        lambda: _core.projected_sgd_parties(
             X, y, offsets, regularizations=ones, batch_size=2, n_threads=n_threads,
             **sgd_options(),
         ),

@@ -31,7 +31,7 @@ each_map = pytest.mark.parametrize("name", MAPS)
 
 
 def twin_rows(public: PublicMap, rows: NDArray[np.float64]) -> Records:
-    return Records.dense(
+    return Records.of(
         rows,
         np.zeros(len(rows), dtype=np.int64),
         n_classes=2,

@@ -29,24 +29,15 @@ def labels(n: int) -> NDArray[np.int64]:
 
 def dense(X: NDArray[Any], *, unit: bool = True, data_norm: float = 1.0, **given: Any) -> Records:
     options = {**FREE, "offset": None, **given}
-    return Records.dense(X, labels(len(X)), n_classes=3, unit=unit, data_norm=data_norm, **options)
+    return Records.of(X, labels(len(X)), n_classes=3, unit=unit, data_norm=data_norm, **options)
 
 
 def csr(X: NDArray[Any], *, unit: bool = True, data_norm: float = 1.0, **given: Any) -> Records:
     m = scipy.sparse.csr_matrix(X)
     y = labels(len(X))
-    options = {**FREE, **given}
-    return Records.csr(
-        m.data,
-        m.indices,
-        m.indptr,
-        X.shape[1],
-        y,
-        n_classes=3,
-        unit=unit,
-        data_norm=data_norm,
-        **options,
-    )
+    options = {**FREE, "offset": None, **given}
+    rows = (m.data, m.indices, m.indptr, X.shape[1])
+    return Records.of(rows, y, n_classes=3, unit=unit, data_norm=data_norm, **options)
 
 
 def single(X: NDArray[Any], **given: Any) -> NDArray[np.float64]:
@@ -183,7 +174,7 @@ def test_arguments_out_of_range_are_refused() -> None:
     options = {**FREE, "offset": None, "data_norm": 1.0, "unit": True}
     for y in (np.full(6, 3), np.full(6, -1), np.zeros(5)):
         with pytest.raises(ValueError, match=r"^y: "):
-            Records.dense(X, y.astype(np.int64), n_classes=3, **options)
+            Records.of(X, y.astype(np.int64), n_classes=3, **options)
     records = dense(X)
     for point in (np.full(37, np.nan), np.full(37, 1e3), np.zeros(36)):
         with pytest.raises(ValueError, match="point"):

@@ -143,9 +143,9 @@ def compiled(case: Case, gradient_tol: float, **changes: Any) -> tuple[Array, di
     options |= changes
     if sparse.issparse(X):
         arrays = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, info = _core.solve_smooth_csr(*arrays, case.y, **options)
+        weights, info = _core.solve_smooth(arrays, case.y, **options)
     else:
-        weights, info = _core.solve_smooth_dense(X, case.y, **options)
+        weights, info = _core.solve_smooth(X, case.y, **options)
     assert weights is not None, "not certified"
     return weights, info
 
@@ -298,7 +298,7 @@ def test_threads_do_not_change_a_bit(kernel: str, n_classes: int) -> None:
 def test_steps_that_run_out_release_nothing() -> None:
     this = case("sharp huber", 3, regularization=1e-4)
     name, smoothing, margin = this.kernel
-    weights, info = _core.solve_smooth_dense(
+    weights, info = _core.solve_smooth(
         this.X,
         this.y,
         loss=name,

@@ -59,9 +59,9 @@ def compiled(
     options |= {"radius": radius_of(case, tol), "low_memory": low_memory}
     if sparse.issparse(X):
         arrays = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, info = _core.solve_crammer_singer_csr(*arrays, case["y"], **options)
+        weights, info = _core.solve_crammer_singer(arrays, case["y"], **options)
     else:
-        weights, info = _core.solve_crammer_singer_dense(X, case["y"], **options)
+        weights, info = _core.solve_crammer_singer(X, case["y"], **options)
     assert weights is not None
     assert info["radius"] <= options["radius"]
     return weights

@@ -657,7 +657,7 @@ class ObjectiveWorld(TrainedWorld):
         if sparse.issparse(self.rows.X):
             return super().draw(n, source)
         plan, n_threads = self.plan, self.n_threads
-        weights, solved = _core.solve_smooth_batch_dense(
+        weights, solved = _core.solve_smooth_batch(
             self.rows.X,
             self.rows.codes,
             **plan.loss.compiled,

@@ -28,7 +28,13 @@ from dpsvm_fast.exceptions import (
     PartitionError,
     PrivacyLeakWarning,
 )
-from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, ReleasedMap, row_blocks
+from dpsvm_fast.mechanisms.rows import (
+    FourierFeatures,
+    PublicMap,
+    ReleasedMap,
+    compiled_rows,
+    row_blocks,
+)
 
 # Sums over the records of a partition: exact, so that the order of partitions does not matter.
 
@@ -91,9 +97,7 @@ class Moments:
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Integers."""
         how: dict[str, Any] = {"offset": self.offset, "scale": self.scale, "n_threads": n_threads}
-        if sparse.issparse(rows):
-            return _core.column_moments_csr(rows.data, rows.indices, rows.indptr, rows.shape, **how)
-        return _core.column_moments_dense(rows, **how)
+        return _core.column_moments(compiled_rows(rows), **how)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from dpsvm_fast.estimators.frames import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import LARGEST
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows
 
 # From what the user passed to what the solvers take, without a data value in any message.
 #
@@ -470,9 +470,7 @@ class ArrayRows:
         """Exact sums of the mapped entries of each column and of their squares."""
         how: Any = {"offset": public.offset, "scale": public.scale, "n_threads": self.n_threads}
         X = self.X
-        if sparse.issparse(X):
-            return _core.column_moments_csr(X.data, X.indices, X.indptr, X.shape, **how)
-        return _core.column_moments_dense(X, **how)
+        return _core.column_moments(compiled_rows(X), **how)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""

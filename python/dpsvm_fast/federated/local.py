@@ -73,7 +73,7 @@ def fit_parties(
         return np.array([number(n) for n in sizes])
 
     if training.solver == "psgd":
-        last = _core.projected_sgd_parties_dense(
+        last = _core.projected_sgd_parties(
             X,
             codes,
             offsets,
@@ -89,7 +89,7 @@ def fit_parties(
         )
         return np.asarray(last)
     if training.loss.name == "crammer_singer":
-        weights, certified = _core.solve_crammer_singer_parties_dense(
+        weights, certified = _core.solve_crammer_singer_parties(
             X,
             codes,
             offsets,
@@ -100,7 +100,7 @@ def fit_parties(
             **shared,
         )
     else:
-        weights, certified = _core.solve_smooth_parties_dense(
+        weights, certified = _core.solve_smooth_parties(
             X,
             codes,
             offsets,
@@ -132,7 +132,7 @@ def fit_objective(
 ) -> Array:
     """One party's weights with noise of their own; what was known before the noise is dropped."""
     mechanism = training.mechanism
-    weights, _ = _core.solve_smooth_dense(
+    weights, _ = _core.solve_smooth(
         X,
         codes,
         regularization=training.sum_regularization(X.shape[0]),

@@ -237,7 +237,7 @@ class NoisyColumnMoments:
     Notes
     -----
     Guarantees: ``release`` is a Gaussian mechanism with parameter ``mu``, or epsilon-private, for
-    the exact sums of ``_core.column_moments_dense``; everything else it does is post-processing.
+    the exact sums of ``_core.column_moments``; everything else it does is post-processing.
     """
 
     n_features: int

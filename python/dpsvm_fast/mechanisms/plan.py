@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.exceptions import CertificationError
+from dpsvm_fast.mechanisms.rows import compiled_rows
 
 if TYPE_CHECKING:
     from dpsvm_fast.certificates import PrivacyEvent
@@ -131,7 +131,7 @@ def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> 
     Parameters
     ----------
     solver : str
-        Name of the compiled function, without ``_dense`` or ``_csr``.
+        Name of the compiled function.
     X : ndarray or CSR matrix of shape (n_samples, n_features)
     codes : ndarray of shape (n_samples,)
     **options
@@ -142,11 +142,7 @@ def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> 
     CertificationError
         ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
     """
-    if sparse.issparse(X):
-        solve = getattr(_core, f"{solver}_csr")
-        weights, _ = solve(X.data, X.indices, X.indptr, X.shape[1], codes, **options)
-    else:
-        weights, _ = getattr(_core, f"{solver}_dense")(X, codes, **options)
+    weights, _ = getattr(_core, solver)(compiled_rows(X), codes, **options)
     if weights is None:
         raise refused_certificate(limited=options["max_iter"] is not None)
     return np.asarray(weights)

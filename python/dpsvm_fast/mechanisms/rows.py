@@ -29,6 +29,13 @@ SAFE_NORM = 1e-140
 Array = NDArray[np.float64]
 
 
+def compiled_rows(X: Any) -> Any:
+    """Return X as the compiled module takes it: an array, or the parts of a CSR matrix."""
+    if sparse.issparse(X):
+        return X.data, X.indices, X.indptr, X.shape[1]
+    return X
+
+
 @dataclass(frozen=True, eq=False)
 class PublicMap:
     r"""Rows of norm at most 1 from raw rows, by public numbers alone.
@@ -81,9 +88,8 @@ class PublicMap:
             "unit": self.unit,
             "n_threads": n_threads,
         }
-        if sparse.issparse(X):
-            return _core.Records.csr(X.data, X.indices, X.indptr, X.shape[1], codes, **shared)
-        return _core.Records.dense(X, codes, offset=self.offset, **shared)
+        offset = None if sparse.issparse(X) else self.offset
+        return _core.Records.of(compiled_rows(X), codes, offset=offset, **shared)
 
     def apply(self, X: Any) -> Any:
         """Mapped rows, float64; CSR stays CSR.
@@ -390,6 +396,5 @@ def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int)
     """Features of mapped rows in the given precision."""
     drawn = features.map()
     if sparse.issparse(rows):
-        data = rows.data.astype(dtype)
-        return drawn.transform_csr(data, rows.indices, rows.indptr, rows.shape[1], n_threads)
-    return drawn.transform_dense(np.ascontiguousarray(rows, dtype=dtype), n_threads)
+        return drawn.transform(compiled_rows(rows.astype(dtype, copy=False)), n_threads)
+    return drawn.transform(np.ascontiguousarray(rows, dtype=dtype), n_threads)
