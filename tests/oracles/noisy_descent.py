@@ -90,10 +90,11 @@ def records_of(
     } | changes
     labels = np.asarray(y, dtype=np.int64)
     if sparse.issparse(X):
-        return kind.records.csr(X.data, X.indices, X.indptr, X.shape[1], labels, **options)
+        rows = (X.data, X.indices, X.indptr, X.shape[1])
+        return kind.records.of(rows, labels, **({"offset": None} | options))
     X = np.asarray(X)
     X = np.ascontiguousarray(X, dtype=X.dtype if X.dtype == np.float32 else np.float64)
-    return kind.records.dense(X, labels, **({"offset": None} | options))
+    return kind.records.of(X, labels, **({"offset": None} | options))
 
 
 def run(

@@ -61,8 +61,8 @@ class Records:
         self.y = np.array(y, dtype=np.int64)
 
     @staticmethod
-    def dense(
-        X: NDArray[Any],
+    def of(
+        X: Any,
         y: Labels,
         *,
         n_classes: int,
@@ -78,7 +78,7 @@ class Records:
 
         Parameters
         ----------
-        X : ndarray of shape (n_samples, n_features)
+        X : ndarray of shape (n_samples, n_features), or the parts of a CSR matrix
         y : ndarray of shape (n_samples,)
         n_classes : int
         offset, scale : ndarray of shape (n_features,) or None
@@ -92,6 +92,14 @@ class Records:
         n_threads : int
             Not used.
         """
+        if isinstance(X, tuple):
+            if not low <= 0.0 <= high:
+                raise ValueError("low, high: sparse rows need low <= 0 <= high")
+            data, indices, indptr, n_features = X
+            X = np.zeros((len(indptr) - 1, n_features))
+            for i in range(len(X)):
+                inside = slice(int(indptr[i]), int(indptr[i + 1]))
+                np.add.at(X[i], indices[inside], data[inside])
         mapped = np.asarray(X, dtype=np.float64)
         with np.errstate(over="ignore"):
             mapped = mapped - (0.0 if offset is None else offset)
@@ -99,42 +107,6 @@ class Records:
         largest = np.finfo(np.float64).max
         mapped = np.clip(np.clip(mapped, low, high), -largest, largest)
         return Records(_shortened(mapped, None if unit else data_norm), y, n_classes)
-
-    @staticmethod
-    def csr(
-        data: NDArray[Any],
-        indices: NDArray[Any],
-        indptr: NDArray[Any],
-        n_features: int,
-        y: Labels,
-        *,
-        n_classes: int,
-        scale: Array | None,
-        low: float,
-        high: float,
-        data_norm: float,
-        unit: bool,
-        n_threads: int,
-    ) -> Records:
-        """The same for rows in compressed form, without an offset; needs ``low <= 0 <= high``."""
-        if not low <= 0.0 <= high:
-            raise ValueError("low, high: sparse rows need low <= 0 <= high")
-        X = np.zeros((len(indptr) - 1, n_features))
-        for i in range(len(X)):
-            inside = slice(int(indptr[i]), int(indptr[i + 1]))
-            np.add.at(X[i], indices[inside], data[inside])
-        return Records.of(
-            X,
-            y,
-            n_classes=n_classes,
-            offset=None,
-            scale=scale,
-            low=low,
-            high=high,
-            data_norm=data_norm,
-            unit=unit,
-            n_threads=n_threads,
-        )
 
     @property
     def n_features(self) -> int:
