@@ -481,3 +481,20 @@ def test_the_text_fits_a_terminal_and_says_what_counts(kind: Kind) -> None:
         assert "83% of" in flat
     if kind[0] is last_iterate:
         assert "last iterate" in flat
+
+
+def test_events_that_do_not_follow_from_the_noise_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """verify does not rely on the code that derives events: it writes their numbers out again."""
+    made = weights_statement()
+    assert verify(made).ok
+
+    def quieter(self: PrivacyStatement) -> tuple[PrivacyEvent, ...]:
+        return tuple(replace(event, sigma=2.0 * event.sigma) for event in derived(self))
+
+    derived = PrivacyStatement.events.fget
+    monkeypatch.setattr(PrivacyStatement, "events", property(quieter))
+    found = verify(made)
+    assert not found.ok
+    assert any("event" in problem for problem in found.problems)

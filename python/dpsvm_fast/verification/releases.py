@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 from scipy.optimize import brentq, minimize_scalar
 
-from dpsvm_fast.certificates.events import DistanceEvent, ZCDPEvent
+from dpsvm_fast.certificates.events import (
+    DistanceEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.certificates.releases import (
     ENCODABLE,
     Descent,
@@ -472,13 +480,71 @@ EPSILON_SLACK = 1e-12
 def check_fit(statement: PrivacyStatement) -> list[str]:
     """Say what does not follow, beside the total."""
     problems = [*_mechanism_problems(statement), *_loss_problems(statement)]
-    problems += check_parts(statement)
+    problems += check_parts(statement) + _event_problems(statement)
     s, noise = statement.sensitivity, statement.noise
     if s is not None and noise is not None:
         problems += _sensitivity_problems(statement, s, noise)
         problems += check_objective(statement, s, noise)
         problems += _noise_problems(statement, s, noise)
     return problems
+
+
+def _event_problems(statement: PrivacyStatement) -> list[str]:
+    """Whether each event is that of its noise.
+
+    The statement derives its events by code that the maker of noise uses too. Here the numbers on
+    which they rest are written out again, without it.
+    """
+    expected: list[tuple[str, float]] = []
+    for part in statement.parts:
+        expected.append(_sum_cost(part))
+    o, s, noise = statement.objective, statement.sensitivity, statement.noise
+    if o is not None:
+        pure = o.beta is not None
+        expected.append(("pure", o.epsilon) if pure else ("objective", _sigma_of(o)))
+    if noise is not None and s is not None:
+        if noise.sigma is not None:
+            cost = ("gaussian", s.total / noise.sigma)
+        else:
+            cost = ("pure", _pure_epsilon_of(s, noise))
+        expected += noise.n_releases * [cost]
+    expected += [_sum_cost(part) for part in statement.reserved]
+    if len(statement.events) != len(expected):
+        return [f"{len(statement.events)} events, expected {len(expected)}"]
+    problems = []
+    for event, (tag, due) in zip(statement.events, expected, strict=True):
+        stated = _cost(event)
+        if event.tag != tag or not math.isclose(stated, due, rel_tol=EXCESS):
+            problems.append(f"the {event.tag} event of {stated!r} is not that of {due!r}")
+    for part, event in zip(statement.parts, statement.events, strict=False):
+        drawn = (getattr(event, "sampling_rate", 1.0), getattr(event, "n_steps", part.n_steps))
+        if drawn != (part.sampling_rate, part.n_steps):
+            problems.append(f"{part.name}: the event has another sampling rate or number of steps")
+    return problems
+
+
+def _cost(event: PrivacyEvent) -> float:
+    """What a kind of event is about: sensitivity over noise, epsilon, or noise over row norm."""
+    if isinstance(event, GaussianEvent):
+        return event.sensitivity / event.sigma
+    if isinstance(event, SubsampledGaussianEvent):
+        return 1.0 / event.noise_multiplier
+    if isinstance(event, ObjectiveEvent):
+        return event.sigma
+    return event.epsilon if isinstance(event, PureEvent) else math.nan
+
+
+def _sum_cost(part: ReleasePart) -> tuple[str, float]:
+    """Kind of event of a noisy sum, and its sensitivity over its noise, or its epsilon."""
+    moved = part.relation_factor * part.contribution
+    if part.sigma is None:
+        return "pure", (part.beta or 0.0) * moved
+    if part.sampling_rate < 1.0:
+        # One record's contribution: sampled sums pay for an exchange in their law.
+        return "subsampled_gaussian", part.contribution / part.sigma
+    last = part.last_iterate
+    steps = part.n_steps if last is None else _counted(last, part.n_steps)
+    return "gaussian", math.sqrt(steps) * moved / part.sigma
 
 
 def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
