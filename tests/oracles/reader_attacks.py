@@ -365,6 +365,8 @@ def faults(folder: Path, n_files: int, entropy: int) -> list[str]:
         words = [folder, first, n_files, entropy]
         done = subprocess.run(
             [sys.executable, "-m", __name__, *map(str, words)],
+            # Wherever the tests were started: the package of this file is found there.
+            cwd=Path(__file__).resolve().parents[1],
             capture_output=True,
             text=True,
             check=False,

@@ -69,7 +69,7 @@ LONG: dict[str, dict[str, Any]] = {
 }
 # Seconds of training before a signal.
 DELAY = 0.15
-SOLVERS = ("crammer_singer_dense", "crammer_singer_csr", "smooth_dense", "smooth_csr")
+SOLVERS = ("crammer_singer", "smooth")
 
 
 def model(kind: str = "output", **settings: Any) -> Any:
