@@ -19,7 +19,7 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.estimators.linear import PrivatePipeline
+from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel
 from dpsvm_fast.mechanisms.plan import Facts
@@ -378,4 +378,4 @@ def test_bounds_of_the_fit_serve_prediction() -> None:
 
 
 def test_the_estimators_share_their_fit() -> None:
-    assert PrivateKernelSVC.fit is PrivateLinearSVC.fit is PrivatePipeline.fit
+    assert PrivateKernelSVC.fit is PrivateLinearSVC.fit is PipelineClassifier.fit

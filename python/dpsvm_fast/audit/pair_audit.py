@@ -36,7 +36,7 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import ArrayRows
-from dpsvm_fast.estimators.linear import PrivatePipeline
+from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, unit_rows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
@@ -406,7 +406,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
         Nothing is known about it.
     """
     norm = float(getattr(estimator, "data_norm", 1.0))
-    if isinstance(estimator, PrivatePipeline):
+    if isinstance(estimator, PipelineClassifier):
         if part == "training":
             return _of_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
         pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
@@ -732,7 +732,7 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
         The fitted attributes that are looked at.
     """
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
-        (PrivatePipeline, PipelineWorld),
+        (PipelineClassifier, PipelineWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
         (OutputPerturbationSVC, OutputWorld),
         (ObjectivePerturbationSVC, ObjectiveWorld),

@@ -15,7 +15,7 @@ from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.certificates.words import RANDOM_FEATURES
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.inputs import checked_rows, public_map
-from dpsvm_fast.estimators.linear import PrivatePipeline, Trainer
+from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
 from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
@@ -39,7 +39,7 @@ N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100
 
 
 @dataclass(eq=False, repr=False)
-class PrivateKernelSVC(PrivatePipeline):
+class PrivateKernelSVC(PipelineClassifier):
     r"""Private kernel SVM: `PrivateLinearSVC`, trained on random features where that will help.
 
     One fit does, in this order and within one budget:

@@ -39,7 +39,7 @@ from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 
 
-class PrivatePipeline(Probabilities, PrivatelyTrained):
+class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before they train on them."""
 
     # What a fit publishes.
@@ -168,7 +168,7 @@ def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Lo
 
 
 @dataclass(eq=False, repr=False)
-class PrivateLinearSVC(PrivatePipeline):
+class PrivateLinearSVC(PipelineClassifier):
     r"""Private multi-class linear SVM with a private pipeline around it and nothing to tune.
 
     One fit does, in this order and within one budget:

@@ -19,7 +19,7 @@ from dpsvm_fast import preprocessing as ours
 from dpsvm_fast.estimators.base import PrivateLinearClassifier
 from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
 from dpsvm_fast.estimators.inputs import checked_bounds, public_map
-from dpsvm_fast.estimators.linear import PrivatePipeline
+from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.files import write_bytes
 from dpsvm_fast.mechanisms.moments import JUST_BELOW_ONE
@@ -209,7 +209,7 @@ def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
         return score_rows(graph, model.steps[-1][1], rows)
     if isinstance(model, EllipsoidClassifier):
         return (*_ellipsoid_scores(graph, model, rows), model)
-    if isinstance(model, PrivatePipeline):
+    if isinstance(model, PipelineClassifier):
         scores = _mapped_scores(graph, model, rows)
     elif isinstance(model, PrivateLinearClassifier):
         scores = _affine(graph, rows, model.coef_.T, model.intercept_)
