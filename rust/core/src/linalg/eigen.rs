@@ -29,12 +29,12 @@ const PLAIN_EXPONENTS: RangeInclusive<i32> = -300..=300;
 ///
 /// # Examples
 /// ```
-/// use crate::linalg::SymmetricEigen;
+/// use dpsvm_core::linalg::SymmetricEigen;
 /// let mut eigen = SymmetricEigen::new(2)?;
 /// eigen.decompose(&[2.0, 1.0, 1.0, 2.0])?;
 /// assert!((eigen.values()[0] - 3.0).abs() < 1e-14);
 /// assert!((eigen.vector(0)[1] - 0.5f64.sqrt()).abs() < 1e-14);
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub struct SymmetricEigen {
     matrix: Mat<f64>,

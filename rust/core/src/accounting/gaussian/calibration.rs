@@ -186,10 +186,10 @@ fn tail_quantile_above(delta: f64) -> f64 {
 ///
 /// # Example
 /// ```
-/// use crate::accounting::gaussian;
+/// use dpsvm_core::accounting::gaussian;
 /// let sigma = gaussian::sigma(1.0, 1e-6)?;
 /// assert!(gaussian::delta(1.0, sigma)? <= 1e-6);
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
     if !(0.0..=MAX_EPSILON).contains(&epsilon) {

@@ -296,9 +296,9 @@ fn check(epsilon: f64, sigma: f64) -> Result<()> {
 ///
 /// # Example
 /// ```
-/// let delta = crate::accounting::gaussian::delta(1.0, 1.0)?;
+/// let delta = dpsvm_core::accounting::gaussian::delta(1.0, 1.0)?;
 /// assert!((delta - 0.126_936_737_506_643_946).abs() < 1e-14);
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn delta(epsilon: f64, sigma: f64) -> Result<f64> {
     check(epsilon, sigma)?;

@@ -313,12 +313,12 @@ pub fn profile(
 ///
 /// # Example
 /// ```
-/// use crate::accounting::objective::{Jacobian, Law, Relation, delta};
-/// use crate::runtime::interrupt::Never;
+/// use dpsvm_core::accounting::objective::{Jacobian, Law, Relation, delta};
+/// use dpsvm_core::runtime::interrupt::Never;
 /// let law = Law::Softmax { classes: 10 };
 /// let delta = delta(law, Relation::AddRemove, 2.0, 4.51, Jacobian::Given(0.5), &Never)?;
 /// assert!(delta < 1e-6);
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn delta(
     law: Law,

@@ -64,11 +64,11 @@ fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
 ///
 /// # Example
 /// ```
-/// use crate::accounting::objective::joint;
-/// use crate::runtime::interrupt::Never;
+/// use dpsvm_core::accounting::objective::joint;
+/// use dpsvm_core::runtime::interrupt::Never;
 /// let delta = joint::delta(1.0, 1.0 / 7.66, 0.5, 10, false, f64::INFINITY, &Never)?;
 /// assert!(delta < 1e-5);
-/// # Ok::<(), crate::Error>(())
+/// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn delta(
     epsilon: f64,
