@@ -97,7 +97,7 @@ NOISE_SCALES = (
         ),
         (
             "tests/unit/test_output_losses.py::test_the_sensitivity_is_that_of_the_loss",
-            "tests/unit/test_output_losses.py::test_random_neighbours_never_exceed_the_sensitivity",
+            "tests/unit/test_output_losses.py::test_constructed_neighbours_reach_the_sensitivity",
         ),
     ),
 )
