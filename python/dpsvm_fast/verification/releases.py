@@ -495,56 +495,57 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
     The statement derives its events by code that the maker of noise uses too. Here the numbers on
     which they rest are written out again, without it.
     """
-    expected: list[tuple[str, float]] = []
-    for part in statement.parts:
-        expected.append(_sum_cost(part))
+    expected = [_sum_cost(part) for part in statement.parts]
     o, s, noise = statement.objective, statement.sensitivity, statement.noise
-    if o is not None:
-        pure = o.beta is not None
-        expected.append(("pure", o.epsilon) if pure else ("objective", _sigma_of(o)))
-    if noise is not None and s is not None:
-        if noise.sigma is not None:
-            cost = ("gaussian", s.total / noise.sigma)
-        else:
-            cost = ("pure", _pure_epsilon_of(s, noise))
-        expected += noise.n_releases * [cost]
+    if o is not None and o.sigma is None:
+        expected.append(("pure", o.epsilon))
+    elif o is not None:
+        law = (o.law, o.n_scores, o.curvature_ratio, None)
+        expected.append(("objective", 1.0 / _sigma_of(o), *law))
+    if s is not None and noise is not None and noise.sigma is None:
+        expected += noise.n_releases * [("pure", _pure_epsilon_of(s, noise))]
+    elif s is not None and noise is not None:
+        assert noise.sigma is not None
+        expected += noise.n_releases * [("gaussian", s.total / noise.sigma)]
     expected += [_sum_cost(part) for part in statement.reserved]
     if len(statement.events) != len(expected):
         return [f"{len(statement.events)} events, expected {len(expected)}"]
     problems = []
-    for event, (tag, due) in zip(statement.events, expected, strict=True):
-        stated = _cost(event)
-        if event.tag != tag or not math.isclose(stated, due, rel_tol=EXCESS):
-            problems.append(f"the {event.tag} event of {stated!r} is not that of {due!r}")
-    for part, event in zip(statement.parts, statement.events, strict=False):
-        drawn = (getattr(event, "sampling_rate", 1.0), getattr(event, "n_steps", part.n_steps))
-        if drawn != (part.sampling_rate, part.n_steps):
-            problems.append(f"{part.name}: the event has another sampling rate or number of steps")
+    for event, (tag, due, *facts) in zip(statement.events, expected, strict=True):
+        cost, *stated = _event_cost(event)
+        if (event.tag, event.adjacency, stated) != (tag, statement.adjacency, facts):
+            problems.append(f"the {event.tag} event is not that of its noise")
+        else:
+            problems += follows(f"cost of the {tag} event", cost, due)
     return problems
 
 
-def _cost(event: PrivacyEvent) -> float:
-    """What a kind of event is about: sensitivity over noise, epsilon, or noise over row norm."""
-    if isinstance(event, GaussianEvent):
-        return event.sensitivity / event.sigma
-    if isinstance(event, SubsampledGaussianEvent):
-        return 1.0 / event.noise_multiplier
-    if isinstance(event, ObjectiveEvent):
-        return event.sigma
-    return event.epsilon if isinstance(event, PureEvent) else math.nan
+def _event_cost(event: PrivacyEvent) -> tuple[Any, ...]:
+    """What grows with the cost of an event, and all else that it says of its law."""
+    match event:
+        case GaussianEvent():
+            return (event.sensitivity / event.sigma,)
+        case SubsampledGaussianEvent():
+            return (1.0 / event.noise_multiplier, event.sampling_rate, event.n_steps)
+        case ObjectiveEvent():
+            return (1.0 / event.sigma, event.law, event.n_scores, event.kappa, event.jacobian)
+        case PureEvent():
+            return (event.epsilon,)
+    return (math.nan,)
 
 
-def _sum_cost(part: ReleasePart) -> tuple[str, float]:
-    """Kind of event of a noisy sum, and its sensitivity over its noise, or its epsilon."""
+def _sum_cost(part: ReleasePart) -> tuple[Any, ...]:
+    """Kind of event of a noisy sum, its sensitivity over its noise or its epsilon, and the rest."""
     moved = part.relation_factor * part.contribution
     if part.sigma is None:
-        return "pure", (part.beta or 0.0) * moved
+        return ("pure", (part.beta or 0.0) * moved)
     if part.sampling_rate < 1.0:
         # One record's contribution: sampled sums pay for an exchange in their law.
-        return "subsampled_gaussian", part.contribution / part.sigma
+        cost = part.contribution / part.sigma
+        return ("subsampled_gaussian", cost, part.sampling_rate, part.n_steps)
     last = part.last_iterate
     steps = part.n_steps if last is None else _counted(last, part.n_steps)
-    return "gaussian", math.sqrt(steps) * moved / part.sigma
+    return ("gaussian", math.sqrt(steps) * moved / part.sigma)
 
 
 def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
