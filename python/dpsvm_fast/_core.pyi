@@ -48,6 +48,28 @@ _Values = NDArray[np.float64] | NDArray[np.float32]
 _Indices = NDArray[np.int32] | NDArray[np.int64]
 _Rows = _Values | tuple[_Values, _Indices, _Indices, int]
 
+# Keyword arguments that several functions take.
+class _Loss(TypedDict):
+    loss: str
+    n_scores: int
+    smoothing: float
+    margin: float
+
+class _Solver(_Loss):
+    data_norm: float
+    intercept_scaling: float
+    shuffle_seed: int
+    n_threads: int
+
+class _Sgd(_Loss):
+    n_epochs: int
+    batch_size: int
+    radius: float
+    projection: str
+    average: str
+    data_norm: float
+    intercept_scaling: float
+
 class _CrammerSinger(TypedDict):
     n_classes: int
     C: float
@@ -68,100 +90,39 @@ class _CrammerSingerParties(TypedDict):
     shuffle_seed: int
     n_threads: int
 
-class _Smooth(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
+class _Smooth(_Solver):
     regularization: float
     linear: NDArray[np.float64] | None
-    data_norm: float
-    intercept_scaling: float
     gradient_tol: float
     max_iter: int | None
-    shuffle_seed: int
-    n_threads: int
     low_memory: bool
 
-class _SmoothBatch(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
+class _SmoothBatch(_Solver):
     regularization: float
     linear: NDArray[np.float64]
-    data_norm: float
-    intercept_scaling: float
     gradient_tol: float
     max_iter: int | None
-    shuffle_seed: int
-    n_threads: int
 
-class _SmoothParties(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
+class _SmoothParties(_Solver):
     regularizations: NDArray[np.float64]
-    data_norm: float
-    intercept_scaling: float
     gradient_tols: NDArray[np.float64]
-    shuffle_seed: int
-    n_threads: int
 
-class _ProjectedSgd(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
-    n_epochs: int
-    batch_size: int
+class _ProjectedSgd(_Sgd):
     regularization: float
-    radius: float
-    projection: str
-    average: str
-    data_norm: float
-    intercept_scaling: float
     permutation_seed: int
     low_memory: bool
 
-class _ProjectedSgdParties(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
-    n_epochs: int
-    batch_size: int
+class _ProjectedSgdParties(_Sgd):
     regularizations: NDArray[np.float64]
-    radius: float
-    projection: str
-    average: str
-    data_norm: float
-    intercept_scaling: float
     permutation_seed: int
     n_threads: int
 
-class _SgdRounding(TypedDict):
+class _SgdRounding(_Sgd):
     n_samples: int
     n_columns: int
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
-    n_epochs: int
-    batch_size: int
     regularization: float
-    radius: float
-    projection: str
-    average: str
-    data_norm: float
-    intercept_scaling: float
 
-class _DescentRounding(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
+class _DescentRounding(_Loss):
     n_columns: int
     row_norm: float
     clip: float
@@ -171,20 +132,6 @@ class _DescentRounding(TypedDict):
     step: float
 
 class _GaussianMargin(TypedDict):
-    loss: str
-    n_classes: int
-    n_ellipsoids: int
-    smoothing: float
-    margin: float
-    regularization: float
-    linear: NDArray[np.float64]
-    data_norm: float
-    psd: bool
-    gradient_tol: float
-    max_iter: int | None
-    n_threads: int
-
-class _GaussianMarginBatch(TypedDict):
     loss: str
     n_classes: int
     n_ellipsoids: int
@@ -208,11 +155,7 @@ class _Records(TypedDict):
     unit: bool
     n_threads: int
 
-class _Descent(TypedDict):
-    loss: str
-    n_scores: int
-    smoothing: float
-    margin: float
+class _Descent(_Loss):
     n_features: int
     intercept: float
     row_scale: float
@@ -456,7 +399,7 @@ def solve_gaussian_margin(
 def solve_gaussian_margin_batch(
     X: NDArray[np.float64] | NDArray[np.float32],
     target: NDArray[np.int64],
-    **options: Unpack[_GaussianMarginBatch],
+    **options: Unpack[_GaussianMargin],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def solve_smooth_batch(
     X: _Rows,
