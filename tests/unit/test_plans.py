@@ -68,7 +68,7 @@ def test_plans_are_frozen(kind: str) -> None:
 def test_rows_that_have_another_shape_than_they_say_cost_nothing(kind: str) -> None:
     ledger = dp.PrivacyLedger(9.0, 1e-3, KINDS[kind].adjacency)
     estimator = KINDS[kind].set_params(ledger=ledger)
-    with pytest.raises(ValueError, match=r"^X: expected rows of the shape"):
+    with pytest.raises(ValueError, match=r"^X: "):
         estimator.fit(Lying(), Y)
     estimator.set_params(ledger=None)
     assert not ledger.history

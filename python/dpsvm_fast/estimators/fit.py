@@ -80,7 +80,9 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         ledger.check(plan.events)
     rows.read()
     if rows.facts != facts:
-        raise ValueError("X: expected rows of the shape and form that they say they have")
+        raise ValueError(
+            "X: got other rows when they were read than when their shape was asked for"
+        )
     plan.check_rows(rows)
     check_room(plan.n_learned, rows.n_here * plan.n_kept)
     reasons = not_private_reasons(estimator)
