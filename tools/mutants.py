@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "mutation"))
 
 from catalogue import CATALOGUE, Mutant
-from mutant_runner import baseline, judge
+from mutant_runner import baseline, compiled, judge
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     if unknown := set(arguments.names) - {mutant.name for mutant in CATALOGUE}:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
     if arguments.quick:
-        chosen = [m for m in chosen if not (m.compiled or m.slow)]
+        chosen = [m for m in chosen if not (m.slow or compiled(m))]
     if arguments.list:
         for mutant in chosen:
             print(f"{mutant.name}: {mutant.models}")
@@ -36,8 +36,7 @@ def main() -> int:
 
 def report(chosen: list[Mutant]) -> int:
     """Runs the mutants one after the other."""
-    killers = sorted({killer for mutant in chosen for killer in mutant.killers})
-    if problem := baseline(killers):
+    if problem := baseline(chosen):
         print(problem)
         return 1
     alive = 0
