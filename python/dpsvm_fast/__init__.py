@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PrivateStandardScaler,
         PrivateWhitener,
         PublicScaler,
+        PublicSplines,
         RandomFourierFeatures,
     )
     from dpsvm_fast.verification.verify import verify
@@ -65,6 +66,7 @@ __all__ = [
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",
+    "PublicSplines",
     "RandomFourierFeatures",
     "__version__",
     "accounting",
@@ -102,6 +104,7 @@ _HOMES = {
         "PrivateStandardScaler",
         "PrivateWhitener",
         "PublicScaler",
+        "PublicSplines",
         "RandomFourierFeatures",
     ),
 }

@@ -77,10 +77,10 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that what it
     lists as public was public. A step counts as free when it is one of this library's without a
-    budget (``PublicScaler``, ``RandomFourierFeatures``), when its scikit-learn tags say that it
-    needs no fit (``Normalizer``, ``FunctionTransformer``) or when it is a ``OneHotEncoder`` or
-    ``OrdinalEncoder`` with declared ``categories``. An estimator that is listed twice is counted
-    twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    budget (``PublicScaler``, ``PublicSplines``, ``RandomFourierFeatures``), when its scikit-learn
+    tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``) or when it is a
+    ``OneHotEncoder`` or ``OrdinalEncoder`` with declared ``categories``. An estimator that is
+    listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
 
     Searches over hyper-parameters fit many pipelines on the same rows; this is about one of them.
 
@@ -331,10 +331,11 @@ class Step:
         kind = type(self.estimator)
         if self.statement is not None:
             return "private"
-        if getattr(kind, "_learns_from_rows", True) is False or not _requires_fit(self.estimator):
-            return "public"
+        own = getattr(kind, "_learns_from_rows", True) is False
         by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
-        if _categories_declared(self.estimator) and not by_share:
+        if not by_share and (own or _categories_declared(self.estimator)):
+            return "public"
+        if not own and not _requires_fit(self.estimator):
             return "public"
         # One of ours that has not been fitted, or that is being fitted, has no statement yet.
         if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):

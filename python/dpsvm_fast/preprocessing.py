@@ -61,6 +61,7 @@ from dpsvm_fast.mechanisms.rows import (
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
+    SplineMap,
     compiled_rows,
     row_blocks,
     structure_of,
@@ -72,6 +73,7 @@ __all__ = [
     "PrivateStandardScaler",
     "PrivateWhitener",
     "PublicScaler",
+    "PublicSplines",
     "RandomFourierFeatures",
     "clipped_rows",
 ]
@@ -963,6 +965,241 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     # Each operation, and each of a computed row, is off by less than this share.
     slack = 1.0 + (corner.size + 16.0) * np.finfo(np.float64).eps
     return largest * float(np.linalg.norm(corner / largest)) * slack
+
+
+# More would not fit beside a column's rows, and hardly be told apart.
+MOST_KNOTS = 1 << 16
+
+
+def checked_knots(value: Any) -> Any:
+    """A number of knots, or for each column a number or increasing positions."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return check.check_integer("knots", value, 1, MOST_KNOTS)
+    return [_knots_of_column(entry) for entry in value]
+
+
+def _knots_of_column(entry: Any) -> Any:
+    """A number or increasing positions."""
+    if not isinstance(entry, (list, tuple, np.ndarray)):
+        return check.check_integer("knots", entry, 1, MOST_KNOTS)
+    try:
+        knots = np.array(entry, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        raise TypeError("knots: expected numbers as the positions of a column") from None
+    if knots.ndim != 1 or not 2 <= knots.size <= MOST_KNOTS or not _increasing(knots):
+        raise InvalidParameterError(
+            f"knots: expected 2 to {MOST_KNOTS} finite increasing positions for a column"
+        )
+    return knots
+
+
+def _increasing(knots: Array) -> bool:
+    """Whether knots are finite and so far apart that nothing is divided by zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.diff(knots)
+    smallest = np.finfo(np.float64).tiny
+    return bool(np.isfinite(knots).all() and np.isfinite(steps).all() and (steps > smallest).all())
+
+
+def checked_columns(name: str, value: Any) -> Any:
+    """A flag for all columns, or a list of positions of columns."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return check.check_bool(name, value)
+    return [check.check_integer(name, place, 0, 2**32) for place in value]
+
+
+@dataclass(eq=False, repr=False)
+class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
+    r"""Piecewise linear functions of each column, by public knots: spends no budget.
+
+    A column with k knots becomes k hat functions, each 1 at its knot and 0 at all others. They add
+    up to 1, and a linear model of them is any piecewise linear function of the column.
+
+    Parameters
+    ----------
+    bounds : tuple of (low, high) or None, default=None
+        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``. They
+        must not come from the data. Entries outside are clipped. None where all knots are given as
+        positions.
+    knots : int, or list with an entry for each column, default=5
+        Number of knots between the bounds, ends included, at equal distances; 1 leaves a column as
+        it is, scaled to [0, 1], for columns of zeros and ones. A list has such a number for each
+        column, or an array of increasing positions, which must not come from the data: quantiles of
+        the rows are a leak.
+    log : bool or list of int, default=False
+        Columns whose knots are at equal distances of log x where low > 0, and of
+        sign(x) log(1 + abs(x)) elsewhere: all, none, or those at these positions from 0 on. Knots
+        given as positions stay.
+    sparse_output : bool, default=True
+        Whether ``transform`` returns a CSR matrix.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    Notes
+    -----
+    Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
+    private after this transformer was as private before it; ``total_privacy`` counts it as free.
+    Proof: docs/proofs/private_scaling.md, section "Pipelines". Mapped rows have norm at most
+    ``sqrt(n_features)``.
+
+    Each function is one more noisy weight for each class: take few knots, or 1, where rows are few.
+
+    Examples
+    --------
+    >>> from dpsvm_fast import PublicSplines
+    >>> splines = PublicSplines((0, [100, 1]), [5, 1], sparse_output=False)
+    >>> splines.fit_transform([[30, 1], [120, 0]]).tolist()
+    [[0.0, 0.8, 0.2, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
+    >>> splines.get_feature_names_out().tolist()
+    ['x0_sp_0', 'x0_sp_1', 'x0_sp_2', 'x0_sp_3', 'x0_sp_4', 'x1']
+    """
+
+    bounds: param.OptionalBounds = None
+    knots: Annotated[Any, param.plain(checked_knots)] = 5
+    _: KW_ONLY
+    log: Annotated[Any, checked_columns] = False
+    sparse_output: param.Flag = True
+
+    def fit(self, X: Any, y: Any = None) -> PublicSplines:
+        """Check the parameters and remember the number and names of the features.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        PublicSplines
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            Parameters that are none, or for another number of features.
+        ValueError
+            X is invalid; the text does not quote it.
+        """
+        probe = checked_copy(self)
+        self.functions(checked_training_rows(probe, X).shape[1])
+        self._remember(probe)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Values of the functions; works without ``fit``.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        CSR matrix or ndarray of shape (n_samples, n_functions)
+            In [0, 1], in the precision of X, at most two other than 0 for each column.
+        """
+        X = checked_rows(self, X)
+        found = self.functions(X.shape[1]).apply(X)
+        return found if self.sparse_output else found.toarray()
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of columns with the number of the knot; a column of one function keeps its own.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns; None for those of the fit.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        names = super().get_feature_names_out(input_features)
+        sizes = self.functions(len(names)).sizes
+        return np.asarray(
+            [
+                name if size == 1 else f"{name}_sp_{place}"
+                for name, size in zip(names, sizes, strict=True)
+                for place in range(size)
+            ],
+            dtype=object,
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of functions."""
+        return sum(self.functions(self.n_features_in_).sizes)
+
+    def functions(self, n_features: int) -> SplineMap:
+        """The functions for rows with so many features.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        SplineMap
+            With the knots of each column.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            Parameters that are none, or for another number of features.
+        """
+        checked = checked_copy(self)
+        knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
+        if len(knots) != n_features:
+            raise InvalidParameterError(
+                f"knots: got {len(knots)} entries, expected a number, or one for each of the "
+                f"{n_features} features"
+            )
+        log = checked.log
+        log = set(log if isinstance(log, list) else range(n_features if log else 0))
+        if max(log, default=0) >= n_features:
+            raise InvalidParameterError(
+                f"log: got column {max(log)}, expected positions below {n_features}"
+            )
+        bounds = broadcast_bounds(checked.bounds, n_features)
+        if bounds is None and not all(isinstance(entry, np.ndarray) for entry in knots):
+            raise InvalidParameterError.of(
+                "bounds", got=None, accepted="(low, high) where knots are given by their number"
+            )
+        placed = tuple(
+            entry if isinstance(entry, np.ndarray) else _placed(bounds, column, entry, log)
+            for column, entry in enumerate(knots)
+        )
+        return SplineMap(placed, tuple(isinstance(entry, int) and entry == 1 for entry in knots))
+
+    def __sklearn_tags__(self) -> Any:
+        """No fit is needed; precision is kept."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
+    """That many knots between the bounds of a column, at least two."""
+    low, high = (side[column] for side in bounds)
+    shares = np.linspace(0.0, 1.0, max(2, number))
+    if column not in log:
+        knots = low + (high - low) * shares
+    elif low > 0.0:
+        knots = np.exp(np.log(low) + (np.log(high) - np.log(low)) * shares)
+    else:
+        ends = np.sign([low, high]) * np.log1p(np.abs([low, high]))
+        moved = ends[0] + (ends[1] - ends[0]) * shares
+        knots = np.sign(moved) * np.expm1(np.abs(moved))
+    knots[0], knots[-1] = low, high
+    if not _increasing(knots):
+        raise InvalidParameterError(
+            f"knots: got {number} for feature {column}, expected fewer: within its bounds they "
+            "cannot be told apart"
+        )
+    return np.asarray(knots)
 
 
 @dataclass(eq=False, repr=False)

@@ -20,6 +20,7 @@ from dpsvm_fast import (
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    PublicSplines,
     RandomFourierFeatures,
 )
 from dpsvm_fast.model_selection import PrivateGridSearch
@@ -69,6 +70,8 @@ ESTIMATORS = [
     PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
     PublicScaler((-5.0, 5.0)),
     PublicScaler((0.0, 9.0)),
+    PublicSplines((-5.0, 5.0)),
+    PublicSplines((-5.0, 9.0), 3, log=True, sparse_output=False),
     PrivateWhitener(),
     PrivateWhitener(noise_grid="float", data_norm=10.0),
     # The checks have too few rows for parts of them.

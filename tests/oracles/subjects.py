@@ -86,6 +86,12 @@ SUBJECTS: dict[str, Subject] = {
         dp.PrivateStandardScaler, {"bounds": (-3, 3)} | RICH, classifier=False
     ),
     "public scaler": Subject(dp.PublicScaler, {"bounds": (-3, 3)}, classifier=False, private=False),
+    "splines": Subject(
+        dp.PublicSplines,
+        {"bounds": (-3, 3), "knots": 3, "log": True, "sparse_output": False},
+        classifier=False,
+        private=False,
+    ),
     "features": Subject(
         dp.RandomFourierFeatures, {"n_components": 7}, classifier=False, private=False
     ),

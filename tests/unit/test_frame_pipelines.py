@@ -39,9 +39,11 @@ def test_set_output(subject: str, output: str, library: str) -> None:
     names = list(fitted.get_feature_names_out())
     assert list(rows.columns) == names
     one_to_one = subject in ("centre", "standard scaler", "public scaler")
+    splines = [f"{name}_sp_{i}" for name in NAMES for i in range(3)]
     prefix = type(fitted).__name__.lower()
     width = rows.shape[1]
-    assert names == (NAMES if one_to_one else [f"{prefix}{i}" for i in range(width)])
+    numbered = splines if subject == "splines" else [f"{prefix}{i}" for i in range(width)]
+    assert names == (NAMES if one_to_one else numbered)
     plain = fitted.set_output(transform="default").transform(table(library))
     np.testing.assert_array_equal(np.asarray(rows), plain)
     if hasattr(fitted, "inverse_transform"):

@@ -42,6 +42,7 @@ from dpsvm_fast import (
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    PublicSplines,
     RandomFourierFeatures,
     total_privacy,
     verify,
@@ -205,6 +206,7 @@ ROWWISE: dict[str, Any] = {
     **{kind: OURS[kind] for kind in OURS if hasattr(OURS[kind], "transform")},
     "centre": PrivateCenter(1.0, dense_output=True),
     "public": PublicScaler((-1.0, 1.0)),
+    "splines": PublicSplines((-1.0, 1.0), log=True, sparse_output=False),
     "features": RandomFourierFeatures(20),
 }
 

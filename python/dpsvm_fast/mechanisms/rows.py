@@ -271,6 +271,65 @@ def row_blocks(rows: Any, n_numbers: int | None = None) -> Iterator[slice]:
         yield slice(start, min(start + step, rows.shape[0]))
 
 
+# Public piecewise linear functions of single columns.
+
+
+@dataclass(frozen=True, eq=False)
+class SplineMap:
+    """Hat functions of every column: 1 at one knot, 0 at the others, linear in between.
+
+    Parameters
+    ----------
+    knots : tuple of ndarray
+        Of each column, increasing, at least two. Entries outside are clipped.
+    linear : tuple of bool
+        Which columns are only scaled to [0, 1]: their second hat, of two, stands alone.
+    """
+
+    knots: tuple[Array, ...]
+    linear: tuple[bool, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of functions of each column."""
+        return [
+            1 if linear else knots.size
+            for knots, linear in zip(self.knots, self.linear, strict=True)
+        ]
+
+    def apply(self, X: Any) -> sparse.csr_matrix:
+        """Values of all functions, in the precision of X; zeros are left out.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        blocks = [self._block(X[block]) for block in row_blocks(X, 4 * X.shape[1])]
+        return sparse.vstack(blocks, format="csr")
+
+    def _block(self, X: Any) -> sparse.csr_matrix:
+        """Of some rows, column by column."""
+        rows = X.toarray() if sparse.issparse(X) else X
+        n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
+        values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)
+        places = np.empty((width, n), dtype=np.int64)
+        at = first = 0
+        for column, knots, linear in zip(rows.T, self.knots, self.linear, strict=True):
+            x = np.clip(column.astype(np.float64), knots[0], knots[-1])
+            left = np.searchsorted(knots[1:-1], x, side="right")
+            share = (x - knots[left]) / np.diff(knots)[left]
+            if not linear:
+                values[at], places[at] = 1.0 - share, first + left
+                at, first = at + 1, first + 1
+            values[at], places[at] = share, first + left
+            at, first = at + 1, first + (1 if linear else knots.size - 1)
+        starts = np.arange(0, values.size + 1, width)
+        csr = sparse.csr_matrix((values.T.ravel(), places.T.ravel(), starts), shape=(n, first))
+        csr.eliminate_zeros()
+        return csr
+
+
 # Public random Fourier features: what describes them, and where the map is drawn.
 #
 # Rahimi and Recht (NIPS 2007): with frequencies :math:`w_j` drawn from the spectrum of a kernel,

@@ -772,6 +772,9 @@ def _public_transformers() -> list[SavedClass]:
         SavedClass(
             ours.PublicScaler, parameters_of({"bounds": checked_bounds}), FEATURES, fits=False
         ),
+        SavedClass(
+            ours.PublicSplines, declared_parameters(ours.PublicSplines), FEATURES, fits=False
+        ),
         SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
         SavedClass(HashingVectorizer, hashing_parameters(), fits=False),
     ]
@@ -984,6 +987,8 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
     sides += [] if centre is None else [np.asarray(centre)]
     if any(side.ndim == 1 and side.size != n_features for side in sides):
         raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
+    if isinstance(model, ours.PublicSplines):
+        refused(model.functions, n_features, where=f"{where}: ")
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:

@@ -366,6 +366,34 @@ def _scaled(graph: Graph, step: Any, rows: str) -> str:
     return _entries(graph, PublicMap.from_bounds(low, high), rows)
 
 
+def _hats(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PublicSplines``: the smaller of a rising and a falling line, cut off at 0 and 1.
+
+    The first hat of a column has no rising line, the last no falling one: slope 0, height 1.
+    """
+    splines = step.functions(getattr(step, "n_features_in_", graph.n_features))
+    columns, rising, falling = [], [], []
+    for column, (knots, linear) in enumerate(zip(splines.knots, splines.linear, strict=True)):
+        slopes = 1.0 / np.diff(knots)
+        up = np.column_stack([knots[:-1], slopes, np.zeros(slopes.size)])
+        down = np.column_stack([knots[1:], slopes, np.zeros(slopes.size)])
+        flat = [[0.0, 0.0, 1.0]]
+        lines = np.vstack([flat, up]), np.vstack([down, flat])
+        kept = slice(1 if linear else 0, None)
+        columns += [column] * lines[0][kept].shape[0]
+        rising.append(lines[0][kept])
+        falling.append(lines[1][kept])
+    index = graph.stored(np.array(columns, dtype=np.int64))
+    low, high = (graph.constant([knots[end] for knots in splines.knots]) for end in (0, -1))
+    rows = graph.op("Min", graph.op("Max", rows, low), high)
+    x = graph.op("Gather", rows, index, axis=1)
+    start, slope, height = (graph.constant(part) for part in np.vstack(rising).T)
+    above = graph.op("Add", graph.op("Mul", graph.op("Sub", x, start), slope), height)
+    end, slope, height = (graph.constant(part) for part in np.vstack(falling).T)
+    below = graph.op("Add", graph.op("Mul", graph.op("Sub", end, x), slope), height)
+    return graph.op("Max", graph.op("Min", above, below), graph.constant(0.0))
+
+
 def _normalized(graph: Graph, step: Any, rows: str) -> str:
     """Of scikit-learn's ``Normalizer``."""
     if step.norm == "l2":
@@ -420,6 +448,7 @@ def _randomised(graph: Graph, step: Any, rows: str) -> str:
 
 TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PublicScaler: _scaled,
+    ours.PublicSplines: _hats,
     ours.PrivateCenter: _centred,
     ours.PrivateWhitener: _whitened,
     ours.PrivatePCA: _projected,
