@@ -56,17 +56,17 @@ from dpsvm_fast.mechanisms.rows import (
 )
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
-    FLOATS,
     LABEL_TYPES,
     MOST_FEATURES,
+    NumbersRecord,
     Shape,
     labels_from,
     labels_to,
-    names_from,
     numbers_from,
     numbers_to,
     plain_from,
     plain_to,
+    refused,
     shown,
 )
 from dpsvm_fast.pipelines import PrivatePipeline
@@ -151,33 +151,6 @@ def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Attribute
     return Attribute(partial(kind.check, ""), read, kind.schema, none=none, optional=optional)
 
 
-def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
-    """What a function returns; what it refuses is an error of the file."""
-    try:
-        return function(*arguments)
-    except (TypeError, InvalidParameterError) as error:
-        raise ModelFormatError(f"{where}{error}") from None
-
-
-@dataclass(frozen=True)
-class NumbersRecord(Record):
-    """An array: bytes of little-endian IEEE 754 doubles, rows first, in base64; all are finite.
-
-    Parameters
-    ----------
-    dtype : {"<f8"}
-        Type of one number.
-    shape : tuple of int
-        Lengths of the axes.
-    data : str
-        The bytes.
-    """
-
-    dtype: Annotated[str, Options(FLOATS)]
-    shape: tuple[Annotated[int, Range(0)], ...]
-    data: str
-
-
 @dataclass(frozen=True)
 class LossRecord(Record):
     """Loss of a fit, which says whether scores are probabilities.
@@ -237,8 +210,13 @@ def _as_record(kind: type[Record], made: Any) -> dict[str, Any]:
 
 
 def _names(where: str, record: Any, facts: Facts) -> Any:
-    """One name for each feature."""
-    return names_from(where, record, facts["n_features_in_"])
+    """One name for each feature, as scikit-learn keeps them."""
+    if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
+        raise ModelFormatError(f"{where}: expected a list of names")
+    n_features = facts["n_features_in_"]
+    if len(record) != n_features:
+        raise ModelFormatError(f"{where}: got {len(record)} names, expected {n_features}")
+    return np.array(record, dtype=object)
 
 
 def _bounds_to(bounds: Any) -> list[Any]:
@@ -264,11 +242,7 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
         if d > MOST_REPEATED:
             raise ModelFormatError(f"{where}: expected an array for so many features")
         sides.append(np.full(d, number))
-    try:
-        low, high = checked_bounds(tuple(sides))
-    except InvalidParameterError as error:
-        raise ModelFormatError(f"{where}: {error}") from None
-    return low, high
+    return refused(checked_bounds, tuple(sides), where=f"{where}: ")
 
 
 def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
@@ -376,17 +350,27 @@ class Parameter:
         Refuses a value that the class would refuse, and returns what it stands for.
     write, read : callable
         From the name and what ``test`` returned to JSON; from the name and JSON to the value.
+        None stays None.
     """
 
     test: Callable[[Any], Any]
     write: Callable[[str, Any], Any] = plain_to
     read: Callable[[str, Any], Any] = plain_from
 
+    def written(self, name: str, value: Any) -> Any:
+        """JSON."""
+        checked = self.test(value)
+        return None if checked is None else self.write(name, checked)
+
+    def read_from(self, name: str, record: Any) -> Any:
+        """The value."""
+        value = None if record is None else self.read(name, record)
+        self.test(value)
+        return value
+
 
 def _sides_to(name: str, bounds: Any) -> Any:
     """Bounds as the user gave them: numbers stay numbers."""
-    if bounds is None:
-        return None
     return [float(side) if side.ndim == 0 else numbers_to(side) for side in bounds]
 
 
@@ -397,31 +381,6 @@ def _sides_from(name: str, record: Any) -> Any:
     return tuple(
         numbers_from(name, side, (None,)) if isinstance(side, dict) else side for side in record
     )
-
-
-def _labels_to(name: str, labels: Any) -> Any:
-    """A label set that the user gave."""
-    return None if labels is None else labels.tolist()
-
-
-def _point_to(name: str, point: Any) -> Any:
-    """A public point."""
-    return None if point is None else numbers_to(point)
-
-
-def _point_from(name: str, record: Any) -> Any:
-    """A public point."""
-    return None if record is None else numbers_from(name, record, (None,))
-
-
-def _spec_to(name: str, spec: FederatedSpec | None) -> Any:
-    """What the parties agreed on."""
-    return None if spec is None else spec.to_dict()
-
-
-def _spec_from(name: str, record: Any) -> FederatedSpec | None:
-    """What the parties agreed on, checked in full."""
-    return None if record is None else FederatedSpec(**record)
 
 
 def _checked_spec(spec: Any) -> Any:
@@ -435,8 +394,11 @@ def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parame
     """Parameters of a class with a table of tests."""
     special: dict[str, dict[str, Any]] = {
         "bounds": {"write": _sides_to, "read": _sides_from},
-        "centre": {"write": _point_to, "read": _point_from},
-        "classes": {"write": _labels_to},
+        "centre": {
+            "write": lambda _, point: numbers_to(point),
+            "read": lambda name, record: numbers_from(name, record, (None,)),
+        },
+        "classes": {"write": lambda _, labels: labels.tolist()},
     }
     return {
         name: Parameter(test, **special.get(name, {}))
@@ -479,11 +441,6 @@ def _checked_words(value: Any) -> Any:
     raise InvalidParameterError("stop_words: expected None, 'english' or a list of words")
 
 
-def _float_type(name: str, record: Any) -> Any:
-    """Of the numbers that come out."""
-    return {"float64": np.float64, "float32": np.float32}.get(record, record)
-
-
 def _checked_float_type(value: Any) -> Any:
     """One of two types."""
     if value not in (np.float64, np.float32):
@@ -517,11 +474,17 @@ def hashing_parameters() -> dict[str, Parameter]:
         "n_features": Parameter(n_features),
         "ngram_range": Parameter(_checked_range),
         "stop_words": Parameter(_checked_words),
-        "dtype": Parameter(_checked_float_type, lambda _, kind: np.dtype(kind).name, _float_type),
+        "dtype": Parameter(
+            _checked_float_type,
+            lambda _, kind: np.dtype(kind).name,
+            lambda _, name: {"float64": np.float64, "float32": np.float32}.get(name, name),
+        ),
     }
 
 
-SPECIFICATION = Parameter(_checked_spec, _spec_to, _spec_from)
+SPECIFICATION = Parameter(
+    _checked_spec, lambda _, spec: spec.to_dict(), lambda _, record: FederatedSpec(**record)
+)
 
 
 # The classes that can be saved, and of each the parameters and attributes that are.
@@ -558,11 +521,6 @@ class SavedClass:
     mechanism: str | None = None
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
-
-
-def _anything(value: Any) -> Any:
-    """What is checked where it is used."""
-    return value
 
 
 def _rows(facts: Facts) -> int:
@@ -642,112 +600,84 @@ ELLIPSOIDS: Attributes = {
 }
 
 
-def _of_ellipsoids(facts: Facts) -> dict[str, Any]:
-    """The blocks that a fit cuts out."""
-    blocks = facts["ellipsoids_"][..., :-1, :-1]
-    return {"precisions_": np.ascontiguousarray(blocks)}
+FEDERATED: Attributes = LINEAR | {
+    "components_": Attribute(
+        numbers_to,
+        lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
+        NumbersRecord.refer,
+        optional=True,
+    ),
+    "n_survivors_": plain(Annotated[int, Range(1, MOST)]),
+    "n_records_": plain(Annotated[int, Range(1, MOST)], none=True),
+}
+
+COMPONENTS: Attributes = {
+    "n_components_": plain(Annotated[int, Range(1, MOST)]),
+    "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
+    "eigenvalues_": numbers(_components),
+    "explained_variance_ratio_": numbers(_components),
+    "scales_": numbers(_components, above=0.0),
+    "centre_": numbers(_row),
+}
+
+SCALES: Attributes = {
+    "mean_": numbers(_row),
+    "scale_": numbers(_row, above=0.0, none=True),
+    "n_samples_seen_": POSITIVE,
+    "bounds_": replace(BOUNDS, none=False),
+}
 
 
-def _of_scales(facts: Facts) -> dict[str, Any]:
-    """The squares that a fit publishes beside its scales."""
-    scale = facts["scale_"]
-    return {"var_": None if scale is None else squares(scale)}
+def _saved(
+    kind: type,
+    mechanism: str | None,
+    attributes: Attributes,
+    derived: Callable[[Facts], dict[str, Any]] | None = None,
+) -> SavedClass:
+    """An estimator or transformer of ours, which declares its parameters."""
+    return SavedClass(kind, declared_parameters(kind), attributes, mechanism, derived=derived)
 
 
-def _of_features(facts: Facts) -> dict[str, Any]:
-    """What random features say about themselves."""
-    return {"seed_": facts["_features"].seed, "structure_": facts["_features"].structure}
-
-
-def _classifiers() -> list[SavedClass]:
-    """The estimators that are trained on rows with labels."""
-    linear = (
-        (OutputPerturbationSVC, "output_perturbation", LINEAR),
-        (ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
-        (GradientPerturbationSVC, "gradient_perturbation", LINEAR),
-        (PrivateLinearSVC, "private_linear", LINEAR | MAPPED),
-        (
-            PrivateKernelSVC,
-            "private_kernel",
-            FEATURES | {"classes_": LABELS} | LIFTED | WEIGHTS | MAPPED,
-        ),
-    )
-    found = [
-        SavedClass(kind, declared_parameters(kind), attributes, mechanism)
-        for kind, mechanism, attributes in linear
-    ]
-    margin = PrivateGaussianMarginClassifier
-    attributes = FEATURES | {"classes_": LABELS} | ELLIPSOIDS
-    found.append(
-        SavedClass(
-            margin,
-            declared_parameters(margin),
-            attributes,
-            "gaussian_margin",
-            derived=_of_ellipsoids,
-        )
-    )
-    federated = LINEAR | {
-        "components_": Attribute(
-            numbers_to,
-            lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
-            NumbersRecord.refer,
-            optional=True,
-        ),
-        "n_survivors_": plain(Annotated[int, Range(1, MOST)]),
-        "n_records_": plain(Annotated[int, Range(1, MOST)], none=True),
-    }
-    spec = {"spec": SPECIFICATION}
-    found.append(SavedClass(FederatedLinearSVC, spec, federated, "federated"))
-    return found
-
-
-def _private_transformers() -> list[SavedClass]:
-    """Transformers with a certificate."""
+@lru_cache(maxsize=1)
+def saved_classes() -> dict[str, SavedClass]:
+    """Every class that can be saved, by the word for it in a file."""
+    labelled: Attributes = FEATURES | {"classes_": LABELS}
     norm = {"data_norm_": POSITIVE}
-    private: tuple[tuple[Any, str, Attributes], ...] = (
-        (
+    every = [
+        _saved(OutputPerturbationSVC, "output_perturbation", LINEAR),
+        _saved(ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
+        _saved(GradientPerturbationSVC, "gradient_perturbation", LINEAR),
+        _saved(PrivateLinearSVC, "private_linear", LINEAR | MAPPED),
+        _saved(PrivateKernelSVC, "private_kernel", labelled | LIFTED | WEIGHTS | MAPPED),
+        _saved(
+            PrivateGaussianMarginClassifier,
+            "gaussian_margin",
+            labelled | ELLIPSOIDS,
+            # The blocks that a fit cuts out.
+            lambda f: {"precisions_": np.ascontiguousarray(f["ellipsoids_"][..., :-1, :-1])},
+        ),
+        SavedClass(FederatedLinearSVC, {"spec": SPECIFICATION}, FEDERATED, "federated"),
+        _saved(
             ours.PrivateCenter,
             "private_center",
-            {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm,
+            FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm,
         ),
-        (ours.PrivateWhitener, "private_whitener", {"whitening_": numbers(_square)} | norm),
-        (
-            ours.PrivatePCA,
-            "private_pca",
-            {
-                "n_components_": plain(Annotated[int, Range(1, MOST)]),
-                "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
-                "eigenvalues_": numbers(_components),
-                "explained_variance_ratio_": numbers(_components),
-                "scales_": numbers(_components, above=0.0),
-                "centre_": numbers(_row),
-            }
-            | norm,
+        _saved(
+            ours.PrivateWhitener,
+            "private_whitener",
+            FEATURES | {"whitening_": numbers(_square)} | norm,
         ),
-        (
+        _saved(ours.PrivatePCA, "private_pca", FEATURES | COMPONENTS | norm),
+        _saved(
             ours.PrivateStandardScaler,
             "private_standard_scaler",
-            {
-                "mean_": numbers(_row),
-                "scale_": numbers(_row, above=0.0, none=True),
-                "n_samples_seen_": POSITIVE,
-                "bounds_": replace(BOUNDS, none=False),
-            }
-            | norm,
+            FEATURES | SCALES | norm,
+            lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
         ),
-    )
-    derived = {ours.PrivateStandardScaler: _of_scales}
-    return [
-        SavedClass(
-            kind,
-            declared_parameters(kind),
-            FEATURES | attributes,
-            mechanism,
-            derived=derived.get(kind),
-        )
-        for kind, mechanism, attributes in private
+        *_public_transformers(),
+        *_compositions(),
     ]
+    return {saved.kind.__name__: saved for saved in every}
 
 
 def _public_transformers() -> list[SavedClass]:
@@ -759,19 +689,23 @@ def _public_transformers() -> list[SavedClass]:
         "orthogonal": partial(check.check_bool, "orthogonal"),
     }
     # The frequencies are public, and so is their seed.
-    seed = {"random_state": Parameter(check.check_random_state)}
-    fourier = FEATURES | {"_features": replace(FOURIER, none=False)}
+    fourier = parameters_of(drawn) | {"random_state": Parameter(check.check_random_state)}
     normal: dict[str, Callable[[Any], Any]] = {
         "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
         "copy": partial(check.check_bool, "copy"),
     }
+    scaler = parameters_of({"bounds": checked_bounds})
     return [
         SavedClass(
-            ours.RandomFourierFeatures, parameters_of(drawn) | seed, fourier, derived=_of_features
+            ours.RandomFourierFeatures,
+            fourier,
+            FEATURES | {"_features": replace(FOURIER, none=False)},
+            derived=lambda f: {
+                "seed_": f["_features"].seed,
+                "structure_": f["_features"].structure,
+            },
         ),
-        SavedClass(
-            ours.PublicScaler, parameters_of({"bounds": checked_bounds}), FEATURES, fits=False
-        ),
+        SavedClass(ours.PublicScaler, scaler, FEATURES, fits=False),
         SavedClass(
             ours.PublicSplines, declared_parameters(ours.PublicSplines), FEATURES, fits=False
         ),
@@ -787,14 +721,16 @@ def _compositions() -> list[SavedClass]:
         *("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs"),
         *("score_fraction", "verbose"),
     )
-    own: dict[str, Callable[[Any], Any]] = {
+    tests: dict[str, Callable[[Any], Any]] = {
+        # Others are checked where they are used.
+        **dict.fromkeys(searched, lambda value: value),
         "epsilon": check.check_epsilon,
         "delta": check.check_delta,
         "adjacency": check.check_adjacency,
     }
+    labelled = FEATURES | {"classes_": LABELS}
     attributes = {
-        **{name: _optional(attribute) for name, attribute in FEATURES.items()},
-        "classes_": _optional(LABELS),
+        **{name: replace(attribute, optional=True) for name, attribute in labelled.items()},
         "best_params_": Attribute(
             partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
         ),
@@ -803,31 +739,11 @@ def _compositions() -> list[SavedClass]:
     }
     verbose = {"verbose": Parameter(partial(check.check_bool, "verbose"))}
     return [
-        SavedClass(
-            PrivateGridSearch,
-            parameters_of({name: own.get(name, _anything) for name in searched}),
-            attributes,
-            "search",
-        ),
+        SavedClass(PrivateGridSearch, parameters_of(tests), attributes, "search"),
         SavedClass(Pipeline, verbose),
         SavedClass(PrivatePipeline, verbose),
         SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
     ]
-
-
-def _optional(attribute: Attribute) -> Attribute:
-    """The same, that may be missing."""
-    return replace(attribute, optional=True)
-
-
-@lru_cache(maxsize=1)
-def saved_classes() -> dict[str, SavedClass]:
-    """Every class that can be saved, by the word for it in a file."""
-    every = [
-        *(*_classifiers(), *_private_transformers()),
-        *(*_public_transformers(), *_compositions()),
-    ]
-    return {saved.kind.__name__: saved for saved in every}
 
 
 # Where nothing is released before the weights, a pipeline has the certificate of its trainer.
@@ -954,18 +870,28 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
         raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
     _check_widths(where, model, facts)
     _check_choices(where, facts)
-    _check_trainer(where, facts, statement)
+    chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
+    if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
+        raise ModelFormatError(f"{where}: mechanism_ is not that of the certificate")
     loss = facts.get("_fitted_loss")
     if loss is None:
         return
-    n_rivals = len(classes) if "coef_" in facts else _ellipsoids(facts) - _each(facts) + 1
+    n_rivals = len(classes)
+    if "ellipsoids_" in facts:
+        # Those of one class compete with all of the others.
+        n_classes, each = facts["ellipsoids_"].shape[:2]
+        n_rivals = (n_classes - 1) * each + 1
     if loss.n_classes != n_rivals:
         raise ModelFormatError(f"{where}: the loss is for another number of classes")
     if not isinstance(statement, PrivacyStatement):
         return
     _check_same(where, "loss", statement.loss, loss.name)
     noise = statement.noise
-    if noise is not None and noise.n_weights != _noisy_numbers(model, facts, loss.n_scores):
+    if "ellipsoids_" in facts:
+        n_weights = n_classes * each * math.comb(facts["n_features_in_"] + 2, 2)
+    else:
+        n_weights = loss.n_scores * (facts["coef_"].shape[1] + int(model.fit_intercept))
+    if noise is not None and noise.n_weights != n_weights:
         raise ModelFormatError(
             f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
             "as the model has"
@@ -997,30 +923,6 @@ def same_labels(given: Any, classes: NDArray[Any]) -> bool:
     kinds = {labels.dtype.kind for labels in (known, classes)}
     same: bool = known.tolist() == classes.tolist()
     return same and (len(kinds) == 1 or kinds <= set("iu"))
-
-
-def _each(facts: Mapping[str, Any]) -> int:
-    """Ellipsoids of a class."""
-    return int(facts["ellipsoids_"].shape[1])
-
-
-def _ellipsoids(facts: Mapping[str, Any]) -> int:
-    """Ellipsoids of all classes."""
-    return int(facts["ellipsoids_"].shape[0]) * _each(facts)
-
-
-def _noisy_numbers(model: Any, facts: Mapping[str, Any], n_scores: int) -> int:
-    """Numbers that were released with noise on the weights."""
-    if "ellipsoids_" in facts:
-        return _ellipsoids(facts) * math.comb(facts["n_features_in_"] + 2, 2)
-    return n_scores * (int(facts["coef_"].shape[1]) + int(model.fit_intercept))
-
-
-def _check_trainer(where: str, facts: Mapping[str, Any], statement: Any) -> None:
-    """The certificate of a trainer is about the one that the pipeline took."""
-    chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
-    if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
-        raise ModelFormatError(f"{where}: mechanism_ is not that of the certificate")
 
 
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import _core
+from dpsvm_fast.certificates.record import exactly
 from dpsvm_fast.certificates.statement import (
     DRAFT,
     Statement,
@@ -39,12 +40,12 @@ from dpsvm_fast.persist.values import (
     SIGNATURE,
     VERSION,
     check_seals,
-    exact_record,
     parsed,
+    refused,
     sealed_text,
     shown,
-    text_from,
 )
+from dpsvm_fast.validation import check_option
 
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
@@ -100,7 +101,10 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
     name = type(model).__name__
     record: dict[str, Any] = {"class": name, "parameters": _parameters_of(model, saved, where)}
     if name in PIPELINES:
-        record["steps"] = _steps_of(model, where, fitted=fitted)
+        record["steps"] = [
+            [step, record_of(one, f"{where}[{step!r}]", fitted=fitted) if _does(one) else None]
+            for step, one in model.steps
+        ]
     if name == SEARCH:
         record["estimator"] = record_of(model.estimator, f"{where}.estimator", fitted=False)
     if fitted:
@@ -134,20 +138,22 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     if getattr(model, "transform_input", None) is not None:
         raise InvalidParameterError(f"{where}.transform_input: expected None in a saved Pipeline")
     return {
-        name: parameter.write(name, parameter.test(getattr(model, name)))
+        name: parameter.written(name, getattr(model, name))
         for name, parameter in saved.parameters.items()
     }
 
 
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
     """Fitted attributes; None where nothing was fitted and nothing has to be."""
-    found = vars(model)
-    if saved.mechanism is None and not any(name in found for name in saved.attributes):
-        if saved.fits and saved.attributes:
-            raise _not_fitted(model, where)
-        return {} if type(model).__name__ in PIPELINES else None
-    if saved.mechanism is not None and "privacy_" not in found:
-        raise _not_fitted(model, where)
+    found, name = vars(model), type(model).__name__
+    if saved.mechanism is not None:
+        is_fitted = "privacy_" in found
+    else:
+        is_fitted = any(attribute in found for attribute in saved.attributes)
+        if not is_fitted and not (saved.fits and saved.attributes):
+            return {} if name in PIPELINES else None
+    if not is_fitted:
+        raise NotFittedError(f"{where}: this {name} is not fitted; call fit before save_model")
     missing = [n for n, a in saved.attributes.items() if n not in found and not a.optional]
     if missing:
         raise InvalidParameterError(f"{where}: expected the fitted attribute {missing[0]}")
@@ -156,20 +162,6 @@ def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] 
         for name, attribute in saved.attributes.items()
         if name in found
     }
-
-
-def _not_fitted(model: Any, where: str) -> NotFittedError:
-    """Says what to do first."""
-    name = type(model).__name__
-    return NotFittedError(f"{where}: this {name} is not fitted; call fit before save_model")
-
-
-def _steps_of(pipeline: Any, where: str, *, fitted: bool) -> list[Any]:
-    """Names and records of the steps."""
-    return [
-        [name, record_of(step, f"{where}[{name!r}]", fitted=fitted) if _does(step) else None]
-        for name, step in pipeline.steps
-    ]
 
 
 def _does(step: object) -> bool:
@@ -191,12 +183,15 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
             f"{where}: got the class {shown(name)}, which this release cannot load"
         )
     assert isinstance(record, dict)
-    exact_record(where, record, _fields(saved, record, fitted=fitted))
+    refused(exactly, where, record, _fields(saved, record, fitted=fitted))
     model = _made(saved, record, where, reading, fitted=fitted)
     if fitted:
         _set_fitted(model, saved, record, where, reading)
     if "output" in record:
-        _set_output(model, text_from(f"{where}.output", record["output"], OUTPUTS), where)
+        if not hasattr(model, "set_output"):
+            raise ModelFormatError(f"{where}.output: this class has no output to be set")
+        kind = refused(check_option, f"{where}.output", record["output"], OUTPUTS)
+        model.set_output(transform=kind)
     return model
 
 
@@ -217,17 +212,15 @@ def _made(
 ) -> Any:
     """The object before it was fitted."""
     inside = f"{where}.parameters"
-    records = exact_record(inside, record["parameters"], set(saved.parameters))
+    records = refused(exactly, inside, record["parameters"], set(saved.parameters))
     parameters: dict[str, Any] = {}
     for name, parameter in saved.parameters.items():
         try:
-            value = parameter.read(name, records[name])
-            parameter.test(value)
+            parameters[name] = parameter.read_from(name, records[name])
         except ModelFormatError as error:
             raise ModelFormatError(f"{inside}.{error}") from None
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{inside}: {error}") from None
-        parameters[name] = value
     if "estimator" in record:
         inner = f"{where}.estimator"
         parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
@@ -253,6 +246,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
         if record is not None and not last and not hasattr(step, "transform"):
             raise ModelFormatError(f"{inner}: expected a transformer before the last step")
         steps.append((name, step))
+    # Columns that come out of a step.
     width: int | None = None
     for name, step in steps if fitted else ():
         expected = vars(step).get("n_features_in_") if _does(step) else width
@@ -260,14 +254,8 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
             raise ModelFormatError(
                 f"{where}[{shown(name)}]: takes {expected} features, the step before makes {width}"
             )
-        width = _width(step, width if expected is None else expected)
+        width = getattr(step, "_n_features_out", width if expected is None else expected)
     return steps
-
-
-def _width(step: Any, before: int | None) -> int | None:
-    """Columns that come out of a step."""
-    width: int | None = getattr(step, "_n_features_out", before)
-    return width
 
 
 def _set_fitted(
@@ -286,8 +274,7 @@ def _set_fitted(
         facts["privacy_"] = statement
     check_facts(where, model, facts, statement)
     if "best_estimator" in record:
-        facts["best_estimator_"] = best = _best_from(record, where, reading, statement)
-        _check_same_rows(where, facts, best)
+        facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
     model.__dict__.update(facts)
 
 
@@ -299,44 +286,28 @@ def _facts_from(saved: SavedClass, records: object, where: str) -> dict[str, Any
         for name, attribute in saved.attributes.items()
         if not attribute.optional or name.lstrip("_") in given
     }
-    found = exact_record(where, records, set(wanted))
+    found = refused(exactly, where, records, set(wanted))
     facts: dict[str, Any] = {}
     for short, (name, attribute) in wanted.items():
         facts[name] = attribute.read_from(f"{where}.{short}", found[short], facts)
     return facts | (saved.derived(facts) if saved.derived is not None else {})
 
 
-def _best_from(record: dict[str, Any], where: str, reading: Reading, statement: Any) -> Any:
-    """The model that a search released; what it promises is what the search does."""
+def _best_from(
+    record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
+) -> Any:
+    """The model that a search released: with the search's promise, rows and labels."""
     best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
     inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):
         raise ModelFormatError(
             f"{where}.best_estimator: expected the certificate of the search that it comes from"
         )
-    return best
-
-
-def _check_same_rows(where: str, facts: dict[str, Any], best: Any) -> None:
-    """A search says the same of rows and labels as the model that it released."""
     for name in ("n_features_in_", "classes_"):
-        own, inner = facts.get(name), getattr(best, name, None)
-        if own is not None and inner is not None and not np.array_equal(own, inner):
+        own, other = facts.get(name), getattr(best, name, None)
+        if own is not None and other is not None and not np.array_equal(own, other):
             raise ModelFormatError(f"{where}.best_estimator: has another {name} than the search")
-
-
-def _set_output(model: Any, kind: str, where: str) -> None:
-    """The kind of data frames that a transformer returns."""
-    if not hasattr(model, "set_output"):
-        raise ModelFormatError(f"{where}.output: this class has no output to be set")
-    model.set_output(transform=kind)
-
-
-def check_certificates(reading: Reading) -> None:
-    """Recompute every certificate that was read."""
-    if reading.verified:
-        for where, statement in reading.statements:
-            check_holds(where, statement)
+    return best
 
 
 LONGEST_VERSION = 100
@@ -698,7 +669,8 @@ def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) 
     try:
         estimator = model_from(document["model"], "model", reading)
         schema = _schema_from(document["schema"], estimator)
-        check_certificates(reading)
+        for where, statement in reading.statements if reading.verified else ():
+            check_holds(where, statement)
     except ModelFormatError as error:
         raise ModelFormatError(f"cannot be loaded: {error}") from None
     return SavedModel(estimator, schema, VERSION, version, signature)

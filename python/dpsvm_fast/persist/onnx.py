@@ -66,11 +66,11 @@ class Graph:
         self.n_bytes = 0
 
     def constant(self, values: Any) -> str:
-        """A float constant."""
+        """A float constant; of a list one of whole numbers."""
+        if isinstance(values, list):
+            return self.stored(np.array(values, dtype=np.int64))
         array: NDArray[Any] = np.ascontiguousarray(values, dtype=self.dtype)
-        if np.shape(values) == ():
-            array = array.reshape(())
-        return self.stored(array)
+        return self.stored(array.reshape(np.shape(values)))
 
     def stored(self, array: NDArray[Any]) -> str:
         """A constant of its own type."""
@@ -84,10 +84,11 @@ class Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """The output of one operator."""
+    def op(self, kind: str, *inputs: Any, **attributes: Any) -> str:
+        """The output of one operator on values; numbers become constants, lists whole ones."""
+        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
         name = f"{kind}_{len(self.nodes)}"
-        node = self.onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes)
+        node = self.onnx.helper.make_node(kind, names, [name], name=name, **attributes)
         self.nodes.append(node)
         return name
 
@@ -99,16 +100,16 @@ class Graph:
 
     def column(self, value: str) -> str:
         """Values of shape (n, 1) as values of shape (n,)."""
-        return self.op("Squeeze", value, self.stored(np.array([1], dtype=np.int64)))
+        return self.op("Squeeze", value, [1])
 
     def row_sum(self, value: str) -> str:
         """Sums along rows, shape (n, 1)."""
-        return self.op("ReduceSum", value, self.stored(np.array([1], dtype=np.int64)), keepdims=1)
+        return self.op("ReduceSum", value, [1], keepdims=1)
 
     def or_one(self, value: str) -> str:
         """The value where it is above 0, and 1 elsewhere."""
-        positive = self.op("Greater", value, self.constant(0.0))
-        return self.op("Where", positive, value, self.constant(1.0))
+        positive = self.op("Greater", value, 0.0)
+        return self.op("Where", positive, value, 1.0)
 
     def norms(self, rows: str) -> tuple[str, str, str]:
         """Rows over their largest entry, that entry, and the norm of the quotient.
@@ -131,8 +132,8 @@ class Graph:
     def within(self, rows: str, data_norm: float) -> str:
         """Rows scaled down to a norm where they are longer, over that norm."""
         scaled, largest, norm = self.norms(rows)
-        inverse = self.op("Div", self.constant(1.0), norm)
-        shrunk = self.op("Div", largest, self.constant(data_norm))
+        inverse = self.op("Div", 1.0, norm)
+        shrunk = self.op("Div", largest, data_norm)
         return self.op("Mul", scaled, self.op("Min", inverse, shrunk))
 
     def proto(self, properties: dict[str, str]) -> Any:
@@ -212,12 +213,12 @@ def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
     if isinstance(model, PipelineClassifier):
         scores = _mapped_scores(graph, model, rows)
     elif isinstance(model, PrivateLinearClassifier):
-        scores = _affine(graph, rows, model.coef_.T, model.intercept_)
+        scores = _affine(graph, rows, model)
     else:
         raise _not_expressible(model)
     if model.coef_.shape[0] > 1:
         return scores, graph.op("ArgMax", scores, axis=1, keepdims=0), model
-    positive = graph.op("Greater", scores, graph.constant(0.0))
+    positive = graph.op("Greater", scores, 0.0)
     whole = graph.op("Cast", positive, to=graph.onnx.TensorProto.INT64)
     return scores, graph.column(whole), model
 
@@ -226,53 +227,33 @@ def probabilities(graph: Graph, model: Any, scores: str) -> str:
     """Probabilities of the classes of a loss that is a likelihood, shape (n, n_classes)."""
     loss = model._used_loss()
     largest = LARGEST_LOGIT[graph.dtype.name]
-    logits = graph.op("Div", scores, graph.constant(loss.temperature))
-    logits = graph.op("Clip", logits, graph.constant(-largest), graph.constant(largest))
+    logits = graph.op("Div", scores, loss.temperature)
+    logits = graph.op("Clip", logits, -largest, largest)
     if loss.n_scores == 1:
         other = graph.op("Sigmoid", graph.op("Neg", logits))
         return graph.op("Concat", other, graph.op("Sigmoid", logits), axis=1)
     if not loss.joint:
-        logits = _log_sigmoid(graph, logits)
+        # log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
+        below = graph.op("Exp", graph.op("Neg", graph.op("Abs", logits)))
+        tail = graph.op("Log", graph.op("Add", below, 1.0))
+        logits = graph.op("Sub", graph.op("Min", logits, 0.0), tail)
     return graph.op("Softmax", logits, axis=1)
 
 
-def _log_sigmoid(graph: Graph, x: str) -> str:
-    """min(x, 0) - log(1 + exp(-|x|))."""
-    below = graph.op("Exp", graph.op("Neg", graph.op("Abs", x)))
-    tail = graph.op("Log", graph.op("Add", below, graph.constant(1.0)))
-    return graph.op("Sub", graph.op("Min", x, graph.constant(0.0)), tail)
-
-
-def _affine(graph: Graph, rows: str, matrix: Any, offset: Any) -> str:
-    """Rows times a matrix plus a row."""
-    product = graph.op("MatMul", rows, graph.constant(matrix))
-    return graph.op("Add", product, graph.constant(offset))
-
-
-def _public(graph: Graph, public: PublicMap, rows: str) -> str:
-    """Rows under the map by public numbers."""
-    rows = _entries(graph, public, rows)
-    return graph.unit(rows) if public.unit else graph.within(rows, public.data_norm)
+def _affine(graph: Graph, rows: str, model: Any) -> str:
+    """Rows times the weights plus the intercepts."""
+    return graph.op("Add", graph.op("MatMul", rows, model.coef_.T), model.intercept_)
 
 
 def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
     """Entries by themselves."""
     if public.offset is not None:
-        rows = graph.op("Sub", rows, graph.constant(public.offset))
+        rows = graph.op("Sub", rows, public.offset)
     if public.scale is not None:
-        rows = graph.op("Mul", rows, graph.constant(public.scale))
+        rows = graph.op("Mul", rows, public.scale)
     if np.isfinite(public.low):
-        rows = graph.op("Clip", rows, graph.constant(public.low), graph.constant(public.high))
+        rows = graph.op("Clip", rows, public.low, public.high)
     return rows
-
-
-def _released(graph: Graph, model: Any, rows: str) -> str:
-    """Rows under the released maps, before they are scaled."""
-    if model.centre_ is not None:
-        rows = graph.op("Sub", rows, graph.constant(model.centre_))
-    if model.whitening_ is None:
-        return rows
-    return graph.op("MatMul", rows, graph.constant(model.whitening_.T))
 
 
 def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
@@ -281,9 +262,9 @@ def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
         return None
     norms = graph.norm(moved)
     if model.whitening_ is None:
-        return graph.op("Max", norms, graph.constant(SHORTEST_ROW))
-    safe = graph.op("Greater", norms, graph.constant(SAFE_NORM))
-    return graph.op("Where", safe, norms, graph.constant(1.0))
+        return graph.op("Max", norms, SHORTEST_ROW)
+    safe = graph.op("Greater", norms, SAFE_NORM)
+    return graph.op("Where", safe, norms, 1.0)
 
 
 def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
@@ -294,68 +275,56 @@ def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
         if data_norm is None
         else PublicMap(unit=False, data_norm=data_norm)
     )
-    rows = _public(graph, public, rows)
-    moved = _released(graph, model, rows)
+    rows = _entries(graph, public, rows)
+    rows = graph.unit(rows) if public.unit else graph.within(rows, public.data_norm)
+    if model.centre_ is not None:
+        rows = graph.op("Sub", rows, model.centre_)
+    moved = rows if model.whitening_ is None else graph.op("MatMul", rows, model.whitening_.T)
     lengths = _lengths(graph, model, moved)
     features = getattr(model, "features_", None)
     if features is not None:
         mapped = moved if lengths is None else graph.op("Div", moved, lengths)
-        return _affine(graph, _fourier(graph, features, mapped), model.coef_.T, model.intercept_)
-    if model.centre_ is not None:
-        # Weights have the whitening in them, so that only the centre is taken away.
-        rows = graph.op("Sub", rows, graph.constant(model.centre_))
-    products = graph.op("MatMul", rows, graph.constant(model.coef_.T))
+        return _affine(graph, _fourier(graph, features, mapped), model)
+    # Weights have the whitening in them.
+    products = graph.op("MatMul", rows, model.coef_.T)
     products = products if lengths is None else graph.op("Div", products, lengths)
-    return graph.op("Add", products, graph.constant(model.intercept_))
+    return graph.op("Add", products, model.intercept_)
 
 
 def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
     """Random features of norm 1; a structured map is written out as a matrix."""
     drawn = features.map()
-    angles = graph.op("MatMul", rows, graph.constant(drawn.weights().T))
-    cosines, sines = _cosines(graph, angles), graph.op("Sin", angles)
+    angles = graph.op("MatMul", rows, drawn.weights().T)
+    # 1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision.
+    half = graph.op("Sin", graph.op("Mul", angles, 0.5))
+    twice = graph.op("Mul", graph.op("Mul", half, half), 2.0)
+    cosines, sines = graph.op("Sub", 1.0, twice), graph.op("Sin", angles)
     if features.centre == "none":
         both = graph.op("Concat", cosines, sines, axis=1)
-        return graph.op("Mul", both, graph.constant(features.n_components**-0.5))
-    cosines = graph.op("Sub", cosines, graph.constant(drawn.constants()))
+        return graph.op("Mul", both, features.n_components**-0.5)
+    cosines = graph.op("Sub", cosines, drawn.constants())
     return graph.unit(graph.op("Concat", cosines, sines, axis=1))
-
-
-def _cosines(graph: Graph, angles: str) -> str:
-    """1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision."""
-    half = graph.op("Sin", graph.op("Mul", angles, graph.constant(0.5)))
-    twice = graph.op("Mul", graph.op("Mul", half, half), graph.constant(2.0))
-    return graph.op("Sub", graph.constant(1.0), twice)
 
 
 def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
     """Scores and the class of the smallest quadratic form."""
     n_classes, n_each, side = model.ellipsoids_.shape[:3]
-    bound = graph.constant(model.data_norm_)
-    rows = graph.op("Mul", graph.within(rows, model.data_norm_), bound)
+    rows = _clipped(graph, model, rows)
     # A column of ones, of as many rows as there are.
-    first = graph.op(
-        "Slice", rows, *(graph.stored(np.array([i], dtype=np.int64)) for i in (0, 1, 1))
-    )
-    ones = graph.op("Add", graph.op("Mul", first, graph.constant(0.0)), graph.constant(1.0))
+    first = graph.op("Slice", rows, *([i] for i in (0, 1, 1)))
+    ones = graph.op("Add", graph.op("Mul", first, 0.0), 1.0)
     lifted = graph.op("Concat", rows, ones, axis=1)
     flat = model.ellipsoids_.reshape(-1, side, side)
-    products = graph.op("MatMul", lifted, graph.constant(np.hstack(list(flat))))
-    shape = graph.stored(np.array([0, len(flat), side], dtype=np.int64))
-    middle = graph.stored(np.array([1], dtype=np.int64))
-    forms = graph.op(
-        "Mul", graph.op("Reshape", products, shape), graph.op("Unsqueeze", lifted, middle)
-    )
-    last = graph.stored(np.array([2], dtype=np.int64))
-    values = graph.op("ReduceSum", forms, last, keepdims=0)
-    values = graph.op("Max", values, graph.constant(0.0))
-    shape = graph.stored(np.array([0, n_classes, n_each], dtype=np.int64))
-    values = graph.op("ReduceMin", graph.op("Reshape", values, shape), axes=[2], keepdims=0)
+    products = graph.op("MatMul", lifted, np.hstack(list(flat)))
+    products = graph.op("Reshape", products, [0, len(flat), side])
+    forms = graph.op("Mul", products, graph.op("Unsqueeze", lifted, [1]))
+    values = graph.op("Max", graph.op("ReduceSum", forms, [2], keepdims=0), 0.0)
+    values = graph.op("Reshape", values, [0, n_classes, n_each])
+    values = graph.op("ReduceMin", values, axes=[2], keepdims=0)
     index = graph.op("ArgMin", values, axis=1, keepdims=0)
     scores = graph.op("Neg", values)
     if n_classes == 2:
-        sides = graph.constant([[-1.0], [1.0]])
-        scores = graph.op("MatMul", scores, sides)
+        scores = graph.op("MatMul", scores, np.array([[-1.0], [1.0]]))
     return scores, index
 
 
@@ -383,15 +352,14 @@ def _hats(graph: Graph, step: Any, rows: str) -> str:
         columns += [column] * lines[0][kept].shape[0]
         rising.append(lines[0][kept])
         falling.append(lines[1][kept])
-    index = graph.stored(np.array(columns, dtype=np.int64))
-    low, high = (graph.constant([knots[end] for knots in splines.knots]) for end in (0, -1))
+    low, high = (np.array([knots[end] for knots in splines.knots]) for end in (0, -1))
     rows = graph.op("Min", graph.op("Max", rows, low), high)
-    x = graph.op("Gather", rows, index, axis=1)
-    start, slope, height = (graph.constant(part) for part in np.vstack(rising).T)
+    x = graph.op("Gather", rows, columns, axis=1)
+    start, slope, height = np.vstack(rising).T
     above = graph.op("Add", graph.op("Mul", graph.op("Sub", x, start), slope), height)
-    end, slope, height = (graph.constant(part) for part in np.vstack(falling).T)
+    end, slope, height = np.vstack(falling).T
     below = graph.op("Add", graph.op("Mul", graph.op("Sub", end, x), slope), height)
-    return graph.op("Max", graph.op("Min", above, below), graph.constant(0.0))
+    return graph.op("Max", graph.op("Min", above, below), 0.0)
 
 
 def _normalized(graph: Graph, step: Any, rows: str) -> str:
@@ -407,53 +375,38 @@ def _normalized(graph: Graph, step: Any, rows: str) -> str:
 def _clipped(graph: Graph, step: Any, rows: str) -> str:
     """Rows scaled down to the bound of the fit."""
     within = graph.within(rows, step.data_norm_)
-    return graph.op("Mul", within, graph.constant(step.data_norm_))
-
-
-def _centred(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PrivateCenter``."""
-    return graph.op("Sub", _clipped(graph, step, rows), graph.constant(step.mean_))
-
-
-def _whitened(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PrivateWhitener``."""
-    return graph.op("MatMul", _clipped(graph, step, rows), graph.constant(step.whitening_))
+    return graph.op("Mul", within, step.data_norm_)
 
 
 def _projected(graph: Graph, step: Any, rows: str) -> str:
     """Of ``PrivatePCA``."""
     if step.centre_.any():
-        rows = graph.op("Sub", rows, graph.constant(step.centre_))
+        rows = graph.op("Sub", rows, step.centre_)
     rows = graph.within(rows, step.data_norm_)
     matrix = (step.components_ * step.scales_[:, None]).T
-    rows = graph.op("MatMul", rows, graph.constant(matrix))
-    over = graph.op("Div", graph.norm(rows), graph.constant(JUST_BELOW_ONE))
-    over = graph.op("Max", over, graph.constant(1.0))
-    return graph.op("Mul", graph.op("Div", rows, over), graph.constant(step.data_norm_))
+    rows = graph.op("MatMul", rows, matrix)
+    over = graph.op("Div", graph.norm(rows), JUST_BELOW_ONE)
+    over = graph.op("Max", over, 1.0)
+    return graph.op("Mul", graph.op("Div", rows, over), step.data_norm_)
 
 
 def _standardised(graph: Graph, step: Any, rows: str) -> str:
     """Of ``PrivateStandardScaler``."""
-    low, high = (graph.constant(side) for side in step.bounds_)
-    rows = graph.op(
-        "Sub", graph.op("Min", graph.op("Max", rows, low), high), graph.constant(step.mean_)
-    )
-    return rows if step.scale_ is None else graph.op("Div", rows, graph.constant(step.scale_))
-
-
-def _randomised(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``RandomFourierFeatures``."""
-    return _fourier(graph, step._features, rows)
+    low, high = step.bounds_
+    rows = graph.op("Sub", graph.op("Min", graph.op("Max", rows, low), high), step.mean_)
+    return rows if step.scale_ is None else graph.op("Div", rows, step.scale_)
 
 
 TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PublicScaler: _scaled,
     ours.PublicSplines: _hats,
-    ours.PrivateCenter: _centred,
-    ours.PrivateWhitener: _whitened,
+    ours.PrivateCenter: lambda g, step, rows: g.op("Sub", _clipped(g, step, rows), step.mean_),
+    ours.PrivateWhitener: lambda g, step, rows: g.op(
+        "MatMul", _clipped(g, step, rows), step.whitening_
+    ),
     ours.PrivatePCA: _projected,
     ours.PrivateStandardScaler: _standardised,
-    ours.RandomFourierFeatures: _randomised,
+    ours.RandomFourierFeatures: lambda g, step, rows: _fourier(g, step._features, rows),
     Normalizer: _normalized,
 }
 
@@ -522,7 +475,12 @@ def to_onnx(
     """
     check_option("dtype", dtype, DTYPES)
     check_is_fitted(model)
-    graph = Graph(dtype, _n_features(model))
+    n_features = getattr(model, "n_features_in_", None)
+    if n_features is None:
+        raise InvalidParameterError(
+            "model: expected one that knows its number of features; call fit before to_onnx"
+        )
+    graph = Graph(dtype, int(n_features))
     if hasattr(model, "predict"):
         _write_classifier(graph, model)
     else:
@@ -532,16 +490,6 @@ def to_onnx(
     if path is not None:
         write_bytes(Path(path), proto.SerializeToString())
     return proto
-
-
-def _n_features(model: Any) -> int:
-    """Columns of a row."""
-    n_features = getattr(model, "n_features_in_", None)
-    if n_features is None:
-        raise InvalidParameterError(
-            "model: expected one that knows its number of features; call fit before to_onnx"
-        )
-    return int(n_features)
 
 
 def _write_classifier(graph: Graph, model: Any) -> None:
@@ -560,18 +508,13 @@ def _write_classifier(graph: Graph, model: Any) -> None:
 
 def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
     """The label set as a constant, and its type."""
-    types = graph.onnx.TensorProto
-    if classes.dtype.kind == "U":
-        return graph.stored(classes.astype(object)), types.STRING
-    if classes.dtype.kind == "b":
-        return graph.stored(classes.astype(np.bool_)), types.BOOL
-    if classes.dtype.kind == "f":
-        return graph.stored(classes.astype(np.float64)), types.DOUBLE
-    if int(classes.max()) > np.iinfo(np.int64).max:
+    kinds = {"U": (object, "STRING"), "b": (np.bool_, "BOOL"), "f": (np.float64, "DOUBLE")}
+    dtype, name = kinds.get(classes.dtype.kind, (np.int64, "INT64"))
+    if name == "INT64" and int(classes.max()) > np.iinfo(np.int64).max:
         raise InvalidParameterError(
             "model: got labels beyond 64-bit integers, expected smaller ones"
         )
-    return graph.stored(classes.astype(np.int64)), types.INT64
+    return graph.stored(classes.astype(dtype)), getattr(graph.onnx.TensorProto, name)
 
 
 def _properties(model: Any) -> dict[str, str]:

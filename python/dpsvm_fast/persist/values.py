@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import hashlib
 import hmac
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.certificates import record as strict_json
+from dpsvm_fast.certificates.record import Options, Range, Record, exactly, loads
+from dpsvm_fast.certificates.statement import digest_of, signature_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
@@ -41,14 +41,31 @@ LABEL_TYPES: dict[str, type] = {
 Shape = tuple[int | None, ...]
 
 
-def exact_record(where: str, record: object, names: set[str]) -> dict[str, Any]:
-    """The record if it is an object of exactly these names."""
-    if not isinstance(record, dict):
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected an object")
-    wrong = sorted(set(record) ^ names)
-    if wrong:
-        raise ModelFormatError(f"{where}: missing or unknown fields {', '.join(map(shown, wrong))}")
-    return record
+@dataclass(frozen=True)
+class NumbersRecord(Record):
+    """An array: bytes of little-endian IEEE 754 doubles, rows first, in base64; all are finite.
+
+    Parameters
+    ----------
+    dtype : {"<f8"}
+        Type of one number.
+    shape : tuple of int
+        Lengths of the axes.
+    data : str
+        The bytes.
+    """
+
+    dtype: Annotated[str, Options(FLOATS)]
+    shape: tuple[Annotated[int, Range(0)], ...]
+    data: str
+
+
+def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
+    """What a function returns; what it refuses is an error of the file."""
+    try:
+        return function(*arguments)
+    except (TypeError, InvalidParameterError) as error:
+        raise ModelFormatError(f"{where}{error}") from None
 
 
 def numbers_to(values: Any) -> dict[str, Any]:
@@ -69,12 +86,8 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
     shape : tuple of int or None
         What is expected; None for any length from 1.
     """
-    record = exact_record(where, record, {"dtype", "shape", "data"})
-    if record["dtype"] != FLOATS:
-        raise ModelFormatError(f"{where}: got dtype {shown(record['dtype'])}, expected {FLOATS!r}")
-    given, data = record["shape"], record["data"]
-    if not isinstance(given, list) or not all(type(n) is int and n >= 0 for n in given):
-        raise ModelFormatError(f"{where}: expected a shape of whole numbers")
+    made: NumbersRecord = refused(NumbersRecord.read, record, where=f"{where}: ")
+    given = made.shape
     pairs = zip(given, shape, strict=False)
     fits = len(given) == len(shape) and all(
         n == expected or (expected is None and n > 0) for n, expected in pairs
@@ -85,15 +98,15 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
             f"{where}: got the shape ({', '.join(map(shown, given[:5]))}), expected ({wanted})"
         )
     try:
-        raw = base64.b64decode(data, validate=True) if isinstance(data, str) else b""
-    except (ValueError, binascii.Error):
+        raw = base64.b64decode(made.data, validate=True)
+    except ValueError:
         raise ModelFormatError(f"{where}: expected bytes in base64") from None
     if len(raw) != 8 * math.prod(given):
         raise ModelFormatError(f"{where}: got {len(raw)} bytes, expected those of its shape")
     array = np.frombuffer(raw, dtype=FLOATS).astype(np.float64).reshape(given)
     if not np.isfinite(array).all():
         raise ModelFormatError(f"{where}: expected finite numbers")
-    return np.asarray(array)
+    return array
 
 
 def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
@@ -108,8 +121,8 @@ def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
 
 def labels_from(where: str, record: object) -> NDArray[Any]:
     """The sorted label set that :func:`labels_to` wrote."""
-    record = exact_record(where, record, {"dtype", "values"})
-    kind, values = record["dtype"], record["values"]
+    made = refused(exactly, where, record, {"dtype", "values"})
+    kind, values = made["dtype"], made["values"]
     expected = LABEL_TYPES.get(kind) if isinstance(kind, str) else None
     if expected is None:
         raise ModelFormatError(f"{where}: got labels of type {shown(kind)}, which no model has")
@@ -126,22 +139,6 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
         raise ModelFormatError(f"{where}: expected two labels or more, floats whole ones")
     return labels
-
-
-def names_from(where: str, record: object, n_features: int) -> NDArray[Any]:
-    """Names of features, as scikit-learn keeps them."""
-    if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
-        raise ModelFormatError(f"{where}: expected a list of names")
-    if len(record) != n_features:
-        raise ModelFormatError(f"{where}: got {len(record)} names, expected {n_features}")
-    return np.array(record, dtype=object)
-
-
-def text_from(where: str, record: object, options: tuple[str, ...]) -> str:
-    """One of a few words."""
-    if not isinstance(record, str) or record not in options:
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected one of {options}")
-    return record
 
 
 def plain_to(where: str, value: Any) -> Any:
@@ -183,30 +180,20 @@ def plain_from(where: str, record: Any) -> Any:
         return tuple(plain_from(where, item) for item in record["tuple"])
     if set(record) == {"numbers"}:
         inner = record["numbers"]
-        n_axes = len(inner["shape"]) if _is_shaped(inner) else 0
+        shape = inner.get("shape") if isinstance(inner, dict) else None
+        n_axes = len(shape) if isinstance(shape, list) and len(shape) <= MOST_AXES else 0
         return numbers_from(where, inner, (None,) * n_axes)
     if set(record) == {"pairs"} and isinstance(record["pairs"], list):
-        return _plain_pairs(where, record["pairs"])
+        found: dict[Any, Any] = {}
+        for pair in record["pairs"]:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise ModelFormatError(f"{where}: expected pairs")
+            key, value = (plain_from(where, part) for part in pair)
+            if not isinstance(key, (bool, int, float, str)) or key in found:
+                raise ModelFormatError(f"{where}: expected different plain keys")
+            found[key] = value
+        return found
     raise ModelFormatError(f"{where}: expected a plain value, list, tuple, pairs or array")
-
-
-def _is_shaped(record: object) -> bool:
-    """Whether there is a list where arrays have their shape."""
-    shape = record.get("shape") if isinstance(record, dict) else None
-    return isinstance(shape, list) and len(shape) <= MOST_AXES
-
-
-def _plain_pairs(where: str, record: list[Any]) -> dict[Any, Any]:
-    """A dict whose keys are plain values."""
-    found: dict[Any, Any] = {}
-    for pair in record:
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise ModelFormatError(f"{where}: expected pairs")
-        key, value = (plain_from(where, part) for part in pair)
-        if not isinstance(key, (bool, int, float, str)) or key in found:
-            raise ModelFormatError(f"{where}: expected different plain keys")
-        found[key] = value
-    return found
 
 
 FORMAT = "dpsvm_fast.model"
@@ -241,7 +228,7 @@ def shown(value: object) -> str:
     if isinstance(value, (str, int, float)) or value is None:
         text = ascii(value)
         return text if len(text) <= 40 else f"{text[:40]}..."
-    return f"{'an object' if isinstance(value, dict) else 'a list'}"
+    return "an object" if isinstance(value, dict) else "a list"
 
 
 def parsed(data: bytes) -> dict[str, Any]:
@@ -267,7 +254,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
-        document = strict_json.loads(text)
+        document = loads(text)
     except json.JSONDecodeError as error:
         raise ModelFormatError(_no_json(text, error)) from None
     except ValueError as error:
@@ -309,9 +296,10 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
     wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
     wrong -= {SIGNATURE} - set(document)
     if wrong:
-        raise ModelFormatError(f"has missing or unknown fields: {_listed(wrong)}")
-    text = _canonical({name: document[name] for name in FIELDS})
-    if not _same(document[DIGEST], hashlib.sha256(text).hexdigest()):
+        names = ", ".join(map(shown, sorted(wrong)[:5])) + (", ..." if len(wrong) > 5 else "")
+        raise ModelFormatError(f"has missing or unknown fields: {names}")
+    contents = {name: document[name] for name in FIELDS}
+    if not _same(document[DIGEST], digest_of(contents)):
         raise ModelFormatError(
             "was changed or damaged after it was saved: its contents do not have the SHA-256 that "
             "it states; take the file from where it was saved"
@@ -320,7 +308,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
         return NOT_CHECKED if SIGNATURE in document else UNSIGNED
     if SIGNATURE not in document:
         raise ModelFormatError("is not signed; load it without key, or save it with the key")
-    if not _same(document[SIGNATURE], _signature(text, key)):
+    if not _same(document[SIGNATURE], signature_of(contents, key)):
         raise ModelFormatError(
             "was not signed with this key, or was changed after that; expected the key that it was "
             "saved with"
@@ -331,25 +319,10 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
 def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
     """The file: contents with format and version, digest, and signature if there is a key."""
     document = {"format": FORMAT, "version": VERSION, **contents}
-    text = _canonical(document)
-    document[DIGEST] = hashlib.sha256(text).hexdigest()
+    seals = {DIGEST: digest_of(document)}
     if key is not None:
-        document[SIGNATURE] = _signature(text, key)
-    return json.dumps(document, indent=1, allow_nan=False).encode("ascii") + b"\n"
-
-
-def _canonical(contents: Mapping[str, Any]) -> bytes:
-    """What is signed: the same bytes however the file is laid out."""
-    try:
-        text = json.dumps(contents, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except RecursionError:
-        raise ModelFormatError("is nested too deeply; no model is") from None
-    return text.encode("ascii")
-
-
-def _signature(text: bytes, key: bytes) -> str:
-    """HMAC-SHA256 of the canonical text, hexadecimal."""
-    return hmac.new(key, text, hashlib.sha256).hexdigest()
+        seals[SIGNATURE] = signature_of(document, key)
+    return json.dumps(document | seals, indent=1, allow_nan=False).encode("ascii") + b"\n"
 
 
 def _same(stated: object, computed: str) -> bool:
@@ -357,11 +330,6 @@ def _same(stated: object, computed: str) -> bool:
     return isinstance(stated, str) and hmac.compare_digest(
         stated.encode("utf-8", "surrogatepass"), computed.encode()
     )
-
-
-def _listed(names: set[str]) -> str:
-    """A few names from a file."""
-    return ", ".join(map(shown, sorted(names)[:5])) + ("" if len(names) <= 5 else ", ...")
 
 
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
