@@ -51,7 +51,6 @@ from dpsvm_fast.validation import check_epsilon, check_integer, check_option, ch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PolyCollection
 
 
 # Where a classifier of two features predicts what, as a scikit-learn Display object.
@@ -177,9 +176,12 @@ class BoundaryDisplay(PlaneDisplay):
                 "estimator: expected a classifier that was fitted on 2 features"
             )
         n_points = check_integer("grid_resolution", grid_resolution, 2)
-        low, high = _limits(estimator, bounds)
-        first, second = (np.linspace(low[i], high[i], n_points) for i in range(2))
-        statement = getattr(_last_step(estimator), "privacy_", None)
+        bounds = _public_bounds(estimator) if bounds is None else bounds
+        limits = broadcast_bounds(checked_bounds(bounds), 2)
+        assert limits is not None
+        first, second = (np.linspace(*ends, n_points) for ends in zip(*limits, strict=True))
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        statement = getattr(last, "privacy_", None)
         display = cls(
             x=first,
             y=second,
@@ -237,33 +239,15 @@ def _named(estimator: Any, plane: Array) -> Any:
     return plane
 
 
-def _last_step(estimator: Any) -> Any:
-    """What the predictions come from."""
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-
-
-def _limits(estimator: Any, bounds: Any) -> tuple[Array, Array]:
-    """Lower and upper limits of both axes, from public facts alone."""
-    if bounds is None:
-        bounds = _public_bounds(estimator)
-    limits = broadcast_bounds(checked_bounds(bounds), 2)
-    assert limits is not None
-    return limits
-
-
 def _public_bounds(estimator: Any) -> Any:
     """What the rows' place was declared to be."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     if isinstance(estimator, Pipeline):
         return _public_bounds(estimator.steps[0][1])
-    for name in ("bounds_", "bounds"):
+    for name in ("bounds_", "bounds", "data_norm_", "data_norm"):
         found = getattr(estimator, name, None)
         if found is not None:
-            return found
-    for name in ("data_norm_", "data_norm"):
-        norm = getattr(estimator, name, None)
-        if norm is not None:
-            return -norm, norm
+            return found if name.startswith("bounds") else (-found, found)
     raise InvalidParameterError(
         "bounds: got None, expected public limits (low, high) of the figure: the estimator was "
         "made without bounds or data_norm, and limits from rows would not be private"
@@ -411,33 +395,27 @@ class EllipsoidDisplay(PlaneDisplay):
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
         """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""
         model = self.model
-        level = self._automatic_level() if self.level is None else self.level
+        level = self.level
+        if level is None:
+            # At which the smallest ellipse has half the size of the rows' ball.
+            roots = np.sqrt(np.maximum(np.linalg.det(model.precisions_), 0.0)).max()
+            level = float((0.5 * model.data_norm_) ** 2 * roots) or 1.0
         self.ellipses_, self.centres_ = [], []
         firsts = []
         for c, label in enumerate(class_names(model.classes_)):
             style = class_style(c)
             how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
             for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
-                curve = ax.plot(
-                    *_ellipse(centre, precision, level), label=f"ellipse {label}", **how
-                )
-                self.ellipses_ += curve
-                self.centres_ += ax.plot(
-                    *centre[:, None],
-                    style.marker,
-                    color=style.colour,
-                    markeredgecolor="#000000",
-                    markersize=8,
-                    zorder=4,
-                )
+                ellipse = _ellipse(centre, precision, level)
+                self.ellipses_ += ax.plot(*ellipse, label=f"ellipse {label}", **how)
+                mark: dict[str, Any] = {
+                    "color": style.colour,
+                    "markeredgecolor": "#000000",
+                    "markersize": 8,
+                }
+                self.centres_ += ax.plot(*centre[:, None], style.marker, zorder=4, **mark)
             firsts.append(self.ellipses_[-len(model.means_[c])])
         return firsts
-
-    def _automatic_level(self) -> float:
-        """The level at which the smallest ellipse has half the size of the rows' ball."""
-        model = self.model
-        roots = np.sqrt(np.maximum(np.linalg.det(model.precisions_), 0.0)).max()
-        return float((0.5 * model.data_norm_) ** 2 * roots) or 1.0
 
 
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
@@ -515,11 +493,10 @@ class AuditDisplay(Display):
         edges = np.asarray(report.histogram["edges"])
         total = max(1, report.n_trials)
         first, second = (np.asarray(report.histogram[w]) / total for w in ("first", "second"))
+        filled: dict[str, Any] = {"fill": True, "color": COLOURS[0], "alpha": 0.45}
         self.worlds_: list[Any] = [
-            ax.stairs(
-                first, edges, fill=True, color=COLOURS[0], alpha=0.45, label="first data set"
-            ),
-            ax.stairs(second, edges, color=COLOURS[-1], linewidth=1.4, label="second data set"),
+            ax.stairs(first, edges, label="first data set", **filled),
+            ax.stairs(second, edges, label="second data set", color=COLOURS[-1], linewidth=1.4),
         ]
         self.threshold_ = ax.axvline(
             report.threshold, color=COLOURS[1], linestyle="--", label="cut, chosen beforehand"
@@ -905,20 +882,14 @@ class PrivacyUtilityDisplay(Display):
         order = np.argsort(self.epsilons)
         epsilons, scores = self.epsilons[order], self.scores[order]
         n_repeats = scores.shape[1]
-        mean = scores.mean(axis=1)
-        spread = scores.std(axis=1, ddof=1) if n_repeats > 1 else np.zeros_like(mean)
-        (self.line_,) = ax.plot(
-            epsilons, mean, "o-", color=PRIVATE_COLOUR, label=_mean_label(n_repeats)
-        )
-        self.band_ = ax.fill_between(
-            epsilons,
-            mean - spread,
-            mean + spread,
-            color=PRIVATE_COLOUR,
-            alpha=0.2,
-            linewidth=0,
-            label="one standard deviation" if n_repeats > 1 else None,
-        )
+        mean, spread = scores.mean(axis=1), np.zeros(len(epsilons))
+        curve, band = "private", None
+        if n_repeats > 1:
+            spread = scores.std(axis=1, ddof=1)
+            curve, band = f"private, mean of {n_repeats} noise draws", "one standard deviation"
+        (self.line_,) = ax.plot(epsilons, mean, "o-", color=PRIVATE_COLOUR, label=curve)
+        shade: dict[str, Any] = {"color": PRIVATE_COLOUR, "alpha": 0.2, "linewidth": 0}
+        self.band_ = ax.fill_between(epsilons, mean - spread, mean + spread, label=band, **shade)
         self.ceiling_ = None
         if self.non_private_score is not None:
             self.ceiling_ = ax.axhline(
@@ -929,11 +900,6 @@ class PrivacyUtilityDisplay(Display):
         ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
         ax.grid(alpha=0.3)
         ax.legend(loc="lower right")
-
-
-def _mean_label(n_repeats: int) -> str:
-    """Name of the curve."""
-    return f"private, mean of {n_repeats} noise draws" if n_repeats > 1 else "private"
 
 
 KINDS = ("lead", "budget")
@@ -1058,13 +1024,10 @@ class NoisePlanDisplay(Display):
 
     def _draw(self, ax: Axes, kind: str) -> None:
         (self._plot_lead if kind == "lead" else self._plot_budget)(ax)
-        ax.set_title(self._title(), fontsize="medium", loc="left")
-
-    def _title(self) -> str:
-        """What the plans are for."""
         plan = self.plans[0]
         rows = "" if plan.n_samples is None else f"{plan.n_samples:,} rows, "
-        return f"{plan.estimator}: {rows}{plan.n_features} features, {plan.n_classes} classes"
+        size = f"{rows}{plan.n_features} features, {plan.n_classes} classes"
+        ax.set_title(f"{plan.estimator}: {size}", fontsize="medium", loc="left")
 
     def _plot_lead(self, ax: Axes) -> None:
         """Lead that survives the noise beside the largest that rows can bring about."""
@@ -1073,28 +1036,27 @@ class NoisePlanDisplay(Display):
         survives = np.array([decision.lead for decision in decisions])
         at_least = "at least " if decisions[0].is_bound else ""
         how: dict[str, Any] = {"linewidth": 1.8, "markeredgecolor": "#000000"}
-        (self.survives_,) = ax.plot(
-            epsilons,
-            survives,
-            "o-",
-            color=COLOURS[1],
-            label=f"survives the noise with {at_least}95 %",
-            **how,
-        )
+        label = f"survives the noise with {at_least}95 %"
+        (self.survives_,) = ax.plot(epsilons, survives, "o-", color=COLOURS[1], label=label, **how)
         self.largest_ = self.drowned_ = None
         leads = [decision.largest_lead for decision in decisions]
         if None not in leads:
             largest = np.array(leads, dtype=np.float64)
-            (self.largest_,) = ax.plot(
-                epsilons,
-                largest,
-                "s--",
-                color=COLOURS[0],
-                label=f"largest that {self.plans[0].n_samples:,} rows allow",
-                **how,
-            )
+            how |= {"label": f"largest that {self.plans[0].n_samples:,} rows allow"}
+            (self.largest_,) = ax.plot(epsilons, largest, "s--", color=COLOURS[0], **how)
             if any(decision.drowned for decision in decisions):
-                self.drowned_ = _hatched(ax, epsilons, largest, survives)
+                self.drowned_ = ax.fill_between(
+                    epsilons,
+                    largest,
+                    survives,
+                    where=(largest < survives).tolist(),
+                    interpolate=True,
+                    facecolor="#dddddd",
+                    edgecolor="#777777",
+                    hatch="///",
+                    linewidth=0.0,
+                    label="noise drowns every decision",
+                )
         ax.set_yscale("log")
         epsilon_axis(ax, epsilons)
         ax.set(
@@ -1110,20 +1072,12 @@ class NoisePlanDisplay(Display):
         names = [name for name in RELEASES if any(name in shares for shares in table)]
         places = np.arange(len(table))
         bottoms = np.zeros(len(table))
+        to_rgba = matplotlib_module("colors").to_rgba
         self.bars_ = []
         for i, name in enumerate(names):
             heights = 100.0 * np.array([shares.get(name, 0.0) for shares in table])
-            bars = ax.bar(
-                places,
-                heights,
-                bottom=bottoms,
-                color=matplotlib_module("colors").to_rgba(COLOURS[i], 0.35),
-                edgecolor="#000000",
-                hatch=HATCHES[i],
-                label=name,
-                width=0.7,
-            )
-            self.bars_.append(bars)
+            look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000", "hatch": HATCHES[i]}
+            self.bars_.append(ax.bar(places, heights, 0.7, bottoms, label=name, **look))
             bottoms += heights
         slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
         ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
@@ -1136,27 +1090,6 @@ class NoisePlanDisplay(Display):
         deltas = {plan.delta for plan in self.plans}
         delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
         return rf"$\epsilon${delta} (smaller is more private)"
-
-
-def _hatched(
-    ax: Axes,
-    epsilons: NDArray[np.float64],
-    largest: NDArray[np.float64],
-    survives: NDArray[np.float64],
-) -> PolyCollection:
-    """Where no lead that rows can bring about survives the noise."""
-    return ax.fill_between(
-        epsilons,
-        largest,
-        survives,
-        where=(largest < survives).tolist(),
-        interpolate=True,
-        facecolor="#dddddd",
-        edgecolor="#777777",
-        hatch="///",
-        linewidth=0.0,
-        label="noise drowns every decision",
-    )
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:

@@ -129,7 +129,7 @@ def draw_regions(
     list of matplotlib PathPatch
         One for each class; that of a class with no part is empty.
     """
-    patches = matplotlib_module("patches")
+    patch = matplotlib_module("patches").PathPatch
     free = np.ones(codes.shape, dtype=bool)
     if obstacles is not None:
         columns, lines = (np.searchsorted(side, obstacles[:, i]) for i, side in enumerate((x, y)))
@@ -137,22 +137,12 @@ def draw_regions(
         free[lines[shown], columns[shown]] = False
     regions = []
     for c, name in enumerate(names):
-        style = class_style(c)
-        region = patches.PathPatch(
-            _outline(x, y, codes == c),
-            facecolor=style.ground,
-            # Also the colour of the hatching; the outline is a line of its own, in black.
-            edgecolor=style.colour,
-            hatch=style.hatch,
-            linewidth=0.0,
-            label=f"class {name}",
-            zorder=0.5,
-        )
+        style, path = class_style(c), _outline(x, y, codes == c)
+        # The colour of the edge is also that of the hatching; the outline is a line of its own.
+        look = {"facecolor": style.ground, "edgecolor": style.colour, "hatch": style.hatch}
+        region = patch(path, linewidth=0.0, label=f"class {name}", zorder=0.5, **look)
         regions.append(ax.add_patch(region))
-        border = patches.PathPatch(
-            region.get_path(), fill=False, edgecolor="#000000", linewidth=0.8, zorder=0.6
-        )
-        ax.add_patch(border)
+        ax.add_patch(patch(path, fill=False, edgecolor="#000000", linewidth=0.8, zorder=0.6))
         size = "medium" if len(names) <= MANY_CLASSES else "small"
         _write_name(ax, x, y, free & (codes == c), name, size)
     return regions
@@ -182,18 +172,9 @@ def _write_name(
     room = room[1:-1, 1:-1]
     row, column = np.unravel_index(int(room.argmax()), room.shape)
     box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.85}
-    ax.text(
-        float(x[column]),
-        float(y[row]),
-        name,
-        ha="center",
-        va="center",
-        fontsize=size,
-        bbox=box,
-        clip_on=True,
-        parse_math=False,
-        zorder=5,
-    )
+    how: dict[str, Any] = {"ha": "center", "va": "center", "clip_on": True, "zorder": 5}
+    at = float(x[column]), float(y[row])
+    ax.text(*at, name, fontsize=size, bbox=box, parse_math=False, **how)
 
 
 def draw_rows(
@@ -212,12 +193,8 @@ def draw_rows(
     points = []
     for c in np.unique(codes):
         style, own = class_style(int(c)), rows[codes == c]
-        look: dict[str, Any] = {
-            "c": style.colour,
-            "marker": style.marker,
-            "label": f"row of {names[c]}",
-        }
-        points.append(ax.scatter(own[:, 0], own[:, 1], **look, **how))
+        how |= {"c": style.colour, "marker": style.marker, "label": f"row of {names[c]}"}
+        points.append(ax.scatter(own[:, 0], own[:, 1], **how))
     return points
 
 
@@ -226,9 +203,8 @@ def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
     shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
-    fitting = (size for most, size in LEGEND_SIZES if len(shown) <= most)
-    how["fontsize"] = next(fitting, SMALLEST_SIZE)
-    return ax.legend(handles=shown, borderaxespad=0.0, **where, **how)
+    size = next((size for most, size in LEGEND_SIZES if len(shown) <= most), SMALLEST_SIZE)
+    return ax.legend(handles=shown, borderaxespad=0.0, fontsize=size, **where, **how)
 
 
 def epsilon_axis(ax: Axes, epsilons: Array) -> None:
@@ -238,14 +214,6 @@ def epsilon_axis(ax: Axes, epsilons: Array) -> None:
     ax.xaxis.set_major_locator(ticker.FixedLocator(list(epsilons)))
     ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
     ax.xaxis.set_minor_locator(ticker.NullLocator())
-
-
-def axes_for(ax: Axes | None) -> Axes:
-    """The axes to draw on."""
-    if ax is not None:
-        return ax
-    new: Axes = matplotlib_module("pyplot").subplots(layout="compressed")[1]
-    return new
 
 
 def matplotlib_module(module: str) -> Any:
@@ -295,8 +263,9 @@ class Display:
 
     def _drawn(self: Drawn, ax: Axes | None, *what: Any) -> Drawn:
         """Everything on the axes, which are new ones where there are none."""
-        self.ax_ = ax = axes_for(ax)
-        self.figure_ = ax.figure
+        if ax is None:
+            ax = matplotlib_module("pyplot").subplots(layout="compressed")[1]
+        self.ax_, self.figure_ = ax, ax.figure
         self._draw(ax, *what)
         return self
 
