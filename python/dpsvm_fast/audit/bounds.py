@@ -207,44 +207,39 @@ class Claim:
     @property
     def gaussian_mu(self) -> float | None:
         """Parameter of Gaussian differential privacy; None where some law is another."""
-        mus = [_gaussian_mu(event) for event in self.events]
+        # Of noise in an objective where its curvature is free.
+        mus = [
+            event.mu
+            if isinstance(event, GaussianEvent)
+            else (gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None)
+            for event in self.events
+        ]
         known = [mu for mu in mus if mu is not None]
         return math.hypot(*known) if mus and len(known) == len(mus) else None
 
-    @property
-    def pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.delta == 0.0
-
     def with_noise(self, factor: float) -> tuple[PrivacyEvent, ...]:
         """The events as they would be with so many times the noise."""
-        return tuple(_with_noise(event, factor) for event in self.events)
+        found: tuple[PrivacyEvent, ...] = _with_noise(self.events, factor)
+        return found
+
+    def profile(self, factor: float) -> Callable[[float], float]:
+        """Delta at every epsilon with so many times the noise."""
+        return Composition.of(self.with_noise(factor)).delta
 
 
-def _gaussian_mu(event: PrivacyEvent) -> float | None:
-    """Parameter of one event: of noise in an objective where its curvature is free."""
-    if isinstance(event, GaussianEvent):
-        return event.mu
-    return gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None
-
-
-def _with_noise(event: Any, factor: float) -> Any:
-    """One event, or nested ones, with so many times the noise."""
+def _with_noise(value: Any, factor: float) -> Any:
+    """Events, and tuples of them, with so many times the noise; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_with_noise(part, factor) for part in value)
+    if not isinstance(value, PrivacyEvent):
+        return value
+    event: Any = value
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(event):
-        value = getattr(event, field.name)
-        if field.name in _POWERS:
-            changes[field.name] = value * factor ** _POWERS[field.name]
-        elif isinstance(value, tuple):
-            changes[field.name] = _nested(value, factor)
+        own = getattr(event, field.name)
+        power = _POWERS.get(field.name)
+        changes[field.name] = _with_noise(own, factor) if power is None else own * factor**power
     return dataclasses.replace(event, **changes)
-
-
-def _nested(value: Any, factor: float) -> Any:
-    """Tuples of events, of tuples of events, or of anything else."""
-    if isinstance(value, tuple):
-        return tuple(_nested(part, factor) for part in value)
-    return _with_noise(value, factor) if isinstance(value, PrivacyEvent) else value
 
 
 def resolved_method(method: str, claim: Claim) -> str:
@@ -272,7 +267,7 @@ def resolved_method(method: str, claim: Claim) -> str:
     if claim.gaussian_mu is not None:
         return "gaussian"
     # Of a pure law the two numbers say everything.
-    return "profile" if claim.events and not claim.pure else "clopper_pearson"
+    return "profile" if claim.events and claim.delta > 0.0 else "clopper_pearson"
 
 
 def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -> float:
@@ -286,17 +281,12 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
     largest = 2.0 * max(claim.epsilon, 1.0)
 
     def refuted(factor: float) -> bool:
-        return profile_violation(low, high, _profile(claim, factor), largest) > 0.0
+        return profile_violation(low, high, claim.profile(factor), largest) > 0.0
 
     factor = smallest_consistent(refuted)
     if factor is None:
         return 0.0
     return composed_epsilon(claim.with_noise(factor), claim.delta)
-
-
-def _profile(claim: Claim, factor: float) -> Callable[[float], float]:
-    """Delta at every epsilon with so many times the noise."""
-    return Composition.of(claim.with_noise(factor)).delta
 
 
 def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
@@ -310,7 +300,7 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
         return lambda low, high: _finite(stats.norm.ppf(low) - stats.norm.ppf(high))
     epsilons = np.linspace(0.0, 2.0 * max(claim.epsilon, 1.0), N_EPSILONS)
     factors = np.geomspace(0.5, 8.0, N_FACTORS)
-    profiles = [np.array([_profile(claim, f)(e) for e in epsilons]) for f in factors]
+    profiles = [np.array([claim.profile(f)(e) for e in epsilons]) for f in factors]
 
     def least_noise(low: Array, high: Array) -> Array:
         """Minus the least noise that is refuted, the steps between linear."""

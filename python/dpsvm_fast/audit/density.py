@@ -112,7 +112,9 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
         distance = float(np.linalg.norm(solutions[0] - solutions[1]))
         return _of_distance(distance, noise.scale, delta, gamma=noise.noise == "gamma")
     if isinstance(first, TransformerWorld):
-        return _of_sums(first, second, delta)
+        noise = first.total.sum
+        distance = float(np.linalg.norm(first.exact - second.exact))
+        return _of_distance(distance, noise.scale, delta, gamma=noise.mu is None)
     estimator = getattr(first, "estimator", None)
     if isinstance(first, TrainedWorld) and isinstance(estimator, ObjectivePerturbationSVC):
         return _of_objective(first, second, delta)
@@ -128,13 +130,6 @@ def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) ->
     if distance == 0.0:
         return 0.0
     return distance * scale if gamma else gaussian_epsilon(delta, scale / distance)
-
-
-def _of_sums(first: TransformerWorld, second: TransformerWorld, delta: float) -> float:
-    """Noisy sums at a known distance."""
-    noise = first.total.sum
-    distance = float(np.linalg.norm(first.exact - second.exact))
-    return _of_distance(distance, noise.scale, delta, gamma=noise.mu is None)
 
 
 def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
@@ -169,31 +164,29 @@ def _of_step(mechanism: Any, delta: float) -> float:
         mixed = q * stats.norm.sf((x - mean) / z) if mean != 0.0 else 0.0
         return float((1.0 - q * (mean != 0.0)) * stats.norm.sf(x / z) + mixed)
 
-    def log_ratio(x: float) -> float:
-        logs = [_log_tilt(x, mean, q, z) for mean in means]
-        return logs[1] - logs[0]
+    stays = math.log1p(-q) if q < 1.0 else -math.inf
+
+    def log_tilt(x: float, mean: float) -> float:
+        """Log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2)."""
+        if mean == 0.0:
+            return 0.0
+        return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
+
+    def root(level: float) -> float:
+        """Where the rising ratio of both worlds passes a level; an end of the range otherwise."""
+        reach = 50.0 * z + 2.0
+        return boundary(
+            lambda x: log_tilt(x, means[1]) - log_tilt(x, means[0]) < level, -reach, reach
+        )
 
     def delta_at(epsilon: float) -> float:
-        right, left = (_root(log_ratio, level, 50.0 * z + 2.0) for level in (epsilon, -epsilon))
+        right, left = root(epsilon), root(-epsilon)
         grown = math.exp(epsilon)
         over = tail(right, means[1]) - grown * tail(right, means[0])
         under = (1.0 - tail(left, means[0])) - grown * (1.0 - tail(left, means[1]))
         return max(over, under)
 
     return hockey_stick_epsilon(delta_at, delta)
-
-
-def _log_tilt(x: float, mean: float, q: float, z: float) -> float:
-    """Log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2) at x."""
-    if mean == 0.0:
-        return 0.0
-    stays = math.log1p(-q) if q < 1.0 else -math.inf
-    return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
-
-
-def _root(rising: Callable[[float], float], level: float, reach: float) -> float:
-    """Where a rising function passes a level; an end of the range where it does not."""
-    return boundary(lambda x: rising(x) < level, -reach, reach)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +278,11 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
         return _largest_log_ratio(worlds, inside.scale, size, reach)
     sigma = inside.scale
     side = np.linspace(-1.0, 1.0, NODES[size]) * (DEVIATIONS * sigma + reach)
-    B = _turned(np.stack(np.meshgrid(*[side] * size, indexing="ij"), axis=-1).reshape(-1, size))
+    B = np.stack(np.meshgrid(*[side] * size, indexing="ij"), axis=-1).reshape(-1, size)
+    if size == 2:
+        # Turned: a kink along a line of the grid would be met everywhere alike.
+        c, s = math.cos(0.58), math.sin(0.58)
+        B = B @ np.array([[c, -s], [s, c]])
     W = worlds[1].minimiser(B)
     determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
     squares = [(noise**2).sum(axis=1) for noise in (worlds[0].noise(W), B)]
@@ -303,14 +300,6 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
         return float(max(over, under))
 
     return hockey_stick_epsilon(delta_at, delta)
-
-
-def _turned(B: Array) -> Array:
-    """Two coordinates, turned: a kink along a line of the grid would be met everywhere alike."""
-    if B.shape[1] == 1:
-        return B
-    c, s = math.cos(0.58), math.sin(0.58)
-    return np.asarray(B @ np.array([[c, -s], [s, c]]))
 
 
 def _largest_log_ratio(

@@ -22,7 +22,6 @@ from scipy.special import ndtr, ndtri
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.audit.bounds import Claim, boundary, resolved_method, smallest_consistent
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
@@ -154,21 +153,20 @@ def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alp
             n_canaries, n_guesses, right, epsilon, delta
         ) < log_alpha or tail_refuted(curve, n_canaries, n_guesses, right, alpha)
 
-    return _largest(refuted, LARGEST_EPSILON)
+    return _largest(refuted)
 
 
 def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
     """Lower bound of mu for a program whose trade-off curve is Gaussian."""
     return _largest(
-        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha),
-        LARGEST_EPSILON,
+        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha)
     )
 
 
-def _largest(refuted: Callable[[float], bool], most: float) -> float:
+def _largest(refuted: Callable[[float], bool]) -> float:
     """The largest number that is found to be refuted, as all smaller ones are; 0 if none is."""
     low, high = 0.0, 1.0
-    while high < most and refuted(high):
+    while high < LARGEST_EPSILON and refuted(high):
         low, high = high, 2.0 * high
     return boundary(refuted, low, high)
 
@@ -185,7 +183,7 @@ def one_run_epsilon(
     epsilons = np.linspace(0.0, min(LARGEST_NODE, 4.0 * max(claim.epsilon, 1.0)), N_NODES)
 
     def refuted(factor: float) -> bool:
-        profile = Composition.of(claim.with_noise(factor)).delta
+        profile = claim.profile(factor)
         curve = profile_inverse(epsilons, np.array([profile(e) for e in epsilons]))
         return tail_refuted(curve, n_canaries, n_guesses, right, alpha)
 
@@ -389,7 +387,10 @@ def _asked(
     m, alpha = coins.size, 1.0 - report.confidence
     planned = _planned_guesses(m, claim, report.method, alpha) if n_guesses is None else n_guesses
     guesses = check.check_integer("n_guesses", planned, 1, m)
-    right = _right_guesses(scores, coins, guesses)
+    # Guesses on the highest and lowest scores.
+    order, lowest = np.argsort(scores, kind="stable"), guesses // 2
+    highest = order[m - (guesses - lowest) :]
+    right = int((~coins[order[:lowest]]).sum() + coins[highest].sum())
     return dataclasses.replace(
         report,
         certified=one_run_epsilon(report.method, m, guesses, right, claim, alpha),
@@ -423,13 +424,6 @@ def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
     return vector[: data[0].shape[1]]
 
 
-def _right_guesses(scores: Array, coins: NDArray[np.bool_], guesses: int) -> int:
-    """How many of the guesses on the highest and lowest scores are right."""
-    order = np.argsort(scores, kind="stable")
-    lowest, highest = guesses // 2, guesses - guesses // 2
-    return int((~coins[order[:lowest]]).sum() + coins[order[scores.size - highest :]].sum())
-
-
 def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
     """How many guesses an ideal Gaussian mechanism at the claim would best be asked for.
 
@@ -439,23 +433,17 @@ def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
     mu = claim.gaussian_mu or min(claim.epsilon, 4.0) / 2.0
     by = "gaussian" if method == "gaussian" else "clopper_pearson"
     best = (-1.0, m)
+
+    def tails(x: float) -> tuple[float, float]:
+        return float(stats.norm.sf(x - 0.5 * mu)), float(stats.norm.sf(x + 0.5 * mu))
+
     for share in SHARES:
         guesses = max(2, int(share * m))
-        cut = _cut(mu, 0.5 * share)
-        right = stats.norm.sf(cut - 0.5 * mu) / (
-            stats.norm.sf(cut - 0.5 * mu) + stats.norm.sf(cut + 0.5 * mu)
-        )
-        expected = int(right * guesses)
+        # Where half of that share of an even mixture of two normals lies above.
+        cut = boundary(lambda x: sum(tails(x)) > share, -20.0, 20.0)  # noqa: B023
+        own, other = tails(cut)
+        expected = int(own / (own + other) * guesses)
         bound = one_run_epsilon(by, m, guesses, expected, claim, alpha)
         if bound > best[0]:
             best = (bound, guesses)
     return best[1]
-
-
-def _cut(mu: float, share: float) -> float:
-    """Where so large a share of an even mixture of two normals lies above."""
-
-    def above(x: float) -> float:
-        return 0.5 * float(stats.norm.sf(x - 0.5 * mu) + stats.norm.sf(x + 0.5 * mu))
-
-    return boundary(lambda x: above(x) > share, -20.0, 20.0)

@@ -57,6 +57,8 @@ from dpsvm_fast.validation import check_fraction
 
 
 FORMAT, VERSION = "dpsvm_fast.audit_report", 1
+# Of the histogram in a report.
+N_BINS = 80
 
 METHOD_NAMES = {
     "clopper_pearson": "counts alone (Clopper and Pearson)",
@@ -141,25 +143,18 @@ class AuditReport:
             if self.exceeds_claim
             else "consistent with the claim"
         )
-        runs = "" if self.method == "density" else f", {self._runs()}"
-        bound = f"epsilon >= {self.certified:.4g} at confidence {_shown(self.confidence)}"
+        kind = "canaries" if self.method.startswith("one_run") else "runs of each world"
+        runs = f", {self.n_trials} {kind} in {self.seconds:.1f} s"
+        # Without nines lost to rounding.
+        shown = "1" if self.confidence == 1.0 else f"1 - {1.0 - self.confidence:.2g}"
+        bound = f"epsilon >= {self.certified:.4g} at confidence {shown}"
         return (
             f"{self.mechanism} ({self.adjacency})\n"
             f"  claimed    epsilon {self.epsilon:.4g}, delta {self.delta:.3g}\n"
             f"  certified  {bound}\n"
-            f"  by         {METHOD_NAMES[self.method]}{runs}\n"
+            f"  by         {METHOD_NAMES[self.method]}{'' if self.method == 'density' else runs}\n"
             f"  {verdict}"
         )
-
-    def _runs(self) -> str:
-        if self.method.startswith("one_run"):
-            return f"{self.n_trials} canaries in {self.seconds:.1f} s"
-        return f"{self.n_trials} runs of each world in {self.seconds:.1f} s"
-
-
-def _shown(confidence: float) -> str:
-    """A confidence without nines lost to rounding."""
-    return "1" if confidence == 1.0 else f"1 - {1.0 - confidence:.2g}"
 
 
 def alpha_of(confidence: float) -> float:
@@ -176,14 +171,12 @@ def alpha_of(confidence: float) -> float:
     return alpha
 
 
-def histogram_of(
-    first: NDArray[np.float64], second: NDArray[np.float64], n_bins: int = 80
-) -> dict[str, list[float]]:
+def histogram_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, list[float]]:
     """Counts in bins that both worlds share; two in a thousand runs lie beyond them."""
     low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
     if not low < high:
         low, high = low - 0.5, high + 0.5
-    edges = np.linspace(low, high, n_bins + 1)
+    edges = np.linspace(low, high, N_BINS + 1)
     counts = [np.histogram(v, edges)[0].tolist() for v in (first, second)]
     return {"edges": edges.tolist(), "first": counts[0], "second": counts[1]}
 
@@ -269,9 +262,9 @@ def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
     return Pair(sets[0], sets[1], adjacency)
 
 
-def centre_pair(adjacency: str, data_norm: float = 1.0, n: int = 20) -> Pair:
+def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
     """Opposite rows in one dimension, a mean of a half."""
-    base = np.repeat([[data_norm], [0.0]], n, axis=0)
+    base = np.repeat([[data_norm], [0.0]], 20, axis=0)
     return _with_canary(base, adjacency, [data_norm], [-data_norm])
 
 
@@ -284,13 +277,13 @@ def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
     return _with_canary(base, adjacency, [half, half], [half, -half])
 
 
-def columns_pair(adjacency: str, low: float, high: float, n: int = 5) -> Pair:
+def columns_pair(adjacency: str, low: float, high: float) -> Pair:
     """Entries in three quarters of their range; a record in the middle, or at either end.
 
     In the middle a record's squared length is all of its square's, and largest; an exchange is
     widest between the ends.
     """
-    base = np.repeat([[low], [high], [0.25 * low + 0.75 * high]], [n, n, 2 * n], axis=0)
+    base = np.repeat([[low], [high], [0.25 * low + 0.75 * high]], [5, 5, 10], axis=0)
     if adjacency == "add_remove":
         return _with_canary(base, adjacency, [0.5 * (low + high)], None)
     return _with_canary(base, adjacency, [high], [low])
@@ -327,7 +320,7 @@ def subject_of(
     part: str | None = None,
 ) -> Subject:
     """Both worlds of ``estimator`` and its claim; parameters as of ``audit``."""
-    if part is not None and part not in PARTS:
+    if part not in (None, *PARTS):
         raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
     if not hasattr(estimator, "fit"):
         return _called(estimator, adjacency, pair, claim)
@@ -339,12 +332,12 @@ def subject_of(
         estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
     found = claim_of(estimator, adjacency, pair, claim, part)
     name = type(estimator).__name__
-    worlds: list[World] = []
-    for data in (pair.first, pair.second):
-        whole = part is None
-        world = world_of(estimator, *data) if whole else PartWorld(estimator, *data, str(part))
-        worlds.append(world)
-    return Subject(name if part is None else f"{name}, {part}", (worlds[0], worlds[1]), found)
+    if part is None:
+        return Subject(
+            name, (world_of(estimator, *pair.first), world_of(estimator, *pair.second)), found
+        )
+    worlds = PartWorld(estimator, *pair.first, part), PartWorld(estimator, *pair.second, part)
+    return Subject(f"{name}, {part}", worlds, found)
 
 
 def _called(
@@ -369,20 +362,15 @@ def _called(
 def prepared(estimator: Any) -> Any:
     """A copy whose runs cost no budget, repeat no noise and share the cores among themselves."""
     estimator = clone(estimator)
+    parameters = estimator.get_params(deep=True)
     changes = {}
-    for name in estimator.get_params(deep=True):
-        last = name.rsplit("__", 1)[-1]
+    for name in parameters:
+        path, _, last = name.rpartition("__")
+        owner = parameters.get(path) if path else estimator
         # What others have by these names stays: public random choices among it.
-        if last in RUNNING and _is_private(estimator, name):
+        if last in RUNNING and hasattr(owner, "epsilon"):
             changes[name] = RUNNING[last]
     return estimator.set_params(**changes)
-
-
-def _is_private(estimator: Any, parameter: str) -> bool:
-    """Whether the object with this parameter spends a budget."""
-    path = parameter.rsplit("__", 1)
-    owner = estimator if len(path) == 1 else estimator.get_params(deep=True).get(path[0])
-    return hasattr(owner, "epsilon")
 
 
 def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
@@ -410,7 +398,11 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
         if part == "training":
             return _of_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
         pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
-        return _of_width(_relabelled(pair, estimator), estimator.bounds)
+        if estimator.classes is not None:
+            first = np.sort(np.asarray(list(estimator.classes)))[0]
+            sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
+            pair = Pair(sets[0], sets[1], adjacency)
+        return _of_width(pair, estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
     if isinstance(estimator, PrivateCenter):
@@ -449,15 +441,6 @@ def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
     return margin_pair(adjacency, labels, data_norm=norm, intercept_scaling=scaling)
 
 
-def _relabelled(pair: Pair, estimator: Any) -> Pair:
-    """The pair with labels that the estimator takes."""
-    if estimator.classes is None:
-        return pair
-    first = np.sort(np.asarray(list(estimator.classes)))[0]
-    sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
-    return Pair(sets[0], sets[1], pair.adjacency)
-
-
 def claim_of(
     estimator: Any,
     adjacency: str,
@@ -478,9 +461,9 @@ def claim_of(
         raise InvalidParameterError.of(
             "claim", got=None, accepted="(epsilon, delta) for an estimator without privacy_"
         )
-    events = tuple(getattr(statement, "events", ()))
     if part is not None:
         return _claim_of_part(statement, adjacency, part)
+    events = tuple(getattr(statement, "events", ()))
     return Claim(float(statement.epsilon), float(statement.delta), adjacency, events)
 
 
@@ -548,44 +531,34 @@ def _joined(parts: list[Any]) -> Array:
     return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
 
 
-class FittedWorld(World):
-    """Whole fits of anything that can be cloned; noise from the operating system."""
+class CalledWorld(World):
+    """Calls of a function of (X, y) that returns numbers or a fitted object, with noise of its own.
+
+    For anything else with ``fit``: fits of clones.
+    """
 
     chunk = 8
 
-    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
-        self._estimator, self._data, self._names = estimator, (X, y), names
-
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Whole fits; the source is not used."""
-        return np.array([self._vector(clone(self._estimator)) for _ in range(n)])
-
-    def _vector(self, estimator: Any) -> Array:
-        return released_vector(estimator.fit(*self._data), self._names)
-
-
-def _numbers(result: Any) -> Array:
-    """Of what a function returned: numbers, or a fitted object."""
-    if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
-        return _joined([result])
-    return released_vector(result)
-
-
-class CalledWorld(World):
-    """Calls of a function of (X, y) that returns numbers or a fitted object."""
-
-    chunk = 64
-
-    def __init__(self, function: Callable[[Any, Any], Any], X: Any, y: Any) -> None:
-        self._function, self._data = function, (X, y)
+    def __init__(self, subject: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) -> None:
+        self._subject, self._data, self._names = subject, (X, y), names
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Whole calls; the source is not used."""
-        return np.array([_numbers(self._function(*self._data)) for _ in range(n)])
+        return np.array([self._vector() for _ in range(n)])
+
+    def _vector(self) -> Array:
+        if hasattr(self._subject, "fit"):
+            return released_vector(clone(self._subject).fit(*self._data), self._names)
+        result = self._subject(*self._data)
+        if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
+            return _joined([result])
+        return released_vector(result)
 
 
 class PlannedWorld(World):
     """One of our estimators: everything up to the run of its plan is done once."""
+
+    chunk = 50
 
     def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
         self.estimator: Any = estimator.checked()
@@ -732,7 +705,7 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
         The fitted attributes that are looked at.
     """
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
-        (PipelineClassifier, PipelineWorld),
+        (PipelineClassifier, PlannedWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
         (OutputPerturbationSVC, OutputWorld),
         (ObjectivePerturbationSVC, ObjectiveWorld),
@@ -743,16 +716,10 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
         # A subclass of a user's may do anything: it is fitted as a whole.
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
             return world(estimator, X, y, names)
-    return FittedWorld(estimator, X, y, names)
+    return CalledWorld(estimator, X, y, names)
 
 
-class PipelineWorld(PlannedWorld):
-    """The automatic pipelines."""
-
-    chunk = 50
-
-
-class PartWorld(PipelineWorld):
+class PartWorld(PlannedWorld):
     """One release of a pipeline alone, as if the ones before it had come out without effect.
 
     Composition lets the later releases depend on the earlier ones in any way, so any outcome of
@@ -813,8 +780,16 @@ class TransformerWorld(PlannedWorld):
 
     def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
         super().__init__(estimator, X, y, names)
-        self.total = self.plan.total
-        self.exact = self._exact_sum()
+        rows, public, self.total = self.rows, self.plan.public, self.plan.total
+        # What the noise is added to.
+        self.exact: Array
+        if isinstance(self.total, SecondMoments):
+            self.exact = rows.records(public).gram(self.n_threads)
+        elif isinstance(self.total, NoisyColumnMoments):
+            self.exact = self.total.exact(*rows.column_moments(public), rows.n_rows)
+        else:
+            sums = rows.records(public).sums(self.n_threads)
+            self.exact = self.total.exact(sums, rows.n_rows)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy sums; of a matrix the triangle that has noise of its own."""
@@ -822,16 +797,6 @@ class TransformerWorld(PlannedWorld):
             return _triangles(self.total, self.exact, n, source, self.n_threads)
         noisy: Array = self.total.sum.release_many(self.exact, n, source, self.n_threads)
         return noisy
-
-    def _exact_sum(self) -> Array:
-        """What the noise is added to."""
-        rows, public, total = self.rows, self.plan.public, self.total
-        if isinstance(total, SecondMoments):
-            return rows.records(public).gram(self.n_threads)
-        if isinstance(total, NoisyColumnMoments):
-            return total.exact(*rows.column_moments(public), rows.n_rows)
-        exact: Array = total.exact(rows.records(public).sums(self.n_threads), rows.n_rows)
-        return exact
 
 
 Score = Callable[[Array, Array], Array]
@@ -1006,7 +971,7 @@ class Runner:
         wanted = min(max(wanted, LEAST_PILOT), MOST_PILOT)
         started = time.monotonic()
         until = started + PILOT_SHARE * (deadline - started)
-        vectors = self._draw(wanted, until, lambda v: v)
+        vectors = self._draw(wanted, until, lambda vectors: vectors)
         size = min(len(v) for v in vectors)
         spent = time.monotonic() - started
         if n is None:
@@ -1039,21 +1004,22 @@ class Runner:
         sizes = [min(chunk, n - begun) for begun in range(0, n, chunk)]
         found: tuple[list[Array], list[Array]] = ([], [])
         wave = max(1, math.ceil(self._n_threads / 2))
+
+        def job(world: int, size: int, source: _core.NoiseSource) -> Array:
+            return of(self.subject.worlds[world].draw(size, source))
+
         with ThreadPoolExecutor(self._n_threads) as pool:
             for i in range(0, len(sizes), wave):
                 jobs = [
-                    (w, pool.submit(self._job, w, size, self._source(), of))
+                    (w, pool.submit(job, w, size, self._source()))
                     for size in sizes[i : i + wave]
                     for w in (0, 1)
                 ]
-                for w, job in jobs:
-                    found[w].append(job.result())
+                for w, done in jobs:
+                    found[w].append(done.result())
                 if time.monotonic() > deadline:
                     break
         return np.concatenate(found[0]), np.concatenate(found[1])
-
-    def _job(self, world: int, size: int, source: _core.NoiseSource, of: Mapped) -> Array:
-        return of(self.subject.worlds[world].draw(size, source))
 
     def _source(self) -> _core.NoiseSource:
         """Noise of its own for every chunk, of the operating system without a seed."""
@@ -1150,41 +1116,27 @@ def audit(
     alpha = alpha_of(confidence)
     subject = subject_of(estimator, adjacency=adjacency, pair=pair, claim=claim, part=part)
     method = resolved_method(method, subject.claim)
-    runner = Runner(
-        subject, check.check_n_threads(n_threads), check.check_random_state(random_state)
-    )
+    threads, seed = check.check_n_threads(n_threads), check.check_random_state(random_state)
+    runner = Runner(subject, threads, seed)
     budget = seconds if seconds is not None or n_trials is not None else DEFAULT_SECONDS
     deadline = math.inf if budget is None else started + budget
     n_pilot = runner.learn(n_trials, deadline, method)
     values = runner.values(n_trials, deadline)
     n = min(v.size for v in values)
-    return _report(runner, method, alpha, values, n, n_pilot, time.monotonic() - started)
-
-
-def _report(
-    runner: Runner,
-    method: str,
-    alpha: float,
-    values: tuple[Array, Array],
-    n: int,
-    n_pilot: int,
-    seconds: float,
-) -> AuditReport:
-    """The bound and everything it rests on."""
-    claim, event = runner.subject.claim, runner.event
+    claimed, event = subject.claim, runner.event
     inside = [event.count(v[:n]) for v in values]
     counts = Counts(inside[event.likely], inside[1 - event.likely], n)
     return AuditReport(
-        mechanism=runner.subject.name,
-        adjacency=claim.adjacency,
-        epsilon=claim.epsilon,
-        delta=claim.delta,
-        certified=certified_epsilon(method, counts, claim, alpha),
+        mechanism=subject.name,
+        adjacency=claimed.adjacency,
+        epsilon=claimed.epsilon,
+        delta=claimed.delta,
+        certified=certified_epsilon(method, counts, claimed, alpha),
         method=method,
         confidence=1.0 - alpha,
         n_trials=n,
         n_pilot=n_pilot,
-        seconds=seconds,
+        seconds=time.monotonic() - started,
         statistic=runner.statistic.name,
         threshold=event.threshold,
         counts=(counts.likely, counts.rare),
