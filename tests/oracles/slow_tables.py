@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.utils import murmurhash3_32
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>")
 # Tables are small: what is looked for is a cell that is read otherwise than it is written.
@@ -19,6 +22,11 @@ WORDS = st.text(
     min_size=1,
     max_size=6,
 ).filter(lambda word: word == word.strip() and word not in MISSING)
+
+DATES = st.dates(datetime.date(1980, 1, 1), datetime.date(2030, 12, 31)).map(str)
+TIMES = st.datetimes(datetime.datetime(1980, 1, 1), datetime.datetime(2030, 1, 1)).map(
+    lambda time: str(time.replace(microsecond=0))
+)
 
 
 class Refused(Exception):
@@ -44,9 +52,33 @@ def slow_rows(text: str, record: dict[str, Any]) -> tuple[NDArray[np.float32], l
         if label not in map(str, record["classes"]):
             raise Refused(place, record["target"])
         labels.append(next(one for one in record["classes"] if str(one) == label))
-    width = sum(len(column.get("categories", "1")) for column in record["columns"].values())
-    width -= sum(bool(column.get("ignore")) for column in record["columns"].values())
+    width = sum(map(slow_width, record["columns"].values()))
     return np.array(features, dtype=np.float32).reshape(-1, width), labels
+
+
+def slow_width(column: dict[str, Any]) -> int:
+    """How many features a column becomes."""
+    if column.get("ignore"):
+        return 0
+    indicated = "categories" in column and not column.get("ordered")
+    return len(column["categories"]) if indicated else column.get("text", 1)
+
+
+def slow_words(text: str, width: int, ngrams: Sequence[int]) -> list[float]:
+    """Words and runs of them, each with a sign at a place, to length 1."""
+    words = re.findall(r"\b\w\w+\b", text.lower())
+    found = np.zeros(width)
+    for n in range(ngrams[0], ngrams[1] + 1):
+        for start in range(len(words) - n + 1):
+            code = murmurhash3_32(" ".join(words[start : start + n]))
+            found[abs(code) % width] += 1.0 if code >= 0 else -1.0
+    return list(found / (np.linalg.norm(found) or 1.0))
+
+
+def slow_days(text: str, first: str) -> float:
+    """Days between two dates."""
+    since = datetime.datetime.fromisoformat(text) - datetime.datetime.fromisoformat(first)
+    return since.total_seconds() / 86400.0
 
 
 def slow_cell(cell: str, column: dict[str, Any], settings: Any, where: Any) -> list[float]:
@@ -62,12 +94,24 @@ def slow_cell(cell: str, column: dict[str, Any], settings: Any, where: Any) -> l
             return [float(text.replace(settings.get("decimal", "."), "."))]
         except ValueError:
             raise Refused(*where) from None
+    if text in MISSING and missing is None:
+        raise Refused(*where)
+    if "text" in column:
+        text = cell if text not in MISSING else "" if missing == "none" else missing
+        return slow_words(text, column["text"], column.get("ngrams", (1, 1)))
+    if "dates" in column:
+        try:
+            return [slow_days(missing if text in MISSING else text, column["dates"][0])]
+        except ValueError:
+            raise Refused(*where) from None
     declared = [str(one) for one in column["categories"]]
-    if text in declared:
+    if text in MISSING:
+        text = str(missing)
+    if text in declared and column.get("ordered"):
+        return [float(declared.index(text))]
+    if text in declared or text == "none":
         return [float(text == one) for one in declared]
-    if text in MISSING and missing is not None:
-        return [float(str(missing) == one) for one in declared]
-    if text not in MISSING and column.get("unknown") == "none":
+    if column.get("unknown") == "none":
         return [0.0] * len(declared)
     raise Refused(*where)
 
@@ -80,7 +124,7 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, Any], list[str], list[list[Any]]]
     columns: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for name in features:
-        kind = draw(st.sampled_from(["bounds", "categories", "ignore"]))
+        kind = draw(st.sampled_from(["bounds", "categories", "ordered", "dates", "text", "ignore"]))
         if kind == "bounds" or (name == features[-1] and not any("bounds" in c for c in columns)):
             columns[name] = {"bounds": [-1, 1]}
             values[name] = NUMBERS
@@ -94,6 +138,29 @@ def tables(draw: st.DrawFn) -> tuple[dict[str, Any], list[str], list[list[Any]]]
             if draw(st.booleans()):
                 columns[name] |= {"missing": declared[0], "unknown": "none"}
                 values[name] = st.one_of(st.sampled_from(declared), WORDS, st.none())
+        elif kind == "ordered":
+            declared = draw(st.lists(WORDS, min_size=2, max_size=4, unique=True))
+            columns[name] = {"categories": declared, "ordered": True}
+            values[name] = st.sampled_from(declared)
+            if draw(st.booleans()):
+                columns[name]["missing"] = declared[-1]
+                values[name] = st.one_of(values[name], st.none())
+        elif kind == "dates":
+            columns[name] = {"dates": ["1990-01-31", "2024-02-29"]}
+            values[name] = st.one_of(DATES, TIMES)
+            if draw(st.booleans()):
+                columns[name]["missing"] = "2000-02-29"
+                values[name] = st.one_of(values[name], st.none())
+        elif kind == "text":
+            columns[name] = {"text": draw(st.integers(1, 5)), "ngrams": [1, 2]}
+            values[name] = (
+                st.lists(WORDS, min_size=1, max_size=4)
+                .map(" ".join)
+                .filter(lambda text: text not in MISSING)
+            )
+            if draw(st.booleans()):
+                columns[name]["missing"] = draw(st.sampled_from(["none", "no words"]))
+                values[name] = st.one_of(values[name], st.none())
         else:
             columns[name] = {"ignore": True}
             values[name] = WORDS

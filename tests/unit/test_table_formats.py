@@ -366,7 +366,7 @@ def test_without_pyarrow(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ("t.csv", ["age = { bounds = [] }", '"zip code" = { bounds = [] }']),
         (
             "t.parquet",
-            ["age = { bounds = [] }", "work = { categories = [] }", "day = { ignore = true }"],
+            ["age = { bounds = [] }", "work = { categories = [] }", "day = { dates = [] }"],
         ),
         ("t.arrow", ["smoker = { boolean = true }"]),
         ("t.npz", ["n_features = 5", "[all_other_columns]", "bounds = []"]),

@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "slip": (
         {"columns": {"a b": {"bound": [0, 1]}}},
-        'columns."a b".bound: unknown key, expected one of bounds, categories, boolean, ignore, ',
+        'columns."a b".bound: unknown key, expected one of bounds, categories, boolean, dates, ',
     ),
     "both": (
         {"columns": {"a": {"bounds": [0, 1], "categories": ["x"]}}},

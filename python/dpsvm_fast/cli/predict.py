@@ -24,6 +24,7 @@ from dpsvm_fast.cli.screen import (
     pass_screen,
 )
 from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data.encoder import known_schema, leading_encoder
 from dpsvm_fast.data.tables import FORMATS
 
 STDOUT = Path("-")
@@ -82,7 +83,11 @@ def predict_command(screen: Screen, **options: Any) -> None:
         raise CommandError(
             "--probabilities: this model has none, because its loss is no likelihood; take --scores"
         )
-    schema = _schema(saved, options)
+    encoder = leading_encoder(model)
+    if encoder is not None:
+        # Rows are encoded as they are read.
+        model = getattr(model, "best_estimator_", model)[1:]
+    schema = _schema(saved.schema if encoder is None else known_schema(encoder), options)
     table = open_table(options["data"], schema, format=options["data_format"], labelled=False)
     if table.n_features != model.n_features_in_:
         raise CommandError(
@@ -175,17 +180,16 @@ def _kind(output: Path) -> str:
     return kind
 
 
-def _schema(saved: Any, options: dict[str, Any]) -> TableSchema:
+def _schema(saved: TableSchema | None, options: dict[str, Any]) -> TableSchema:
     """How the rows are read."""
     if options["schema"] is not None:
         return TableSchema.load(options["schema"])
-    if saved.schema is None:
+    if saved is None:
         raise CommandError(
             f"{options['model']}: was saved without a schema, so that the columns of DATA are not "
             "known; give the one that it was trained with: --schema FILE"
         )
-    schema: TableSchema = saved.schema
-    return schema
+    return saved
 
 
 def _names(model: Any, schema: TableSchema, options: dict[str, Any]) -> list[str]:

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dpsvm_fast.exceptions import ClusterError, PartitionError, SchemaError, TableError
 
 if TYPE_CHECKING:
+    from dpsvm_fast.data.encoder import (
+        SchemaEncoder,
+    )
     from dpsvm_fast.data.partitioned import (
         fit,
     )
@@ -30,6 +33,7 @@ __all__ = [
     "ClusterError",
     "PartitionError",
     "Partitions",
+    "SchemaEncoder",
     "SchemaError",
     "Table",
     "TableError",
@@ -42,6 +46,7 @@ __all__ = [
 _HOMES = {
     "fit": "partitioned",
     "Partitions": "partitions",
+    "SchemaEncoder": "encoder",
     "TableSchema": "schema",
     "Table": "tables",
     "open_table": "tables",

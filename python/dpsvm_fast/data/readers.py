@@ -39,6 +39,7 @@ from dpsvm_fast.data.schema import (
     Lookup,
     TableSchema,
     TextFormat,
+    Words,
     cell_error,
     may_be_a_row,
     numbers,
@@ -201,6 +202,8 @@ class RowDecoder:
         Bytes that reading may take.
     by_place : bool, default=False
         Whether rows come as matrices only.
+    tells_rows : bool, default=True
+        Whether messages have the number of a row.
 
     Attributes
     ----------
@@ -216,8 +219,9 @@ class RowDecoder:
         file: str,
         room: int = ROOM,
         by_place: bool = False,
+        tells_rows: bool = True,
     ) -> None:
-        self.schema, self._file = schema, file
+        self.schema, self._file, self._tells_rows = schema, file, tells_rows
         # Columns of a matrix that are all alike need no object each.
         self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
         self._width = schema.n_features
@@ -229,12 +233,11 @@ class RowDecoder:
             )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
-        # For each column its first feature and, unless it holds numbers, its codes.
+        # For each column its first feature and, unless cells are its numbers, their codes.
         self._columns: list[tuple[int, Column, Lookup | None]] = []
         place = 0
         for column in schema.features if self._alike is None else ():
-            lookup = Lookup.of_column(column, texts) if column.bounds is None else None
-            self._columns.append((place, column, lookup))
+            self._columns.append((place, column, Lookup.of_column(column, texts)))
             place += column.width
         self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
         self.labels = LabelDecoder(schema, file) if labelled else None
@@ -254,7 +257,16 @@ class RowDecoder:
             return numbers(values).view(np.int32)
         lookup = self.labels if number == len(self._columns) else self._columns[number][2]
         assert lookup is not None
-        return lookup.codes(values).astype(np.int32)
+        codes = lookup.codes(values)
+        if codes.dtype.kind == "f":
+            return codes.astype(np.float32).view(np.int32)
+        return codes.astype(np.int32)
+
+    def forget(self) -> None:
+        """Let the texts of cells go that have become rows."""
+        for _, _, lookup in self._columns:
+            if isinstance(lookup, Words):
+                lookup.forget()
 
     def rows(self, cells: Cells, before: int) -> tuple[Rows, Any]:
         """Rows of features, and labels.
@@ -268,14 +280,14 @@ class RowDecoder:
         """
         X = np.empty((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
-        numeric = [(j, place) for j, (place, _, one) in enumerate(self._columns) if one is None]
+        numeric = [(j, place) for j, (place, one, _) in enumerate(self._columns) if one.is_number]
         for start in range(0, len(X), tile):
             stop = start + tile
             for j, place in numeric:
                 X[start:stop, place] = cells[j][start:stop].view(np.float32)
         for j, (place, column, lookup) in enumerate(self._columns):
-            if lookup is not None:
-                self._encode(X, place, column, cells[j], before)
+            if lookup is not None and not column.is_number:
+                self._encode(X, place, column, lookup, cells[j], before)
         self._check(X, before)
         return X, None if self.labels is None else self.labels.decode(cells[-1], before)
 
@@ -290,18 +302,28 @@ class RowDecoder:
         return X, None if self.labels is None else self.labels(labels, before)
 
     def _encode(
-        self, X: Rows, place: int, column: Column, codes: NDArray[np.int32], before: int
+        self,
+        X: Rows,
+        place: int,
+        column: Column,
+        lookup: Lookup,
+        codes: NDArray[np.int32],
+        before: int,
     ) -> None:
-        """Indicators of categories, or one feature of truth values."""
+        """Indicators of categories, places on a scale, truth values or hashed words."""
         wrong = np.flatnonzero(codes < -1)
         if wrong.size:
-            row = before + int(wrong[0]) + 1
+            row = before + int(wrong[0])
             if codes[wrong[0]] == UNDECLARED:
                 reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
+                reason = reason if column.text is None else "expected text"
             else:
                 reason = _missing_reason(column)
-            raise cell_error(self._file, row, column.name, reason)
-        if column.boolean:
+            raise self._wrong(row, column, reason)
+        if isinstance(lookup, Words):
+            X[:, place : place + column.width] = lookup.features(codes)
+            return
+        if not column.is_indicated:
             X[:, place] = codes
             return
         X[:, place : place + column.width] = 0.0
@@ -314,9 +336,9 @@ class RowDecoder:
             return
         if self._alike is not None and self._alike.missing is not None:
             X[np.isnan(X)] = self._alike.missing
-        for place, column, lookup in self._columns:
-            if lookup is None and column.missing is not None:
-                X[np.isnan(X[:, place]), place] = column.missing
+        for place, column, _ in self._columns:
+            if column.is_number and column.fill is not None:
+                X[np.isnan(X[:, place]), place] = column.fill
         wrong = ~np.isfinite(X)
         if wrong.any():
             row, place = divmod(int(wrong.argmax()), self._width)
@@ -324,18 +346,26 @@ class RowDecoder:
                 column = replace(self._alike, name=f"x{place}")
             else:
                 column = next(one for at, one, _ in self._columns if at == place)
-            reason = "not a finite number of single precision"
+            reason = "not a finite number of single precision" if column.dates is None else NO_DATE
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
-            raise cell_error(self._file, before + row + 1, column.name, reason)
+            raise self._wrong(before + row, column, reason)
+
+    def _wrong(self, row: int, column: Column, reason: str) -> TableError:
+        """An error for a cell."""
+        return cell_error(self._file, row + 1 if self._tells_rows else None, column.name, reason)
+
+
+NO_DATE = "not a date; one is written like 2024-12-31 or 2024-12-31 23:59:59"
 
 
 def _missing_reason(column: Column) -> str:
     """What can be done."""
+    example = "missing = false" if column.boolean else 'missing = "none"'
     if column.bounds is not None:
         example = f"missing = {column.bounds[0]:g}"
-    else:
-        example = "missing = false" if column.boolean else 'missing = "none"'
+    elif column.dates is not None or column.ordered:
+        example = f'missing = "{(column.dates or column.categories or ("",))[0]}"'
     return (
         "a missing value; remove the row, or write a public value that takes its place, for "
         f"example {example}, in the schema"
@@ -580,6 +610,7 @@ class CsvSource:
             for text in self._texts(source, row):
                 if len(self._names) > 1 and not text.strip(b"\r\n"):
                     continue
+                self._decoder.forget()
                 try:
                     cells = self._cells(text, types)
                 except self._pa.ArrowException:
@@ -933,9 +964,14 @@ def column_types(file: str, schema: Any) -> dict[str, Any]:
 
 def check_type(file: str, column: Column, kind: Any) -> None:
     """Refuse a type that is no number, or no category."""
-    if _is_number(kind) or (_is_text_type(kind) and column.bounds is None):
+    accepted = [_is_text_type] if column.bounds is None else [_is_number]
+    expected = "numbers" if column.bounds is not None else "text"
+    if column.dates is not None:
+        accepted, expected = [*accepted, _is_date], "dates or text"
+    elif column.text is None and column.bounds is None:
+        accepted, expected = [*accepted, _is_number], "text, integers or truth values"
+    if any(test(kind) for test in accepted) or _is_null(kind):
         return
-    expected = "numbers" if column.bounds is not None else "text, integers or truth values"
     raise TableError(
         f"{file}: column {quoted(column.name)} has type {str(kind)[:60]}, expected {expected}; "
         "correct the file, or what the schema says of the column"
@@ -950,7 +986,16 @@ def hint(kind: Any) -> str:
         return "categories = []"
     if types.is_boolean(_plain(kind)):
         return "boolean = true"
+    if _is_date(kind):
+        return "dates = []"
     return "bounds = []" if _is_number(kind) else "ignore = true"
+
+
+def _is_date(kind: Any) -> bool:
+    """Whether cells are dates, perhaps with a time."""
+    from pyarrow import types
+
+    return any(test(_plain(kind)) for test in (types.is_date, types.is_timestamp))
 
 
 def _plain(kind: Any) -> Any:
@@ -1032,6 +1077,7 @@ class _Columnar:
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
         """Rows and labels."""
+        self._decoder.forget()
         return self._decoder.rows([one for _, one in self._cells(batch, self._names)], before)
 
 
@@ -1084,6 +1130,12 @@ class ParquetSource(_Columnar):
     ) -> Iterator[tuple[Any, Any]]:
         """Rows and labels of row groups, some columns after the others."""
         room, most = self._room // WHOLE_SHARE, self._decoder.max_rows
+        if any(column.text is not None for column in self.schema.features):
+            raise TableError(
+                f"{self._file}: row groups are too large for columns of text; write smaller ones "
+                "(row_group_size=), or give more memory: max_memory= of open_table, --max-memory "
+                "of a command"
+            )
         for number, n_rows, parts in groups:
             with ExitStack() as stack:
                 kept = Columns(len(self._names), n_rows, np.int32, room, stack)

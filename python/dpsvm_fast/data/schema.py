@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import datetime
 import difflib
 import importlib
 import json
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,10 +56,36 @@ def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> 
     return "\n".join([*lines, *more])
 
 
+CLASSES = "classes = []   # its public values"
+
+HINTS = (
+    "# bounds = [low, high], categories = [...] (ordered = true: one feature), boolean = true,",
+    "# dates = [first, last], text = N (features of hashed words) or ignore = true.",
+    "# Write what is publicly known, not what the values happen to be.",
+)
+
+
+def template_lines(
+    target: str | None, columns: Mapping[str, str], classes: Sequence[Any] = ()
+) -> str:
+    """Return a schema file with what is known of each column, to be filled in."""
+    lines = [
+        f"target = {toml_string(target or '')}   # the column of labels",
+        f"classes = {json.dumps(list(classes), ensure_ascii=False)}" if classes else CLASSES,
+        "",
+        "[columns]",
+        *HINTS,
+        *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 # What a schema says of one column, and the features that it becomes.
 
 
-COLUMN_KEYS = ("bounds", "categories", "boolean", "ignore", "missing", "unknown")
+KINDS = ("bounds", "categories", "boolean", "dates", "text", "ignore")
+
+COLUMN_KEYS = (*KINDS, "ordered", "ngrams", "missing", "unknown")
 
 UNKNOWN = ("refuse", "none")
 # The value of ``missing`` that leaves every indicator of a category at 0.
@@ -67,13 +96,15 @@ MAX_FEATURES = 2**31 - 1
 MAX_COLUMNS = 2**18
 # Rows are stored as float32; beyond this a bound would be infinite there.
 LARGEST = 3.4e38
+# Features of a column of text, words of an n-gram, and texts that are kept from block to block.
+MOST_HASHES, MOST_WORDS, MOST_TEXTS = 2**20, 10, 2**12
 
 Category = str | int
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file. Exactly one of bounds, categories, boolean and ignore is given.
+    """A column of a table. Exactly one of the first six facts is given.
 
     Parameters
     ----------
@@ -84,8 +115,16 @@ class Column:
         Public values; each becomes a feature that is 1 or 0.
     boolean : bool
         Whether cells are true and false: one feature that is 1 or 0.
+    dates : tuple of two str or None
+        Public first and last date, ISO 8601; one feature, the days since the first.
+    text : int or None
+        Number of features that words are hashed to.
     ignore : bool
         Whether the column is left out.
+    ordered : bool
+        Whether categories are steps of a scale: one feature, the place of the category from 0.
+    ngrams : tuple of two int
+        Of text: least and largest number of words that are hashed together.
     missing : float, str, int, bool or None
         Public value in place of a missing one; None refuses it.
     unknown : {"refuse", "none"}
@@ -96,44 +135,66 @@ class Column:
     bounds: tuple[float, float] | None = None
     categories: tuple[Category, ...] | None = None
     boolean: bool = False
+    dates: tuple[str, str] | None = None
+    text: int | None = None
     ignore: bool = False
+    ordered: bool = False
+    ngrams: tuple[int, int] = (1, 1)
     missing: Any = None
     unknown: str = "refuse"
 
     @property
+    def is_number(self) -> bool:
+        """Whether the feature is a number that cells hold, and no code of one."""
+        return self.bounds is not None or self.dates is not None
+
+    @property
+    def is_indicated(self) -> bool:
+        """Whether each category has a feature of its own."""
+        return self.categories is not None and not self.ordered
+
+    @property
     def width(self) -> int:
         """Number of features."""
-        if self.ignore:
-            return 0
-        return 1 if self.categories is None else len(self.categories)
+        if self.is_indicated:
+            return len(self.categories or ())
+        return 0 if self.ignore else self.text or 1
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features."""
-        if self.categories is None:
-            return () if self.ignore else (self.name,)
-        return tuple(f"{self.name}={category}" for category in self.categories)
+        if self.is_indicated:
+            return tuple(f"{self.name}={category}" for category in self.categories or ())
+        if self.text is not None:
+            return tuple(f"{self.name}[{place}]" for place in range(self.text))
+        return () if self.ignore else (self.name,)
 
     @property
     def feature_bounds(self) -> tuple[float, float]:
         """Lowest and highest value of each feature."""
-        return (0.0, 1.0) if self.bounds is None else self.bounds
+        if self.bounds is not None:
+            return self.bounds
+        if self.dates is not None:
+            return 0.0, days(self.dates[1], self.dates[0])
+        if self.ordered:
+            return 0.0, len(self.categories or ()) - 1.0
+        return (0.0, 1.0) if self.text is None else (-1.0, 1.0)
+
+    @property
+    def fill(self) -> float | None:
+        """The number in place of a missing one."""
+        if self.dates is not None and self.missing is not None:
+            return days(self.missing, self.dates[0])
+        return None if self.missing is None else float(self.missing)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without defaults."""
-        record: dict[str, Any] = {}
-        if self.bounds is not None:
-            record["bounds"] = list(self.bounds)
-        if self.categories is not None:
-            record["categories"] = list(self.categories)
-        for key in ("boolean", "ignore"):
-            if getattr(self, key):
-                record[key] = True
-        if self.missing is not None:
-            record["missing"] = self.missing
-        if self.unknown != "refuse":
-            record["unknown"] = self.unknown
-        return record
+        plain = {key: getattr(self, key) for key in COLUMN_KEYS}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in plain.items()
+            if value is not None and value != DEFAULTS.get(key)
+        }
 
     @classmethod
     def from_dict(cls, name: str, record: Any, where: str) -> Column | None:
@@ -152,22 +213,28 @@ class Column:
                 f"{where}: got {shown(record)}, expected a table such as {{ bounds = [0, 1] }}"
             )
         check_keys(where, record, COLUMN_KEYS)
-        kinds = [key for key in COLUMN_KEYS[:4] if record.get(key) not in (None, False, [])]
-        if not kinds and all(record.get(key) in (None, []) for key in COLUMN_KEYS[:4]):
+        kinds = [key for key in KINDS if record.get(key) not in (None, False, [])]
+        if not kinds and all(record.get(key) in (None, []) for key in KINDS):
             return None
         if len(kinds) != 1:
             raise SchemaError(
                 f"{where}: got {' and '.join(kinds) or 'nothing'}, expected exactly one of "
-                "bounds, categories, boolean = true and ignore = true"
+                "bounds, categories, boolean = true, dates, text and ignore = true"
             )
         kind = kinds[0]
-        if kind == "bounds":
-            values: dict[str, Any] = {"bounds": _bounds(where, record["bounds"])}
-        elif kind == "categories":
-            values = {"categories": _categories(where, record["categories"])}
-        else:
-            values = {kind: _true(where, kind, record[kind])}
+        values: dict[str, Any] = {kind: KIND_CHECKS[kind](where, record[kind])}
+        for key, owner, test in (("ordered", "categories", _ordered), ("ngrams", "text", _ngrams)):
+            given = record.get(key)
+            if given not in (None, False):
+                if kind != owner:
+                    raise SchemaError(f"{where}.{key}: got it without {owner}, expected it with")
+                values[key] = test(where, given, values)
         column = cls(name, **values, unknown=_unknown(where, record, kind))
+        if column.ordered and column.unknown != "refuse":
+            raise SchemaError(
+                f"{where}.unknown: got 'none', expected 'refuse' with ordered = true: no place on "
+                "the scale stands for it"
+            )
         missing = record.get("missing")
         if missing is None:
             return column
@@ -243,11 +310,88 @@ def _categories(where: str, value: Any) -> tuple[Category, ...]:
     return tuple(value)
 
 
-def _true(where: str, key: str, value: Any) -> bool:
+def _true(where: str, value: Any, key: str) -> bool:
     """The literal true."""
     if value is not True:
         raise SchemaError(f"{where}.{key}: got {shown(value)}, expected true or false")
     return True
+
+
+def _ordered(where: str, value: Any, values: Mapping[str, Any]) -> bool:
+    """The literal true, of two categories or more."""
+    if len(values["categories"]) < 2:
+        raise SchemaError(f"{where}.ordered: expected at least two categories")
+    return _true(where, value, "ordered")
+
+
+def _count(where: str, value: Any) -> int:
+    """A number of features of text."""
+    if not _is_whole(value) or not 1 <= value <= MOST_HASHES:
+        raise SchemaError(
+            f"{where}.text: got {shown(value)}, expected a number of features from 1 to "
+            f"{MOST_HASHES}, such as 256"
+        )
+    return int(value)
+
+
+def _ngrams(where: str, value: Any, values: Mapping[str, Any]) -> tuple[int, int]:
+    """The least and the largest number of words."""
+    two = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_whole, value))
+    if not two or not 1 <= value[0] <= value[1] <= MOST_WORDS:
+        raise SchemaError(
+            f"{where}.ngrams: got {shown(value)}, expected [least, most] words, 1 to {MOST_WORDS}"
+        )
+    return value[0], value[1]
+
+
+def _dates(where: str, value: Any) -> tuple[str, str]:
+    """Two dates, the earlier one first."""
+    ends = [_date(end) for end in value] if isinstance(value, (list, tuple)) else []
+    if len(ends) != 2 or None in ends or not days(str(ends[1]), str(ends[0])) > 0.0:
+        raise SchemaError(
+            f"{where}.dates: got {shown(value)}, expected [first, last] such as "
+            '["1990-01-01", "2030-12-31"]'
+        )
+    return str(ends[0]), str(ends[1])
+
+
+def _date(value: Any) -> str | None:
+    """ISO 8601 text of what TOML or JSON have for a date; None where it is none."""
+    value = str(value) if isinstance(value, datetime.date) else value
+    return value if isinstance(value, str) and not math.isnan(days(value, value)) else None
+
+
+def days(cell: Any, first: str) -> float:
+    """Days from a first date to one as text or of Python, in UTC; NaN where it is no date."""
+    if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    elif not isinstance(cell, datetime.date):
+        cell = str(cell).strip()
+        if not DATE.fullmatch(cell):
+            return math.nan
+    try:
+        return float((np.datetime64(cell, "us") - np.datetime64(first, "us")) / DAY)
+    except ValueError:
+        return math.nan
+
+
+KIND_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "bounds": lambda where, value: _bounds(where, value),
+    "categories": lambda where, value: _categories(where, value),
+    "boolean": lambda where, value: _true(where, value, "boolean"),
+    "dates": _dates,
+    "text": _count,
+    "ignore": lambda where, value: _true(where, value, "ignore"),
+}
+
+DEFAULTS = {"boolean": False, "ignore": False, "ordered": False} | {
+    "ngrams": (1, 1),
+    "unknown": "refuse",
+}
+
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?")
+
+DAY = np.timedelta64(1, "D")
 
 
 def _unknown(where: str, record: Mapping[str, Any], kind: str) -> str:
@@ -266,12 +410,22 @@ def _missing(where: str, value: Any, column: Column) -> Any:
         if is_number(value) and low <= value <= high:
             return float(value)
         accepted = f"a number from {low:g} to {high:g}, its bounds"
+    elif column.dates is not None:
+        text = _date(value)
+        if text is not None and 0.0 <= days(text, column.dates[0]) <= column.feature_bounds[1]:
+            return text
+        accepted = f"a date from {column.dates[0]} to {column.dates[1]}"
+    elif column.text is not None:
+        if isinstance(value, str):
+            return value
+        accepted = "text, or 'none' (all of its features are 0)"
     elif column.categories is not None:
         if value in column.categories and not isinstance(value, bool):
             return value
-        if value == NONE:
+        if value == NONE and not column.ordered:
             return NONE
-        accepted = "one of its categories, or 'none' (all of its features are 0)"
+        accepted = "one of its categories"
+        accepted += "" if column.ordered else ", or 'none' (all of its features are 0)"
     elif column.boolean:
         if isinstance(value, bool):
             return value
@@ -292,9 +446,10 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?", re.ASCII)
 TRUTH: tuple[Category, ...] = ("false", "true")
 
 
-def cell_error(file: str, row: int, column: str, reason: str) -> TableError:
+def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
     """Return an error that says where: rows count from 1, without the header."""
-    return TableError(f"{file}: row {row}, column {quoted(column)}: {reason}")
+    place = "" if row is None else f"row {row}, "
+    return TableError(f"{file}: {place}column {quoted(column)}: {reason}")
 
 
 def numbers(values: Any) -> NDArray[np.float32]:
@@ -335,6 +490,8 @@ class Lookup:
         Codes of no value, and of one that is not declared.
     """
 
+    kind: type = np.int64
+
     def __init__(
         self,
         declared: Sequence[Category],
@@ -347,11 +504,17 @@ class Lookup:
         self._whole = {value: code for code, value in enumerate(declared) if _is_whole(value)}
         self._missing_texts = {text.strip() for text in missing_texts}
         self._missing, self._undeclared = missing, undeclared
-        self._known: tuple[Any, Any, NDArray[np.int64]] | None = None
+        self._known: tuple[Any, Any, NDArray[Any]] | None = None
 
-    @classmethod
-    def of_column(cls, column: Column, missing_texts: Sequence[str]) -> Lookup:
-        """For a column of categories or of truth values."""
+    @staticmethod
+    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | None:
+        """For a column of categories, truth values, dates or text; None for one of numbers."""
+        if column.bounds is not None:
+            return None
+        if column.dates is not None:
+            return Dates(column.dates[0], missing_texts)
+        if column.text is not None:
+            return Words(column, missing_texts)
         declared = TRUTH if column.categories is None else column.categories
         undeclared = ZEROS if column.unknown == "none" else UNDECLARED
         missing, value = MISSING, column.missing
@@ -360,17 +523,19 @@ class Lookup:
         elif value is not None:
             missing = declared.index(value) if value in declared else ZEROS
             assert missing >= 0 or value == NONE
-        found = cls(declared, missing_texts, missing=missing, undeclared=undeclared)
+        found = Lookup(declared, missing_texts, missing=missing, undeclared=undeclared)
         if column.boolean:
             found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
             found._whole = {0: 0, 1: 1}
         return found
 
-    def codes(self, values: Any) -> NDArray[np.int64]:
-        """Return a code for each cell of an Arrow or numpy array, or of a list of words."""
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return a code for each cell of an Arrow or numpy array, or of a list of values."""
         if isinstance(values, list):
-            known = {value: self._code(value) for value in set(values)}
-            return np.fromiter(map(known.__getitem__, values), np.int64, len(values))
+            # Values that are equal may have different texts: 1 and True.
+            keys = [(type(value), value) for value in values]
+            known = {key: self._code(key[1]) for key in dict.fromkeys(keys)}
+            return np.fromiter(map(known.__getitem__, keys), self.kind, len(keys))
         if isinstance(values, np.ndarray):
             unique, places = np.unique(values, return_inverse=True)
             return self._of_unique(unique.tolist())[places.ravel()]
@@ -378,10 +543,10 @@ class Lookup:
             values = values.dictionary_encode()
         codes = self._of_dictionary(values.dictionary)
         places = values.indices.fill_null(len(codes) - 1) if values.null_count else values.indices
-        found: NDArray[np.int64] = codes[places.to_numpy(zero_copy_only=False)]
+        found: NDArray[Any] = codes[places.to_numpy(zero_copy_only=False)]
         return found
 
-    def _of_dictionary(self, words: Any) -> NDArray[np.int64]:
+    def _of_dictionary(self, words: Any) -> NDArray[Any]:
         """Codes of an Arrow dictionary, and one more for cells without a value.
 
         Slices of a batch share their dictionary, which is looked up once.
@@ -393,16 +558,16 @@ class Lookup:
             codes = self._of_unique(word.as_py() for word in words)
             # The words are kept, so that no other ones can have their place.
             self._known = (key, words, np.append(codes, self._missing))
-        found: NDArray[np.int64] = self._known[2]
-        return found
+        return self._known[2]
 
-    def _of_unique(self, values: Iterable[Any]) -> NDArray[np.int64]:
+    def _of_unique(self, values: Iterable[Any]) -> NDArray[Any]:
         """Codes of different values."""
-        return np.fromiter(map(self._code, values), dtype=np.int64)
+        return np.fromiter(map(self._code, values), dtype=self.kind)
 
-    def _code(self, value: Any) -> int:
+    def _code(self, value: Any) -> float:
         """Code of one value, as text where it is text in the file."""
-        if value is None or value != value:
+        value = value.item() if isinstance(value, np.generic) else value
+        if is_missing(value):
             return self._missing
         if isinstance(value, bytes):
             value = value.decode("utf-8", errors="replace")
@@ -421,8 +586,87 @@ class Lookup:
         return self._missing if texts[-1] in self._missing_texts else self._undeclared
 
 
+class Dates(Lookup):
+    """Days since a first date; NaN for no value, infinity for what is no date."""
+
+    kind = np.float64
+
+    def __init__(self, first: str, missing_texts: Sequence[str]) -> None:
+        super().__init__((), missing_texts)
+        self._first, self._missing = first, math.nan  # type: ignore[assignment]
+
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return the days to each cell; dates that are no text are taken as a whole."""
+        kind = getattr(values, "type", None)
+        if kind is not None and str(kind).startswith(("date", "timestamp")):
+            # With a time zone: the time in UTC.
+            values = values.cast("timestamp[us]", safe=False).to_numpy(zero_copy_only=False)
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            first = np.datetime64(self._first, "us")
+            found: NDArray[Any] = (values.astype("datetime64[us]") - first) / DAY
+            return found
+        return super().codes(values)
+
+    def _code(self, value: Any) -> float:
+        """Days to one date."""
+        if is_missing(value) or str(value).strip() in self._missing_texts:
+            return math.nan
+        found = days(value, self._first)
+        return math.inf if math.isnan(found) else found
+
+
+class Words(Lookup):
+    """Places of texts in the order in which they come; what they are hashed to is computed late.
+
+    Many texts are kept until :meth:`forget` is called.
+    """
+
+    def __init__(self, column: Column, missing_texts: Sequence[str]) -> None:
+        super().__init__((), missing_texts)
+        self._column = column
+        if column.missing is not None:
+            self._missing = ZEROS if column.missing == NONE else 0
+        self._words: list[str] = [column.missing or ""]
+
+    def forget(self) -> None:
+        """Let the texts go, if they are many."""
+        if len(self._words) > MOST_TEXTS:
+            self._known = None
+            del self._words[1:]
+
+    def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hashed words of the texts at these places, each row of norm 1 or 0."""
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        hashing = HashingVectorizer(
+            n_features=self._column.text, ngram_range=self._column.ngrams, dtype=np.float32
+        )
+        if not places.size:
+            return np.empty((0, self._column.width), dtype=np.float32)
+        used, inverse = np.unique(places, return_inverse=True)
+        texts = ["" if place < 0 else self._words[place] for place in used.tolist()]
+        return np.asarray(hashing.transform(texts)[inverse.ravel()].toarray())
+
+    def _code(self, value: Any) -> float:
+        """The place of one text."""
+        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        if is_missing(value) or (isinstance(value, str) and value.strip() in self._missing_texts):
+            return self._missing
+        if not isinstance(value, str):
+            return UNDECLARED
+        self._words.append(value)
+        return len(self._words) - 1
+
+
+def is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or pandas' NA, of which none may be asked for equality."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, Decimal)) and math.isnan(value)
+
+
 def _is_whole(value: Any) -> bool:
-    """Whether it was declared as an integer."""
+    """Whether it is an integer and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -915,6 +1159,38 @@ class TableSchema:
         from dpsvm_fast.data.tables import template
 
         return template(path, target=target, format=format)
+
+    @staticmethod
+    def from_frame(frame: Any, *, target: str | None = None, public: Sequence[str] = ()) -> str:
+        r"""Return a schema file to be filled in, from the names and types of a table's columns.
+
+        Parameters
+        ----------
+        frame : DataFrame, Table, RecordBatch or mapping of str to arrays
+            Of pandas, polars or pyarrow, or one array for each column.
+        target : str or None, default=None
+            The column of the labels.
+        public : sequence of str, default=()
+            Columns whose values are public, perhaps the target: bounds, categories, dates or
+            classes are the values that occur. Of all others no cell is read.
+
+        Returns
+        -------
+        str
+            TOML. Loading it fails, and says what is missing, unless all columns were public.
+
+        Examples
+        --------
+        >>> from dpsvm_fast.data import TableSchema
+        >>> people = {"age": [31, 52], "work": ["a", "b"]}
+        >>> print(TableSchema.from_frame(people, public=["work"]).partition("to be.\n")[2])
+        age = { bounds = [] }
+        work = { categories = ["a", "b"] }
+        <BLANKLINE>
+        """
+        from dpsvm_fast.data.encoder import frame_template
+
+        return frame_template(frame, target=target, public=public)
 
     @property
     def is_positional(self) -> bool:

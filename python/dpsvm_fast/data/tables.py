@@ -31,26 +31,20 @@ from dpsvm_fast.data.readers import (
     read_header,
 )
 from dpsvm_fast.data.schema import (
+    CLASSES,
+    HINTS,
     NO_NAMES,
     TableSchema,
     TextFormat,
     may_be_a_row,
     other_delimiter,
     quoted,
-    toml_key,
+    template_lines,
     toml_string,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, TableError
 
 # A schema file to be filled in.
-
-
-CLASSES = "classes = []   # its public values"
-
-HINTS = (
-    "# bounds = [low, high], categories = [...], boolean = true or ignore = true.",
-    "# Write what is publicly known, not what the values happen to be.",
-)
 
 
 def template(path: str | os.PathLike[str], *, target: str | None, format: str | None) -> str:
@@ -76,16 +70,9 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
             f"{os.path.basename(path)}: target: it has no column {target!r}; it has columns "
             f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' if len(columns) > 50 else ''}"
         )
-    lines = [
-        f"target = {toml_string(target or '')}   # the column of labels",
-        CLASSES,
-        "",
-        "[columns]",
-        *HINTS,
-        *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items() if name != target),
-        *(["", "[csv]", f"delimiter = {toml_string(mark)}"] if mark else []),
-    ]
-    return "\n".join(lines) + "\n"
+    described = {name: it for name, it in columns.items() if name != target}
+    text = template_lines(target, described)
+    return text + (f"\n[csv]\ndelimiter = {toml_string(mark)}\n" if mark else "")
 
 
 def _without_names(width: int) -> str:
@@ -95,7 +82,7 @@ def _without_names(width: int) -> str:
         f"n_features = {width}",
         "",
         "[all_other_columns]",
-        *HINTS[1:],
+        *HINTS[-1:],
         "bounds = []",
     ]
     return "\n".join(lines) + "\n"

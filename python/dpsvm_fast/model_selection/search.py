@@ -246,6 +246,12 @@ class SearchRows:
             self.X = self.X if "feature_names_in_" in self.published else numbers
         else:
             self.X, self.y = _indexable(self.X, self.y)
+            schemas: list[Any] = []
+            for step in map(_first_step, search.candidates):
+                # Cells of tables are checked before anything is spent.
+                if _encodes(step) and step.schema not in schemas:
+                    clone(step).fit_transform(self.X)
+                    schemas.append(step.schema)
         search.counted.check_labels(self.y)
         if self.classes is not None:
             encoded_labels(self.y, self.classes)
@@ -260,12 +266,27 @@ class SearchRows:
         return rows_at(self.X, members), self.y[members]
 
 
+def _first_step(candidate: Any) -> Any:
+    """The first estimator that rows meet."""
+    leaf = next(leaf_steps(candidate, ""), None)
+    return None if leaf is None else leaf.estimator
+
+
+def _encodes(step: Any) -> bool:
+    """Whether it makes numbers of the cells of a table."""
+    return _is_ours(step) and not get_tags(step).input_tags.two_d_array
+
+
+def _is_ours(step: Any) -> bool:
+    """Whether it is an estimator of this library, which checks its rows."""
+    ours = type(step).__module__.startswith(OURS)
+    return ours and not isinstance(step, DeclaredTrainer)
+
+
 def _takes_numbers(candidate: Any) -> bool:
-    """Whether the first that rows meet is an estimator of this library."""
-    first = next(leaf_steps(candidate, ""), None)
-    if first is None or isinstance(first.estimator, DeclaredTrainer):
-        return False
-    return type(first.estimator).__module__.startswith(OURS)
+    """Whether the first that rows meet is an estimator of this library that takes numbers."""
+    step = _first_step(candidate)
+    return _is_ours(step) and not _encodes(step)
 
 
 def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:

@@ -32,6 +32,8 @@ from dpsvm_fast.certificates.record import (
     kind_of,
 )
 from dpsvm_fast.certificates.statement import Statement
+from dpsvm_fast.data.encoder import SchemaEncoder, checked_schema, read_columns
+from dpsvm_fast.data.schema import OF_MODEL, TableSchema
 from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
@@ -482,6 +484,16 @@ def hashing_parameters() -> dict[str, Parameter]:
     }
 
 
+def _table_schema(record: Any) -> TableSchema:
+    """What is public of a table."""
+    found: TableSchema = refused(partial(TableSchema.from_dict, origin=OF_MODEL), record)
+    return found
+
+
+SCHEMA = Parameter(
+    checked_schema, lambda _, schema: schema.to_dict(), lambda _, record: _table_schema(record)
+)
+
 SPECIFICATION = Parameter(
     _checked_spec, lambda _, spec: spec.to_dict(), lambda _, record: FederatedSpec(**record)
 )
@@ -709,6 +721,19 @@ def _public_transformers() -> list[SavedClass]:
         SavedClass(
             ours.PublicSplines, declared_parameters(ours.PublicSplines), FEATURES, fits=False
         ),
+        SavedClass(
+            SchemaEncoder,
+            {"schema": SCHEMA},
+            {
+                "schema_": Attribute(
+                    TableSchema.to_dict,
+                    lambda where, record, _: _table_schema(record),
+                    lambda _: {"type": "object"},
+                )
+            },
+            fits=False,
+            derived=lambda facts: read_columns(facts["schema_"]),
+        ),
         SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
         SavedClass(HashingVectorizer, hashing_parameters(), fits=False),
     ]
@@ -908,7 +933,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
         spec.n_features == n_features and same_labels(spec.classes, facts["classes_"])
     ):
         raise ModelFormatError(f"{where}: expected the features and classes of the specification")
-    bounds, centre = getattr(model, "bounds", None), getattr(model, "centre", None)
+    bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
     sides = [] if bounds is None else list(checked_bounds(bounds))
     sides += [] if centre is None else [np.asarray(centre)]
     if any(side.ndim == 1 and side.size != n_features for side in sides):

@@ -23,6 +23,7 @@ from dpsvm_fast.certificates.statement import (
     bound_certificate,
     certificate_schema,
 )
+from dpsvm_fast.data.encoder import leading_encoder
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
@@ -692,7 +693,9 @@ def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
 
 def _check_table(estimator: Any, schema: Any) -> None:
     """Whether rows of the table are rows for the model."""
+    encoder = leading_encoder(estimator)
     n_features = getattr(estimator, "n_features_in_", None)
+    n_features = n_features if encoder is None else len(encoder.get_feature_names_out())
     if n_features not in (None, schema.n_features):
         raise ModelFormatError(
             f"schema: the table has {schema.n_features} features and the model {n_features}"

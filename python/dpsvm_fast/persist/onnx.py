@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast import preprocessing as ours
+from dpsvm_fast.data.encoder import SchemaEncoder, known_schema
+from dpsvm_fast.data.schema import Column
 from dpsvm_fast.estimators.base import PrivateLinearClassifier
 from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
 from dpsvm_fast.estimators.inputs import checked_bounds, public_map
@@ -32,11 +35,17 @@ from dpsvm_fast.validation import check_option, optional_module
 
 
 # Old enough for every runtime in use: these operators and this file format are of 2020.
-OPSET = 13
+OPSET, ML = 13, "ai.onnx.ml"
 
 IR_VERSION = 7
 # Bytes of all constants. A file of this kind cannot have more than 2 GiB.
 MOST_BYTES = 1 << 30
+
+
+# Names that a graph has for what is no input.
+MADE_UP = re.compile(
+    r"[A-Z][A-Za-z]*_[0-9]+|constant_[0-9]+|label|scores|probabilities|transformed"
+)
 
 
 class Graph:
@@ -60,10 +69,24 @@ class Graph:
         self.dtype = np.dtype(dtype)
         self.kind = self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
         self.n_features = n_features
+        self.inputs: dict[str, Any] = {}
+        self.operators = [("", OPSET)]
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.outputs: list[Any] = []
         self.n_bytes = 0
+        self.input("X", self.kind, n_features)
+
+    def input(self, name: str, kind: int, n_columns: int) -> str:
+        """Rows, or one column of a table."""
+        if name in self.inputs or MADE_UP.fullmatch(name):
+            raise InvalidParameterError(
+                f"model: a column is called {name!r}, which is the name of something else in the "
+                "graph; rename it"
+            )
+        shape = ["n", n_columns]
+        self.inputs[name] = self.onnx.helper.make_tensor_value_info(name, kind, shape)
+        return name
 
     def constant(self, values: Any) -> str:
         """A float constant; of a list one of whole numbers."""
@@ -145,13 +168,16 @@ class Graph:
             Facts for people, beside the graph.
         """
         helper = self.onnx.helper
-        rows = helper.make_tensor_value_info("X", self.kind, ["n", self.n_features])
         graph = helper.make_graph(
-            self.nodes, "dpsvm_fast", [rows], self.outputs, initializer=self.constants
+            self.nodes,
+            "dpsvm_fast",
+            list(self.inputs.values()),
+            self.outputs,
+            initializer=self.constants,
         )
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
+            opset_imports=[helper.make_opsetid(*one) for one in self.operators],
             ir_version=IR_VERSION,
             producer_name="dpsvm_fast",
             producer_version=_core.build_info()["version"],
@@ -397,6 +423,54 @@ def _standardised(graph: Graph, step: Any, rows: str) -> str:
     return rows if step.scale_ is None else graph.op("Div", rows, step.scale_)
 
 
+def _encoded(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``SchemaEncoder``: an input for each column, of numbers or of text."""
+    if rows != "X":
+        raise InvalidParameterError(
+            "model: got a SchemaEncoder behind another step, expected it first"
+        )
+    del graph.inputs["X"]
+    schema, types, parts = known_schema(step), graph.onnx.TensorProto, []
+    for column in schema.features:
+        if column.text is not None:
+            raise InvalidParameterError(
+                f"model: column {column.name!r} is text, and its hashed words cannot be written in "
+                "ONNX; leave it out of the schema, or load the model in Python"
+            )
+        if column.categories is not None:
+            parts.append(_categories(graph, column, schema.text.missing_values))
+            continue
+        # In single precision first, as in Python.
+        value = graph.op("Cast", graph.input(column.name, graph.kind, 1), to=types.FLOAT)
+        value = graph.op("Cast", value, to=graph.kind)
+        if column.fill is not None:
+            value = graph.op("Where", graph.op("IsNaN", value), column.fill, value)
+        parts.append(value)
+    return graph.op("Concat", *parts, axis=1)
+
+
+def _categories(graph: Graph, column: Column, texts: Any) -> str:
+    """An input of categories: one number for each, 1 for that of the cell, or their places."""
+    declared = [str(one) for one in column.categories or ()]
+    missing = declared.index(str(column.missing)) if str(column.missing) in declared else -1
+    places: Any = np.array([range(len(declared))])
+    if all(isinstance(one, int) for one in column.categories or ()):
+        value = graph.input(column.name, graph.kind, 1)
+        if missing >= 0:
+            value = graph.op("Where", graph.op("IsNaN", value), float(declared[missing]), value)
+        same = graph.op("Equal", value, np.array([declared], dtype=np.float64))
+    else:
+        value = graph.input(column.name, graph.onnx.TensorProto.STRING, 1)
+        keys = dict.fromkeys(texts, missing) | {name: place for place, name in enumerate(declared)}
+        how = {"keys_strings": list(keys), "values_int64s": list(keys.values())}
+        value = graph.op("LabelEncoder", value, default_int64=-1, domain=ML, **how)
+        if len(graph.operators) == 1:
+            graph.operators.append((ML, 2))
+        same = graph.op("Equal", value, graph.stored(places))
+    found = graph.op("Cast", same, to=graph.kind)
+    return graph.op("MatMul", found, places.T.astype(np.float64)) if column.ordered else found
+
+
 TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PublicScaler: _scaled,
     ours.PublicSplines: _hats,
@@ -407,6 +481,7 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PrivatePCA: _projected,
     ours.PrivateStandardScaler: _standardised,
     ours.RandomFourierFeatures: lambda g, step, rows: _fourier(g, step._features, rows),
+    SchemaEncoder: _encoded,
     Normalizer: _normalized,
 }
 

@@ -1,0 +1,353 @@
+"""Tables of pandas, polars, pyarrow and dicts of arrays as rows of features, by a schema."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dpsvm_fast.data.readers import RowDecoder
+from dpsvm_fast.data.schema import (
+    Bounds,
+    Column,
+    TableSchema,
+    cell_error,
+    is_missing,
+    quoted,
+    repeated,
+    template_lines,
+)
+from dpsvm_fast.estimators.frames import column_names, tabular
+from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.preprocessing import PublicTransformer
+
+# Beginnings of Arrow's types that are decoded as they are: of numbers, and of all else.
+NUMBERS = ("int", "uint", "float", "double", "half", "bool", "decimal", "null")
+ARROW = (NUMBERS, (*NUMBERS, "string", "large_string", "dictionary", "date", "timestamp"))
+# Frames take what memory they need: rows of them are there already.
+NO_LIMIT = 2**62
+
+
+@dataclass(eq=False, repr=False)
+class SchemaEncoder(PublicTransformer):
+    """Encode a table by its schema: learns nothing from the rows and spends no budget.
+
+    Numbers stay as they are, categories become indicators or places on a scale, truth values 1 and
+    0, dates the days since the first declared one, texts hashed words. Missing values are replaced
+    by declared ones. It is the encoding of `open_table` and of the command line.
+
+    Parameters
+    ----------
+    schema : TableSchema or mapping
+        Public facts about the columns, or the plain values of its file.
+
+    Attributes
+    ----------
+    bounds : tuple of two ndarrays of shape (n_columns_out,)
+        Lowest and highest value of each feature, for ``bounds=`` of the estimator that follows.
+    schema_ : TableSchema
+        The schema with every column named.
+    n_features_in_ : int
+        Number of columns that are read.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, in the order of the features.
+
+    Notes
+    -----
+    Guarantees: every row is encoded by itself, by public facts, so what is private after this
+    transformer was as private before it; ``total_privacy`` counts it as free. An error names a
+    column and never a cell or a row. That there was one depends on the data, and is not covered by
+    (epsilon, delta). Proof: docs/proofs/private_scaling.md, section "Pipelines".
+
+    Columns are found by name, in any order. The target of the schema may be there and is passed
+    over. Rows are dense, in single precision.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.data import SchemaEncoder
+    >>> columns = {"age": {"bounds": [0, 100], "missing": 40}, "work": {"categories": ["a", "b"]}}
+    >>> encoder = SchemaEncoder({"columns": columns})
+    >>> encoder.fit_transform({"age": [31, None], "work": ["b", "a"]}).tolist()
+    [[31.0, 0.0, 1.0], [40.0, 1.0, 0.0]]
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'work=a', 'work=b']
+    """
+
+    schema: Any
+
+    schema_: TableSchema = field(init=False)
+
+    def fit(self, X: Any, y: Any = None) -> SchemaEncoder:
+        """Check that the columns fit the schema; no cell is read.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, RecordBatch or mapping of str to arrays
+            Of pandas, polars or pyarrow, or one array for each column.
+        y : ignored
+
+        Returns
+        -------
+        SchemaEncoder
+            This transformer.
+
+        Raises
+        ------
+        SchemaError, TableError
+            The schema is wrong, or a column is missing or not described.
+        TypeError
+            X is no table.
+        """
+        named = _named(checked_schema(self.schema), list(_columns(X)))
+        self.__dict__.update(schema_=named, **read_columns(named))
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Encode rows; works without ``fit`` where the schema names all columns.
+
+        Parameters
+        ----------
+        X : DataFrame, Table, RecordBatch or mapping of str to arrays
+            As for ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_columns_out)
+
+        Raises
+        ------
+        SchemaError, TableError
+            A column is missing or not described, or a cell is not what the schema says.
+        TypeError
+            X is no table.
+        """
+        columns = _columns(X)
+        schema = _named(known_schema(self), list(columns))
+        decoder = RowDecoder(schema, labelled=False, file="X", room=NO_LIMIT, tells_rows=False)
+        cells = [
+            decoder.cells(number, _cells(columns[one.name], one))
+            for number, one in enumerate(schema.features)
+        ]
+        if len({len(column) for column in cells}) > 1:
+            raise TableError("X: columns have different lengths, expected one cell of each a row")
+        return decoder.rows(cells, 0)[0]
+
+    @property
+    def bounds(self) -> Bounds:
+        """Lowest and highest value of each feature."""
+        return known_schema(self).bounds
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Return the names of the features: ``column``, ``column=category``, ``column[place]``.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+        """
+        return np.array(known_schema(self).feature_names, dtype=object)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of features."""
+        return known_schema(self).n_features
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether the columns are known."""
+        return "schema_" in vars(self) or not self.__sklearn_tags__().requires_fit
+
+    def __sklearn_tags__(self) -> Any:
+        """Tables of any cells; a fit is needed where the schema does not name all columns."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse, tags.input_tags.two_d_array = False, False
+        tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
+        given = self.schema
+        other = given.get("all_other_columns") if isinstance(given, Mapping) else None
+        tags.requires_fit = getattr(given, "all_other_columns", other) is not None
+        return tags
+
+
+def read_columns(schema: TableSchema) -> dict[str, Any]:
+    """Return what a fitted encoder says of the columns that it reads."""
+    names = [column.name for column in schema.features]
+    return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
+
+
+def known_schema(encoder: SchemaEncoder) -> TableSchema:
+    """Return the schema of the fit, or the one that was given where it names all columns."""
+    fitted: TableSchema | None = vars(encoder).get("schema_")
+    if fitted is not None:
+        return fitted
+    schema = checked_schema(encoder.schema)
+    if schema.all_other_columns is not None:
+        check_is_fitted(encoder)
+    return schema
+
+
+def leading_encoder(model: Any) -> SchemaEncoder | None:
+    """Return the encoder that a model begins with; None where its rows are numbers."""
+    model = getattr(model, "best_estimator_", model)
+    steps = getattr(model, "steps", None)
+    if steps:
+        return leading_encoder(steps[0][1])
+    return model if isinstance(model, SchemaEncoder) else None
+
+
+def checked_schema(value: Any) -> TableSchema:
+    """Return the schema, made of its plain values where these were given."""
+    if isinstance(value, TableSchema):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"schema: got {type(value).__name__}, expected a TableSchema or its plain values, such "
+            'as {"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
+        )
+    return TableSchema.from_dict(value)
+
+
+def frame_template(frame: Any, *, target: str | None, public: Sequence[str]) -> str:
+    """As ``TableSchema.from_frame``."""
+    columns = _columns(frame)
+    if unknown := [name for name in (*public, *filter(None, [target])) if name not in columns]:
+        raise TableError(f"X: it has no column {quoted(str(unknown[0]))}")
+    facts = {name: _facts(column, known=name in public) for name, column in columns.items()}
+    classes = []
+    if target is not None:
+        classes = _values(columns[target]) if target in public else []
+        classes = sorted({one for one in classes if not is_missing(one)})
+        del facts[target]
+    return template_lines(target, facts, classes)
+
+
+def _facts(column: Any, *, known: bool) -> str:
+    """What a schema says of a column, with the values that occur where they are public."""
+    kind = _kind(column)
+    if kind == "boolean":
+        return "boolean = true"
+    found = [one for one in _values(column) if not is_missing(one)] if known else []
+    if found and all(isinstance(one, datetime.date) for one in found):
+        kind = "dates"
+    if found and all(isinstance(one, bool) for one in found):
+        return "boolean = true"
+    try:
+        found = sorted(set(found))
+    except TypeError:
+        # Of several types.
+        found = []
+    if kind != "categories" and found:
+        found = [str(one) if kind == "dates" else one for one in (found[0], found[-1])]
+    return f"{kind} = {json.dumps(found, ensure_ascii=False)}"
+
+
+def _named(schema: TableSchema, names: list[str]) -> TableSchema:
+    """The schema of a table with these columns, without labels."""
+    if isinstance(schema.target, int):
+        # A place in a file.
+        schema = replace(schema, target=None)
+    return schema.of_names(names, labelled=False, file="X")
+
+
+def _columns(X: Any) -> dict[str, Any]:
+    """Columns by name."""
+    table = tabular(X)
+    if table is None and not isinstance(X, Mapping):
+        raise TypeError(
+            f"X: got {type(X).__name__}, expected a data frame of pandas, polars or pyarrow, or a "
+            "dict of arrays: columns are found by name"
+        )
+    names = list(X) if table is None else column_names(table)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("X: expected columns whose names are text")
+    if twice := repeated(names):
+        raise TableError(f"X: duplicate column name {twice}")
+    return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}
+
+
+def _kind(column: Any) -> str:
+    """What a schema may say of a column of this type, by the type alone."""
+    dtype = getattr(column, "type", None) or getattr(column, "dtype", None)
+    if dtype is None:
+        dtype = np.asarray(column).dtype
+    # Of polars the name alone: that of an Enum has its categories.
+    words = str(dtype.base_type() if hasattr(dtype, "base_type") else dtype).lower()
+    if "bool" in words:
+        return "boolean"
+    if "date" in words or "timestamp" in words:
+        return "dates"
+    numbers = ("int", "float", "double", "decimal", "half")
+    return "bounds" if any(word in words for word in numbers) else "categories"
+
+
+def _values(column: Any) -> list[Any]:
+    """Cells as objects of Python."""
+    for method in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
+
+
+def _cells(values: Any, column: Column) -> Any:
+    """Cells of a column of any library as ``RowDecoder`` takes them.
+
+    Raises
+    ------
+    TableError
+        They are of a type that the schema does not fit.
+    """
+    if hasattr(values, "combine_chunks"):
+        # Of pyarrow, whose types are known; one chunk, or several that are made one.
+        values = values.combine_chunks()
+    if hasattr(values, "to_pylist") and str(values.type).startswith(ARROW[column.bounds is None]):
+        return values
+    dtype = getattr(values, "dtype", None)
+    kind = getattr(dtype, "kind", "") or ""
+    if kind == "M" and column.dates is not None:
+        if getattr(dtype, "tz", None) is not None:
+            values = values.dt.tz_convert(None)
+        if isinstance(values.dtype, np.dtype):
+            return np.asarray(values)
+    if isinstance(dtype, np.dtype) and not isinstance(values, np.ma.MaskedArray):
+        if kind in "biuf":
+            return np.asarray(values)
+    elif column.bounds is not None and hasattr(values, "to_numpy") and dtype is not None:
+        # pandas' own types say their kind; polars has NaN for what is missing.
+        how = {"dtype": np.float64, "na_value": np.nan} if kind and kind in "biuf" else {}
+        found = values.to_numpy(**how)
+        if found.dtype.kind in "biuf":
+            return found
+    return _of_objects(_values(values), column)
+
+
+def _of_objects(cells: list[Any], column: Column) -> Any:
+    """Cells that are objects of Python; of a column of numbers an array of them."""
+    if column.bounds is None:
+        try:
+            hash(tuple(cells))
+        except TypeError:
+            raise _not_of(column, "a list or another value that is no cell") from None
+        return cells
+    found = np.full(len(cells), np.nan)
+    for place, cell in enumerate(cells):
+        if not is_missing(cell):
+            if not isinstance(cell, (int, float, Decimal, np.number, np.bool_)):
+                raise _not_of(column, "text or another value that is no number")
+            try:
+                found[place] = float(cell)
+            except OverflowError:
+                found[place] = np.inf
+    return found
+
+
+def _not_of(column: Column, got: str) -> TableError:
+    """An error for a column of another type than declared."""
+    return cell_error("X", None, column.name, f"got {got}; convert it, or correct the schema")
