@@ -530,7 +530,7 @@ def test_a_decision_does_not_outlive_the_spends_of_others(
     """Others spend whenever a decision is made beside the lock; the budget holds, and it ends."""
     path = tmp_path / "a.budget"
     ledger, other = (PrivacyLedger(1.0, 0.0, path=path) for _ in range(2))
-    decided = PrivacyLedger._decision
+    decided = PrivacyLedger._admitted
     tries: list[int] = []
 
     def disturbed(self: Any, events: Any) -> Any:
@@ -540,7 +540,7 @@ def test_a_decision_does_not_outlive_the_spends_of_others(
             other.spend(TENTH)
         return decision
 
-    monkeypatch.setattr(PrivacyLedger, "_decision", disturbed)
+    monkeypatch.setattr(PrivacyLedger, "_admitted", disturbed)
     with pytest.raises(BudgetExceededError):
         ledger.spend(PureEvent(0.8, "add_remove"))
     ledger.spend(PureEvent(0.7, "add_remove"))

@@ -161,7 +161,7 @@ def test_a_crash_while_saving_leaves_the_old_snapshot(
     ledger.spend(TINY)
 
     def fail(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError(28, "no space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="space"):

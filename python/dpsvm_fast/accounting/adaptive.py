@@ -21,7 +21,7 @@ from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian, totals_epsilon
-from dpsvm_fast.accounting.totals import Totals, of_events
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import ParallelEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import (
@@ -271,7 +271,21 @@ def boundary(square: float, delta: float, prior: float) -> float:
 def _size_of(event: PrivacyEvent, pair: float) -> Size:
     """Size of an event; one known by its profile counts by its epsilon at delta ``pair``."""
     if isinstance(event, ParallelEvent):
-        return _largest([_of_all(branch, pair) for branch in event.branches])
+        # The largest of each number over the branches, none where one has none.
+        sizes = []
+        for branch in event.branches:
+            size = NOTHING
+            for inner in branch:
+                size = size.plus(_size_of(inner, pair))
+            sizes.append(size)
+        epsilons = [size.epsilon for size in sizes if size.epsilon is not None]
+        return Size(
+            max(size.square for size in sizes),
+            max(size.told for size in sizes),
+            max(epsilons) if len(epsilons) == len(sizes) else None,
+            max(size.distance for size in sizes),
+            max(size.n_distances for size in sizes),
+        )
     totals = of_events([event])
     if totals.mu_squared:
         return Size(totals.mu_squared, Fraction(0), None)
@@ -279,44 +293,20 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         return Size(Fraction(0), Fraction(0), Fraction(0), totals.distance, 1)
     if totals.pure:
         return _pure(*totals.pure, *(totals.certain or [0.0]))
-    by_profile = _by_profile(totals, pair)
+    # By one point of the profile.
+    epsilon, by_profile = totals_epsilon(totals, pair) if pair > 0.0 else math.inf, UNKNOWN
+    if math.isfinite(epsilon):
+        nothing = Size(Fraction(0), Fraction(pair), Fraction(0))
+        by_profile = _pure(epsilon, pair) if epsilon > 0.0 else nothing
     for (noise_multiplier, _), n_steps in totals.sampled.items():
         # The same steps on all records are a Gaussian mechanism, which tells more.
-        moved = 2.0 if totals.replace_one else 1.0
+        moved = 2.0 if event.adjacency == "replace_one" else 1.0
         square = Fraction(div_up(moved, noise_multiplier)) ** 2 * n_steps
-        if by_profile is None or square <= by_profile.square:
+        if square <= by_profile.square:
             return Size(square, Fraction(0), None)
-    return by_profile or UNKNOWN
-
-
-def _by_profile(totals: Totals, pair: float) -> Size | None:
-    """Size by one point of the profile."""
-    epsilon = totals_epsilon(totals, pair) if pair > 0.0 else math.inf
-    if not math.isfinite(epsilon):
-        return None
-    return _pure(epsilon, pair) if epsilon > 0.0 else Size(Fraction(0), Fraction(pair), Fraction(0))
+    return by_profile
 
 
 def _pure(epsilon: float, told: float) -> Size:
     """Size of a pure event beside something told."""
     return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(told), Fraction(epsilon))
-
-
-def _of_all(events: tuple[PrivacyEvent, ...], pair: float) -> Size:
-    """Size of several events together."""
-    size = NOTHING
-    for event in events:
-        size = size.plus(_size_of(event, pair))
-    return size
-
-
-def _largest(sizes: list[Size]) -> Size:
-    """The largest of each, none where one has none."""
-    epsilons = [size.epsilon for size in sizes if size.epsilon is not None]
-    return Size(
-        max(size.square for size in sizes),
-        max(size.told for size in sizes),
-        max(epsilons) if len(epsilons) == len(sizes) else None,
-        max(size.distance for size in sizes),
-        max(size.n_distances for size in sizes),
-    )

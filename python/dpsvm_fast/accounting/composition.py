@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,34 +206,29 @@ def _choice_epsilon(choice: Totals, delta: float) -> float:
 
 def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
     """Epsilon without distances, at the delta that these leave at ``epsilon``."""
-    left = add_down(delta, -distance_delta(choice.distance, epsilon))
-    told = choice.told
+    left, told = delta, choice.told
+    if choice.distance:
+        left = add_down(delta, -distance_delta(choice.distance, epsilon))
     if told:
         left = div_down(add_down(left, -told), add_up(1.0, -told)) if told < 1.0 else -1.0
-    return _rest_epsilon(choice, left) if left >= 0.0 else math.inf
+    if left < 0.0:
+        return math.inf
+    found = choice.pure_epsilon
+    if not choice.is_pure:
+        found = add_up(found, _epsilon(Mixture.of(choice, pure=False), left))
+    return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
 
 
 def _exact_delta(choice: Totals, epsilon: float) -> float:
     """Delta of one choice without its distances."""
-    rest, told = _rest_delta(choice, epsilon), choice.told
-    found = min(1.0, add_up(told, mul_up(add_up(1.0, -told), rest))) if told else rest
+    left, told = add_down(epsilon, -choice.pure_epsilon), choice.told
+    found = _delta(Mixture.of(choice, pure=False), left) if left >= 0.0 else 1.0
+    if choice.pure and found:
+        found = min(found, _delta(Mixture.of(choice), epsilon))
+    if told:
+        found = min(1.0, add_up(told, mul_up(add_up(1.0, -told), found)))
     # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
     return found if choice.is_pure else max(found, SMALLEST_DELTA)
-
-
-def _rest_delta(choice: Totals, epsilon: float) -> float:
-    """Delta of one choice without its infinite losses and distances."""
-    left = add_down(epsilon, -choice.pure_epsilon)
-    found = _delta(Mixture.of(choice, pure=False), left) if left >= 0.0 else 1.0
-    return min(found, _delta(Mixture.of(choice), epsilon)) if choice.pure and found else found
-
-
-def _rest_epsilon(choice: Totals, delta: float) -> float:
-    """Epsilon of one choice without its infinite losses and distances."""
-    found = choice.pure_epsilon
-    if not choice.is_pure:
-        found = add_up(found, _epsilon(Mixture.of(choice, pure=False), delta))
-    return min(found, _epsilon(Mixture.of(choice), delta)) if choice.pure else found
 
 
 # What bounds the summed loss of a plain list of events.
@@ -270,7 +265,7 @@ class Mixture(NamedTuple):
             rho=fraction_up(totals.rho),
             objective=tuple(sorted(totals.objective.items(), key=repr)),
             curved=tuple(sorted(totals.curved.items(), key=repr)),
-            replace_one=totals.replace_one,
+            replace_one=totals.adjacency == "replace_one",
         )
 
 
@@ -351,18 +346,14 @@ class Gaussian:
         if math.isinf(self.mu) or epsilon == -math.inf:
             return 1.0
         # Never 0, also where the value underflows.
-        return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, self._sigma)))
+        sigma = div_down(1.0, max(self.mu, LEAST_MU))
+        return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at a delta."""
         if self.mu == 0.0 or math.isinf(self.mu):
             return self.mu
-        return _core.gaussian_epsilon(delta, self._sigma)
-
-    @property
-    def _sigma(self) -> float:
-        """Noise scale at sensitivity 1, rounded towards a worse guarantee."""
-        return div_down(1.0, max(self.mu, LEAST_MU))
+        return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, LEAST_MU)))
 
 
 # Outcomes of randomised responses that are gone through, fewer where each costs a Gaussian delta
@@ -487,7 +478,9 @@ class Grid:
             law = _distribution(self.mixture, floor)
             if law is not None:
                 least = min(least, mul_up(law.delta(epsilon), self._headroom))
-            if least > FAR_ABOVE * floor or not self._is_worth_another:
+            # Whether there are profiles, and more points of them cost little.
+            events = [event for event, _ in self.mixture.objective]
+            if least > FAR_ABOVE * floor or not events or not all(map(is_quick, events)):
                 break
         return least
 
@@ -497,12 +490,6 @@ class Grid:
         law = _distribution(self.mixture, floor if self.mixture.objective else FLOORS[0])
         delta = max(delta / self._headroom, LEAST_DELTA)
         return math.inf if law is None else law.epsilon(delta)
-
-    @property
-    def _is_worth_another(self) -> bool:
-        """Whether there are profiles, and more points of them cost little."""
-        events = [event for event, _ in self.mixture.objective]
-        return bool(events) and all(map(is_quick, events))
 
     @property
     def _headroom(self) -> float:
@@ -577,45 +564,44 @@ MOST_GROUPS, MANY_GROUPS = 24, 128
 
 def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
     """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as the one it is for."""
-    groups, width = sorted(pure), 1e-4
-    while len(groups) > MANY_SIZES:
-        # Nearly equal ones get the largest: ever more, until few enough are left.
-        near: dict[int, tuple[float, int]] = {}
-        for size, n in groups:
-            key = math.floor(math.log(size) / width)
-            near[key] = size, near.get(key, (size, 0))[1] + n
-        groups, width = list(near.values()), 2.0 * width
-    while len(groups) > MOST_SIZES:
-        costs = [n * (groups[i + 1][0] - size) for i, (size, n) in enumerate(groups[:-1])]
-        i = costs.index(min(costs))
-        groups[i : i + 2] = [(groups[i + 1][0], groups[i][1] + groups[i + 1][1])]
-    return groups
+    return _few(
+        pure,
+        lambda one, other: (max(one[0], other[0]), one[1] + other[1]),
+        lambda _, one, other: one[1] * (other[0] - one[0]),
+        (MOST_SIZES, MANY_SIZES, 1e-4),
+    )
 
 
 def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
     """Sampled steps of at most ``MOST_GROUPS`` kinds: less noise and larger rates tell more."""
-    groups, width = sorted(sampled), 1e-3
-    while len(groups) > MANY_GROUPS:
-        # Equal but for a little in both: ever more, until few enough are left.
-        near: dict[tuple[int, int], Group] = {}
-        for z, q, n in groups:
-            key = math.floor(math.log(z) / width), math.floor(math.log(q) / width)
-            near[key] = _both(near.get(key, (z, q, 0)), (z, q, n))
+    return _few(
+        sampled,
+        lambda one, other: (min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]),
+        lambda both, one, other: _size(both) - _size(one) - _size(other),
+        (MOST_GROUPS, MANY_GROUPS, 1e-3),
+    )
+
+
+def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, int, float]) -> list[Any]:
+    """Kinds of events, the last number of each how many they are, until there are few enough.
+
+    ``joined`` is a kind that tells at least as much as two, and ``cost`` how much more it tells.
+    """
+    most, many, width = limits
+    groups = sorted(kinds)
+    while len(groups) > many:
+        # Equal but for a little in every number: ever more, until few enough are left.
+        near: dict[tuple[int, ...], Any] = {}
+        for group in groups:
+            key = tuple(math.floor(math.log(number) / width) for number in group[:-1])
+            near[key] = joined(near[key], group) if key in near else group
         groups, width = sorted(near.values()), 2.0 * width
-    while len(groups) > MOST_GROUPS:
-        pairs = [_both(one, other) for one, other in itertools.pairwise(groups)]
-        costs = [
-            _size(both) - _size(one) - _size(other)
-            for both, one, other in zip(pairs, groups[:-1], groups[1:], strict=True)
-        ]
+    while len(groups) > most:
+        pairs = [joined(one, other) for one, other in itertools.pairwise(groups)]
+        costs = list(map(cost, pairs, groups[:-1], groups[1:]))
         i = costs.index(min(costs))
         groups[i : i + 2] = [pairs[i]]
     return groups
-
-
-def _both(one: Group, other: Group) -> Group:
-    """Steps that tell at least as much as those of both groups."""
-    return min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]
 
 
 def _size(group: Group) -> float:
@@ -645,19 +631,13 @@ def _profile(event: CurvedEvent) -> Function:
         worst = base_curve(of_events([ParallelEvent(event.branches, event.adjacency)]))
         return lambda epsilon: float(worst.at(np.array([epsilon]))[0])
     law, totals = StoppingLaw.of(event), of_events(event.base)
-    kernel, rho = StoppingKernel(law, base_curve(totals)), _rho(totals)
-    if rho is None:
-        return kernel.delta
-    return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
-
-
-def _rho(totals: Totals) -> float | None:
-    """Return rho of one run where hardly more is known of it; None elsewhere."""
-    found = choices(totals)
+    kernel, found = StoppingKernel(law, base_curve(totals)), choices(totals)
     others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
     if any(others) or not any(choice.rho for choice in found):
-        return None
-    return fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
+        return kernel.delta
+    # Where hardly more is known of one run.
+    rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
+    return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
 
 def base_curve(totals: Totals) -> BaseCurve:
@@ -668,15 +648,11 @@ def base_curve(totals: Totals) -> BaseCurve:
         fall = FALL
     if any(choice.sampled for choice in found):
         fall = DEAR_FALL
-
-    def delta(epsilon: float) -> float:
-        return totals_delta(totals, epsilon)
-
-    limit = max(delta(LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
-    x, g = [0.0], [delta(0.0)]
+    limit = max(totals_delta(totals, LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
+    x, g = [0.0], [totals_delta(totals, 0.0)]
     step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MOST_POINTS:
-        value = delta(x[-1] + step)
+        value = totals_delta(totals, x[-1] + step)
         fell = math.log(g[-1] / max(value, 0.5 * limit))
         if fell > 2.0 * fall and value > limit and step > SMALLEST_STEP * (1.0 + x[-1]):
             step *= 0.5
@@ -822,23 +798,20 @@ class Composition:
         return max(0.0, add_down(epsilon, -max(needed)))
 
     def fits(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is shown; what is shown once is remembered."""
-        return all(self._fits(choice, epsilon, delta) for choice in choices(self._totals))
-
-    def _fits(self, choice: Totals, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is shown for one choice of branches."""
-        if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
-            return True
-        alone = _choice_epsilon(choice, delta)
-        if alone > epsilon:
-            # Near the end of a budget delta may show what an epsilon that is rounded does not.
-            near = delta > 0.0 and alone <= epsilon * NEARLY
-            return near and _choice_delta(choice, epsilon) <= delta
-        for factor in AHEAD:
+        """Whether (epsilon, delta) is shown for all branches; what is shown is remembered."""
+        for choice in choices(self._totals):
+            if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
+                continue
+            alone = _choice_epsilon(choice, delta)
+            if alone > epsilon:
+                # Near the end of a budget delta may show what an epsilon that is rounded does not.
+                near = delta > 0.0 and alone <= epsilon * NEARLY
+                if not near or _choice_delta(choice, epsilon) > delta:
+                    return False
+                continue
             # Epsilon grows at least like the root of the amounts, mostly.
-            if alone * math.sqrt(factor) <= epsilon:
-                more = choice.enlarged(factor)
-                if _choice_epsilon(more, delta) <= epsilon:
-                    self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
-                break
+            factor = next((f for f in AHEAD if alone * math.sqrt(f) <= epsilon), None)
+            more = None if factor is None else choice.enlarged(factor)
+            if more is not None and _choice_epsilon(more, delta) <= epsilon:
+                self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
         return True

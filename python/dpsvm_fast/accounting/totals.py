@@ -168,11 +168,6 @@ class Totals:
         return not (self.mu_squared or self.sampled or self.rho or self.objective or self.curved)
 
     @property
-    def replace_one(self) -> bool:
-        """Whether the relation is ``replace_one``."""
-        return self.adjacency == "replace_one"
-
-    @property
     def mu(self) -> float:
         """Parameter of all Gaussian mechanisms together, rounded up."""
         return sqrt_up(fraction_up(self.mu_squared))

@@ -58,19 +58,6 @@ _fork_lock = threading.RLock()
 _held: list[PrivacyLedger] = []
 
 
-def remember(identity: str, ledger: PrivacyLedger) -> None:
-    """Make a ledger visible to unpickling and to forks."""
-    with _fork_lock:
-        _live[identity] = ledger
-        _all.add(ledger)
-
-
-def remembered(identity: str) -> PrivacyLedger | None:
-    """Return the ledger of that identity in this process, if it is still alive."""
-    with _fork_lock:
-        return _live.get(identity)
-
-
 def _before_fork() -> None:
     """Hold every ledger and move it to a file, so that parent and child share one budget."""
     _fork_lock.acquire()
@@ -222,7 +209,9 @@ class PrivacyLedger:
             0,
         )
         self._spent = (0, 0.0)
-        remember(identity, self)
+        with _fork_lock:
+            _live[identity] = self
+            _all.add(self)
 
     @property
     def epsilon(self) -> float:
@@ -281,15 +270,18 @@ class PrivacyLedger:
         with self._lock:
             for tries in range(FREE_TRIES, -1, -1):
                 # Decided before the file is locked, and valid if nobody spends in the meantime.
-                known = len(self._records)
-                decision = self._decision(events) if tries else None
+                known, decision = len(self._records), None
+                refusal: BudgetExceededError | None = None
+                try:
+                    decision = self._admitted(events) if tries else None
+                except BudgetExceededError as error:
+                    refusal = error
                 with self._up_to_date() as session:
-                    if decision is None:
-                        decision = self._decision(events)
-                    elif known != len(self._records):
+                    if tries and known != len(self._records):
                         continue
-                    if isinstance(decision, BudgetExceededError):
-                        raise decision
+                    if refusal is not None:
+                        raise refusal
+                    decision = decision or self._admitted(events)
                     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
                     records = [SpendRecord(part, label, now, os.getpid()) for part in events]
                     if session is not None:
@@ -438,8 +430,7 @@ class PrivacyLedger:
             The file is no ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
-        numbers = (budget.epsilon, budget.delta, budget.adjacency)
-        ledger = cls(*numbers, adaptive=budget.adaptive)
+        ledger = cls(budget.epsilon, budget.delta, budget.adjacency, adaptive=budget.adaptive)
         ledger._records.extend(records)
         return ledger
 
@@ -484,13 +475,7 @@ class PrivacyLedger:
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
             store = self._in_file()
-            budget = self._budget
-        return _reopened, (
-            self._identity,
-            os.fspath(store.path),
-            store.lasting,
-            (budget.epsilon, budget.delta, budget.adjacency, budget.adaptive),
-        )
+        return _reopened, (self._identity, os.fspath(store.path), store.lasting, self._budget)
 
     def __repr__(self) -> str:
         # Never opens the file: a repr must not fail.
@@ -576,15 +561,6 @@ class PrivacyLedger:
             return composed
         raise BudgetExceededError(self._refusal(events))
 
-    def _decision(
-        self, events: tuple[Any, ...]
-    ) -> Composition | AdaptiveComposition | BudgetExceededError:
-        """The same, with a refusal as a value: it holds if there is nothing new in the file."""
-        try:
-            return self._admitted(events)
-        except BudgetExceededError as error:
-            return error
-
     def _refusal(self, events: tuple[PrivacyEvent, ...]) -> str:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
@@ -608,16 +584,17 @@ def _reopened(
     identity: str,
     path: str,
     lasting: bool,  # noqa: FBT001 - pickle passes by position
-    budget: tuple[float, float, str, bool],
+    budget: Budget,
 ) -> PrivacyLedger:
     """Unpickle: the ledger of that identity in this process, or another handle on its file."""
-    ledger = remembered(identity)
-    if isinstance(ledger, PrivacyLedger):
-        return ledger
+    with _fork_lock:
+        known = _live.get(identity)
+    if known is not None:
+        return known
     store = SpendStore(Path(path), lasting=lasting)
     with store.transaction() as session:
         records = session.news
-    if (store.identity, store.budget) != (identity, Budget(*budget)):
+    if (store.identity, store.budget) != (identity, budget):
         raise LedgerError(f"{path} holds another ledger than the one that was pickled")
     ledger = object.__new__(PrivacyLedger)
     ledger._begin(identity, store.budget, store, records)

@@ -45,6 +45,7 @@ from dpsvm_fast.certificates.record import (
     read_json,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
+from dpsvm_fast.files import write_bytes
 
 FORMAT = "dpsvm_fast.ledger"
 # Of a ledger with adaptive=True: the second; of a file with an anchor: the third; of all others:
@@ -694,13 +695,7 @@ def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -
             "reads; keep the ledger with path="
         )
     _looked_at(path)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    write_bytes(path, text.encode("utf-8"))
 
 
 def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
