@@ -26,6 +26,7 @@ from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit
+from dpsvm_fast.estimators.frames import feature_names
 from dpsvm_fast.estimators.inputs import (
     FEATURE_FACTS,
     ArrayRows,
@@ -667,7 +668,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     Parameters
     ----------
-    bounds : tuple of (low, high)
+    bounds : tuple of (low, high), or dict of such pairs by column name
         Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``. They
         must not come from the data: a minimum or a maximum of the rows is a leak.
 
@@ -717,7 +718,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
-        self._map(checked_training_rows(probe, X))
+        probe._map(checked_training_rows(probe, X))
         self._remember(probe)
         return self
 
@@ -733,8 +734,9 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         ndarray or CSR matrix of shape (n_samples, n_features)
             Entries in [0, 1], or in [-1, 1] with ``low = -high``.
         """
+        names = feature_names(X)
         X = checked_rows(self, X)
-        return self._map(X).entries(X)
+        return self._map(X, names).entries(X)
 
     def inverse_transform(self, X: Any) -> Any:
         """Entries back in their bounds; what was clipped stays at its bound.
@@ -756,9 +758,10 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         rows = X / public.scale
         return np.asarray(rows if public.offset is None else rows + public.offset)
 
-    def _map(self, X: Any) -> Any:
+    def _map(self, X: Any, names: Any = None) -> Any:
         """The public map for rows with so many features."""
-        bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1])
+        names = vars(self).get("feature_names_in_", names)
+        bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
@@ -786,7 +789,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
-    bounds : tuple of (low, high)
+    bounds : tuple of (low, high), or dict of such pairs by column name
         Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
         must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
         Noise grows with their width.
@@ -1017,7 +1020,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
 
     Parameters
     ----------
-    bounds : tuple of (low, high) or None, default=None
+    bounds : tuple of (low, high), dict of such pairs by column name, or None, default=None
         Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``. They
         must not come from the data. Entries outside are clipped. None where all knots are given as
         positions.
@@ -1084,7 +1087,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
             X is invalid; the text does not quote it.
         """
         probe = checked_copy(self)
-        self.functions(checked_training_rows(probe, X).shape[1])
+        probe.functions(checked_training_rows(probe, X).shape[1])
         self._remember(probe)
         return self
 
@@ -1100,8 +1103,9 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         CSR matrix or ndarray of shape (n_samples, n_functions)
             In [0, 1], in the precision of X, at most two other than 0 for each column.
         """
+        names = vars(self).get("feature_names_in_", feature_names(X))
         X = checked_rows(self, X)
-        found = self.functions(X.shape[1]).apply(X)
+        found = self.functions(X.shape[1], names).apply(X)
         return found if self.sparse_output else found.toarray()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -1132,12 +1136,14 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         """Number of functions."""
         return sum(self.functions(self.n_features_in_).sizes)
 
-    def functions(self, n_features: int) -> SplineMap:
+    def functions(self, n_features: int, names: Any = None) -> SplineMap:
         """The functions for rows with so many features.
 
         Parameters
         ----------
         n_features : int
+        names : sequence of str or None, default=None
+            Of the columns; None for those of the fit.
 
         Returns
         -------
@@ -1162,7 +1168,8 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
             raise InvalidParameterError(
                 f"log: got column {max(log)}, expected positions below {n_features}"
             )
-        bounds = broadcast_bounds(checked.bounds, n_features)
+        names = vars(self).get("feature_names_in_") if names is None else names
+        bounds = broadcast_bounds(checked.bounds, n_features, names)
         if bounds is None and not all(isinstance(entry, np.ndarray) for entry in knots):
             raise InvalidParameterError.of(
                 "bounds", got=None, accepted="(low, high) where knots are given by their number"

@@ -35,7 +35,7 @@ from dpsvm_fast.estimators import (
     PrivateGaussianMarginClassifier,
 )
 from dpsvm_fast.estimators.fit import PrivatelyTrained
-from dpsvm_fast.estimators.inputs import ArrayRows
+from dpsvm_fast.estimators.inputs import ArrayRows, checked_bounds
 from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, unit_rows
@@ -410,7 +410,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     if isinstance(estimator, (PrivatePCA, PrivateWhitener)):
         return moments_pair(adjacency, norm)
     if isinstance(estimator, PrivateStandardScaler):
-        low, high = (float(np.ravel(bound)[0]) for bound in estimator.bounds)
+        low, high = (float(np.ravel(bound)[0]) for bound in checked_bounds(estimator.bounds))
         return columns_pair(adjacency, low, high)
     raise InvalidParameterError.of(
         "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
@@ -420,6 +420,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
 def _of_width(pair: Pair, bounds: Any) -> Pair:
     """The pair, unless bounds are those of another number of features."""
     n_features = pair.first[0].shape[1]
+    bounds = None if bounds is None else checked_bounds(bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
         raise InvalidParameterError(
             "bounds: got some for each feature, expected bounds=(low, high) of numbers, or pair= "

@@ -94,6 +94,7 @@ class ShardedRows:
             n_classes=2 if classes is None else classes.size,
             n_samples=self.n_rows if estimator.adjacency == "replace_one" else None,
             sparse=partitions.sparse,
+            feature_names=partitions.feature_names,
         )
         self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}
         if partitions.feature_names is not None:

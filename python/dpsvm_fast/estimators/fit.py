@@ -24,7 +24,7 @@ from dpsvm_fast.certificates.words import (
     fit_assumptions,
 )
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
-from dpsvm_fast.estimators.inputs import ArrayRows, check_room
+from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, tests_of
 from dpsvm_fast.exceptions import NotPrivateWarning, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
@@ -75,6 +75,9 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     ledger = estimator.ledger
     warn_not_private(estimator, stacklevel=5)
     facts = rows.facts
+    bounds = getattr(estimator, "bounds", None)
+    if isinstance(bounds, NamedBounds):
+        vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(facts)
     if ledger is not None:
         ledger.check(plan.events)

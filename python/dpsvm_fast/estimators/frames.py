@@ -124,9 +124,8 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     if table is None:
         return np.asarray(X), None
     refuse_columns(table)
-    rows, names = table_rows(table), column_names(table)
-    named = bool(names) and all(isinstance(name, str) for name in names)
-    return np.asarray(table) if rows is None else rows, tuple(names) if named else None
+    rows = table_rows(table)
+    return np.asarray(table) if rows is None else rows, feature_names(table)
 
 
 def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
@@ -140,6 +139,13 @@ def column_names(X: Any) -> list[Any]:
     if _is(X, "pyarrow", "Table") or _is(X, "pyarrow", "RecordBatch"):
         return list(X.schema.names)
     return list(getattr(X, "columns", ()))
+
+
+def feature_names(X: Any) -> tuple[str, ...] | None:
+    """Names of the columns of a table if all of them are strings."""
+    names = [] if tabular(X) is None else column_names(X)
+    named = bool(names) and all(isinstance(name, str) for name in names)
+    return tuple(names) if named else None
 
 
 def label_values(y: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 from dpsvm_fast import _core
 from dpsvm_fast.estimators.frames import (
     column_names,
+    feature_names,
     label_values,
     public_shape,
     refuse_columns,
@@ -403,6 +405,7 @@ class ArrayRows:
         self.n_threads: int = estimator.n_threads
         self.low_memory = getattr(estimator, "low_memory", False)
         self.verbose = bool(getattr(estimator, "verbose", False))
+        self._names = feature_names(X)
         self._y, self._labelled = y, labelled
         self._counted = estimator.adjacency == "replace_one"
         # Validation writes what it learns about X onto the copy.
@@ -423,6 +426,7 @@ class ArrayRows:
             n_classes=self.classes.size if self._labelled else 2,
             n_samples=shape[0] if self._counted else None,
             sparse=sparse_table(self.X),
+            feature_names=self._names,
         )
 
     def read(self) -> None:
@@ -492,8 +496,62 @@ class ArrayRows:
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
+class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
+    """Bounds in the order in which their names came.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the columns.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def in_order(self, names: Any) -> Bounds:
+        """The bounds of columns with these names.
+
+        Raises
+        ------
+        InvalidParameterError
+            Columns have no names, or other ones.
+        """
+        if names is None:
+            raise InvalidParameterError(
+                "bounds: got bounds by name, expected (low, high) with an array for each side, or "
+                "rows whose columns have names: a frame of pandas, polars or pyarrow"
+            )
+        places = {name: place for place, name in enumerate(self.names)}
+        for missing, reason in (
+            ([name for name in names if name not in places], "no bounds for"),
+            ([name for name in self.names if name not in set(names)], "bounds for"),
+        ):
+            if missing:
+                expected = "bounds for every column of X, and for no other"
+                raise InvalidParameterError(
+                    f"bounds: got {reason} column {str(missing[0])[:60]!r}, expected {expected}"
+                )
+        order = [places[name] for name in names]
+        return self[0][order], self[1][order]
+
+
 def checked_bounds(value: Any) -> Bounds:
-    """Two arrays of at most one dimension that go together."""
+    """Two arrays of at most one dimension that go together; of bounds by name with the names."""
+    if isinstance(value, NamedBounds):
+        return value
+    if isinstance(value, Mapping):
+        pairs = list(value.values())
+        if not value or not all(isinstance(name, str) for name in value):
+            raise TypeError("bounds: got no names, expected {column: (low, high), ...}")
+        for name, pair in value.items():
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or any(map(np.ndim, pair)):
+                raise TypeError(
+                    f"bounds: got {type(pair).__name__} for column {name[:60]!r}, expected a pair "
+                    "(low, high) of numbers"
+                )
+        low, high = checked_bounds(tuple(zip(*pairs, strict=True)))
+        named = NamedBounds((low, high))
+        named.names = tuple(value)
+        return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise TypeError(
             f"bounds: got {type(value).__name__}, expected a tuple (low, high) of numbers or arrays"
@@ -524,10 +582,14 @@ def checked_bounds(value: Any) -> Bounds:
     return low, high
 
 
-def broadcast_bounds(bounds: Bounds | None, n_features: int | None) -> Bounds | None:
-    """Bounds as arrays of shape (n_features,), where that number is known."""
+def broadcast_bounds(
+    bounds: Bounds | None, n_features: int | None, names: Any = None
+) -> Bounds | None:
+    """Bounds as arrays of shape (n_features,), where that number is known; by names if they are."""
     if bounds is None or n_features is None:
         return bounds
+    if isinstance(bounds, NamedBounds):
+        bounds = bounds.in_order(names)
     for side in bounds:
         if side.ndim == 1 and side.size != n_features:
             raise InvalidParameterError(

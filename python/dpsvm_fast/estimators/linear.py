@@ -102,7 +102,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
 
     def _public_map(self, facts: Facts) -> PublicMap:
         """The map of raw rows by public numbers."""
-        bounds = broadcast_bounds(self.bounds, facts.n_features)
+        bounds = broadcast_bounds(self.bounds, facts.n_features, facts.feature_names)
         public = public_map(bounds, sparse_rows=facts.sparse)
         check_extent(public)
         return public
@@ -196,7 +196,7 @@ class PrivateLinearSVC(PipelineClassifier):
         of pure epsilon: centring for a tenth of epsilon and objective perturbation with Gamma
         noise, without whitening. Its noise grows with the number of weights: expect little of it
         for many classes or features.
-    bounds : tuple (low, high) or None, default=None
+    bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
         ``low < high``; entries outside are clipped, silently. They must not be taken from the data.
         None leaves features as they are: then only the directions of rows matter, and features of

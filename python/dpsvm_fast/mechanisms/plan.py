@@ -36,12 +36,15 @@ class Facts:
     n_samples : int >= 1 or None
         Number of rows; None where it is private.
     sparse : bool
+    feature_names : tuple of str or None
+        Where columns have names.
     """
 
     n_features: int | None = None
     n_classes: int = 2
     n_samples: int | None = None
     sparse: bool = False
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def n_columns(self) -> int:

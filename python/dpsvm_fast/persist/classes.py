@@ -42,7 +42,7 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
-from dpsvm_fast.estimators.inputs import checked_bounds, public_classes
+from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
 from dpsvm_fast.estimators.parameters import tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.federated.classifier import FederatedLinearSVC
@@ -373,11 +373,16 @@ class Parameter:
 
 def _sides_to(name: str, bounds: Any) -> Any:
     """Bounds as the user gave them: numbers stay numbers."""
+    if isinstance(bounds, NamedBounds):
+        pairs = zip(*(side.tolist() for side in bounds), strict=True)
+        return {name: list(pair) for name, pair in zip(bounds.names, pairs, strict=True)}
     return [float(side) if side.ndim == 0 else numbers_to(side) for side in bounds]
 
 
 def _sides_from(name: str, record: Any) -> Any:
-    """A tuple of numbers or arrays."""
+    """A tuple of numbers or arrays, or pairs by name."""
+    if isinstance(record, dict):
+        return {name: tuple(pair) for name, pair in record.items()}
     if not isinstance(record, list):
         return record
     return tuple(
@@ -934,12 +939,18 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
     ):
         raise ModelFormatError(f"{where}: expected the features and classes of the specification")
     bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
-    sides = [] if bounds is None else list(checked_bounds(bounds))
+    given, names = (
+        None if bounds is None else checked_bounds(bounds),
+        facts.get("feature_names_in_"),
+    )
+    if isinstance(given, NamedBounds):
+        refused(given.in_order, names, where=f"{where}: ")
+    sides = list(given or ())
     sides += [] if centre is None else [np.asarray(centre)]
     if any(side.ndim == 1 and side.size != n_features for side in sides):
         raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
     if isinstance(model, ours.PublicSplines):
-        refused(model.functions, n_features, where=f"{where}: ")
+        refused(model.functions, n_features, names, where=f"{where}: ")
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:

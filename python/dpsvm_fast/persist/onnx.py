@@ -21,7 +21,12 @@ from dpsvm_fast.data.encoder import SchemaEncoder, known_schema
 from dpsvm_fast.data.schema import Column
 from dpsvm_fast.estimators.base import PrivateLinearClassifier
 from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
-from dpsvm_fast.estimators.inputs import checked_bounds, public_map
+from dpsvm_fast.estimators.inputs import (
+    FEATURE_FACTS,
+    broadcast_bounds,
+    checked_bounds,
+    public_map,
+)
 from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.files import write_bytes
@@ -356,7 +361,9 @@ def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
 
 def _scaled(graph: Graph, step: Any, rows: str) -> str:
     """Of ``PublicScaler``."""
-    sides = (np.atleast_1d(side) for side in checked_bounds(step.bounds))
+    facts = (vars(step).get(name) for name in FEATURE_FACTS)
+    bounds = broadcast_bounds(checked_bounds(step.bounds), *facts) or ()
+    sides = (np.atleast_1d(side) for side in bounds)
     low, high = np.broadcast_arrays(*sides)
     return _entries(graph, PublicMap.from_bounds(low, high), rows)
 

@@ -177,7 +177,8 @@ class BoundaryDisplay(PlaneDisplay):
             )
         n_points = check_integer("grid_resolution", grid_resolution, 2)
         bounds = _public_bounds(estimator) if bounds is None else bounds
-        limits = broadcast_bounds(checked_bounds(bounds), 2)
+        names = getattr(estimator, "feature_names_in_", None)
+        limits = broadcast_bounds(checked_bounds(bounds), 2, names)
         assert limits is not None
         first, second = (np.linspace(*ends, n_points) for ends in zip(*limits, strict=True))
         last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
