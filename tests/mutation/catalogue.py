@@ -530,11 +530,11 @@ CATALOGUE = (
         "a row's last bits depend on how many rows there are: a record more moves all of them",
         (
             Edit(
-                "released.apply(mapped)",
-                "released.mapped(mapped)",
+                "_core.row_products(own, matrix, n_threads)",
+                "own @ matrix",
             ),
         ),
-        ("test_training_rows_are_not_mapped_as_rows_to_predict",),
+        ("test_scores_of_a_row_are_its_own",),
     ),
     Mutant(
         "rare losses cut off",

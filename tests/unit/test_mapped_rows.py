@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+import dpsvm_fast as dp
 from dpsvm_fast.data.executors import Centred, PreparedRows, Recipe, Transformed
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 
@@ -68,9 +70,21 @@ def test_no_bit_changes_before_rounding_either(changes: str) -> None:
         assert released.apply(X[cut]).tobytes() == np.ascontiguousarray(whole[cut]).tobytes()
 
 
-def test_training_rows_are_not_mapped_as_rows_to_predict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those go through a matrix product, whose order of adding depends on how many there are."""
-    seen: list[Any] = []
-    monkeypatch.setattr(ReleasedMap, "mapped", lambda self, rows: seen.append(self) or rows)
-    prepared(np.ones((3, 9)), "both", 1)
-    assert not seen
+SCORED: dict[str, Any] = {
+    "output": dp.OutputPerturbationSVC(classes=[0, 1]),
+    "linear": dp.PrivateLinearSVC(bounds=(-3, 3), whiten=True, classes=[0, 1]),
+    "kernel": dp.PrivateKernelSVC(n_components=40, classes=[0, 1]),
+    "ellipsoids": dp.PrivateGaussianMarginClassifier(classes=[0, 1]),
+}
+
+
+@pytest.mark.proof("evaluation", "Cells")
+@pytest.mark.parametrize("name", SCORED)
+def test_scores_of_a_row_are_its_own(name: str) -> None:
+    """Otherwise one record more could change the predictions of others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2001, 17)), rng.integers(0, 2, 2001)
+    model = clone(SCORED[name]).fit(X, y)
+    whole = model.decision_function(X)
+    for cut in (*CUTS, slice(1, 2001), rng.random(2001) < 0.5, [5]):
+        assert model.decision_function(X[cut]).tobytes() == whole[cut].tobytes()

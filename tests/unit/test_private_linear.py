@@ -199,10 +199,10 @@ def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) 
     use_slow_core(monkeypatch)
     ready = dataclasses.replace(mechanism, public=PublicMap()).prepared(rows, source)
     assert ready.centre is not None
-    seen = ReleasedMap(ready.centre, ready.whitening).mapped(PublicMap().apply(X))
+    seen = ReleasedMap(ready.centre, ready.whitening).apply(PublicMap().apply(X))
     assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]
     # Negative control: without the product of all three it is another row.
-    other = ReleasedMap(ready.centre, None).mapped(PublicMap().apply(X))
+    other = ReleasedMap(ready.centre, None).apply(PublicMap().apply(X))
     assert not np.allclose(ready.records.rows, other, atol=0.01)  # type: ignore[union-attr]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +17,7 @@ from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import chosen_loss, tests_of
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.rows import row_scores
 
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
 
@@ -99,15 +99,14 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = checked_rows(self, X)
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+            scores = row_scores(X, self.coef_) + self.intercept_
         exponents = np.zeros(scores.shape[0], dtype=np.int64)
         large = ~np.isfinite(scores).all(axis=1)
         if large.any():
             exponents[large] = LARGE_ROW_EXPONENT
             small = math.ldexp(1.0, -LARGE_ROW_EXPONENT)
             rows = X[large].astype(np.float64) * small
-            product = safe_sparse_dot(rows, self.coef_.T, dense_output=True)
-            scores[large] = product + self.intercept_ * small
+            scores[large] = row_scores(rows, self.coef_) + self.intercept_ * small
         return np.asarray(scores), exponents
 
     def __sklearn_tags__(self) -> Any:

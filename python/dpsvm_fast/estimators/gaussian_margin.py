@@ -18,7 +18,7 @@ from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
+from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks, row_scores
 
 # Ellipsoids from released coordinates: arithmetic on released and public numbers only.
 
@@ -105,7 +105,7 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
     lifted = np.column_stack([rows, np.ones(len(rows))])
     values = np.empty((len(rows), len(flat)))
     for j, matrix in enumerate(flat):
-        values[:, j] = ((lifted @ matrix) * lifted).sum(axis=1)
+        values[:, j] = (row_scores(lifted, matrix.T) * lifted).sum(axis=1)
     return np.maximum(values, 0.0).reshape(len(rows), *ellipsoids.shape[:-2])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -179,17 +179,6 @@ class ReleasedMap:
         A matrix product may add up in an order that depends on how many rows there are. Then one
         record more would change the rounding of all others.
         """
-        if self.matrix is None:
-            moved = self._moved(rows)
-        else:
-            turned = np.ascontiguousarray(self.matrix.T)
-            moved = _core.row_products(np.ascontiguousarray(rows), turned, 1)
-            if self.centre is not None:
-                moved -= self.matrix @ self.centre
-        return np.asarray(moved / self._norms(moved)[:, None])
-
-    def mapped(self, rows: Array) -> Array:
-        """As ``apply``, and faster: rounding may depend on the other rows. For prediction."""
         moved = self._moved(rows)
         return np.asarray(moved / self._norms(moved)[:, None])
 
@@ -205,14 +194,14 @@ class ReleasedMap:
         intercept : ndarray of shape (n_scores,)
         """
         at_centre = 0.0 if self.centre is None else coef @ self.centre
-        products = np.asarray(rows @ coef.T) - at_centre
+        products = row_scores(rows, coef) - at_centre
         return np.asarray(products / self._lengths(rows)[:, None] + intercept)
 
     def _moved(self, rows: Any) -> Array:
         """M (u - m)."""
         if self.matrix is None:
             return np.asarray(rows if self.centre is None else rows - self.centre)
-        moved = np.asarray(rows @ self.matrix.T)
+        moved = row_scores(rows, self.matrix)
         return moved if self.centre is None else moved - self.matrix @ self.centre
 
     def _norms(self, moved: Array) -> Array:
@@ -235,6 +224,29 @@ class ReleasedMap:
         if self.matrix is None:
             return np.maximum(norms, SHORTEST_ROW)
         return np.where(norms > SAFE_NORM, norms, 1.0)
+
+
+def row_scores(rows: Any, coef: Array, n_threads: int = 1) -> Array:
+    """Products of rows and weights, shape (n_samples, n_scores).
+
+    Each row's are functions of that row alone, to the last bit: a BLAS product rounds one row
+    by how many others there are, and then one record would change the predictions of others.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix of shape (n_samples, n_features)
+    coef : ndarray of shape (n_scores, n_features)
+    n_threads : int, default=1
+        Does not change the result.
+    """
+    if sparse.issparse(rows):
+        return np.asarray(rows @ coef.T)
+    matrix = np.ascontiguousarray(coef.T, dtype=np.float64)
+    scores = np.empty((rows.shape[0], coef.shape[0]))
+    for block in row_blocks(rows):
+        own = np.ascontiguousarray(rows[block], dtype=np.float64)
+        scores[block] = _core.row_products(own, matrix, n_threads)
+    return scores
 
 
 def mapped_scores(
@@ -411,7 +423,7 @@ def feature_rows(
     """
     rows = np.empty((X.shape[0], 2 * features.n_components), dtype=np.float32)
     for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
-        mapped = _mapped(public, released, X[block], released.apply)
+        mapped = _mapped(public, released, X[block])
         rows[block] = _features(features, mapped, np.float32, n_threads)
     return rows
 
@@ -435,20 +447,20 @@ def feature_scores(
     """
     scores = np.empty((X.shape[0], coef.shape[0]))
     for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
-        mapped = _mapped(public, released, X[block], released.mapped)
+        mapped = _mapped(public, released, X[block])
         phi = _features(features, mapped, np.float64, n_threads)
-        scores[block] = phi @ coef.T + intercept
+        scores[block] = row_scores(phi, coef, n_threads) + intercept
     return scores
 
 
-def _mapped(public: PublicMap, released: ReleasedMap, X: Any, apply: Callable[[Any], Array]) -> Any:
+def _mapped(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
     """Rows under both maps; sparse ones stay so where nothing was released."""
     rows = public.apply(X)
     if not sparse.issparse(rows):
-        return apply(rows)
+        return released.apply(rows)
     if released.centre is None and released.matrix is None:
         return rows
-    return apply(rows.toarray())
+    return released.apply(rows.toarray())
 
 
 def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int) -> NDArray[Any]:
