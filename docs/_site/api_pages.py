@@ -31,6 +31,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "reference"
 MODULES = (
     "dpsvm_fast",
     "dpsvm_fast.model_selection",
+    "dpsvm_fast.metrics",
     "dpsvm_fast.data",
     "dpsvm_fast.persist",
     "dpsvm_fast.planning",

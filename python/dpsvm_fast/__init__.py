@@ -119,6 +119,7 @@ _MODULES = frozenset(
         "federated",
         "ledger",
         "losses",
+        "metrics",
         "model_selection",
         "noise",
         "persist",

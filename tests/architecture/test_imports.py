@@ -26,7 +26,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"ledger"}),
     frozenset({"mechanisms", "noise"}),
     frozenset({"estimators", "preprocessing"}),
-    frozenset({"pipelines"}),
+    frozenset({"metrics", "pipelines"}),
     frozenset({"audit", "data", "federated", "model_selection", "planning"}),
     frozenset({"persist", "plotting"}),
     frozenset({"cli"}),

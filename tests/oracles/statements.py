@@ -29,6 +29,7 @@ from dpsvm_fast import (
     PublicScaler,
     total_privacy,
 )
+from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
 from oracles.federated_statements import FEDERATED, federated_statement
 
@@ -159,10 +160,17 @@ def stopped_search(adjacency: str) -> Any:
     return found.fit(X, Y % 2).privacy_
 
 
+def evaluation(adjacency: str) -> Any:
+    """A model measured on rows."""
+    model = fitted("objective logistic", adjacency)
+    return evaluate(model, X, Y, epsilon=2.0, adjacency=adjacency).privacy_
+
+
 SEARCHES: dict[str, Callable[[str], Any]] = {
     "search": search,
     "search refit": partial(search, selection="exponential", refit_fraction=0.5),
     "search stopping": stopped_search,
+    "evaluation": evaluation,
 }
 PIPELINES: dict[str, Callable[[str], Any]] = {
     "pipeline": pipeline,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,11 +23,13 @@ from dpsvm_fast.data import Partitions
 from dpsvm_fast.data import fit as distributed_fit
 from dpsvm_fast.exceptions import PrivacyLeakWarning
 from dpsvm_fast.federated import FederatedSpec, simulate
+from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
 
 X = np.random.default_rng(0).uniform(-1.0, 1.0, size=(400, 3))
 Y = np.arange(400) % 2
 TWO: dict[str, Any] = {"classes": [0, 1], "n_threads": 1}
+PUBLIC = LogisticRegression().fit(X, Y)
 # Seeds of a fit, of every base class.
 SEEDED: dict[str, Callable[[PrivacyLedger], Any]] = {
     "output": lambda b: dp.OutputPerturbationSVC(ledger=b, random_state=1, **TWO).fit(X, Y),
@@ -52,6 +55,7 @@ SEEDED: dict[str, Callable[[PrivacyLedger], Any]] = {
         Partitions.from_arrays(X, Y, rows_per_partition=100),
     ),
     "parties": lambda b: parties(b),
+    "evaluation": lambda b: evaluate(PUBLIC, X, Y, ledger=b, random_state=1),
     "continued": lambda b: dp.GradientPerturbationSVC(
         ledger=b, random_state=1, n_steps=3, **TWO
     ).partial_fit(X, Y),

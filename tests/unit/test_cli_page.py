@@ -90,6 +90,7 @@ FOR_PROGRAMS = [
         "fit people.csv --schema p.toml --epsilon 1 --delta 1e-6 --budget b.sqlite -o m.json",
     ),
     ("predict", "predict m.json people.csv -o predictions.csv"),
+    ("evaluate", "evaluate m.json people.csv --epsilon 1 --budget b.sqlite"),
     ("statement", "statement m.json"),
     ("verify", "verify m.json"),
     ("budget", "budget show b.sqlite"),

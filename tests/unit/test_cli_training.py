@@ -439,6 +439,49 @@ class TestPredict:
         assert record == {"output": "p.csv", "rows": 150, "columns": ["kind"]}
 
 
+class TestEvaluate:
+    WORDS = ("evaluate", "m.json", "new.csv", "--budget", "t.budget", "--delta", "1e-6")
+
+    @pytest.fixture
+    def budget(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> PrivacyLedger:
+        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        return PrivacyLedger(60.0, 1e-5, path=folder / "t.budget")
+
+    def test_estimates_certificate_and_charge(
+        self, folder: Path, budget: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = (*self.WORDS, "--epsilon", "50")
+        printed = done(capsys, *words, "--certificate", "c.json")
+        assert printed.startswith("PRIVATE, epsilon = 50")
+        assert verify((folder / "c.json").read_text(encoding="utf-8")).ok
+        model = load_model(folder / "m.json")
+        X, y = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
+        more = ("--metric", "accuracy", "--metric", "roc", "--positive", "b", "--json")
+        record = json.loads(done(capsys, *self.WORDS, "--epsilon", "5", *more))
+        share = record["metrics"]["accuracy"]
+        assert share["low"] <= np.mean(model.predict(X) == y) <= share["high"]
+        assert set(record["metrics"]) == {"accuracy", "roc", "auc"}
+        assert record["positive"] == "b"
+        assert len(budget.history) == 4
+
+    def test_what_cannot_be_evaluated_costs_nothing(
+        self, folder: Path, budget: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = (folder / "new.csv").read_text(encoding="utf-8")
+        (folder / "new.csv").write_text(text.replace("green", "blue", 1), encoding="utf-8")
+        outcomes = {
+            ("--epsilon", "1"): 2,
+            ("--epsilon", "1", "--metric", "roc"): 2,
+            ("--epsilon", "1", "--positive", "d"): 2,
+            ("--epsilon", "70"): 3,
+            (): 2,
+        }
+        for more, code in outcomes.items():
+            assert main([*self.WORDS, *more]) == code
+            assert "blue" not in capsys.readouterr().err
+        assert budget.history == ()
+
+
 class TestTune:
     def test_one_budget_for_everything(
         self, folder: Path, capsys: pytest.CaptureFixture[str]

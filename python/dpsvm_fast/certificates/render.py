@@ -103,8 +103,9 @@ def _promise(statement: PrivacyStatement) -> str:
             f"No privacy is promised for this release. The noise has the size that would give "
             f"{bound} for data sets that {compared}."
         )
+    what = "evaluation" if statement.mechanism == "private_evaluation" else "fit"
     return (
-        f"What this fit released is differentially private with {bound} for data sets that "
+        f"What this {what} released is differentially private with {bound} for data sets that "
         f"{compared}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
         "release without the training data is as private. A person with several records gets "
         f"weaker protection. {ALONE} {STEPS_BEFORE}"

@@ -71,6 +71,7 @@ from dpsvm_fast.certificates.render import (
     prose,
 )
 from dpsvm_fast.certificates.words import (
+    EVALUATED_UNIT,
     FLOATING_POINT_CAVEAT,
     UNIT,
     federated_theorem_of,
@@ -258,7 +259,7 @@ class PrivacyStatement(Statement):
     @property
     def unit(self) -> Annotated[str, Words("unit")]:
         """What one record is: the promise protects one of them, not all of one person."""
-        return UNIT
+        return EVALUATED_UNIT if self.mechanism == "private_evaluation" else UNIT
 
     @property
     def theorem(self) -> Annotated[str, Words("theorem")]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
 
 
-UNIT = "one row of the training data"
+UNIT, EVALUATED_UNIT = "one row of the training data", "one row of the evaluated data"
 
 LOSSES = (
     *("crammer_singer", "softmax_margin", "softplus", "huber", "huber_ww", "margin_distance"),
@@ -90,6 +90,11 @@ RANDOM_FEATURES = "the random features, drawn from the seed {seed} without the d
 
 CLASS_WEIGHTS = "the weights of the classes"
 
+EVALUATED = (
+    "the model, which was made without these rows or by releases that are counted too, and which "
+    "maps every row by itself"
+)
+
 DECLARED = "what a DeclaredTrainer declares is what its training costs; nobody here can check that"
 
 FUNCTION = "the function of {step} maps every row by itself"
@@ -113,7 +118,7 @@ AGREED = (
 
 # What stands for the free words inside a sentence.
 HOLES = {
-    "parameter": "(?:data_norm|bounds|param_grid)",
+    "parameter": "(?:data_norm|bounds|param_grid|model)",
     "names": r"(?: \([A-Za-z0-9_]+(?:, [A-Za-z0-9_]+)*\))?",
     "seed": "[0-9]+",
     "step": r".+ \([A-Za-z0-9_]+\)",
@@ -137,6 +142,7 @@ PROVED_IN = {
     "private_whitener": "docs/proofs/auto_pipeline.md",
     "private_pca": "docs/proofs/private_pca.md",
     "private_standard_scaler": "docs/proofs/private_scaling.md",
+    "private_evaluation": "docs/proofs/evaluation.md",
 }
 
 OBJECTIVE = {
@@ -211,6 +217,13 @@ SQUARES = f"{COLUMNS} and 11/8 (z^2 - 49/64)"
 
 NUMBER = ", and the number of rows times the fourth root of the number of features"
 
+CELLS = "numbers of rows by the sign and size of their scores"
+
+METRICS = (
+    "numbers of rows by labels, predictions and scores, and clipped losses, times weights whose "
+    "squares add up to at most 1"
+)
+
 CLIPPED = "the sum of the rows' clipped gradients"
 
 GRADIENTS = "clipped gradients of the loss in the weights, for rows divided by data_norm"
@@ -266,7 +279,7 @@ def fit_assumptions(
 
     Parameters
     ----------
-    parameter : {"data_norm", "bounds", "param_grid"}
+    parameter : {"data_norm", "bounds", "param_grid", "model"}
         The one on which the sensitivity rests.
     names : iterable of str
         The other parameters.
@@ -296,6 +309,8 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
         "anchors": f"{HALF}, in each cell",
         "whitening": PRODUCTS,
         "components": PRODUCTS,
+        "cells": CELLS,
+        "metrics": METRICS,
         "training": GRADIENTS if mechanism == "gradient_perturbation" else CLIPPED,
     }.get(name, "")
 
@@ -316,6 +331,8 @@ def statement_word_problems(statement: PrivacyStatement) -> list[str]:
         found += _none_of("what", part.what, (what,))
     found += _odd_sentences("caveats", statement.caveats, *_caveats(statement))
     labels = () if statement.loss == "none" else _labels(statement)
+    if statement.mechanism == "private_evaluation":
+        labels = (CLASSES_GIVEN, EVALUATED)
     features = (RANDOM_FEATURES,) if statement.mechanism in KERNELS else ()
     return found + _odd_assumptions(statement, labels, features) + _odd_reasons(statement)
 
@@ -506,20 +523,30 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         *(steps + more for steps in (FULL, SAMPLED, LAST) for more in ("", REPEATED)),
         *(law + page for law in (GAUSSIAN, GAMMA) for page in dict.fromkeys(PROVED_IN.values())),
     ]
-    names = ("count", "centre", "anchors", "whitening", "components", "means", "moments")
+    names = [
+        "count",
+        "centre",
+        "anchors",
+        "whitening",
+        "components",
+        "means",
+        "moments",
+        "cells",
+        "metrics",
+    ]
     every = [(name, relation) for name in names for relation in ("add_remove", "replace_one")]
     whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
     fit = (FEATURES, ROWS, CLASSES_READ, CLASSES_GIVEN)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
     return {
-        "unit": (UNIT,),
+        "unit": (UNIT, EVALUATED_UNIT),
         "mechanism": MECHANISMS,
         "loss": (*LOSSES, "none"),
         "theorem": tuple(theorems),
         "part": (*names, "training"),
         "what": tuple(dict.fromkeys(whats)),
         "caveat": (*shared, MAX_SAMPLES_CAVEAT, CLUSTER_CAVEAT),
-        "assumed_public": (PARAMETERS, *fit, RANDOM_FEATURES),
+        "assumed_public": (PARAMETERS, *fit, RANDOM_FEATURES, EVALUATED),
         "reason": (SEED_REASON, CLASSES_REASON, f"{{step}} {LEARNED_REASON}"),
         "search_caveat": (*shared, RUNS_CAVEAT, PARTS_CAVEAT),
         "search_assumed_public": (PARAMETERS, *fit, CLASS_WEIGHTS, FUNCTION, DECLARED),

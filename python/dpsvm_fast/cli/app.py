@@ -45,6 +45,7 @@ COMMANDS = (
     Entry("fit", TRAIN, "train a private model on the rows of a file"),
     Entry("tune", TRAIN, "choose parameters and train, within one budget"),
     Entry("predict", USE, "label the rows of a file"),
+    Entry("evaluate", USE, "measure a model on private rows, with noise and intervals"),
     Entry("statement", AFTER, "say what a model promises, with a line to sign on"),
     Entry("verify", AFTER, "recompute the epsilon and delta of a certificate or model"),
     Entry("audit", AFTER, "try to refute what every mechanism claims"),
@@ -53,7 +54,7 @@ COMMANDS = (
 
 
 # Modules of commands that share one.
-HOMES = {"fit": "training", "tune": "training", "verify": "statement"}
+HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {"verify": "statement"}
 
 
 class Formatter(click.HelpFormatter):
@@ -99,7 +100,7 @@ class App(Group):
         "version": "--version",
         "train": "fit",
         "search": "tune",
-        "score": "predict",
+        "score": "evaluate",
         "check": "verify",
         "benchmark": "bench",
     }

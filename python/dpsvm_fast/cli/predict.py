@@ -23,7 +23,7 @@ from dpsvm_fast.cli.screen import (
     example,
     pass_screen,
 )
-from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
 from dpsvm_fast.data.tables import FORMATS
 
@@ -83,17 +83,8 @@ def predict_command(screen: Screen, **options: Any) -> None:
         raise CommandError(
             "--probabilities: this model has none, because its loss is no likelihood; take --scores"
         )
-    encoder = leading_encoder(model)
-    if encoder is not None:
-        # Rows are encoded as they are read.
-        model = getattr(model, "best_estimator_", model)[1:]
-    schema = _schema(saved.schema if encoder is None else known_schema(encoder), options)
-    table = open_table(options["data"], schema, format=options["data_format"], labelled=False)
-    if table.n_features != model.n_features_in_:
-        raise CommandError(
-            f"{options['data']}: got {table.n_features} features, expected "
-            f"{model.n_features_in_}, those of {options['model']}"
-        )
+    model, table = model_and_table(saved, options, labelled=False)
+    schema = table.schema
     names = _names(model, schema, options)
     n_rows = 0
     with (
@@ -180,16 +171,37 @@ def _kind(output: Path) -> str:
     return kind
 
 
-def _schema(saved: TableSchema | None, options: dict[str, Any]) -> TableSchema:
-    """How the rows are read."""
-    if options["schema"] is not None:
-        return TableSchema.load(options["schema"])
-    if saved is None:
+def model_and_table(saved: Any, options: dict[str, Any], *, labelled: bool) -> tuple[Any, Table]:
+    """Open DATA for a saved model, by its schema or the one of the options.
+
+    Returns
+    -------
+    model : estimator
+        What takes the rows as they are read: without an encoder that reading does the work of.
+    table : Table
+
+    Raises
+    ------
+    CommandError
+        There is no schema, or DATA has other columns than the model knows.
+    """
+    model, known = saved.estimator, saved.schema
+    encoder = leading_encoder(model)
+    if encoder is not None:
+        model, known = getattr(model, "best_estimator_", model)[1:], known_schema(encoder)
+    if options["schema"] is None and known is None:
         raise CommandError(
             f"{options['model']}: was saved without a schema, so that the columns of DATA are not "
             "known; give the one that it was trained with: --schema FILE"
         )
-    return saved
+    schema = known if options["schema"] is None else TableSchema.load(options["schema"])
+    table = open_table(options["data"], schema, format=options["data_format"], labelled=labelled)
+    if table.n_features != model.n_features_in_:
+        raise CommandError(
+            f"{options['data']}: got {table.n_features} features, expected "
+            f"{model.n_features_in_}, those of {options['model']}"
+        )
+    return model, table
 
 
 def _names(model: Any, schema: TableSchema, options: dict[str, Any]) -> list[str]:

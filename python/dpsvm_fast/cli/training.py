@@ -1,4 +1,4 @@
-"""``dpsvm-fast fit`` and ``tune``: one private training of rows from a file."""
+"""``dpsvm-fast fit``, ``tune`` and ``evaluate``: what spends on the rows of a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
-from dpsvm_fast.cli.files import Draft, certificate_text, reserved
+from dpsvm_fast.cli.files import Draft, certificate_text, opened_model, reserved
+from dpsvm_fast.cli.predict import model_and_table
 from dpsvm_fast.cli.screen import (
     FAILED,
     FILE,
@@ -57,6 +58,7 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
+from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     CertificationError,
@@ -69,6 +71,7 @@ from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS as MECHANISMS_OF_PIPELINES
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import KERNELS as FOURIER_KERNELS
+from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluation
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
@@ -1066,10 +1069,7 @@ def report(
             "public: nothing protects them)"
         )
     if budget is not None:
-        screen.say(
-            f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.6g} is left of "
-            f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
-        )
+        _say_left(screen, budget)
     screen.say(
         f"next: dpsvm-fast statement {typed(output)}\n"
         f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
@@ -1325,3 +1325,101 @@ def _value(word: str) -> Any:
         except ValueError:
             continue
     return word
+
+
+# ``dpsvm-fast evaluate``: measure a model on private rows.
+
+
+@click.command(
+    "evaluate",
+    epilog=example(
+        "dpsvm-fast evaluate model.json test.csv --epsilon 1 --budget test.budget",
+        "dpsvm-fast evaluate model.json test.csv --epsilon 1 --metric accuracy --metric roc",
+    ),
+)
+@click.argument("model", type=FILE, metavar="MODEL")
+@click.argument("data", type=FILE, metavar="DATA")
+@click.option(
+    "--metric",
+    "metrics",
+    type=OneOf(tuple(TABLES)),
+    multiple=True,
+    help="May be repeated; fewer have less noise.  [default: all that MODEL allows]",
+)
+@click.option("--positive", metavar="LABEL", help="Class of roc and calibration, of several ones.")
+@click.option(
+    "--schema",
+    type=FILE,
+    metavar="FILE",
+    help="Columns of DATA.  [default: the schema that was saved with the model]",
+)
+@click.option(
+    "--format",
+    "data_format",
+    type=OneOf(FORMATS),
+    help="Format of DATA, if its name does not say it.",
+)
+@budget_options
+@click.option("--certificate", type=FILE, metavar="FILE", help="Write what is promised.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
+@pass_screen
+def evaluate_command(screen: Screen, **options: Any) -> None:
+    """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.
+
+    Every number comes with an interval that counts the noise and that the rows are a sample. The
+    budget is that of the rows of DATA: rows that MODEL was trained on are charged a second time.
+    """
+    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
+    inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
+    held = reserved(options["certificate"], force=options["force"], inputs=inputs)
+    with held as drafts, spending.explained():
+        saved = opened_model(options["model"], options["key"])
+        model, table = model_and_table(saved, options, labelled=True)
+        evaluation = PrivateEvaluation(
+            model,
+            spending.epsilon,
+            spending.delta,
+            metrics=options["metrics"] or None,
+            positive=_label(model, options["positive"]),
+            adjacency=spending.adjacency,
+            random_state=options["random_state"],
+            ledger=spending.ledger,
+            n_threads=options["n_threads"],
+        ).checked()
+        with spending.among_rows(), screen.progress("Evaluating", None):
+            rows: Any = EvaluatedRows(evaluation, table.batches)
+            found = Evaluation(**private_fit(evaluation, rows))
+        spending.saved = True
+        for draft in drafts:
+            draft.draft.write_text(found.privacy_.to_json() + "\n", encoding="utf-8")
+            draft.publish()
+    screen.say(str(found))
+    budget = spending.record()
+    screen.result(
+        {
+            "model": str(options["model"]),
+            "private": found.privacy_.private,
+            "epsilon": found.privacy_.epsilon,
+            "delta": found.privacy_.delta,
+            "adjacency": found.privacy_.adjacency,
+            "budget": budget,
+            **found.to_dict(),
+        }
+    )
+    if budget is not None:
+        _say_left(screen, budget)
+
+
+def _label(model: Any, text: str | None) -> Any:
+    """The class that is written like this; the text itself where there is none."""
+    labels = getattr(model, "classes_", np.empty(0)).tolist()
+    return next((label for label in labels if str(label) == text), text)
+
+
+def _say_left(screen: Screen, budget: dict[str, Any]) -> None:
+    """Say what is left in the budget file."""
+    screen.say(
+        f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.6g} is left of "
+        f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
+    )

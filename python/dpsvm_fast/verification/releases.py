@@ -294,6 +294,7 @@ PARTS = {
     "private_whitener": ("centre", "whitening"),
     "private_pca": ("components",),
     "private_standard_scaler": ("means", "moments"),
+    "private_evaluation": ("cells", "metrics"),
     "gaussian_margin": ("anchors",),
 }
 # Of these sums every release of a mechanism has at least one.
@@ -305,9 +306,11 @@ NEEDED = {
     "private_whitener": {"whitening"},
     "private_pca": {"components"},
     "private_standard_scaler": {"means", "moments"},
+    "private_evaluation": {"metrics"},
 }
 # Sums that are vectors, and those that are square matrices. A count is one number.
-VECTORS, SQUARES = ("count", "centre", "means", "moments"), ("whitening", "components")
+VECTORS = ("count", "centre", "means", "moments", "cells", "metrics")
+SQUARES = ("whitening", "components")
 # How often rows are whitened at most; elsewhere once.
 WHITENINGS = {"private_linear": 3, "private_kernel": 3}
 # By how many contributions sums can differ when a record is exchanged.
@@ -320,10 +323,14 @@ EXCHANGED = {
     "means": 2.0,
     "moments": 1024.0 / 539.0,
     "anchors": 2.0,
+    "cells": math.sqrt(2.0),
+    "metrics": math.sqrt(2.0),
 }
 # What sums of rows, and of columns, are multiples of: noise on a grid at least as fine needs no
 # rounding.
-ROW_GRID, COLUMN_GRID = 2.0**-20, 2.0**-23
+ROW_GRID, COLUMN_GRID, COUNT_GRID = 2.0**-20, 2.0**-23, 2.0**-24
+# A row is in one cell, or adds weighted numbers, of norm 1 together.
+COUNTED = ("cells", "metrics")
 
 FREE_GRIDS = {
     "count": 1.0,
@@ -331,6 +338,8 @@ FREE_GRIDS = {
     "anchors": ROW_GRID,
     "means": COLUMN_GRID,
     "moments": COLUMN_GRID,
+    "cells": COUNT_GRID,
+    "metrics": COUNT_GRID,
 }
 # Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
 COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
@@ -400,6 +409,8 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     if part.beta is not None and part.epsilon is not None:
         moved = part.relation_factor * part.contribution
         problems += follows("epsilon", part.epsilon, part.beta * moved)
+    if part.name in COUNTED:
+        problems += follows("clip_norm", part.clip_norm, 1.0)
     if part.name in COLUMN_SQUARES:
         problems += _check_columns(statement, part)
     if part.last_iterate is not None:

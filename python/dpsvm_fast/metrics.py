@@ -1,0 +1,870 @@
+"""Private evaluation: how good a model is on private rows, with noise and intervals.
+
+Everything that is asked of some rows is released in one noisy sum: a row is counted in one cell of
+each table, and adds one clipped loss. All else is computed from that sum. Proof:
+docs/proofs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dpsvm_fast import validation as check
+from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
+from dpsvm_fast.certificates.words import EVALUATED, RUNNING_TIME_CAVEAT, summed
+from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit, promise_facts
+from dpsvm_fast.estimators.frames import label_values
+from dpsvm_fast.estimators.inputs import encoded_labels
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, grid_of_sums, share_of
+from dpsvm_fast.mechanisms.plan import Facts, Plan
+from dpsvm_fast.rounding import sqrt_up
+
+__all__ = ["CalibrationCurve", "Estimate", "Evaluation", "RocCurve", "evaluate"]
+
+Array = NDArray[np.float64]
+
+# The tables that each metric is computed from. With two classes "confusion" has the outcomes too.
+TABLES = {
+    "accuracy": ("outcomes",),
+    "balanced_accuracy": ("confusion",),
+    "precision": ("confusion",),
+    "recall": ("confusion",),
+    "confusion_matrix": ("confusion",),
+    "roc": ("scores",),
+    "calibration": ("scores",),
+    "log_loss": ("losses", "outcomes"),
+}
+# Weights of the tables beside each other, before they are scaled to a joint norm of at most 1.
+# Areas and curves add up many cells, so that the table of scores has the largest.
+WEIGHTS = {"outcomes": 0.5, "confusion": 0.75, "scores": 1.0, "losses": 0.5}
+# Weights are multiples of 2**-10 and losses of 2**-14, so sums are multiples of 2**-24.
+WEIGHT_UNITS, LOSS_UNITS, UNIT = 2**10, 2**14, 2.0**-24
+# Cells of scores for each of two outcomes, and how many of them make one point of a calibration.
+CELLS, POINT_CELLS = 32, 4
+# The first, coarse count of scores: by sign and power of two, and its share of the squared mu.
+LEAST_POWER, MOST_POWER, COARSE_SHARE = -32, 32, 0.1
+# A coarse cell counts from so many standard deviations of its noise on.
+BELIEVED = 3.0
+# Log-odds beyond this are equal.
+LARGEST_LOGIT = 40.0
+# Intervals have so many standard deviations on either side, for a coverage of at least 95 % also
+# where the normal law holds approximately only.
+DEVIATIONS = 2.17
+# Counts of less than so many standard deviations of their noise are divided by in no estimate.
+USABLE = 4.0
+
+
+class Estimate(NamedTuple):
+    """A number with noise, and an interval for what the model would do on any number of such rows.
+
+    Parameters
+    ----------
+    value : float or ndarray
+        The estimate.
+    low, high : float or ndarray
+        Ends of an interval that covers the truth about the population of the rows with a
+        probability of at least 95 %, each by itself. It counts both the noise and that the rows are
+        a sample.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.metrics import Estimate
+    >>> print(Estimate(0.91, 0.9, 0.92))
+    0.9100  [0.9000, 0.9200]
+    """
+
+    value: Any
+    low: Any
+    high: Any
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f}  [{self.low:.4f}, {self.high:.4f}]"
+
+
+class RocCurve(NamedTuple):
+    """Rates at thresholds of the score, from the largest threshold to the smallest.
+
+    Parameters
+    ----------
+    thresholds : ndarray of shape (31,)
+        Of the probability of the positive class, or of the score where there are none.
+    false_positive_rate, true_positive_rate : Estimate of ndarrays of shape (31,)
+        Of rows whose score is at least the threshold.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.metrics import RocCurve
+    >>> RocCurve._fields
+    ('thresholds', 'false_positive_rate', 'true_positive_rate')
+    """
+
+    thresholds: Array
+    false_positive_rate: Estimate
+    true_positive_rate: Estimate
+
+
+class CalibrationCurve(NamedTuple):
+    """Shares of outcomes among rows of similar probabilities.
+
+    Parameters
+    ----------
+    low, high : ndarray of shape (8,)
+        Ends of the ranges of the probability.
+    observed : Estimate of ndarrays of shape (8,)
+        Share of positive rows in each range. Where no class is positive: share of right
+        predictions, by the probability of the predicted class.
+
+    Examples
+    --------
+    >>> from dpsvm_fast.metrics import CalibrationCurve
+    >>> CalibrationCurve._fields
+    ('low', 'high', 'observed')
+    """
+
+    low: Array
+    high: Array
+    observed: Estimate
+
+
+def _shares(
+    part: Any, whole: Any, noise_part: Any, noise_whole: Any = 0.0, shared: Any = 0.0
+) -> Estimate:
+    """Intervals for p = part / whole, both noisy: within [0, 1]."""
+    found = _ratios(part, whole, noise_part, noise_whole, shared)
+    value, low, high = (np.clip(x, 0.0, 1.0) for x in found)
+    return _estimate(np.clip(value, low, high), low, high)
+
+
+def _ratios(
+    part: Any, whole: Any, noise_part: Any, noise_whole: Any, shared: Any
+) -> tuple[Array, Array, Array]:
+    """The ratio, and all p at which ``part - p whole`` is as near 0 as its deviation allows.
+
+    That is ``whole p (1 - p)`` from sampling, the rest from noise of the given variances: Wilson's
+    interval where there is no noise. Noise may bring all three out of [0, 1].
+    """
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    square, rows = DEVIATIONS**2, np.maximum(whole, 0.0)
+    a = whole**2 + square * (rows - noise_whole)
+    b = part * whole + 0.5 * square * rows - square * shared
+    c = part**2 - square * noise_part
+    root = b * b - a * c
+    known = (whole > 0.0) & (a > 0.0) & (root >= 0.0)
+    safe = np.where(known, a, 1.0)
+    half = np.sqrt(np.where(known, root, 0.0))
+    low, high = np.where(known, (b - half) / safe, 0.0), np.where(known, (b + half) / safe, 1.0)
+    return np.clip(part / np.maximum(whole, 1.0), low, high), low, high
+
+
+def _estimate(value: Any, low: Any, high: Any) -> Estimate:
+    """Arrays of no dimension as floats."""
+    return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in (value, low, high)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evaluation:
+    """What was released about a model on private rows; everything else follows from it.
+
+    A metric that was not asked for raises ``AttributeError``. ``str`` gives a table and what was
+    promised; ``privacy_.to_json()`` the certificate, which `verify` checks.
+
+    Parameters
+    ----------
+    metrics : tuple of str
+        What was asked for.
+    classes : ndarray of shape (n_classes,)
+        Labels, in the order of all tables.
+    positive : object or None
+        The label that scores are about.
+    n_samples : int or None
+        Number of rows where it is public, with "replace_one".
+    tables : dict of ndarrays
+        Noisy counts; shape (2,) of right and wrong "outcomes", (n_classes, n_classes) of true and
+        predicted labels, (2, 32) of outcomes and scores, and the noisy sum of losses.
+    deviations : dict of floats
+        Standard deviation of the noise in each number of a table.
+    edges : ndarray of shape (31,) or None
+        Between the cells of scores.
+    are_probabilities : bool
+        Whether scores are log-odds.
+    largest_loss : float
+        Where the terms of the log-loss were cut.
+    privacy_ : PrivacyStatement
+        What was promised.
+    """
+
+    metrics: tuple[str, ...]
+    classes: NDArray[Any]
+    positive: Any
+    n_samples: int | None
+    tables: dict[str, Array]
+    deviations: dict[str, float]
+    edges: Array | None
+    are_probabilities: bool
+    largest_loss: float
+    privacy_: PrivacyStatement
+
+    @cached_property
+    def accuracy(self) -> Estimate:
+        """Share of rows whose label is predicted."""
+        table, variance = self._table("accuracy")
+        cells = table.ravel()
+        right = np.eye(table.shape[0]).ravel() if table.ndim == 2 else np.array([1.0, 0.0])
+        count, noise = self._count(cells.sum(), cells.size * variance)
+        part = right.sum() * variance
+        return _shares(right @ cells, count, part, noise, part if noise else 0.0)
+
+    @cached_property
+    def balanced_accuracy(self) -> Estimate:
+        """Mean of the recalls of all classes."""
+        self._table("balanced_accuracy")
+        value, low, high = _ratios(*self._diagonal(1))
+        below, above = (float(np.linalg.norm(value - end)) / value.size for end in (low, high))
+        middle = float(value.mean())
+        return Estimate(*np.clip([middle, middle - below, middle + above], 0.0, 1.0).tolist())
+
+    @cached_property
+    def recall(self) -> dict[Any, Estimate]:
+        """Share of right predictions among the rows of each class, by its label."""
+        self._table("recall")
+        return self._by_class(1)
+
+    @cached_property
+    def precision(self) -> dict[Any, Estimate]:
+        """Share of right predictions among the rows predicted as each class, by its label."""
+        self._table("precision")
+        return self._by_class(0)
+
+    @cached_property
+    def confusion_matrix(self) -> Estimate:
+        """Numbers of rows by true label (down) and predicted one (across).
+
+        The interval is that of the mean number in samples of this size.
+        """
+        cells, variance = self._table("confusion_matrix")
+        middle = cells + 0.5 * DEVIATIONS**2
+        spread = np.maximum(cells, 0.0) + 0.25 * DEVIATIONS**2 + variance
+        half = DEVIATIONS * np.sqrt(spread)
+        low, high = np.maximum(middle - half, 0.0), np.maximum(middle + half, 0.0)
+        return Estimate(np.maximum(cells, 0.0), low, high)
+
+    @cached_property
+    def auc(self) -> Estimate:
+        """Area under the ROC curve."""
+        table, variance = self._table("roc")
+        (n, p), cells = table.sum(axis=1), table.shape[1]
+        if min(n, p) < USABLE * math.sqrt(cells * variance):
+            return Estimate(0.5, 0.0, 1.0)
+        negatives, positives = table[0] / n, table[1] / p
+        below = np.cumsum(negatives) - 0.5 * negatives
+        above = 1.0 - (np.cumsum(positives) - 0.5 * positives)
+        area = float(positives @ below)
+        # By how much a positive, or a negative, of each cell moves the area.
+        moves = ((below - area) / p, (above - area) / n)
+        noise = variance * sum(float(move @ move) for move in moves)
+        noise += variance**2 * 0.5 * cells**2 / (n * p) ** 2
+        counts = np.maximum(table, 0.0)
+        # And a row more of each outcome in the worst place, for areas near 1.
+        worst = max(area, 1.0 - area) ** 2 * (1.0 / p**2 + 1.0 / n**2)
+        sampled = counts[1] @ moves[0] ** 2 + counts[0] @ moves[1] ** 2 + worst
+        # Inside a cell the order is not known: at most half of its pairs, and of a fine one few.
+        inside = np.maximum(positives, 0.0) * np.maximum(negatives, 0.0)
+        fineness = np.minimum(np.maximum(positives, negatives), 1.0)
+        half = DEVIATIONS * math.sqrt(noise + float(sampled)) + 0.5 * float(inside @ fineness)
+        area = min(max(area, 0.0), 1.0)
+        return Estimate(area, max(area - half, 0.0), min(area + half, 1.0))
+
+    @cached_property
+    def roc(self) -> RocCurve:
+        """Rates of true and false positives at thresholds of the score."""
+        table, variance = self._table("roc")
+        assert self.edges is not None
+        cells = table.shape[1]
+        above = np.cumsum(table[:, ::-1], axis=1)[:, :-1]
+        own = variance * np.arange(1, cells)
+        whole = variance * cells
+        rates = (_shares(above[k], table[k].sum(), own, whole, own) for k in (0, 1))
+        return RocCurve(self._shown(self.edges[::-1]), *rates)
+
+    @cached_property
+    def calibration(self) -> CalibrationCurve:
+        """Shares of positive rows in eight ranges of the probability."""
+        table, variance = self._table("calibration")
+        assert self.edges is not None
+        points = table.reshape(2, -1, POINT_CELLS).sum(axis=2)
+        noise = variance * POINT_CELLS
+        observed = _shares(points[1], points.sum(axis=0), noise, 2.0 * noise, noise)
+        inner = self._shown(self.edges[POINT_CELLS - 1 :: POINT_CELLS])
+        return CalibrationCurve(np.append(0.0, inner), np.append(inner, 1.0), observed)
+
+    @cached_property
+    def log_loss(self) -> Estimate:
+        """Mean of ``-log p`` of the true labels, cut at ``largest_loss``.
+
+        The interval holds for all losses of that mean in the range, and is wide.
+        """
+        total, variance = self._table("log_loss")
+        name = "outcomes" if "outcomes" in self.tables else "confusion"
+        cells = self.tables[name]
+        count, noise = self._count(cells.sum(), cells.size * self.deviations[name] ** 2)
+        found = _shares(total[0], count, variance, noise)
+        return Estimate(*(self.largest_loss * x for x in found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all estimates and the certificate, as plain numbers for JSON."""
+        found: dict[str, Any] = {}
+        for name in self.metrics:
+            found[name] = _plain(getattr(self, name))
+            if name == "roc":
+                found["auc"] = _plain(self.auc)
+        return {
+            "classes": self.classes.tolist(),
+            "positive": _plain(self.positive),
+            "metrics": found,
+            "certificate": self.privacy_.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        s = self.privacy_
+        head = "PRIVATE" if s.private else "NOT PRIVATE"
+        lines = [f"{head}, epsilon = {s.epsilon:g}, delta = {s.delta:g} ({s.adjacency})"]
+        lines.append("estimate [95 % interval; it counts the noise and the sampling of the rows]")
+        for name in self.metrics:
+            lines += self._lines(name)
+        return "\n".join(lines)
+
+    def _lines(self, name: str) -> Iterator[str]:
+        """What is printed of a metric."""
+        title = name.replace("_", " ")
+        if name == "roc":
+            yield f"{'area under the ROC curve':26s}{self.auc}"
+        elif name in ("precision", "recall"):
+            for label, one in getattr(self, name).items():
+                yield f"{f'{title} of {label}':26s}{one}"
+        elif name == "confusion_matrix":
+            yield f"{title} (true labels down, predicted ones across)"
+            for label, row in zip(self.classes, self.confusion_matrix.value, strict=True):
+                yield f"  {label!s:24s}" + " ".join(f"{x:10.0f}" for x in row)
+        elif name == "calibration":
+            curve = self.calibration
+            yield f"{title}: share of {'right' if self.positive is None else 'positive'} rows"
+            for low, high, *own in zip(curve.low, curve.high, *curve.observed, strict=True):
+                yield f"  {f'at {low:.3f} to {high:.3f}':24s}{Estimate(*own)}"
+        else:
+            yield f"{title:26s}{getattr(self, name)}"
+
+    def _table(self, metric: str) -> tuple[Array, float]:
+        """The table of a metric and the variance of the noise in its numbers."""
+        if metric not in self.metrics:
+            raise AttributeError(
+                f"metrics: {metric!r} was not asked for; its numbers were not paid"
+            )
+        name = TABLES[metric][0]
+        name = name if name in self.tables else "confusion"
+        return self.tables[name], self.deviations[name] ** 2
+
+    def _count(self, noisy: float, variance: float) -> tuple[float, float]:
+        """Number of rows, and the variance of its noise."""
+        if self.n_samples is not None:
+            return float(self.n_samples), 0.0
+        return noisy, variance
+
+    def _diagonal(self, axis: int) -> tuple[Any, ...]:
+        """Right predictions among the sums along an axis of the confusion matrix."""
+        cells, variance = self.tables["confusion"], self.deviations["confusion"] ** 2
+        sums = cells.sum(axis=axis)
+        return np.diagonal(cells), sums, variance, cells.shape[0] * variance, variance
+
+    def _by_class(self, axis: int) -> dict[Any, Estimate]:
+        """Shares of the diagonal, one estimate a label."""
+        each = zip(*(x.tolist() for x in _shares(*self._diagonal(axis))), strict=True)
+        return dict(zip(self.classes.tolist(), (Estimate(*one) for one in each), strict=True))
+
+    def _shown(self, edges: Array) -> Array:
+        """Scores as users know them."""
+        return np.asarray(expit(edges) if self.are_probabilities else edges)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and named tuples as lists and dictionaries."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(own) for name, own in value._asdict().items()}
+    if isinstance(value, dict):
+        return [{"class": label} | _plain(own) for label, own in value.items()]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationPlan(Plan):
+    """One noisy sum of weighted tables, and before it a coarse one that places cells of scores.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in (0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    n_classes : int >= 2
+    tables : tuple of str
+        Which, in the order of ``WEIGHTS``.
+
+    Notes
+    -----
+    Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
+    squares of the weights add up to at most 1. One row exchanged moves a table by sqrt(2) weights.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    n_classes: int
+    tables: tuple[str, ...]
+
+    @cached_property
+    def weights(self) -> dict[str, Fraction]:
+        """What counts and losses are multiplied by."""
+        norm = math.sqrt(sum(WEIGHTS[name] ** 2 for name in self.tables))
+        units = {name: math.floor(WEIGHT_UNITS * WEIGHTS[name] / norm) for name in self.tables}
+        found = {name: Fraction(units[name], WEIGHT_UNITS) for name in self.tables}
+        assert sum(weight**2 for weight in found.values()) <= 1
+        return found
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the tables."""
+        k = self.n_classes
+        known = {"outcomes": (2,), "confusion": (k, k), "scores": (2, CELLS), "losses": (1,)}
+        return {name: known[name] for name in self.tables}
+
+    @cached_property
+    def coarse(self) -> NoisySum | None:
+        """Scores of all rows by sign and size; None where there are none."""
+        if "scores" not in self.tables:
+            return None
+        size = 2 * (MOST_POWER - LEAST_POWER) + 1
+        return self._sum("cells", size, COARSE_SHARE)
+
+    @cached_property
+    def sum(self) -> NoisySum:
+        """All tables."""
+        size = sum(math.prod(shape) for shape in self.shapes.values())
+        return self._sum("metrics", size, 1.0 - COARSE_SHARE if self.coarse is not None else 1.0)
+
+    def _sum(self, name: str, size: int, share: float) -> NoisySum:
+        """A noisy sum to which a row contributes a norm of at most 1."""
+        factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
+        mu = share_of(gaussian_parameter(self.epsilon, self.delta), share)
+        grid, rounding = grid_of_sums(UNIT, 2.0 * factor / mu, size)
+        return NoisySum(
+            name=name,
+            what=summed(name, self.adjacency),
+            adjacency=self.adjacency,
+            clip_norm=1.0,
+            relation_factor=factor,
+            shape=(size,),
+            mu=mu,
+            grid=grid,
+            rounding=rounding,
+        )
+
+    @property
+    def sums(self) -> tuple[NoisySum, ...]:
+        """All releases, in their order."""
+        return (self.sum,) if self.coarse is None else (self.coarse, self.sum)
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """One for each sum."""
+        return tuple(one.event for one in self.sums)
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are released."""
+        return sum(one.size for one in self.sums)
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        return f"{self.n_learned} noisy numbers"
+
+    def run(self, rows: Any, source: Any) -> dict[str, Any]:
+        """Make the releases; returns fields of an `Evaluation`."""
+        edges = None
+        if self.coarse is not None:
+            counts = np.bincount(coarse_cells(rows.scores), minlength=self.coarse.size)
+            noisy = self.coarse.release(counts.astype(np.float64), source, rows.n_threads)
+            edges = cell_edges(noisy, self.coarse.scale)
+        flat = [float(self.weights[name]) * self._exact(name, rows, edges) for name in self.tables]
+        noisy = self.sum.release(np.concatenate(flat), source, rows.n_threads)
+        pieces = np.split(noisy, np.cumsum([one.size for one in flat])[:-1])
+        each = list(zip(self.shapes.items(), self.weights.values(), pieces, strict=True))
+        return {
+            "tables": {name: own.reshape(shape) / float(w) for (name, shape), w, own in each},
+            "deviations": {name: self.sum.scale / float(w) for (name, _), w, _ in each},
+            "edges": edges,
+            "n_samples": rows.n_rows if self.adjacency == "replace_one" else None,
+        }
+
+    def _exact(self, name: str, rows: Any, edges: Array | None) -> Array:
+        """A table before its weight; private. Whole numbers, or multiples of 2**-14."""
+        if name == "losses":
+            return np.array([float(rows.losses.sum()) / LOSS_UNITS])
+        if name == "outcomes":
+            cells = (rows.codes != rows.predicted).astype(np.int64)
+        elif name == "confusion":
+            cells = rows.codes * self.n_classes + rows.predicted
+        else:
+            assert edges is not None
+            cells = rows.outcomes * CELLS + np.searchsorted(edges, rows.scores, side="right")
+        counts = np.bincount(cells, minlength=math.prod(self.shapes[name]))
+        return np.asarray(counts, dtype=np.float64)
+
+    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
+        """What is promised; ``occasion`` holds the fields that are about the evaluation."""
+        return PrivacyStatement(
+            mechanism="private_evaluation",
+            loss="none",
+            adjacency=self.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            parts=tuple(one.part for one in self.sums),
+            caveats=(RUNNING_TIME_CAVEAT, *caveats),
+            **occasion,
+        )
+
+
+def coarse_cells(scores: Array) -> NDArray[np.int64]:
+    """Cells of scores by sign and power of two; tiny and huge ones share a cell."""
+    powers = np.clip(np.frexp(scores)[1] - 1, LEAST_POWER - 1, MOST_POWER - 1)
+    size = np.where(scores == 0.0, LEAST_POWER - 1, powers) - (LEAST_POWER - 1)
+    return np.asarray(MOST_POWER - LEAST_POWER + np.sign(scores) * size, dtype=np.int64)
+
+
+def cell_edges(counts: Array, deviation: float) -> Array:
+    """Edges between cells of about as many scores each, from noisy counts of coarse cells."""
+    outer = np.ldexp(1.0, np.arange(LEAST_POWER, MOST_POWER + 1))
+    bounds = np.concatenate([-outer[::-1], outer])
+    believed = np.where(counts > BELIEVED * deviation, counts, 0.0)
+    kept = believed if believed.any() else np.ones_like(counts)
+    total = np.append(0.0, np.cumsum(kept))
+    wanted = total[-1] * np.arange(1, CELLS) / CELLS
+    return np.maximum.accumulate(np.interp(wanted, total, bounds))
+
+
+class EvaluatedRows:
+    """Rows and what a model says of each of them. Private, all of it.
+
+    Parameters
+    ----------
+    evaluation : PrivateEvaluation
+        With checked parameters.
+    batches : callable
+        Returns pairs of rows and labels.
+    """
+
+    verbose = False
+    low_memory = False
+    n_here = 0
+
+    def __init__(self, evaluation: PrivateEvaluation, batches: Callable[[], Iterable[Any]]) -> None:
+        self._asker, self._batches = evaluation, batches
+        self.n_threads: int = evaluation.n_threads  # type: ignore[assignment]
+        self.published: dict[str, Any] = {}
+        # Of each row: class and predicted class, whether scores count it as positive, score, loss.
+        self.codes = self.predicted = self.outcomes = np.empty(0, dtype=np.int64)
+        self.losses = np.empty(0, dtype=np.int64)
+        self.scores = np.empty(0)
+
+    @property
+    def facts(self) -> Facts:
+        """The number of classes alone."""
+        return Facts(n_classes=self._asker.classes.size)
+
+    @property
+    def n_rows(self) -> int:
+        """Their number."""
+        return int(self.codes.size)
+
+    def read(self) -> None:
+        """Ask the model about all rows."""
+        found = [self._asker.judged(X, y) for X, y in self._batches() if len(y)]
+        if not found:
+            raise ValueError("X: got no rows, expected one or more")
+        for name in found[0]:
+            setattr(self, name, np.concatenate([one[name] for one in found]))
+
+
+def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
+    """None, or names of metrics."""
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise TypeError(f"{name}: expected None or a list of names, one or more")
+    for one in value:
+        check.check_option(name, one, tuple(TABLES))
+    return tuple(dict.fromkeys(value))
+
+
+@dataclass(eq=False, repr=False)
+class PrivateEvaluation(PrivateEstimator):
+    """An evaluation that spends like a fit; its parameters are those of `evaluate`."""
+
+    model: Any
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    metrics: Annotated[Any, checked_metrics] = None
+    positive: Any = None
+    largest_loss: Annotated[float, param.real(0.5, 40.0)] = 5.0
+    adjacency: param.Adjacency = "add_remove"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+
+    def __post_init__(self) -> None:
+        """Ask the model for its classes; they are public, like the model."""
+        if not (hasattr(self.model, "predict") and hasattr(self.model, "classes_")):
+            raise TypeError(
+                f"model: got {type(self.model).__name__}, expected a fitted classifier with "
+                "predict and classes_"
+            )
+        self.classes = np.asarray(self.model.classes_)
+
+    @property
+    def _rests_on(self) -> str:
+        """What must not come from the rows."""
+        return "model"
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the model has probabilities."""
+        return hasattr(self.model, "predict_proba")
+
+    @cached_property
+    def place(self) -> int | None:
+        """Column of the class that scores are about; None for the predicted one."""
+        labels = self.classes.tolist()
+        if self.positive is None:
+            return 1 if len(labels) == 2 else None
+        if self.positive not in labels:
+            raise InvalidParameterError("positive: expected a label of the model's classes_")
+        return int(labels.index(self.positive))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The metrics, in their usual order; all that the model allows by default."""
+        scored = self.has_probabilities or hasattr(self.model, "decision_function")
+        allowed = {
+            "roc": self.place is not None and scored,
+            "calibration": self.has_probabilities,
+            "log_loss": self.has_probabilities,
+        }
+        if self.metrics is None:
+            return tuple(name for name in TABLES if allowed.get(name, True))
+        for name in self.metrics:
+            if not allowed.get(name, True):
+                needs = "positive=, one class of several" if name == "roc" and scored else ""
+                raise InvalidParameterError(
+                    f"metrics: got {name!r}, which needs {needs or 'a model with predict_proba'}"
+                )
+        return tuple(name for name in TABLES if name in self.metrics)
+
+    def plan(self, facts: Facts) -> EvaluationPlan:
+        """The sums that the metrics need."""
+        if self.delta == 0.0:
+            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
+        needed = {table for name in self.asked for table in TABLES[name]}
+        if facts.n_classes == 2 and "confusion" in needed:
+            needed.discard("outcomes")
+        return EvaluationPlan(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=self.adjacency,
+            n_classes=facts.n_classes,
+            tables=tuple(name for name in WEIGHTS if name in needed),
+        )
+
+    def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
+        """What the tables count about some rows, each by itself."""
+        asked = {table for name in self.asked for table in TABLES[name]}
+        labels = np.asarray(label_values(y))
+        said = np.asarray(self.model.predict(X))
+        if labels.shape != said.shape or labels.ndim != 1:
+            raise ValueError("y: expected one label for each row of X")
+        codes = encoded_labels(labels, self.classes)
+        predicted = encoded_labels(said, self.classes)
+        found = {"codes": codes, "predicted": predicted}
+        chances = None
+        if self.has_probabilities and asked & {"scores", "losses"}:
+            chances = np.asarray(self.model.predict_proba(X), dtype=np.float64)
+            if not (chances >= 0.0).all():
+                raise ValueError("model: a probability is no number from 0 to 1")
+        if "losses" in asked:
+            assert chances is not None
+            with np.errstate(divide="ignore"):
+                own = -np.log(np.take_along_axis(chances, codes[:, None], axis=1)[:, 0])
+            terms = np.clip(own / self.largest_loss, 0.0, 1.0)
+            found["losses"] = np.rint(LOSS_UNITS * terms).astype(np.int64)
+        if "scores" in asked:
+            found |= self._scored(X, codes, predicted, chances)
+        return found
+
+    def _scored(
+        self, X: Any, codes: NDArray[Any], predicted: NDArray[Any], chances: Array | None
+    ) -> dict[str, NDArray[Any]]:
+        """Scores of rows and whether they count as positive."""
+        place = self.place
+        if chances is None:
+            scores = np.asarray(self.model.decision_function(X), dtype=np.float64)
+            if scores.ndim == 2:
+                scores = scores[:, place]
+            elif place == 0:
+                scores = -scores
+            if np.isnan(scores).any():
+                raise ValueError("model: a score is no number")
+        else:
+            own = chances.max(axis=1) if place is None else chances[:, place]
+            with np.errstate(divide="ignore"):
+                odds = np.log(own) - np.log1p(-np.minimum(own, 1.0))
+            scores = np.clip(odds, -LARGEST_LOGIT, LARGEST_LOGIT)
+        outcomes = codes == (predicted if place is None else place)
+        return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
+
+    def _occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
+        """What the statement says about these rows, beside the plan."""
+        names = [one.name for one in fields(self) if one.name != "ledger"]
+        found = promise_facts(
+            self._rests_on,
+            names,
+            adjacency=self.adjacency,
+            labels="given",
+            seeded=self.random_state is not None,
+            reasons=reasons,
+        )
+        return found | {"assumed_public": (*found["assumed_public"], EVALUATED)}
+
+    def _attributes(self, plan: EvaluationPlan, released: dict[str, Any]) -> dict[str, Any]:
+        """Fields of an `Evaluation`."""
+        place = self.place
+        return released | {
+            "metrics": self.asked,
+            "classes": self.classes,
+            "positive": None if place is None else self.classes[place],
+            "are_probabilities": self.has_probabilities,
+            "largest_loss": self.largest_loss,
+        }
+
+
+@in_usual_arithmetic
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    metrics: Sequence[str] | None = None,
+    positive: Any = None,
+    largest_loss: float = 5.0,
+    adjacency: str = "add_remove",
+    random_state: int | None = None,
+    ledger: PrivacyLedger | None = None,
+    n_threads: int | None = None,
+) -> Evaluation:
+    """Measure a model on private rows with noise, and say how sure each number is.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, with ``predict`` and ``classes_``; with ``decision_function`` or ``predict_proba``
+        for metrics of scores. Public, or a release of its own.
+    X : array-like, sparse matrix or table
+        What ``model.predict`` takes.
+    y : array-like of shape (n_samples,)
+        Labels, each one of ``model.classes_``.
+    epsilon : float, default=1.0
+        Privacy parameter of everything together, 0 < epsilon <= 1e4.
+    delta : float, default=1e-6
+        Privacy parameter, 0 < delta < 1.
+    metrics : list of str or None, default=None
+        Of "accuracy", "balanced_accuracy", "precision", "recall", "confusion_matrix", "roc" (curve
+        and area), "calibration" and "log_loss"; None for all that the model allows. Fewer of them
+        have less noise.
+    positive : label or None, default=None
+        The class that ROC and calibration are about. None: the second of two classes; of several
+        ones calibration is about the predicted class, and there is no ROC.
+    largest_loss : float, default=5.0
+        Terms of the log-loss are cut here, from 0.5 to 40; its noise grows with it.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        number of rows is public.
+    random_state : int or None, default=None
+        None takes the operating system's entropy. A seed makes the numbers reproducible and thereby
+        not private: a ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget of these rows, to be asked before they are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        Threads of the noise; None is all cores that this process may use. Never changes the result.
+
+    Returns
+    -------
+    Evaluation
+        Estimates with intervals, and ``privacy_``.
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        A parameter is outside its range, or the model lacks what a metric needs. Nothing was read
+        or spent.
+    BudgetExceededError
+        The ledger refuses. Nothing was read or spent.
+    ValueError
+        X or y are invalid; the text does not quote them. Nothing was spent.
+
+    Notes
+    -----
+    Guarantees: all estimates together are (epsilon, delta)-differentially private for the relation
+    ``adjacency``, provided that the model and every other parameter were chosen without looking at
+    these rows or by releases that are counted too, and that the model maps every row by itself, to
+    the last bit, as estimators of this library do. Proof: docs/proofs/evaluation.md. Not covered:
+    running time, and errors that the model raises because of a row.
+
+    Rows of a training set may be used again: the budgets of both releases add up.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from dpsvm_fast import PrivateLinearSVC, PrivacyLedger
+    >>> from dpsvm_fast.metrics import evaluate
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = PrivateLinearSVC(4.0, classes=[0, 1]).fit(X[:300], y[:300])
+    >>> budget = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    >>> found = evaluate(model, X[300:], y[300:], metrics=["accuracy"], ledger=budget)
+    >>> 0.0 <= found.accuracy.low <= found.accuracy.value <= found.accuracy.high <= 1.0
+    True
+    """
+    asker = PrivateEvaluation(
+        model,
+        epsilon,
+        delta,
+        metrics=metrics,
+        positive=positive,
+        largest_loss=largest_loss,
+        adjacency=adjacency,
+        random_state=random_state,
+        ledger=ledger,
+        n_threads=n_threads,
+    ).checked()
+    rows: Any = EvaluatedRows(asker, lambda: [(X, y)])
+    return Evaluation(**private_fit(asker, rows))

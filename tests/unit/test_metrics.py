@@ -1,0 +1,493 @@
+"""Private evaluation: what a row can change, what it costs, and whether the intervals hold."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
+
+import dpsvm_fast as dp
+from dpsvm_fast import PrivacyLedger, _core, verify
+from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    NotPrivateWarning,
+)
+from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter
+from dpsvm_fast.metrics import (
+    TABLES,
+    WEIGHTS,
+    EvaluatedRows,
+    Evaluation,
+    EvaluationPlan,
+    PrivateEvaluation,
+    cell_edges,
+    coarse_cells,
+    evaluate,
+)
+
+RELATIONS = ("add_remove", "replace_one")
+
+
+class Scored:
+    """A public model whose rows are their own scores: log-odds, one for each class."""
+
+    def __init__(self, classes: Any = (0, 1)) -> None:
+        self.classes_ = np.asarray(classes)
+
+    def predict_proba(self, X: Any) -> Any:
+        if len(self.classes_) == 2:
+            return np.stack([expit(-X[:, 0]), expit(X[:, 0])], axis=1)
+        shares = np.exp(X - X.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> Any:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def sample(
+    n: int, rng: np.random.Generator, *, prior: float = 0.5, gap: float = 2.0
+) -> tuple[Any, Any]:
+    """Normal scores of two classes."""
+    y = (rng.random(n) < prior).astype(int)
+    return (rng.normal(size=n) + gap * (y - 0.5))[:, None], y
+
+
+def read(model: Any, X: Any, y: Any, **options: Any) -> tuple[EvaluationPlan, EvaluatedRows]:
+    """The plan of an evaluation, and its rows once they are read."""
+    asker = PrivateEvaluation(model, **options).checked()
+    rows = EvaluatedRows(asker, lambda: [(X, y)])
+    rows.read()
+    return asker.plan(rows.facts), rows
+
+
+def exact(plan: EvaluationPlan, rows: EvaluatedRows, edges: Any) -> tuple[Any, Any]:
+    """What noise is added to: coarse cells, and the weighted tables."""
+    coarse = np.zeros(0)
+    if plan.coarse is not None:
+        coarse = np.bincount(coarse_cells(rows.scores), minlength=plan.coarse.size)
+    weighed = [float(plan.weights[name]) * plan._exact(name, rows, edges) for name in plan.tables]
+    return coarse, np.concatenate(weighed)
+
+
+def rows_of(n: int, classes: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Rows of all sizes, and labels."""
+    X = rng.normal(size=(n, 1 if classes == 2 else classes))
+    return X * 10.0 ** rng.uniform(-12, 3, size=(n, 1)), rng.integers(0, classes, n)
+
+
+@pytest.mark.proof("evaluation", "Cells")
+def test_weights_have_a_norm_of_nearly_one() -> None:
+    for size in range(1, len(WEIGHTS) + 1):
+        for tables in itertools.combinations(WEIGHTS, size):
+            plan = EvaluationPlan(
+                epsilon=1.0, delta=1e-6, adjacency="add_remove", n_classes=3, tables=tables
+            )
+            assert 0.99 < sum(weight**2 for weight in plan.weights.values()) <= 1
+
+
+def largest_moves(plan: EvaluationPlan, pairs: Any) -> tuple[float, float]:
+    """Largest distance of coarse cells, and of weighted tables, over pairs of neighbours."""
+    rng = np.random.default_rng(3)
+    found = [0.0, 0.0]
+    for left, right in pairs:
+        edges = np.sort(rng.normal(size=31) * 10.0 ** rng.integers(-3, 3))
+        for k, (a, b) in enumerate(
+            zip(exact(plan, left, edges), exact(plan, right, edges), strict=True)
+        ):
+            found[k] = max(found[k], float(np.linalg.norm(a - b)))
+    return found[0], found[1]
+
+
+def neighbours(classes: int, adjacency: str, **options: Any) -> tuple[EvaluationPlan, list[Any]]:
+    """A plan and rows of neighbours that are read, each by itself."""
+    rng = np.random.default_rng(classes)
+    model, found = Scored(range(classes)), []
+    for _ in range(60):
+        X, y = rows_of(6, classes, rng)
+        # One of the last two rows, or none of them.
+        other = slice(0, 5) if adjacency == "add_remove" else [0, 1, 2, 3, 5]
+        plan, left = read(model, X[other], y[other], adjacency=adjacency, **options)
+        one = slice(0, 6) if adjacency == "add_remove" else slice(0, 5)
+        found.append((left, read(model, X[one], y[one], adjacency=adjacency, **options)[1]))
+    return plan, found
+
+
+@pytest.mark.proof("evaluation", "Cells")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_neighbours_move_the_sum_by_at_most_the_sensitivity(classes: int, adjacency: str) -> None:
+    plan, pairs = neighbours(classes, adjacency, largest_loss=2.0)
+    coarse, tables = largest_moves(plan, pairs)
+    assert coarse <= plan.coarse.sensitivity
+    assert 0.9 * plan.sum.sensitivity < tables <= plan.sum.sensitivity
+    # The privacy loss of a Gaussian release is known exactly: delta is that of the budget.
+    mu = math.hypot(coarse / plan.coarse.scale, tables / plan.sum.scale)
+    assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
+    assert mu > 0.9 * gaussian_parameter(plan.epsilon, plan.delta)
+
+
+@pytest.mark.proof("evaluation", "Cells")
+def test_unscaled_weights_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control."""
+    monkeypatch.setattr(EvaluationPlan, "weights", dict(WEIGHTS))
+    plan, pairs = neighbours(3, "add_remove")
+    assert largest_moves(plan, pairs)[1] > 1.2 * plan.sum.sensitivity
+
+
+def right_guesses(n_runs: int) -> tuple[float, float]:
+    """Share of right guesses of the neighbour by the likelihood, and what mu allows."""
+    X, y = sample(40, np.random.default_rng(0))
+    plan, larger = read(Scored(), X, y, epsilon=6.0, n_threads=1)
+    _, smaller = read(Scored(), X[1:], y[1:], epsilon=6.0, n_threads=1)
+    worlds, seen, right = (smaller, larger), [], 0
+    release = NoisySum.release
+
+    def watched(*given: Any) -> Any:
+        seen.append(release(*given))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NoisySum, "release", watched)
+        for seed in range(n_runs):
+            truth = seed % 2
+            seen.clear()
+            edges = plan.run(worlds[truth], _core.NoiseSource(seed))["edges"]
+            distances = []
+            for world in worlds:
+                means = exact(plan, world, edges)
+                scaled = zip(seen, means, (plan.coarse.scale, plan.sum.scale), strict=True)
+                distances.append(sum(float(((a - b) ** 2).sum()) / s**2 for a, b, s in scaled))
+            right += (distances[1] < distances[0]) == truth
+    return right / n_runs, float(ndtr(0.5 * gaussian_parameter(6.0, 1e-6)))
+
+
+@pytest.mark.proof("evaluation", "Composition")
+def test_the_best_guesser_gains_what_was_paid_and_no_more() -> None:
+    """Whoever knows all but the presence of one row, and weighs both releases by their density."""
+    share, allowed = right_guesses(1500)
+    # Three standard deviations of the share.
+    assert allowed - 0.055 < share < allowed + 0.04
+
+
+@pytest.mark.proof("evaluation", "Composition")
+def test_noise_of_half_the_size_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: the same guesser wins more often than what was paid for allows."""
+    release = NoisySum.release
+
+    def weaker(self: NoisySum, total: Any, *given: Any) -> Any:
+        return total + 0.5 * (release(self, total, *given) - total)
+
+    monkeypatch.setattr(NoisySum, "release", weaker)
+    share, allowed = right_guesses(600)
+    assert share > allowed + 0.06
+
+
+@pytest.mark.proof("evaluation", "Cells")
+def test_edges_follow_from_noisy_counts_and_cut_scores_evenly() -> None:
+    scores = 1e-5 * np.random.default_rng(0).normal(size=20_000)
+    counts = np.bincount(coarse_cells(scores), minlength=129).astype(float)
+    edges = cell_edges(counts, 10.0)
+    assert (np.diff(edges) >= 0).all()
+    shares = np.bincount(np.searchsorted(edges, scores), minlength=32) / scores.size
+    assert shares.max() < 2.5 / 32
+    # Nothing but noise: public cells.
+    assert np.isfinite(cell_edges(np.zeros(129), 10.0)).all()
+    ends = coarse_cells(np.array([-1e300, -1e-300, 0.0, 1e-300, 1e300, 1.0]))
+    assert ends.tolist() == [0, 64, 64, 64, 128, 97]
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_estimates_are_close_where_noise_is_small(adjacency: str) -> None:
+    rng = np.random.default_rng(1)
+    X, y = sample(20_000, rng, prior=0.3)
+    X = 1e-3 * X
+    model = Scored(["no", "yes"])
+    labels = model.classes_[y]
+    found = evaluate(model, X, labels, epsilon=50.0, adjacency=adjacency)
+    assert (found.n_samples == 20_000) == (adjacency == "replace_one")
+    said = model.predict(X)
+    table = confusion_matrix(labels, said)
+    recalls = np.diagonal(table) / table.sum(axis=1)
+    chances = model.predict_proba(X)
+    for estimate, truth, slack in (
+        (found.accuracy, accuracy_score(labels, said), 1e-3),
+        (found.balanced_accuracy, recalls.mean(), 1e-3),
+        (found.recall["yes"], recalls[1], 2e-3),
+        (found.precision["no"], table[0, 0] / table[:, 0].sum(), 2e-3),
+        (found.auc, roc_auc_score(y, X[:, 0]), 2e-3),
+        (found.log_loss, log_loss(y, chances[:, 1]), 2e-3),
+    ):
+        assert estimate.value == pytest.approx(truth, abs=slack)
+        assert estimate.low <= truth <= estimate.high
+    assert np.abs(found.confusion_matrix.value - table).max() < 10
+    roc, above = found.roc, chances[:, 1] >= found.roc.thresholds[9]
+    assert roc.true_positive_rate.value[9] == pytest.approx(above[y == 1].mean(), abs=5e-3)
+    assert roc.false_positive_rate.value[9] == pytest.approx(above[y == 0].mean(), abs=5e-3)
+    curve = found.calibration
+    inside = (chances[:, 1] >= curve.low[3]) & (chances[:, 1] < curve.high[3])
+    assert curve.observed.value[3] == pytest.approx(y[inside].mean(), abs=1e-2)
+    assert verify(found.privacy_.to_json()).ok
+
+
+def test_several_classes() -> None:
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 4, 20_000)
+    X = rng.normal(size=(20_000, 4)) + 2.0 * np.eye(4)[y]
+    model = Scored(range(4))
+    found = evaluate(model, X, y, epsilon=50.0)
+    assert "roc" not in found.metrics
+    right = model.predict(X) == y
+    assert found.accuracy.value == pytest.approx(right.mean(), abs=1e-3)
+    largest = model.predict_proba(X).max(axis=1)
+    curve = found.calibration
+    inside = (largest >= curve.low[5]) & (largest < curve.high[5])
+    assert curve.observed.value[5] == pytest.approx(right[inside].mean(), abs=1e-2)
+    of_two = evaluate(model, X, y, epsilon=50.0, metrics=["roc"], positive=2)
+    scores = model.predict_proba(X)[:, 2]
+    assert of_two.auc.value == pytest.approx(roc_auc_score(y == 2, scores), abs=2e-3)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [1, 0]])
+def test_either_of_two_classes_is_positive(labels: list[int]) -> None:
+    """Also by scores, which are those of the second."""
+
+    class ByScore:
+        classes_ = np.array([0, 1])
+
+        def decision_function(self, X: Any) -> Any:
+            return X[:, 0]
+
+        def predict(self, X: Any) -> Any:
+            return (X[:, 0] > 0).astype(int)
+
+    X, y = sample(20_000, np.random.default_rng(4), gap=1.0)
+    found = evaluate(ByScore(), X, y, epsilon=50.0, metrics=("roc",), positive=labels[0])
+    assert found.auc.value == pytest.approx(roc_auc_score(y, X[:, 0]), abs=3e-3)
+    with pytest.raises(AttributeError, match="accuracy"):
+        _ = found.accuracy
+    with pytest.raises(InvalidParameterError) as told:
+        evaluate(ByScore(), X, y, metrics=("log_loss",))
+    assert told.value.parameter == "metrics"
+
+
+def test_the_area_is_within_a_hundredth_at_half_an_epsilon() -> None:
+    errors = []
+    rng = np.random.default_rng(5)
+    for seed in range(60):
+        X, y = sample(10_000, rng)
+        plan, rows = read(Scored(), X, y, epsilon=0.5)
+        fields = plan.run(rows, _core.NoiseSource(seed))
+        asked = {"metrics": tuple(TABLES), "classes": np.arange(2), "positive": 1}
+        known = {"are_probabilities": True, "largest_loss": 5.0, "privacy_": None}
+        found = Evaluation(**fields, **asked, **known)
+        errors.append(found.auc.value - roc_auc_score(y, X[:, 0]))
+    assert np.abs(errors).mean() < 0.0085
+    assert abs(np.mean(errors)) < 0.003
+
+
+def population(prior: float, gap: float) -> dict[str, Any]:
+    """The truth about `sample`, by formulas and by a fine integral for the losses."""
+    low, high = ndtr(-0.5 * gap), ndtr(0.5 * gap)
+    cells = np.array([[(1 - prior) * high, (1 - prior) * low], [prior * low, prior * high]])
+    grid = np.linspace(-9.0, 9.0, 200_001)
+    weight = np.exp(-0.5 * grid**2)
+    weight /= weight.sum()
+    terms = [
+        weight @ np.minimum(-np.log(np.maximum(expit(sign * (grid + sign * 0.5 * gap)), 1e-300)), 5)
+        for sign in (-1, 1)
+    ]
+    return {
+        "accuracy": high,
+        "balanced_accuracy": high,
+        "auc": ndtr(gap / math.sqrt(2.0)),
+        "log_loss": (1 - prior) * terms[0] + prior * terms[1],
+        "recall": [high, high],
+        "precision": (np.diagonal(cells) / cells.sum(axis=0)).tolist(),
+        "cells": cells,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.proof("evaluation", "Intervals")
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize(
+    ("n", "epsilon", "prior", "gap"),
+    [
+        (10_000, 0.5, 0.5, 2.0),
+        (10_000, 0.5, 0.1, 2.0),
+        (10_000, 0.5, 0.5, 6.0),
+        (1000, 2.0, 0.3, 3.0),
+        (300, 1.0, 0.5, 2.0),
+    ],
+)
+def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float) -> None:
+    """At least 95 % of a thousand samples, each with new noise."""
+    truth, n_runs = population(prior, gap), 1000
+    covered: dict[str, list[float]] = {}
+    rng = np.random.default_rng(n)
+    for seed in range(n_runs):
+        X, y = sample(n, rng, prior=prior, gap=gap)
+        found = evaluate(Scored(), X, y, epsilon=epsilon, random_state=seed)
+        pairs = [(name, getattr(found, name), truth[name]) for name in list(truth)[:4]]
+        for name in ("recall", "precision"):
+            each = zip(getattr(found, name).items(), truth[name], strict=True)
+            pairs += [(f"{name} {label}", own, p) for (label, own), p in each]
+        pairs.append(("cells", found.confusion_matrix, n * truth["cells"]))
+        chances = np.clip(found.roc.thresholds, 1e-300, 1.0 - 1e-16)
+        scores = np.log(chances) - np.log1p(-chances)
+        pairs.append(("tpr", found.roc.true_positive_rate, ndtr(0.5 * gap - scores)))
+        pairs.append(("fpr", found.roc.false_positive_rate, ndtr(-0.5 * gap - scores)))
+        curve = found.calibration
+        with np.errstate(divide="ignore"):
+            low, high = (np.log(p) - np.log1p(-p) for p in (curve.low, curve.high))
+        inside = [ndtr(high - s * 0.5 * gap) - ndtr(low - s * 0.5 * gap) for s in (-1, 1)]
+        share = prior * inside[1] / np.maximum((1 - prior) * inside[0] + prior * inside[1], 1e-300)
+        pairs.append(("calibration", curve.observed, share))
+        for name, own, p in pairs:
+            hit = np.mean((own.low <= p) & (p <= own.high))
+            covered.setdefault(name, []).append(float(hit))
+    shares = {name: np.mean(hits) for name, hits in covered.items()}
+    assert min(shares.values()) >= 0.95, shares
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.proof("evaluation", "Intervals")
+def test_intervals_without_the_noise_would_not_cover() -> None:
+    """Negative control of coverage: deviations of nothing."""
+    truth, hits, blind = population(0.5, 2.0), 0, 0
+    rng = np.random.default_rng(7)
+    for seed in range(60):
+        X, y = sample(400, rng)
+        found = evaluate(Scored(), X, y, epsilon=0.1, random_state=seed, metrics=["accuracy"])
+        without = replace(found, deviations=dict.fromkeys(found.deviations, 0.0))
+        hits += found.accuracy.low <= truth["accuracy"] <= found.accuracy.high
+        blind += without.accuracy.low <= truth["accuracy"] <= without.accuracy.high
+    assert hits >= 54
+    assert blind <= 40
+
+
+def test_the_ledger_is_charged_once_and_before_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    ledger = PrivacyLedger(1.0, 1e-5)
+    found = evaluate(Scored(), X, y, epsilon=0.9, ledger=ledger)
+    assert tuple(record.event for record in ledger.history) == found.privacy_.events
+    with pytest.raises(BudgetExceededError):
+        evaluate(Scored(), X, y, epsilon=0.9, ledger=ledger)
+    assert len(ledger.history) == 2
+    stopped = PrivacyLedger(1.0, 1e-5)
+
+    def interrupt(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoisySum, "release", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(Scored(), X, y, ledger=stopped)
+    assert len(stopped.history) == 2
+
+
+class Faulty(Scored):
+    """A model with probabilities that are no numbers."""
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.full((len(X), 2), np.nan)
+
+    def predict(self, X: Any) -> Any:
+        return np.zeros(len(X), dtype=int)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+        ({"metrics": ["auroc"]}, "metrics"),
+        ({"metrics": "accuracy"}, "metrics"),
+        ({"metrics": []}, "metrics"),
+        ({"positive": 7}, "positive"),
+        ({"largest_loss": 0.1}, "largest_loss"),
+        ({"adjacency": "none"}, "adjacency"),
+        ({"model": object()}, "model"),
+        ({"model": Faulty()}, "model"),
+        ({"model": Scored(range(3)), "metrics": ["roc"]}, "metrics"),
+        ({"y": [0] * 49}, "y"),
+        ({"y": [4711] * 50}, "y"),
+        ({"X": np.empty((0, 1)), "y": np.empty(0)}, "X"),
+    ],
+)
+def test_what_is_wrong_is_named_and_costs_nothing(changes: dict[str, Any], parameter: str) -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    ledger = PrivacyLedger(1.0, 1e-5)
+    given = {"model": Scored(), "X": X, "y": y, "ledger": ledger} | changes
+    with pytest.raises((ValueError, TypeError)) as told:
+        evaluate(given.pop("model"), given.pop("X"), given.pop("y"), **given)
+    assert str(told.value).partition(":")[0] == parameter
+    assert "4711" not in str(told.value)
+    assert ledger.history == ()
+
+
+def test_a_seed_is_not_private() -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    with pytest.warns(NotPrivateWarning) as told:
+        found = evaluate(Scored(), X, y, random_state=1)
+    assert told[0].filename == __file__
+    assert not found.privacy_.private
+    assert "NOT PRIVATE" in str(found)
+    assert not verify(found.privacy_).ok
+
+
+@pytest.mark.parametrize("metrics", [None, *([name] for name in TABLES)])
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_every_certificate_holds_and_every_text_and_json_is_written(
+    adjacency: str, metrics: Any
+) -> None:
+    X, y = sample(30, np.random.default_rng(0))
+    ledger = PrivacyLedger(1.0, 1e-5, adjacency)
+    found = evaluate(Scored(), X, y, metrics=metrics, adjacency=adjacency, ledger=ledger)
+    assert verify(found.privacy_.to_json()).ok
+    assert "evaluated data" in found.privacy_.unit
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert str(found).startswith("PRIVATE, epsilon = 1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("clip_norm", 0.5),
+        ("relation_factor", 1.2),
+        ("sigma", 0.5),
+        ("shape", [2, 8]),
+        ("what", "the sum of the rows"),
+        ("name", "centre"),
+    ],
+)
+def test_a_forged_certificate_does_not_hold(field: str, value: Any) -> None:
+    X, y = sample(30, np.random.default_rng(0))
+    record = evaluate(Scored(), X, y).privacy_.to_dict()
+    record["parts"][1][field] = value
+    if field in ("clip_norm", "sigma"):
+        record["parts"][1]["contribution"] = value if field == "clip_norm" else 1.0
+    assert not verify(record).ok
+
+
+def test_a_private_model_on_the_rows_it_was_trained_on() -> None:
+    """Both releases are charged to one budget."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
+    ledger = PrivacyLedger(2.0, 1e-5)
+    model = dp.PrivateLinearSVC(1.0, 1e-6, classes=range(3), ledger=ledger).fit(X, y)
+    spent = ledger.total()[0]
+    found = evaluate(model, X, y, epsilon=0.5, ledger=ledger)
+    assert ledger.total()[0] > spent
+    assert [record.label for record in ledger.history][-1] == "PrivateEvaluation"
+    assert found.metrics == tuple(name for name in TABLES if name != "roc")
+    assert found.confusion_matrix.value.shape == (3, 3)
