@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 import warnings
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,44 +42,35 @@ from dpsvm_fast.mechanisms.rows import (
 Array = NDArray[np.float64]
 
 
-class Operation(Protocol):
+class Operation(ABC):
     """A sum over the records of a partition."""
 
-    @property
-    def raw(self) -> bool:
-        """Whether it needs rows as they come instead of records."""
+    # Whether it needs rows as they come instead of records.
+    raw: ClassVar[bool] = False
 
+    @abstractmethod
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Arrays that are added up over partitions, exactly, in any order."""
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(Operation):
     """The number of rows alone."""
-
-    raw: bool = False
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """None."""
         return ()
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(Operation):
     """The sum of the rows."""
-
-    raw: bool = False
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Multiples of 2**-20, which doubles add exactly."""
         return (rows.sums(n_threads),)
 
 
-@dataclass(frozen=True)
-class SecondMoments:
+class SecondMoments(Operation):
     """The sum of the rows' outer products with themselves."""
-
-    raw: bool = False
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Integers in two halves."""
@@ -87,12 +78,13 @@ class SecondMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(Operation):
     """Sums of the entries of bounded columns and of their squares."""
+
+    raw = True
 
     offset: Array
     scale: Array
-    raw: bool = True
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Integers."""
@@ -101,7 +93,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class DescentStep:
+class DescentStep(Operation):
     """The sum of clipped gradients over the records, or over a random batch of them.
 
     Parameters
@@ -119,7 +111,6 @@ class DescentStep:
     weights: Array
     key: bytes = field(repr=False)
     step: int
-    raw: bool = False
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Integers in two halves."""
@@ -295,12 +286,6 @@ class Share:
             pairs = zip(self.parts, other.parts, strict=True)
             self.parts = tuple(a + b for a, b in pairs)
 
-    def checked(self) -> Share:
-        """The share itself, if every partition was summed."""
-        if self.failure is not None:
-            raise PartitionError(*self.failure)
-        return self
-
 
 def merged(shares: Sequence[Share]) -> Share:
     """One share of all partitions that are in some of ``shares``."""
@@ -417,7 +402,11 @@ def _share(
             else:
                 n_rows = kept.n_rows
             if not operation.raw:
-                _bring_up(kept, recipe, n_threads)
+                # Without records should a change that has not been made yet fail.
+                kept.records = None
+                for change in recipe.changes[kept.n_changes :]:
+                    change.apply(rows, n_threads)
+                kept.records, kept.n_changes = rows, len(recipe.changes)
             return Share(n_rows, operation.parts(rows, partition, n_threads))
     except Exception as error:
         return unsummed(partition, error)
@@ -429,16 +418,9 @@ def unsummed(partition: int, error: Exception) -> Share:
         return Share(failure=(partition, NO_MEMORY))
     if isinstance(error, RefusedError):
         return Share(failure=(partition, str(error)))
-    return Share(failure=(partition, f"its records could not be summed: {_kind(error)}"))
-
-
-def _bring_up(kept: _Kept, recipe: Recipe, n_threads: int) -> None:
-    """Makes the changes that have not been made yet; records are dropped where one fails."""
-    records, kept.records = kept.records, None
-    assert records is not None
-    for change in recipe.changes[kept.n_changes :]:
-        change.apply(records, n_threads)
-    kept.records, kept.n_changes = records, len(recipe.changes)
+    # The text of an error may quote data, the name of its type does not.
+    kind = type(error).__name__
+    return Share(failure=(partition, f"its records could not be summed: {kind}"))
 
 
 def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
@@ -448,13 +430,8 @@ def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
     except (MemoryError, RefusedError):
         raise
     except Exception as error:
-        raise RefusedError(f"its loader raised {_kind(error)}") from None
+        raise RefusedError(f"its loader raised {type(error).__name__}") from None
     return recipe.checked(rows)
-
-
-def _kind(error: Exception) -> str:
-    """Name of an error's type; its text may quote data."""
-    return type(error).__name__
 
 
 # Records that are made once and kept in files, where memory has no room for them.
@@ -472,12 +449,6 @@ def _kind(error: Exception) -> str:
 PARTITIONS_OF_FILE = 4
 
 
-def may_be_stored(recipe: Recipe) -> bool:
-    """Whether mapped rows are as large as the rows."""
-    simple = all(isinstance(change, (Centred, Transformed)) for change in recipe.changes)
-    return simple and not recipe.sparse and recipe.public is not None
-
-
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
     """A partition whose rows come as a descent sums them.
@@ -487,7 +458,7 @@ class PreparedRows:
     loader : callable
         Of the rows as they are.
     recipe : Recipe
-        Of which ``may_be_stored``.
+        Of dense rows, without random features.
     n_threads : int
         Does not change the result.
     """
@@ -501,21 +472,6 @@ class PreparedRows:
         assert self.recipe.public is not None
         X, codes = loaded(self.loader, self.recipe)
         return _mapped(self.recipe.public, _released(self.recipe), X, self.n_threads), codes
-
-
-def prepared(
-    loaders: Sequence[Loader], recipe: Recipe, n_threads: int
-) -> tuple[list[Loader], Recipe]:
-    """Loaders of mapped rows, and how records are made of these."""
-    found: list[Loader] = [PreparedRows(loader, recipe, n_threads) for loader in loaders]
-    again = Recipe(
-        n_features=recipe.n_features,
-        sparse=False,
-        classes=np.arange(recipe.n_classes),
-        public=PublicMap(unit=False, data_norm=1.0),
-        n_classes=recipe.n_classes,
-    )
-    return found, again
 
 
 @dataclass(eq=False, repr=False)
@@ -558,97 +514,6 @@ class RecordFile:
             return Share(self.n_rows, operation.parts(room, self.partition, n_threads))
         except Exception as error:
             return unsummed(self.partition, error)
-
-
-def stored(
-    loaders: Sequence[tuple[int, Loader]],
-    recipe: Recipe,
-    folder: Path,
-    *,
-    together: bool,
-    n_threads: int,
-) -> tuple[list[RecordFile], _core.Records | None]:
-    """Files of records, and some records whose memory can be used again.
-
-    Parameters
-    ----------
-    loaders : sequence of (int, callable)
-        Numbers and loaders of mapped rows.
-    recipe : Recipe
-        How records are made of these.
-    folder : Path
-        For files that do not exist yet. Of the caller, who removes it.
-    together : bool
-        Whether several partitions may be summed as one: batches are drawn for each.
-    n_threads : int
-        Does not change the result.
-
-    Raises
-    ------
-    PartitionError
-        A partition holds something else than was declared, or cannot be written.
-    """
-    files: list[RecordFile] = []
-    records = None
-    for number, loader in loaders:
-        try:
-            X, codes = loader()
-            if X.shape[0] == 0:
-                continue
-            records = recipe.mapped(X, codes, n_threads)
-            if not files or not together or files[-1].n_partitions == PARTITIONS_OF_FILE:
-                files.append(RecordFile.new(number, folder))
-            files[-1].append(records)
-        except MemoryError:
-            raise PartitionError(number, NO_MEMORY) from None
-        except RefusedError as refused:
-            raise PartitionError(number, str(refused)) from None
-        except OSError as error:
-            reason = f"its records cannot be written: {error.strerror or error}"
-            raise PartitionError(number, reason) from None
-    return files, records
-
-
-class StoredExecutor:
-    """Partitions in memory, then those in files, one file after the other.
-
-    Parameters
-    ----------
-    resident : Executor
-    files : list of RecordFile
-    room : Records or None
-        Whose memory the records of a file are read into; None where there are no files.
-    n_threads : int
-        Does not change the result.
-    """
-
-    caveats: tuple[str, ...] = ()
-
-    def __init__(
-        self,
-        resident: Executor,
-        files: list[RecordFile],
-        room: _core.Records | None,
-        n_threads: int,
-    ) -> None:
-        self._resident, self._files = resident, files
-        self._room, self._n_threads = room, n_threads
-
-    def run(self, recipe: Recipe, operation: Operation) -> Share:
-        """Exact sums over all partitions."""
-        total = self._resident.run(recipe, operation)
-        for file in self._files:
-            if total.failure is None and self._room is not None:
-                total.add(file.share(self._room, operation, self._n_threads))
-        return total
-
-    def stored(self, recipe: Recipe, *, together: bool) -> None:
-        """None: that has been done."""
-
-    def close(self) -> None:
-        """Drops all records."""
-        self._room = None
-        self._resident.close()
 
 
 def _released(recipe: Recipe) -> ReleasedMap | None:
@@ -699,8 +564,8 @@ class Executor(Protocol):
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions."""
 
-    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
-        """Who runs on rows that are mapped and stored now; None where rows stay as they are.
+    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
+        """Map and store rows for good where that is wanted; how records are made from now on.
 
         Several partitions may be summed ``together`` where all rows are.
         """
@@ -719,8 +584,8 @@ class LocalExecutor:
         Inside a partition. Does not change the result.
     resident : int
         Of how many partitions, the first ones, records are kept for the next sum.
-    scratch : Path or None, default=None
-        Folder for mapped rows.
+    scratch : Path or None
+        Folder of the caller for mapped rows of the others.
     """
 
     caveats: tuple[str, ...] = ()
@@ -731,12 +596,14 @@ class LocalExecutor:
         n_threads: int,
         *,
         resident: int,
-        scratch: Path | None = None,
+        scratch: Path | None,
     ) -> None:
         self._loaders, self._scratch = list(loaders), scratch
         self._n_threads, self._n_resident = n_threads, min(resident, len(self._loaders))
         self._token = uuid.uuid4().hex
-        self._after: Executor | None = None
+        # Records of partitions that are not kept in memory, and memory to read them into.
+        self._files: list[RecordFile] = []
+        self._room: _core.Records | None = None
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions."""
@@ -749,31 +616,57 @@ class LocalExecutor:
                         part, recipe, operation, self._token, self._n_threads, resident=resident
                     )
                 )
+        for file in self._files:
+            if total.failure is None and self._room is not None:
+                total.add(file.share(self._room, operation, self._n_threads))
         return total
 
-    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
-        """Who runs on rows that are mapped and stored now; None where rows stay as they are."""
-        if self._scratch is None or not may_be_stored(recipe):
-            return None
-        loaders, again = prepared(self._loaders, recipe, self._n_threads)
-        kept = self._n_resident
-        files, room = stored(
-            list(enumerate(loaders))[kept:],
-            again,
-            self._scratch,
-            together=together,
-            n_threads=self._n_threads,
+    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
+        """Map and store rows where that is wanted, and they are as large as the rows.
+
+        Raises
+        ------
+        PartitionError
+            A partition holds something else than was declared, or cannot be written.
+        """
+        simple = all(isinstance(change, (Centred, Transformed)) for change in recipe.changes)
+        if self._scratch is None or not simple or recipe.sparse or recipe.public is None:
+            return recipe
+        found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
+        again = Recipe(
+            n_features=recipe.n_features,
+            sparse=False,
+            classes=np.arange(recipe.n_classes),
+            public=PublicMap(unit=False, data_norm=1.0),
+            n_classes=recipe.n_classes,
         )
-        self.close()
-        resident = LocalExecutor(loaders[:kept], self._n_threads, resident=kept)
-        self._after = StoredExecutor(resident, files, room, self._n_threads)
-        return self._after, again
+        files = self._files
+        for number, loader in list(enumerate(found))[self._n_resident :]:
+            try:
+                X, codes = loader()
+                if X.shape[0] == 0:
+                    continue
+                self._room = records = again.mapped(X, codes, self._n_threads)
+                if not files or not together or files[-1].n_partitions == PARTITIONS_OF_FILE:
+                    files.append(RecordFile.new(number, self._scratch))
+                files[-1].append(records)
+            except MemoryError:
+                raise PartitionError(number, NO_MEMORY) from None
+            except RefusedError as refused:
+                raise PartitionError(number, str(refused)) from None
+            except OSError as error:
+                reason = f"its records cannot be written: {error.strerror or error}"
+                raise PartitionError(number, reason) from None
+        # What was kept has been mapped otherwise.
+        forget(self._token)
+        self._token, self._loaders = uuid.uuid4().hex, found[: self._n_resident]
+        self._scratch = None
+        return again
 
     def close(self) -> None:
         """Drops all records."""
+        self._room = None
         forget(self._token)
-        if self._after is not None:
-            self._after.close()
 
 
 class ClusterExecutor:
@@ -836,9 +729,9 @@ class ClusterExecutor:
             "resident=False, need less memory"
         )
 
-    def stored(self, recipe: Recipe, *, together: bool) -> tuple[Executor, Recipe] | None:
-        """None: workers share no folder."""
-        return None
+    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
+        """Nothing is stored: workers share no folder."""
+        return recipe
 
     def close(self) -> None:
         """Drops all records on all workers, and stops what still runs."""
@@ -857,7 +750,9 @@ class ClusterExecutor:
         threads = self._client.nthreads()
         if not threads:
             raise ClusterError("client: the cluster has no workers left")
-        with _large_messages_allowed():
+        with warnings.catch_warnings():
+            # Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it.
+            warnings.filterwarnings("ignore", message="Sending large graph")
             for place, (bundle, worker) in enumerate(self._bundles(threads)):
                 held = [(i, self._loader(i)) for i in bundle]
                 futures.append(
@@ -1020,11 +915,3 @@ def _protocol(client: Any) -> str:
             stacklevel=5,
         )
     return protocol or "unknown protocol"
-
-
-@contextmanager
-def _large_messages_allowed() -> Iterator[None]:
-    """Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sending large graph")
-        yield

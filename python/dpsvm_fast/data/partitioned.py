@@ -35,7 +35,7 @@ from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 from dpsvm_fast.preprocessing import (
@@ -83,7 +83,7 @@ class ShardedRows:
         on_step: Callable[[int, int], None] | None = None,
     ) -> None:
         classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
-        self._executor, self._on_step = executor, on_step
+        self.executor, self.on_step = executor, on_step
         self._recipe = Recipe(partitions.n_features, partitions.sparse, classes)
         self._counted, self._n_rows = False, partitions.n_rows
         self._records: ShardedRecords | None = None
@@ -156,23 +156,12 @@ class ShardedRows:
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
         """Sums over all partitions. Private."""
-        share = self._executor.run(recipe, operation).checked()
+        share = self.executor.run(recipe, operation)
+        if share.failure is not None:
+            raise PartitionError(*share.failure)
         self._check_count(share)
         assert share.parts is not None
         return share.parts
-
-    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
-        """Map rows for good where that is wanted; returns how records are made from now on."""
-        found = self._executor.stored(recipe, together=together)
-        if found is None:
-            return recipe
-        self._executor, again = found
-        return again
-
-    def stepped(self, done: int, n_steps: int) -> None:
-        """Tell whoever wants to know how far a descent has come; both numbers are public."""
-        if self._on_step is not None:
-            self._on_step(done, n_steps)
 
     def _check_count(self, share: Share) -> None:
         """Refuse partitions that changed, and data sets that no fit accepts."""
@@ -250,12 +239,14 @@ class ShardedRecords:
         """
         # Batches are drawn for each partition, sums over all rows are one.
         together = options["sampling_rate"] == 1.0
-        self._recipe = self._rows.stored(self._recipe, together=together)
+        self._recipe = self._rows.executor.stored(self._recipe, together=together)
         run = descent.shards(source, n_steps)
         for step in range(n_steps):
             (total,) = self.run(DescentStep(options, run.weights, run.key, step))
             run.advance(total)
-            self._rows.stepped(step + 1, n_steps)
+            # Both numbers are public.
+            if self._rows.on_step is not None:
+                self._rows.on_step(step + 1, n_steps)
 
 
 CLASSIFIERS = (PrivateLinearSVC, PrivateKernelSVC, GradientPerturbationSVC)
@@ -362,7 +353,10 @@ def fit(
     (1, 5)
     """
     _check_kind(estimator, partitions)
-    kept = _checked_resident(resident, partitions, client)
+    if client is None and not isinstance(resident, (bool, np.bool_)):
+        kept = check.check_integer("resident", resident, 0)
+    else:
+        kept = len(partitions) if check.check_bool("resident", resident) else 0
     folder = None if scratch is None else Path(scratch)
     if folder is not None and client is not None:
         raise InvalidParameterError("scratch: got a folder with a client, expected None")
@@ -388,13 +382,6 @@ def fit(
     statement = dataclasses.replace(found["privacy_"], caveats=caveats)
     vars(estimator).update(found | {"privacy_": statement})
     return estimator
-
-
-def _checked_resident(resident: object, partitions: Partitions, client: Any) -> int:
-    """Number of partitions whose records are kept."""
-    if client is None and not isinstance(resident, (bool, np.bool_)):
-        return check.check_integer("resident", resident, 0)
-    return len(partitions) if check.check_bool("resident", resident) else 0
 
 
 def _check_kind(estimator: object, partitions: object) -> None:

@@ -285,11 +285,6 @@ def columns_of(
     return found
 
 
-def has_blocks(collection: Any) -> bool:
-    """Whether it is an array or a DataFrame in blocks."""
-    return hasattr(collection, "to_delayed") and hasattr(collection, "shape")
-
-
 def is_persisted(collection: Any) -> bool:
     """Whether blocks are on a cluster already."""
     try:
@@ -582,10 +577,11 @@ class Partitions:
         Partitions
         """
         dask = optional_module("dask", "Partitions.from_dask", "distributed")
-        for name, value in (("X", X), ("y", y)):
-            if value is not None and not (dask.is_dask_collection(value) and has_blocks(value)):
+        for name, value in (("X", X), *([] if y is None else [("y", y)])):
+            in_blocks = hasattr(value, "to_delayed") and hasattr(value, "shape")
+            if not (dask.is_dask_collection(value) and in_blocks):
                 raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
-            if value is not None and is_persisted(value):
+            if is_persisted(value):
                 raise InvalidParameterError(
                     f"{name}: got a persisted collection, expected one that is computed from its "
                     "source; fit(..., resident=True) keeps what is needed of it in memory"
