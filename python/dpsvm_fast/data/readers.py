@@ -94,6 +94,7 @@ class CountedText:
     """
 
     def __init__(self, path: str) -> None:
+        self._name = os.path.basename(path)
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
 
@@ -102,15 +103,23 @@ class CountedText:
         """Bytes of the file that were read."""
         return self._file.tell()
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Read the next bytes of the text."""
-        content: bytes = self._text.read(size)
+        try:
+            content: bytes = self._text.read(size)
+        except DAMAGED:
+            raise TableError(
+                f"{self._name}: the compressed file is cut off or damaged; copy it again"
+            ) from None
         return content
 
     def close(self) -> None:
         """Close the file."""
         self._text.close()
         self._file.close()
+
+
+DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def is_compressed(path: str) -> bool:
@@ -534,8 +543,6 @@ UTF_8 = ("utf-8", "utf8")
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
-DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
-
 
 class CsvSource:
     """Rows of a text file with one record a line.
@@ -679,10 +686,6 @@ class CsvSource:
                 is_start = False
             if not is_plain:
                 yield decoder.decode(b"", final=True).encode("utf-8")
-        except DAMAGED:
-            raise TableError(
-                f"{self._file}: the compressed file is cut off or damaged; copy it again"
-            ) from None
         except UnicodeError:
             raise TableError(f"{self._file}: not a text file in {encoding}") from None
 
@@ -838,14 +841,6 @@ class Records:
         return outside
 
 
-def open_text(path: str, text: TextFormat) -> io.TextIOWrapper:
-    """Open a file as text, unpacked, without a byte order mark."""
-    encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
-    raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
-    # Rows are judged when they are read; the header is looked at by its reader.
-    return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
-
-
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
     """Return the cells of the first record: names of the columns, unless there is no header.
 
@@ -875,7 +870,9 @@ def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> 
     """Cells of the first record that is no blank line."""
     file = os.path.basename(path)
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
-    with open_text(path, text) as stream:
+    encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
+    raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
+    with io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="") as stream:
         try:
             records = csv.reader(_lines(stream, file, longest), delimiter=delimiter, **quoting)
             first = next(filter(None, records), None)
@@ -886,12 +883,17 @@ def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> 
         except TableError:
             raise
         except (csv.Error, *DAMAGED, ValueError) as error:
+            with open(path, "rb") as binary:
+                start = binary.read(4)
             # Python 3.10 stops at null bytes before it looks at the rest.
-            stopped = isinstance(error, csv.Error) and _is_another_file(path, text)
-            if stopped or isinstance(error, UnicodeError):
-                raise TableError(
-                    f"{file}: the header is not {text.encoding}; {_hint(path)}"
-                ) from None
+            marks = (*OTHER_FILES, *(() if "16" in text.encoding else UTF_16))
+            stopped = isinstance(error, csv.Error) and not path.endswith(".gz")
+            if isinstance(error, UnicodeError) or (stopped and start.startswith(marks)):
+                name = "utf-16" if start.startswith(UTF_16) else "latin-1"
+                encoded = f'write the encoding, for example encoding = "{name}", in the [csv] table'
+                hints = (hint for mark, hint in OTHER_FILES.items() if start.startswith(mark))
+                hint = next(hints, f"{encoded} of the schema")
+                raise TableError(f"{file}: the header is not {text.encoding}; {hint}") from None
             raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
     raise TableError(f"{file}: the file is empty")
 
@@ -909,26 +911,6 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
         if n_blank == MAX_BLANK_LINES and left >= longest - 2 * MAX_BLANK_LINES:
             raise TableError(f"{file}: expected a header, got {MAX_BLANK_LINES} blank lines")
         yield line
-
-
-def _is_another_file(path: str, text: TextFormat) -> bool:
-    """Whether a file begins as one of another kind, or of another encoding than declared."""
-    if path.endswith(".gz"):
-        return False
-    with open(path, "rb") as file:
-        start = file.read(4)
-    return start.startswith((*OTHER_FILES, *(() if "16" in text.encoding else UTF_16)))
-
-
-def _hint(path: str) -> str:
-    """What to do about a file that is no text of the declared encoding."""
-    with open(path, "rb") as file:
-        start = file.read(4)
-    for mark, hint in OTHER_FILES.items():
-        if start.startswith(mark):
-            return hint
-    name = "utf-16" if start.startswith(UTF_16) else "latin-1"
-    return f'write the encoding, for example encoding = "{name}", in the [csv] table of the schema'
 
 
 # Types of columns in Parquet and Arrow files: public, and checked before a row is read.
@@ -1171,8 +1153,12 @@ class ParquetSource(_Columnar):
         says of sizes need not be so; the header in front of each page is what Arrow goes by.
         """
         room, found = self._room // PAGES_SHARE, []
-        with _mapped(self._path) as data, _sizes_of(self._file):
-            for number, group in enumerate(_row_groups(data)):
+        with mapped_bytes(self._path) as data, _sizes_of(self._file):
+            # The list of row groups at the end of the file. Not by Arrow's objects for it: some end
+            # the process where the list is damaged.
+            end = len(data) - 8
+            about = _thrift(data, end - struct.unpack_from("<I", data, end)[0], MAX_NESTED)[0]
+            for number, group in enumerate(about[4]):
                 chunks = {b".".join(chunk[3][3]).decode(): chunk[3] for chunk in group[1]}
                 parts: list[list[str]] = [[]]
                 left = room
@@ -1209,7 +1195,7 @@ class ArrowSource(_Columnar):
         import pyarrow as pa
 
         size, before = os.path.getsize(self._path), 0
-        data = _arrow_bytes(self._path)
+        data = mapped_bytes(self._path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
             # What is not packed is looked at where it is. Of what is packed some columns are read.
@@ -1308,13 +1294,13 @@ def arrow_types(path: str) -> dict[str, Any]:
                 f"{file}: got version 1 of Feather, expected version 2: write the file again with "
                 "pyarrow.feather.write_feather(table, path)"
             )
-    data = _arrow_bytes(path)
+    data = mapped_bytes(path)
     with reading(file), _opened(memoryview(data), data, None) as opened:
         return column_types(file, opened.schema)
 
 
-def _arrow_bytes(path: str) -> mmap.mmap:
-    """The bytes of a file, mapped until the last array that is made of them is gone."""
+def mapped_bytes(path: str) -> mmap.mmap:
+    """The bytes of a file, which take no memory, until the last array made of them is gone."""
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -1387,16 +1373,6 @@ LARGEST_FOOTER = 2**23
 
 
 @contextlib.contextmanager
-def _mapped(path: str) -> Iterator[mmap.mmap]:
-    """The bytes of a file, which take no memory."""
-    with (
-        open(path, "rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
-        yield data
-
-
-@contextlib.contextmanager
 def _sizes_of(file: str) -> Iterator[None]:
     """Turn what reading sizes of a damaged file raises into one error."""
     try:
@@ -1419,15 +1395,6 @@ def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> T
         f"with smaller {smaller}, or give more memory: max_memory= of open_table, --max-memory of "
         "a command"
     )
-
-
-def _row_groups(data: mmap.mmap) -> Any:
-    """The list of row groups at the end of a Parquet file.
-
-    Not by Arrow's objects for it: some end the process where the list is damaged.
-    """
-    size = struct.unpack_from("<I", data, len(data) - 8)[0]
-    return _thrift(data, len(data) - 8 - size, MAX_NESTED)[0][4]
 
 
 def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
@@ -1794,23 +1761,17 @@ class _Member:
 
     def _take(self, shape: tuple[int, ...]) -> NDArray[Any]:
         """The next numbers, or texts of characters that there are."""
-        content = self._bytes(math.prod(shape) * self.dtype.itemsize)
+        n_bytes = math.prod(shape) * self.dtype.itemsize
+        content: bytes = self._stream.read(n_bytes)
+        if len(content) != n_bytes:
+            raise EOFError
         if self.dtype.kind == "U" and self.dtype.itemsize:
             order = self.dtype.byteorder if self.dtype.byteorder in "<>" else "="
             if np.frombuffer(content, np.dtype("u4").newbyteorder(order)).max(initial=0) > 0x10FFFF:
                 raise ValueError("no character has this number")
-        return (
-            np.frombuffer(content, dtype=self.dtype).reshape(shape)
-            if self.dtype.itemsize
-            else (np.zeros(shape, dtype=self.dtype))
-        )
-
-    def _bytes(self, n_bytes: int) -> bytes:
-        """The next bytes."""
-        content: bytes = self._stream.read(n_bytes)
-        if len(content) != n_bytes:
-            raise EOFError
-        return content
+        if not self.dtype.itemsize:
+            return np.zeros(shape, dtype=self.dtype)
+        return np.frombuffer(content, dtype=self.dtype).reshape(shape)
 
 
 # A byte of a block takes some 40 while it is read: these are shares of the room.
@@ -1875,19 +1836,9 @@ class LibsvmSource:
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
         """Blocks of whole lines; ``row`` tells the next one."""
         rest: list[bytes] = []
-        block, longest = (
-            min(LIBSVM_BLOCK, self._room // LIBSVM_BLOCK_SHARE),
-            self._room // LIBSVM_ROW_SHARE,
-        )
-        while True:
-            try:
-                text = source.read(block)
-            except DAMAGED:
-                raise TableError(
-                    f"{self._file}: the compressed file is cut off or damaged; copy it again"
-                ) from None
-            if not text:
-                break
+        block = min(LIBSVM_BLOCK, self._room // LIBSVM_BLOCK_SHARE)
+        longest = self._room // LIBSVM_ROW_SHARE
+        while text := source.read(block):
             cut = text.rfind(b"\n") + 1
             if cut:
                 yield b"".join([*rest, text[:cut]])
