@@ -7,7 +7,7 @@ is found is accepted because the accountant says so, not because of how it was f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -128,21 +128,12 @@ class Budgets:
     @property
     def events(self) -> Events:
         """What a ledger is charged, all at once."""
-        return self._events([branch.events for branch in self.branches])
+        return self.events_of(tuple(branch.events for branch in self.branches))
 
-    @property
-    def as_if_gaussian(self) -> Events:
-        """The events if fits were Gaussian with the budgets that they have: a cheap guess."""
-        budget = self.branches[0].budget
-        mu = gaussian_parameter(budget.epsilon, budget.delta)
-        return self._events([(GaussianEvent(1.0 / mu, 1.0, budget.adjacency),)])
-
-    def _events(self, branches: Sequence[Events]) -> Events:
+    def events_of(self, branches: tuple[Events, ...]) -> Events:
         """What it costs to search with branches that spend these."""
         adjacency = self.branches[0].budget.adjacency
-        return selection_events(
-            tuple(branches), self.selection, self.stopping, self.refit, adjacency
-        )
+        return selection_events(branches, self.selection, self.stopping, self.refit, adjacency)
 
 
 def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
@@ -227,9 +218,6 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
         branches = dict.fromkeys(branch.events for branch in spent_on(epsilon, left).branches)
         return all(budget.covers((*events, *refit)) for events in branches)
 
-    def choosable(epsilon: float) -> bool:
-        return budget.covers((PureEvent(epsilon, adjacency), *refit))
-
     def largest(allowed: Callable[[float], bool], *, cheap: bool) -> float:
         if left != budget.epsilon and budget.delta > 0.0:
             return largest_epsilon(allowed, left, budget.epsilon, cheap=cheap)
@@ -241,7 +229,8 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
 
     cheap = is_cheap(refit)
     spent = largest(payable, cheap=cheap and all(map(is_cheap, own_events)))
-    return spent_on(spent, largest(choosable, cheap=cheap))
+    chosen = largest(lambda e: budget.covers((PureEvent(e, adjacency), *refit)), cheap=cheap)
+    return spent_on(spent, chosen)
 
 
 def stopping_budgets(search: Any, facts: Facts) -> Budgets:
@@ -276,16 +265,20 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
 
     most = budget.epsilon
     guess = most / 3.0
+
+    def fits_if_gaussian(epsilon: float) -> bool:
+        """A cheap guess, for fits of that budget."""
+        event = GaussianEvent(1.0 / gaussian_parameter(epsilon, delta), 1.0, budget.adjacency)
+        return budget.covers(spent_on(epsilon).events_of(((event,),)))
+
     if budget.delta > 0.0:
-        guess = largest_epsilon(
-            lambda epsilon: budget.covers(spent_on(epsilon).as_if_gaussian), guess, most
-        )
+        guess = largest_epsilon(fits_if_gaussian, guess, most)
     cheap = all(is_cheap(branch.events) for branch in spent_on(guess).branches)
-    return spent_on(
-        largest_epsilon(
-            lambda epsilon: budget.covers(spent_on(epsilon).events), guess, most, cheap=cheap
-        )
-    )
+
+    def fits(epsilon: float) -> bool:
+        return budget.covers(spent_on(epsilon).events)
+
+    return spent_on(largest_epsilon(fits, guess, most, cheap=cheap))
 
 
 def _refits(search: Any, budget: Budget, facts: Facts) -> tuple[float, tuple[Allotment, ...]]:

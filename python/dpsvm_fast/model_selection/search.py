@@ -164,15 +164,11 @@ def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
 
 def described(parameters: Mapping[str, Any]) -> str:
     """Public parameters of one candidate as text."""
-    if not parameters:
-        return "the estimator as it is"
-    return ", ".join(f"{name}={_short(parameters[name])}" for name in sorted(parameters))
-
-
-def _short(value: Any) -> str:
-    """A parameter as text of one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    found = []
+    for name in sorted(parameters):
+        text = " ".join(repr(parameters[name]).split())
+        found.append(f"{name}={text if len(text) <= 200 else f'{text[:197]}...'}")
+    return ", ".join(found) or "the estimator as it is"
 
 
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:

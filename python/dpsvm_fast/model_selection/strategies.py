@@ -415,8 +415,16 @@ class Fit:
 def fitted_and_scored(
     how: Fit, scoring: Scoring, X: Any, y: Any, X_scored: Any, y_scored: Any
 ) -> tuple[Any, int]:
-    """A fitted copy and its score on other rows. The score is private."""
-    _end_with(how.process)
+    """A fitted copy and its score on other rows. The score is private.
+
+    A worker ends when the process that searches does, also by SIGTERM or SIGKILL. Left alone it
+    would hold rows in memory, and the pipes of its parent open, for as long as its fit takes and
+    minutes more. Threads, and workers of another parent, are let be.
+    """
+    global _looking
+    if os.getppid() == how.process and _looking != os.getpid():
+        _looking = os.getpid()
+        threading.Thread(target=_look, args=(how.process,), daemon=True).start()
     estimator = how.fitted(X, y)
     return estimator, scoring.score(estimator.predict(X_scored), y_scored)
 
@@ -425,18 +433,6 @@ def label_step(candidate: Any) -> Any | None:
     """The estimator inside that has the public label set as a parameter; None without one."""
     steps = [step.estimator for step in private_steps(candidate)]
     return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
-
-
-def _end_with(process: int) -> None:
-    """Make a worker end when the process that searches does, also by SIGTERM or SIGKILL.
-
-    A worker that is left alone would hold rows in memory, and the pipes of its parent open, for as
-    long as its fit takes and minutes more. Threads, and workers of another parent, are let be.
-    """
-    global _looking
-    if os.getppid() == process and _looking != os.getpid():
-        _looking = os.getpid()
-        threading.Thread(target=_look, args=(process,), daemon=True).start()
 
 
 def _look(parent: int) -> None:
@@ -502,7 +498,10 @@ class Scoring:
         given = [check_positive("class_weight", value) for value in class_weight.values()]
         order = encoded_labels(np.asarray(list(class_weight)), self.classes)
         self.weights = np.empty(len(given), dtype=np.int64)
-        self.weights[order] = _whole(given)
+        # Whole numbers in about the ratio of the weights; the largest is RESOLUTION, or 1 for all.
+        ratios = [Fraction(weight) / Fraction(max(given)) for weight in given]
+        whole = [max(1, round(ratio * RESOLUTION)) for ratio in ratios]
+        self.weights[order] = [1] * len(given) if set(ratios) == {1} else whole
         self.sensitivity = int(self.weights.max())
 
     def check_labels(self, y: NDArray[Any]) -> None:
@@ -523,15 +522,6 @@ class Scoring:
         else:
             total = int(self.weights[encoded_labels(y, self.classes)][wrong].sum())
         return min(total, LARGEST_SCORE)
-
-
-def _whole(weights: list[float]) -> list[int]:
-    """Whole numbers in about the ratio of the weights; the largest is RESOLUTION, or 1 for all."""
-    largest = Fraction(max(weights))
-    ratios = [Fraction(weight) / largest for weight in weights]
-    if all(ratio == 1 for ratio in ratios):
-        return [1] * len(ratios)
-    return [max(1, round(ratio * RESOLUTION)) for ratio in ratios]
 
 
 # The number of runs of a search by random stopping, drawn exactly.
