@@ -50,7 +50,7 @@ INDEPENDENT = {
         {"certificates", "exceptions", "rounding", "validation", "verification"}
     ),
 }
-VERDICT = frozenset({"Verification", "verify", "verify.Verification", "verify.verify"})
+VERDICT = frozenset({"Policy", "Verification", "verify", "verify.Verification", "verify.verify"})
 
 OURS = "dpsvm_fast"
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from dpsvm_fast.certificates.statement import CAVEAT_NAMES, caveat_names
 from dpsvm_fast.cli import main
-from oracles.statements import statement_of
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.verification import Policy, verify
+from oracles.statements import MAKERS, statement_of
 
 pytest.importorskip("click")
 
@@ -122,3 +125,113 @@ def test_a_file_that_would_fill_the_memory(
     code, _, err = said(tmp_path, capsys, json.dumps([[]] * 600))
     assert code == 2
     assert "cannot be read" in err
+
+
+GENEROUS = 'epsilon = 1e4\ndelta = 0.5\nunit = ["row", "group", "party"]\nexact_noise = false\n'
+# What each line forbids of a certificate, and one that it allows.
+RULES = {
+    "epsilon = 0.9\ndelta = 0.5\n": ("output", None),
+    "epsilon = 1e4\ndelta = 1e-7\n": ("output", "output gamma"),
+    'epsilon = 1e4\ndelta = 0.5\nadjacency = ["replace_one"]\n': ("output", "helmet"),
+    'epsilon = 1e4\ndelta = 0.5\nunit = ["party", "group"]\n': ("evaluation", None),
+    "epsilon = 1e4\ndelta = 0.5\nexact_noise = true\n": ("pipeline pure", "evaluation"),
+    'epsilon = 1e4\ndelta = 0.5\nforbidden_caveats = ["number_of_runs"]\n': (
+        "search stopping",
+        "output",
+    ),
+    'epsilon = 1e4\ndelta = 0.5\nforbidden_caveats = ["passive_server"]\n': ("helmet", "search"),
+}
+
+
+def judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, policy: str
+) -> tuple[int, str, str]:
+    """Exit code and output of a certificate under a policy."""
+    (tmp_path / "c.json").write_text(statement_of(kind, "add_remove").to_json(), encoding="utf-8")
+    (tmp_path / "p.toml").write_text(policy, encoding="utf-8")
+    code = main(["verify", str(tmp_path / "c.json"), "--policy", str(tmp_path / "p.toml")])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_policy_forbids_and_allows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rule: str
+) -> None:
+    forbidden, allowed = RULES[rule]
+    code, out, err = judged(tmp_path, capsys, forbidden, rule)
+    assert (code, err) == (4, "")
+    assert "does NOT allow" in out
+    if allowed is not None:
+        assert judged(tmp_path, capsys, allowed, rule)[0] == 0
+    code, out, _ = judged(tmp_path, capsys, forbidden, GENEROUS)
+    assert code == 0
+    assert "allows it" in out
+
+
+def test_a_forged_certificate_does_not_hold_under_any_policy(tmp_path: Path) -> None:
+    made = document("release")
+    rules = {"epsilon": 1e4, "delta": 0.5}
+    forged = verify(made | {"epsilon": made["epsilon"] / 2.0}, policy=rules)
+    assert not forged.ok
+    assert not forged.forbidden
+    # What is not private is refused before a policy is asked.
+    seeded = made | {"private": False, "random_source": "seed"}
+    seeded["not_private_reasons"] = [
+        "the noise was drawn from a seed, so whoever knows the seed can subtract it"
+    ]
+    assert not verify(seeded, policy=rules).ok
+
+
+def test_a_verdict_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, rules = tmp_path / "c.json", tmp_path / "p.json"
+    path.write_text(json.dumps(document("release")), encoding="utf-8")
+    rules.write_text(json.dumps({"epsilon": 0.1, "delta": 0.5}), encoding="utf-8")
+    assert main(["verify", str(path), "--policy", str(rules), "--json"]) == 4
+    record = json.loads(capsys.readouterr().out)
+    assert record["holds"]
+    assert len(record["forbidden"]) == 1
+    assert record["forbidden"][0].startswith("epsilon is 2, ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "parameter"),
+    [
+        ({"epsilon": -1.0}, InvalidParameterError, "epsilon"),
+        ({"epsilon": "1"}, TypeError, "epsilon"),
+        ({"delta": 1.0}, InvalidParameterError, "delta"),
+        ({"unit": "row"}, TypeError, "unit"),
+        ({"unit": ["planet"]}, InvalidParameterError, "unit"),
+        ({"adjacency": []}, InvalidParameterError, "adjacency"),
+        ({"exact_noise": 1}, TypeError, "exact_noise"),
+        ({"forbidden_caveats": ["wind"]}, InvalidParameterError, "forbidden_caveats"),
+        ({"epsilom": 1.0}, InvalidParameterError, "Policy"),
+        ({"delta": None}, TypeError, "delta"),
+    ],
+)
+def test_a_bad_policy_is_refused(changes: Any, error: type[Exception], parameter: str) -> None:
+    with pytest.raises(error) as told:
+        verify("[]", policy={"epsilon": 1.0, "delta": 1e-6} | changes)
+    assert str(told.value).partition(":")[0].partition(" ")[0] == parameter
+
+
+@pytest.mark.parametrize("text", ["epsilon = 1", "epsilon = = 1", "", "epsilon = 1\ndelta = 2"])
+def test_a_bad_policy_file_ends_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    code, out, err = judged(tmp_path, capsys, "output", text)
+    assert (code, out) == (2, "")
+    assert "--policy" in err
+
+
+def test_every_caveat_has_a_name() -> None:
+    """Of all kinds of certificates: what has none could not be forbidden."""
+    seen = set()
+    for kind, adjacency in MAKERS:
+        statement = statement_of(kind, adjacency)
+        names = caveat_names(statement)
+        assert len(names) == len(statement.caveats), kind
+        seen |= set(names)
+    assert len(seen) > 8
+    accepted = Policy(epsilon=1.0, delta=0.1, forbidden_caveats=tuple(CAVEAT_NAMES))
+    assert accepted.forbidden_caveats == tuple(CAVEAT_NAMES)

@@ -71,11 +71,13 @@ from dpsvm_fast.certificates.render import (
     prose,
 )
 from dpsvm_fast.certificates.words import (
+    CAVEATS,
     EVALUATED_UNIT,
     FLOATING_POINT_CAVEAT,
     UNIT,
     federated_theorem_of,
     federated_word_problems,
+    matches,
     pattern_of,
     pipeline_word_problems,
     schema_words,
@@ -919,6 +921,36 @@ def _unit_of(statement: Statement) -> str:
     if isinstance(statement, FederatedStatement):
         return statement.protected
     return UNIT
+
+
+def unit_name(statement: Statement) -> str:
+    """Return one word for what the data sets that a statement compares differ in."""
+    if isinstance(statement, PipelineStatement):
+        return unit_name(statement.statements[0])
+    if isinstance(statement, FederatedStatement):
+        return {"record": "row", "group": "group", "user": "party"}[statement.unit]
+    return "row"
+
+
+PROTECTED = ("row", "group", "party")
+
+CAVEAT_NAMES = CAVEATS | {
+    "passive_server": PASSIVE_CAVEAT,
+    "honest_parties": HONEST_CAVEAT,
+    "computational": COMPUTATIONAL_CAVEAT,
+    "trusted_curator": TRUSTED_CAVEAT,
+    "aborts": ABORT_CAVEAT,
+    "time_of_parties": TIME_CAVEAT,
+    "sizes_of_parties": SIZES_CAVEAT,
+}
+
+
+def caveat_names(statement: Statement) -> tuple[str, ...]:
+    """Return short names of what a statement does not cover."""
+    named = CAVEAT_NAMES.items()
+    return tuple(
+        name for name, text in named if any(matches(own, text) for own in statement.caveats)
+    )
 
 
 # Certificates of every kind, read back as the statements that they were written from.

@@ -68,6 +68,18 @@ PARTS_CAVEAT = (
     "covered."
 )
 
+# Short names, for policies.
+CAVEATS = {
+    "floating_point": FLOATING_POINT_CAVEAT,
+    "running_time": RUNNING_TIME_CAVEAT,
+    "precision": PRECISION_CAVEAT,
+    "max_iter": MAX_ITER_CAVEAT,
+    "max_samples": MAX_SAMPLES_CAVEAT,
+    "cluster": CLUSTER_CAVEAT,
+    "number_of_runs": RUNS_CAVEAT,
+    "empty_parts": PARTS_CAVEAT,
+}
+
 SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
 
 LEARNED_REASON = (
@@ -418,7 +430,7 @@ def _kinds(events: Iterable[Any]) -> str:
 
 def _is_optional(caveat: str) -> bool:
     """Whether a caveat does not follow from numbers."""
-    return caveat in (MAX_ITER_CAVEAT, PRECISION_CAVEAT) or _matches(caveat, CLUSTER_CAVEAT)
+    return caveat in (MAX_ITER_CAVEAT, PRECISION_CAVEAT) or matches(caveat, CLUSTER_CAVEAT)
 
 
 KERNELS = ("private_kernel", "output_perturbation", "objective_perturbation")
@@ -480,14 +492,14 @@ def _odd_sentences(
     found = [
         f"{name}: got {shortened(text)!r}, expected sentences that dpsvm_fast writes there"
         for text in texts
-        if not any(_matches(text, sentence) for sentence in known)
+        if not any(matches(text, sentence) for sentence in known)
     ]
     if len(set(texts)) < len(texts):
         found.append(f"{name}: a sentence is there twice")
     return found + [
         f"{name}: the sentence {sentence!r} is missing"
         for sentence in needed
-        if not any(_matches(text, sentence) for text in texts)
+        if not any(matches(text, sentence) for text in texts)
     ]
 
 
@@ -498,7 +510,7 @@ def shortened(value: object) -> object:
     return value[:200] if isinstance(value, str) else value
 
 
-def _matches(text: str, sentence: str) -> bool:
+def matches(text: str, sentence: str) -> bool:
     """Whether a text is a sentence, with something in its holes."""
     return text == sentence or re.fullmatch(pattern_of(sentence), text) is not None
 
@@ -523,18 +535,11 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         *(steps + more for steps in (FULL, SAMPLED, LAST) for more in ("", REPEATED)),
         *(law + page for law in (GAUSSIAN, GAMMA) for page in dict.fromkeys(PROVED_IN.values())),
     ]
-    names = [
-        "count",
-        "centre",
-        "anchors",
-        "whitening",
-        "components",
-        "means",
-        "moments",
-        "cells",
-        "metrics",
+    names = ("count", "centre", "anchors", "whitening", "components")
+    more = ("means", "moments", "cells", "metrics")
+    every = [
+        (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
     ]
-    every = [(name, relation) for name in names for relation in ("add_remove", "replace_one")]
     whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
     fit = (FEATURES, ROWS, CLASSES_READ, CLASSES_GIVEN)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
@@ -543,7 +548,7 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         "mechanism": MECHANISMS,
         "loss": (*LOSSES, "none"),
         "theorem": tuple(theorems),
-        "part": (*names, "training"),
+        "part": (*names, *more, "training"),
         "what": tuple(dict.fromkeys(whats)),
         "caveat": (*shared, MAX_SAMPLES_CAVEAT, CLUSTER_CAVEAT),
         "assumed_public": (PARAMETERS, *fit, RANDOM_FEATURES, EVALUATED),

@@ -32,7 +32,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 # Failures of a command: one sentence each, and an exit code.
 
 
-DONE, DOES_NOT_HOLD, FAILED, OVERSPENT = 0, 1, 2, 3
+DONE, DOES_NOT_HOLD, FAILED, OVERSPENT, FORBIDDEN = 0, 1, 2, 3, 4
 
 INTERRUPTED = 130
 

@@ -20,14 +20,16 @@ from dpsvm_fast.cli.screen import (
     DONE,
     FAILED,
     FILE,
+    FORBIDDEN,
     CommandError,
     Screen,
     example,
     pass_screen,
 )
+from dpsvm_fast.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpsvm_fast.verification import Verification
+    from dpsvm_fast.verification import Policy, Verification
 
 
 BOX = "[ ]"
@@ -196,21 +198,31 @@ UNDECIDED_ADVICE = (
 
 @click.command(
     "verify",
-    epilog=example("dpsvm-fast verify certificate.json", "dpsvm-fast verify model.json --json"),
+    epilog=example(
+        "dpsvm-fast verify certificate.json",
+        "dpsvm-fast verify model.json --policy policy.toml --json",
+    ),
 )
 @click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
 @click.option("--model", type=FILE, help="Saved model that the certificate has to be about.")
 @click.option("--key", type=FILE, help="File with the key that it was signed with.")
+@click.option(
+    "--policy", type=FILE, metavar="FILE", help="TOML or JSON: what is accepted; see the page."
+)
 @pass_screen
-def verify_command(screen: Screen, file: Path, *, model: Path | None, key: Path | None) -> int:
+def verify_command(
+    screen: Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
+) -> int:
     """Recompute the epsilon and delta of a certificate, or of a saved model's.
 
     Exit code 0 says that every number follows from the others, 1 that one does not, 2 that it
     cannot be told. A certificate is checked without the model and without the data; with --model
-    also whether it is about that model.
+    also whether it is about that model. With --policy exit code 4 says that it holds, and that the
+    policy does not allow it.
     """
     from dpsvm_fast.verification import verify
 
+    rules = None if policy is None else _rules(policy)
     document = read_document(file, key)
     about = file if document.is_model and model is None else model
     if model is not None:
@@ -219,6 +231,7 @@ def verify_command(screen: Screen, file: Path, *, model: Path | None, key: Path 
         document.text,
         model=None if about is None else plain_model(about),
         key=document.key,
+        policy=rules,
     )
     record = document.record
     screen.result(
@@ -226,20 +239,24 @@ def verify_command(screen: Screen, file: Path, *, model: Path | None, key: Path 
             "file": str(file),
             "sha256": document.sha256,
             "signature": document.signature,
-            "holds": result.ok,
+            "holds": result.ok or bool(result.forbidden),
+            "policy": None if policy is None else str(policy),
+            "forbidden": list(result.forbidden),
             "undecided": result.undecided,
             "problems": list(result.problems),
             "model": None if about is None else str(about),
             "matches": list(result.matches),
             "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
-            "promised": _promise(record) if result.ok else None,
+            "promised": _promise(record) if result.ok or result.forbidden else None,
         }
     )
     screen.say(str(result), style=_style(result))
     if result.undecided:
         screen.say(UNDECIDED_ADVICE)
         return FAILED
+    if result.forbidden:
+        return FORBIDDEN
     if not result.ok:
         screen.say(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
@@ -247,7 +264,26 @@ def verify_command(screen: Screen, file: Path, *, model: Path | None, key: Path 
         f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
         f"({record['adjacency']}) for {_subject(record)}."
     )
+    if policy is not None:
+        screen.say(f"{policy} allows it.")
     return DONE
+
+
+def _rules(path: Path) -> Policy:
+    """The policy of a file.
+
+    Raises
+    ------
+    CommandError
+        It is none; the sentence names what is wrong in it.
+    """
+    from dpsvm_fast.data.schema import read_record
+    from dpsvm_fast.verification import Policy
+
+    try:
+        return Policy.read(read_record(path))
+    except (TypeError, InvalidParameterError) as error:
+        raise CommandError(f"--policy: {path}: {error}".replace("schema file", "policy")) from None
 
 
 def _style(result: Verification) -> str:

@@ -3,6 +3,6 @@
 Imports certificates, NumPy and SciPy and nothing else: no compiled module, no accountant.
 """
 
-from dpsvm_fast.verification.verify import Verification, verify
+from dpsvm_fast.verification.verify import Policy, Verification, verify
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Policy", "Verification", "verify"]

@@ -15,22 +15,34 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dpsvm_fast.certificates.events import GaussianEvent
-from dpsvm_fast.certificates.record import read_json
+from dpsvm_fast.certificates.record import (
+    Adjacency,
+    Delta,
+    Epsilon,
+    LeftOut,
+    Options,
+    Record,
+    read_json,
+)
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
+    CAVEAT_NAMES,
+    PROTECTED,
     FederatedStatement,
     PipelineStatement,
     PrivacyStatement,
     Statement,
     canonical,
+    caveat_names,
     digest_of,
     read_loosely,
     signature_of,
+    unit_name,
 )
 from dpsvm_fast.certificates.words import stated
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -87,6 +99,8 @@ class Verification:
         nobody checked them.
     matches : tuple of str
         What was compared with a model and is the same there; empty without one.
+    forbidden : tuple of str
+        What a policy does not allow of a promise that holds; empty without one. Never with ``ok``.
     """
 
     ok: bool
@@ -96,6 +110,7 @@ class Verification:
     undecided: bool = False
     stated: tuple[str, ...] = ()
     matches: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.ok
@@ -115,12 +130,76 @@ class Verification:
                 lines += ["Stated by the maker, not checked:"]
                 lines += bullets(self.stated)
             return "\n".join([*lines, *paragraphs(NOT_SHOWN)])
+        if self.forbidden:
+            told = [f"The certificate holds, and the policy does NOT allow it.{numbers}"]
+            return "\n".join([*told, *bullets(self.forbidden)])
         verdict = (
             "The certificate cannot be confirmed."
             if self.undecided
             else "The certificate does NOT hold."
         )
         return verdict + numbers + "".join(f"\n  - {problem}" for problem in self.problems)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy(Record):
+    """What a promise has to be to be accepted, as of an environment that lets models out.
+
+    Parameters
+    ----------
+    epsilon : float in (0, 1e4]
+        The largest that is accepted.
+    delta : float in [0, 1)
+        The largest that is accepted.
+    adjacency : tuple of {"add_remove", "replace_one"}, default=()
+        Accepted relations; empty for both.
+    unit : tuple of {"row", "group", "party"}, default=()
+        Accepted units; empty for all. "group" are several rows, wherever they lie.
+    exact_noise : bool, default=False
+        Whether all noise must have been drawn exactly, none of it in floating point.
+    forbidden_caveats : tuple of str, default=()
+        Names of what may not be left uncovered: "floating_point", "running_time", "precision",
+        "max_iter", "max_samples", "cluster", "number_of_runs", "empty_parts"; of training across
+        parties "passive_server", "honest_parties", "computational", "trusted_curator", "aborts",
+        "time_of_parties", "sizes_of_parties".
+
+    Raises
+    ------
+    TypeError, InvalidParameterError
+        A field of another type or outside its range.
+    """
+
+    epsilon: Epsilon
+    delta: Delta
+    adjacency: Annotated[tuple[Adjacency, ...], LeftOut()] = ()
+    unit: Annotated[tuple[Annotated[str, Options(*PROTECTED)], ...], LeftOut()] = ()
+    exact_noise: Annotated[bool, LeftOut()] = False
+    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEAT_NAMES)], ...], LeftOut()] = ()
+
+    @classmethod
+    def read(cls, record: object) -> Policy:
+        """Read a policy from plain values, as a TOML file holds them; unknown names are refused."""
+        if isinstance(record, Mapping) and record.get("exact_noise") is False:
+            record = {name: value for name, value in record.items() if name != "exact_noise"}
+        return super().read(record)
+
+    def violations(self, statement: Statement) -> list[str]:
+        """Say what of a statement it does not allow."""
+        found = [
+            f"{name} is {getattr(statement, name):g}, at most {getattr(self, name):g} is allowed"
+            for name in ("epsilon", "delta")
+            if getattr(statement, name) > getattr(self, name)
+        ]
+        stated = {"adjacency": statement.adjacency, "unit": unit_name(statement)}
+        for name, own in stated.items():
+            accepted = getattr(self, name)
+            if accepted and own not in accepted:
+                found.append(f"{name} is {own}, {' or '.join(accepted)} is required")
+        caveats = caveat_names(statement)
+        if self.exact_noise and "floating_point" in caveats:
+            found.append("noise was drawn in floating point, exact noise is required")
+        forbidden = [name for name in caveats if name in self.forbidden_caveats]
+        return found + [f"caveat {name}: {CAVEAT_NAMES[name]}" for name in forbidden]
 
 
 # Whether a certificate is about a model: what the model's file holds against what was paid for.
@@ -381,6 +460,7 @@ def verify(
     *,
     model: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     key: bytes | None = None,
+    policy: Policy | Mapping[str, Any] | None = None,
 ) -> Verification:
     """Check that the promise of a certificate follows from the numbers in it.
 
@@ -395,6 +475,9 @@ dict or str
         release by release. ``matches`` of the result says what is the same.
     key : bytes or None, default=None
         Secret that a certificate with the digest of a model was signed with.
+    policy : Policy, mapping or None, default=None
+        What is accepted, as of `Policy`: a promise that holds and is not allowed is in
+        ``forbidden``.
 
     Returns
     -------
@@ -409,7 +492,8 @@ dict or str
     TypeError
         An argument of another type.
     InvalidParameterError
-        ``model`` is no file that ``save_model`` wrote, or was changed after that.
+        ``model`` is no file that ``save_model`` wrote, or was changed after that; or ``policy`` is
+        none.
     OSError
         It cannot be read.
 
@@ -432,6 +516,7 @@ dict or str
             f"certificate: got {type(certificate).__name__}, expected a PrivacyStatement, a dict "
             "or a JSON string"
         )
+    rules = policy if policy is None or isinstance(policy, Policy) else Policy.read(policy)
     document = None if model is None else model_document(model)
     try:
         statement, record, bound = read_loosely(certificate)
@@ -458,7 +543,8 @@ dict or str
     )
     wrong = (*words, *compared.problems)
     if not wrong:
-        return found
+        forbidden = tuple(rules.violations(statement)) if found.ok and rules is not None else ()
+        return replace(found, ok=found.ok and not forbidden, forbidden=forbidden)
     known = () if found.undecided else found.problems
     return replace(found, ok=False, undecided=False, problems=(*wrong, *known))
 
