@@ -4,7 +4,7 @@
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
-.PHONY: demo test check docs bench wheel test-oldest nightly clean
+.PHONY: demo test check docs bench wheel wheels test-oldest nightly clean
 
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
@@ -22,8 +22,11 @@ docs: .venv/module-built         # the documentation site, in target/docs/html
 bench: .venv/module-built        # benchmarks; results go to benches/results as CSV
 	.venv/bin/python benches/run.py
 
-wheel: .venv/tools-installed     # one stable-ABI wheel in dist/, audited
+wheel: .venv/tools-installed     # one stable-ABI wheel in dist/ for this machine, audited
 	tools/wheel.sh
+
+wheels: .venv/tools-installed    # the same for Linux on x86-64 and aarch64, with glibc and musl
+	tools/wheel.sh all
 
 test-oldest: wheel               # the wheel against the oldest supported dependencies
 	tools/test_oldest.sh

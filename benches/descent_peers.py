@@ -74,7 +74,7 @@ def installed_peers() -> Iterator[list[Peer]]:
     peers = []
     for name, (_, package, _) in PEERS.items():
         if importlib.util.find_spec(package) is None:
-            print(f"SKIPPED {name}: not installed (pip install '.[peers]')")
+            print(f"SKIPPED {name}: not installed (pip install --group peers)")
             continue
         peers += [Peer(name, n_threads) for n_threads in THREADS]
     try:

@@ -50,8 +50,9 @@ PYO3_PYTHON="$PWD/.venv/bin/python"
 export PYO3_PYTHON
 
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-.venv/bin/python -m pip install "maturin>=1.9,<2"
+.venv/bin/python -m pip install "pip>=25.1" "maturin>=1.10,<2"
 # Builds the module, links the package into the environment, and installs what pyproject.toml lists.
-.venv/bin/maturin develop --quiet --release --locked --extras test,check,plot,bench,federated,distributed,cli,onnx,interop,docs
+.venv/bin/maturin develop --quiet --release --locked \
+    --extras plot,federated,distributed,cli,onnx --group test,interop,check,docs,bench
 touch .venv/tools-installed
 touch .venv/module-built

@@ -2,7 +2,7 @@
 # Tries a wheel in an empty environment, beside no source tree and with no Rust on the path: installs
 # it as the tutorial says, types the tutorial, then runs tests.
 # Usage: test_wheel.sh [WHEEL], by default the one in dist/. PYTHON names the interpreter (python3),
-# EXTRAS what the tests use beside what the tutorial does (test), PIP_ARGS more for pip.
+# PIP_ARGS more for pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source="$PWD"
@@ -106,8 +106,9 @@ python tools/follow_tutorial.py "$bin"
 
 doing="installing it with what the tests use"
 cd "$source"
+python -m pip install "pip>=25.1"
 # shellcheck disable=SC2086 # several arguments
-python -m pip install "$wheel[${EXTRAS:-test}]" ${PIP_ARGS:-}
+python -m pip install "$wheel" --group test ${PIP_ARGS:-}
 
 doing="its tests"
 cd "$folder"

@@ -21,7 +21,7 @@ PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 # What a step may run of this repository: scripts, targets of make, extras, lists of packages.
 SCRIPT = re.compile(r"(?<![\w/.-])(?:tools|benches|tests|examples|docs|python|rust)/[\w/.-]*\w")
 TARGET = re.compile(r"^\s*make ([\w ]+)", flags=re.MULTILINE)
-EXTRAS = re.compile(r"(?:--extras |\.\[)([a-z,]+)")
+EXTRAS = re.compile(r"(?:--extras |--group |\.\[)([a-z,]+)")
 ACTION = re.compile(r"^[\w-]+/[\w/-]+@[0-9a-f]{40}$")
 
 
@@ -69,8 +69,8 @@ def test_a_missing_script_target_or_extra_is_told() -> None:
     """Negative control."""
     assert missing("tools/no_such.sh --fast") == ["tools/no_such.sh"]
     assert missing("make wheel no_such") == ["no_such"]
-    assert missing('python -m pip install ".[test,no]"') == ["no"]
-    assert missing("tools/test_wheel.sh && make test\npip install .[test]") == []
+    assert missing('python -m pip install ".[cli,no]" --group nor') == ["no", "nor"]
+    assert missing("tools/test_wheel.sh && make test\npip install .[cli] --group test") == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -143,7 +143,8 @@ def test_changes_that_start_a_workflow_can_be_made(name: str) -> None:
 def extras_of(name: str, job: str) -> set[str]:
     """What the entries of a job's matrix install beside the package."""
     include = workflow(name)["jobs"][job]["strategy"]["matrix"]["include"]
-    return {extra for entry in include for extra in entry["extras"].split(",")}
+    listed = " ".join(f"--extras {entry['extras']} {entry['groups']}" for entry in include)
+    return {extra for names in EXTRAS.findall(listed) for extra in names.split(",")}
 
 
 def test_extras_and_versions_of_the_matrix_are_declared() -> None:

@@ -110,9 +110,7 @@ def test_extras_are_those_of_the_package() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     table = page.partition("| Extra | For |\n")[2]
     named = set(re.findall(r"^\| `(\w+)`", table.partition("\n\n")[0], flags=re.MULTILINE))
-    # The others are for those who work on the library.
-    others = {"bench", "peers", "test", "interop", "check", "docs"}
-    assert named == set(project()["project"]["optional-dependencies"]) - others
+    assert named == set(project()["project"]["optional-dependencies"])
 
 
 def test_every_command_is_named_and_no_other() -> None:
