@@ -404,13 +404,9 @@ class GaussianMargin(Plan):
         if self.anchors is None:
             return self._with_budget(self.epsilon, self.delta)
         if self.pure:
-            return self._with_budget(add_down(self.epsilon, *(-e for e in self._pure_shares)), 0.0)
+            spent = (-(part.epsilon or 0.0) for part in self._sums)
+            return self._with_budget(add_down(self.epsilon, *spent), 0.0)
         return _composed_solver(self)
-
-    @property
-    def _pure_shares(self) -> tuple[float, ...]:
-        """Epsilons of the noisy sums."""
-        return tuple(part.epsilon or 0.0 for part in self._sums)
 
     def _with_budget(self, own: float, delta: float) -> MatrixPerturbation:
         """The noisy objective with an epsilon and a delta of its own."""
@@ -428,14 +424,12 @@ class GaussianMargin(Plan):
             "extra_regularization": self.extra_regularization,
             "tol": self.tol,
         }
-        C = self._automatic_C(own, delta) if self.C is None and not self.pure else self.C
+        C = self.C
+        if C is None and not self.pure:
+            automatic = automatic_regularization(self.score_loss, own, delta, self.adjacency, 1.0)
+            check_range("C", automatic, "the whole regularisation")
+            C = 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
         return MatrixPerturbation(C=C, **settings)
-
-    def _automatic_C(self, own: float, delta: float) -> float:
-        """C="auto" of Gaussian noise."""
-        automatic = automatic_regularization(self.score_loss, own, delta, self.adjacency, 1.0)
-        check_range("C", automatic, "the whole regularisation")
-        return 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
 
     @property
     def regularization(self) -> float:
@@ -495,9 +489,8 @@ class GaussianMargin(Plan):
 
     def summary(self) -> str:
         """Public facts in one line."""
-        return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, " + (
-            self.solver.summary()
-        )
+        summary = self.solver.summary()
+        return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """What is promised about all releases together.

@@ -21,18 +21,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import (
-    ObjectiveNoise,
-    PrivacyEvent,
-    PrivacyStatement,
-    Sensitivity,
-)
+from dpsvm_fast.certificates import ObjectiveNoise, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.certificates.words import (
     FLOATING_POINT_CAVEAT,
     PRECISION_CAVEAT,
@@ -53,13 +48,13 @@ from dpsvm_fast.mechanisms.noise import (
     rounding_distance,
     statement_of,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, certified
+from dpsvm_fast.mechanisms.output import WeightsPlan
+from dpsvm_fast.mechanisms.plan import Rows, certified
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
     div_down,
     div_up,
-    hypot_up,
     mul_down,
     mul_up,
     round_up,
@@ -207,7 +202,7 @@ class LinearNoise:
         """Sigma over row norm, or beta times row norm; infinity or 0 where there is none."""
         if self.noise == "gamma":
             return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
-        found = noise_multiplier(*self._target, self.curvature_ratio)
+        found = noise_multiplier(*self._target, kappa=self.curvature_ratio)
         return math.inf if found is None else found
 
     @cached_property
@@ -327,13 +322,6 @@ CURVE = 1.0
 LARGEST_PRICE = 2.0
 
 
-def noise_multiplier(
-    loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
-) -> float | None:
-    """Sigma over row norm at a given curvature ratio; None when no noise is enough."""
-    return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
-
-
 def automatic_regularization(
     loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float
 ) -> float:
@@ -343,7 +331,7 @@ def automatic_regularization(
     on which there is always one: less curvature and more noise go together. Infinity where it is
     beyond the floats.
     """
-    multiplier = _calibrated(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
     if multiplier is None:
         return math.inf
     # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
@@ -365,15 +353,15 @@ def regularization_for(
     the Jacobian costs a few percent. It is larger than ``least``: the price grows with curvature.
     """
     kappa = loss.curvature_ratio(row_norm, least)
-    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa)
-    free = _calibrated(loss, epsilon, delta, adjacency, jacobian=0.0)
+    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa=kappa)
+    free = noise_multiplier(loss, epsilon, delta, adjacency, jacobian=0.0)
     if found is not None and free is not None and found <= LARGEST_PRICE * free:
         return least
     return max(least, automatic_regularization(loss, epsilon, delta, adjacency, row_norm))
 
 
 @lru_cache(maxsize=1024)
-def _calibrated(
+def noise_multiplier(
     loss: Loss,
     epsilon: float,
     delta: float,
@@ -383,7 +371,7 @@ def _calibrated(
     kappa_per_t: float | None = None,
     jacobian: float | None = None,
 ) -> float | None:
-    """The compiled calibration; None where it finds no sigma."""
+    """Sigma over row norm; None where no noise is enough."""
     law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
     try:
         return _core.objective_sigma(
@@ -494,10 +482,8 @@ def largest_rate(loss: Loss, epsilon: float, kappa: float, factor: int) -> float
         return high
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        if pure_epsilon(loss, middle, kappa, factor) <= epsilon:
-            low = middle
-        else:
-            high = middle
+        enough = pure_epsilon(loss, middle, kappa, factor) <= epsilon
+        low, high = (middle, high) if enough else (low, middle)
     return low
 
 
@@ -602,15 +588,8 @@ def automatic_intercept_scaling(data_norm: float, noise: str) -> float:
     return INTERCEPT[noise] * data_norm
 
 
-class Budget(NamedTuple):
-    """An epsilon and a delta."""
-
-    epsilon: float
-    delta: float
-
-
 @dataclass(frozen=True)
-class ObjectivePerturbation(Plan):
+class ObjectivePerturbation(WeightsPlan):
     r"""One release of weights, known in full before any data are read.
 
     Parameters
@@ -678,7 +657,7 @@ class ObjectivePerturbation(Plan):
         """Refuses settings whose noise would not be a positive finite number."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
-        check_range("epsilon", self._outside.epsilon, "one hundredth of epsilon")
+        check_range("epsilon", self._outside[0], "one hundredth of epsilon")
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
         # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
         check_solvable(self.regularization, self.row_norm)
@@ -695,24 +674,9 @@ class ObjectivePerturbation(Plan):
         return self.loss
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Number of scores, and of features with the constant one."""
-        return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
-
-    @property
-    def n_weights(self) -> int:
-        """Number of released weights, intercepts included."""
-        return math.prod(self.shape)
-
-    @cached_property
-    def row_norm(self) -> float:
-        """Bound of the norm of a clipped row with its constant feature."""
-        return hypot_up(self.data_norm, self.intercept_scaling)
-
-    @cached_property
-    def _outside(self) -> Budget:
-        """What pays for the approximate minimum."""
-        return Budget(OUTPUT_SHARE * self.epsilon, OUTPUT_SHARE * self._delta)
+    def _outside(self) -> tuple[float, float]:
+        """Epsilon and delta that pay for the approximate minimum."""
+        return OUTPUT_SHARE * self.epsilon, OUTPUT_SHARE * self._delta
 
     @property
     def _delta(self) -> float:
@@ -722,9 +686,10 @@ class ObjectivePerturbation(Plan):
     @cached_property
     def inside(self) -> LinearNoise:
         """The noise in the objective; it has the budget that is left, rounded down."""
+        epsilon, delta = self._outside
         return LinearNoise(
-            epsilon=add_down(self.epsilon, -self._outside.epsilon),
-            delta=max(0.0, add_down(self._delta, -self._outside.delta)),
+            epsilon=add_down(self.epsilon, -epsilon),
+            delta=max(0.0, add_down(self._delta, -delta)),
             adjacency=self.adjacency,
             noise=self.noise,
             exact=self.noise_grid == "exact",
@@ -739,9 +704,10 @@ class ObjectivePerturbation(Plan):
     @cached_property
     def output(self) -> WeightNoise:
         """The noise on the weights; it covers twice the solver's distance to the minimiser."""
+        epsilon, delta = self._outside
         return WeightNoise(
-            epsilon=self._outside.epsilon,
-            delta=self._outside.delta,
+            epsilon=epsilon,
+            delta=delta,
             adjacency=self.adjacency,
             noise=self.noise,
             exact=self.noise_grid == "exact",
@@ -764,16 +730,6 @@ class ObjectivePerturbation(Plan):
     def events(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger records: the noise in the objective and the noise on the weights."""
         return (self.inside.event, self.output.event)
-
-    @property
-    def n_learned(self) -> int:
-        """How many numbers are learned."""
-        return self.loss.n_classes * (self.n_features + 1)
-
-    @property
-    def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
-        return self.loss.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""
@@ -830,24 +786,12 @@ class ObjectivePerturbation(Plan):
             own,
             mechanism="objective_perturbation",
             loss=self.loss.name,
-            sensitivity=self._derivation(),
+            # The exact minimisers coincide.
+            sensitivity=self.derivation(
+                1.0 / self.regularization, 0.0, self.inside.radius, self.output
+            ),
             noise=self.output.record,
             objective=self.inside.record,
-        )
-
-    def _derivation(self) -> Sensitivity:
-        """What the noise on the weights has to cover: the exact minimisers coincide."""
-        return Sensitivity(
-            lipschitz=self.loss.lipschitz,
-            C=1.0 / self.regularization,
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            row_norm=self.row_norm,
-            relation_factor=RELATION_FACTOR[self.adjacency],
-            exact=0.0,
-            solver_radius=self.inside.radius,
-            rounding=self.output.rounding,
-            total=self.output.total,
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:

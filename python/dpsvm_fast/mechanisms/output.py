@@ -15,6 +15,7 @@ Every number is rounded towards more noise. All of it is public: nothing here re
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -262,12 +263,66 @@ def _softplus(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
+class WeightsPlan(Plan):
+    """A plan that releases weights for rows of bounded norm, with noise on each."""
+
+    adjacency: str
+    n_features: int
+    data_norm: float
+    intercept_scaling: float
+
+    @property
+    @abstractmethod
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of scores, and of features with the constant one."""
+        return (self.score_loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
+
+    @property
+    def n_weights(self) -> int:
+        """Number of released weights, intercepts included."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def row_norm(self) -> float:
+        """Bound of the norm of a clipped row with its constant feature."""
+        return hypot_up(self.data_norm, self.intercept_scaling)
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are learned."""
+        return self.score_loss.n_classes * (self.n_features + 1)
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers are kept for each row while training."""
+        return self.score_loss.n_classes
+
+    def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
+        """What the noise on the weights has to cover, factor by factor."""
+        return Sensitivity(
+            lipschitz=self.score_loss.lipschitz,
+            C=C,
+            data_norm=self.data_norm,
+            intercept_scaling=self.intercept_scaling,
+            row_norm=self.row_norm,
+            relation_factor=RELATION_FACTOR[self.adjacency],
+            exact=exact,
+            solver_radius=radius,
+            rounding=noise.rounding,
+            total=noise.total,
+        )
+
+
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
 GRID_SHARE = 1e-6
 
 
 @dataclass(frozen=True)
-class OutputPerturbation(Plan):
+class OutputPerturbation(WeightsPlan):
     r"""One release of weights, known in full before any data are read.
 
     Parameters
@@ -340,8 +395,17 @@ class OutputPerturbation(Plan):
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
-        if self.sgd is not None:
-            self._check_sgd()
+        if self.sgd is not None and self.adjacency != "replace_one":
+            raise InvalidParameterError.of(
+                "adjacency",
+                got=self.adjacency,
+                accepted="'replace_one' with solver='psgd', whose steps depend on the number of "
+                "rows: it must be public",
+            )
+        if self.sgd is not None and math.isinf(self.score_loss.curvature):
+            raise InvalidParameterError.of(
+                "loss", got=self.loss, accepted="a smooth loss with solver='psgd'"
+            )
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
@@ -355,41 +419,12 @@ class OutputPerturbation(Plan):
                 "noise_grid='float'"
             )
 
-    def _check_sgd(self) -> None:
-        """Refuses what the bound of projected SGD does not cover."""
-        if self.adjacency != "replace_one":
-            raise InvalidParameterError.of(
-                "adjacency",
-                got=self.adjacency,
-                accepted="'replace_one' with solver='psgd', whose steps depend on the number of "
-                "rows: it must be public",
-            )
-        if math.isinf(self.score_loss.curvature):
-            raise InvalidParameterError.of(
-                "loss", got=self.loss, accepted="a smooth loss with solver='psgd'"
-            )
-
     @cached_property
     def score_loss(self) -> Loss:
         """The loss as a function of the scores."""
         return Loss(
             name=self.loss, n_classes=self.n_classes, smoothing=self.smoothing, margin=self.margin
         )
-
-    @property
-    def n_columns(self) -> int:
-        """Number of weights of a score, the intercept included."""
-        return self.n_features + (self.intercept_scaling > 0.0)
-
-    @property
-    def n_weights(self) -> int:
-        """Number of released weights, intercepts included."""
-        return self.score_loss.n_scores * self.n_columns
-
-    @cached_property
-    def row_norm(self) -> float:
-        """Bound of the norm of a clipped row with its constant feature."""
-        return hypot_up(self.data_norm, self.intercept_scaling)
 
     @cached_property
     def exact_sensitivity(self) -> float:
@@ -407,7 +442,7 @@ class OutputPerturbation(Plan):
         return self.sgd.rounding(
             self.score_loss,
             self.C,
-            n_columns=self.n_columns,
+            n_columns=self.shape[1],
             data_norm=self.data_norm,
             intercept_scaling=self.intercept_scaling,
             row_norm=self.row_norm,
@@ -434,7 +469,7 @@ class OutputPerturbation(Plan):
             exact=self.noise_grid == "exact",
             distance=add_up(self.exact_sensitivity, 2.0 * self.radius),
             grid_share=GRID_SHARE if self.noise_grid == "exact" else None,
-            shape=(self.score_loss.n_scores, self.n_columns),
+            shape=self.shape,
         )
 
     @property
@@ -467,16 +502,6 @@ class OutputPerturbation(Plan):
         """The one event of this release."""
         return (self.event,)
 
-    @property
-    def n_learned(self) -> int:
-        """How many numbers are learned."""
-        return self.n_classes * (self.n_features + 1)
-
-    @property
-    def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
-        return self.n_classes
-
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""
         weights = self.solution(
@@ -504,8 +529,22 @@ class OutputPerturbation(Plan):
             "intercept_scaling": self.intercept_scaling,
             "low_memory": low_memory,
         }
-        if self.sgd is not None:
-            return self._descended(self.sgd, X, codes, source, options)
+        sgd = self.sgd
+        if sgd is not None:
+            return certified(
+                "projected_sgd",
+                X,
+                codes,
+                **self.score_loss.compiled,
+                n_epochs=sgd.n_epochs,
+                batch_size=sgd.batch,
+                regularization=sgd.regularization(self.C),
+                radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
+                projection=sgd.projection,
+                average=sgd.average,
+                permutation_seed=source.public_seed(),
+                **options,
+            )
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()
         if self.loss == "crammer_singer":
@@ -529,30 +568,6 @@ class OutputPerturbation(Plan):
             **options,
         )
 
-    def _descended(
-        self,
-        sgd: ProjectedSGD,
-        X: Any,
-        codes: NDArray[np.int64],
-        source: NoiseSource,
-        options: dict[str, Any],
-    ) -> NDArray[np.float64]:
-        """The iterate of projected SGD."""
-        return certified(
-            "projected_sgd",
-            X,
-            codes,
-            **self.score_loss.compiled,
-            n_epochs=sgd.n_epochs,
-            batch_size=sgd.batch,
-            regularization=sgd.regularization(self.C),
-            radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
-            projection=sgd.projection,
-            average=sgd.average,
-            permutation_seed=source.public_seed(),
-            **options,
-        )
-
     def summary(self) -> str:
         """Public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
@@ -572,20 +587,8 @@ class OutputPerturbation(Plan):
             own += (PRECISION_CAVEAT,)
         if self.noise == "gamma" or self.noise_grid == "float":
             own += (FLOATING_POINT_CAVEAT,)
-        return statement_of(
-            self,
-            occasion,
-            own,
-            mechanism="output_perturbation",
-            loss=self.loss,
-            sensitivity=self._derivation(),
-            noise=self.weight_noise.record,
-            descent=None if self.sgd is None else self._descent(self.sgd),
-        )
-
-    def _descent(self, sgd: ProjectedSGD) -> Descent:
-        """The run of projected SGD."""
-        return Descent(
+        noise, sgd = self.weight_noise, self.sgd
+        descent = sgd and Descent(
             n_samples=sgd.n_samples,
             n_epochs=sgd.n_epochs,
             batch_size=sgd.batch,
@@ -593,20 +596,15 @@ class OutputPerturbation(Plan):
             projection=sgd.projection,
             average=sgd.average,
         )
-
-    def _derivation(self) -> Sensitivity:
-        """The sensitivity, factor by factor."""
-        return Sensitivity(
-            lipschitz=self.score_loss.lipschitz,
-            C=self.C,
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            row_norm=self.row_norm,
-            relation_factor=RELATION_FACTOR[self.adjacency],
-            exact=self.exact_sensitivity,
-            solver_radius=self.radius,
-            rounding=self.rounding,
-            total=self.sensitivity,
+        return statement_of(
+            self,
+            occasion,
+            own,
+            mechanism="output_perturbation",
+            loss=self.loss,
+            sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius, noise),
+            noise=noise.record,
+            descent=descent,
         )
 
     def release(
