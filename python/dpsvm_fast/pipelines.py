@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -34,10 +41,27 @@ from dpsvm_fast.validation import check_delta
 __all__ = ["PrivatePipeline", "total_privacy"]
 
 OURS = "dpsvm_fast."
-# What to do about a step that learned from the rows.
-PRIVATE_STEPS = (
-    "Scale by PublicScaler or PrivateStandardScaler, or take another private or public step"
-)
+# What to take in place of a step that learns from the rows, by its class.
+SCALED = "scale by PublicScaler or PrivateStandardScaler"
+ENCODED = "give {} public categories=..., and sparse_output=False in a ColumnTransformer"
+INSTEAD = {
+    **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
+    **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
+    **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), ENCODED),
+    "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
+    "keep_empty_features=True) and a public value, or by SchemaEncoder",
+    "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
+    "KBinsDiscretizer": "take PublicSplines with public knots",
+    "ColumnTransformer": "name its columns, in place of a function that looks at the rows",
+}
+
+
+def private_steps_instead(steps: Iterable[object]) -> str:
+    """What to do about steps that learn from the rows, whose texts end with their classes."""
+    names = (str(step).rpartition("(")[2].rstrip(")") for step in steps)
+    known = dict.fromkeys(INSTEAD[name].format(name) for name in names if name in INSTEAD)
+    advice = "; ".join(known) or "take a private step, or one that is public"
+    return advice[0].upper() + advice[1:]
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:
@@ -77,9 +101,12 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that what it
     lists as public was public. A step counts as free when it is one of this library's without a
-    budget (``PublicScaler``, ``PublicSplines``, ``RandomFourierFeatures``), when its scikit-learn
-    tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``) or when it is a
-    ``OneHotEncoder`` or ``OrdinalEncoder`` with declared ``categories``. An estimator that is
+    budget (``PublicScaler``, ``PublicSplines``, ``RandomFourierFeatures``, ``SchemaEncoder``), when
+    its scikit-learn tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``), or
+    when all that it uses is declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
+    ``SimpleImputer`` with a constant and ``keep_empty_features=True``, ``SplineTransformer`` with
+    positions of knots, ``PolynomialFeatures``. Names and types of columns are public. An estimator
+    that is
     listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
 
     Searches over hyper-parameters fit many pipelines on the same rows; this is about one of them.
@@ -164,8 +191,7 @@ class PrivatePipeline(Pipeline):
     Traceback (most recent call last):
     ...
     dpsvm_fast.exceptions.InvalidParameterError: steps: 'scale' (StandardScaler) learn from the \
-rows without privacy. Scale by PublicScaler or PrivateStandardScaler, or take another private or \
-public step
+rows without privacy. Scale by PublicScaler or PrivateStandardScaler
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
@@ -221,7 +247,7 @@ public step
         if learned := learned_steps(self.steps):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
-                + PRIVATE_STEPS
+                + private_steps_instead(learned)
             )
         if not private_steps(self):
             raise InvalidParameterError("steps: expected one that is fitted with privacy")
@@ -269,7 +295,7 @@ def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
     if leaks:
         warnings.warn(
             f"steps learned from the rows without privacy: {leaks}; the pipeline as a whole is not "
-            f"private. {PRIVATE_STEPS}",
+            f"private. {private_steps_instead(step.title for step in steps if step.learned)}",
             PrivacyLeakWarning,
             stacklevel=3,
         )
@@ -333,7 +359,7 @@ class Step:
             return "private"
         own = getattr(kind, "_learns_from_rows", True) is False
         by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
-        if not by_share and (own or _categories_declared(self.estimator)):
+        if not by_share and (own or _declared(self.estimator)):
             return "public"
         if not own and not _requires_fit(self.estimator):
             return "public"
@@ -370,11 +396,18 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     if inside is None:
         yield Step(name, estimator)
         return
+    if isinstance(estimator, ColumnTransformer) and any(map(_looks, estimator.transformers)):
+        yield Step(name, estimator)
     # Sparse and dense rows are trained on in different ways.
     weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
     for part, step in inside:
         for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
             yield replace(leaf, weighed=True) if weighed else leaf
+
+
+def _looks(part: tuple[str, Any, Any]) -> bool:
+    """Whether a function that is given the rows chooses columns, and not by names and types."""
+    return callable(part[2]) and type(part[2]) is not make_column_selector
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
@@ -397,12 +430,23 @@ def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
     return [leaf for leaf in leaves if leaf.role == "learned"]
 
 
-def _categories_declared(estimator: Any) -> bool:
-    """Whether it is an encoder whose fit looks at the rows for nothing but unknown categories."""
-    if type(estimator) not in (OneHotEncoder, OrdinalEncoder):
-        return False
-    frequent = estimator.min_frequency is None and estimator.max_categories is None
-    return frequent and not isinstance(estimator.categories, str)
+def _declared(estimator: Any) -> bool:
+    """Whether it is a step of scikit-learn whose fit takes nothing from the rows.
+
+    Their fits look at the number, the names and the types of the columns, at the parameters, and,
+    to refuse rows that do not fit, at values.
+    """
+    kind = type(estimator)
+    if kind in (OneHotEncoder, OrdinalEncoder):
+        frequent = estimator.min_frequency is None and estimator.max_categories is None
+        return frequent and not isinstance(estimator.categories, str)
+    if kind is SimpleImputer:
+        # Columns without any value would be left out, or columns with gaps marked.
+        kept = estimator.keep_empty_features is True and not estimator.add_indicator
+        return kept and isinstance(estimator.strategy, str) and estimator.strategy == "constant"
+    return kind is PolynomialFeatures or (
+        kind is SplineTransformer and not isinstance(estimator.knots, str)
+    )
 
 
 def _requires_fit(estimator: Any) -> bool:

@@ -49,7 +49,7 @@ from dpsvm_fast.model_selection.strategies import (
     StoppingPlan,
     label_step,
 )
-from dpsvm_fast.pipelines import OURS, PRIVATE_STEPS, Step, leaf_steps, private_steps
+from dpsvm_fast.pipelines import OURS, Step, leaf_steps, private_steps, private_steps_instead
 
 # The candidates of a search: copies of one estimator with the parameters of a grid.
 
@@ -505,7 +505,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if checked.learned:
             warnings.warn(
                 "candidates have steps that learn from the rows without privacy: "
-                f"{', '.join(checked.learned)}; what is released is not private. {PRIVATE_STEPS}"
+                f"{', '.join(checked.learned)}; what is released is not private. "
+                + private_steps_instead(checked.learned)
                 + ("" if checked.ledger is None else CHARGED),
                 PrivacyLeakWarning,
                 stacklevel=3,

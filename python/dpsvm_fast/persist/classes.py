@@ -10,9 +10,17 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Normalizer
+from sklearn.preprocessing import (
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
 
 from dpsvm_fast import preprocessing as ours
 from dpsvm_fast import validation as check
@@ -530,6 +538,9 @@ class SavedClass:
         Whether there is something to be fitted.
     derived : callable or None
         Attributes that follow from the others, not saved.
+    rows : callable or None
+        Of a class whose fit takes nothing from the rows: rows on which a fit gives what is to be
+        restored, from parameters and attributes.
     """
 
     kind: type
@@ -538,6 +549,20 @@ class SavedClass:
     mechanism: str | None = None
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
+    rows: Callable[[Any, Facts], Any] | None = None
+
+    def refit(self, model: Any, facts: dict[str, Any]) -> None:
+        """Fit on the rows that stand for all, and give arrays the types that they had."""
+        if self.rows is None:
+            return
+        model.fit(self.rows(model, facts))
+        if model.n_features_in_ != facts["n_features_in_"]:
+            raise ModelFormatError("the parameters are for another number of features")
+        if "categories_" in facts:
+            facts["categories_"] = [
+                np.array(values, dtype=kind)
+                for values, kind in zip(model.categories, facts["categories_"], strict=True)
+            ]
 
 
 def _rows(facts: Facts) -> int:
@@ -692,6 +717,7 @@ def saved_classes() -> dict[str, SavedClass]:
             lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
         ),
         *_public_transformers(),
+        *_declared_steps(),
         *_compositions(),
     ]
     return {saved.kind.__name__: saved for saved in every}
@@ -744,6 +770,135 @@ def _public_transformers() -> list[SavedClass]:
     ]
 
 
+def _checked_categories(value: Any) -> list[list[Any]]:
+    """Declared categories of each column."""
+    if isinstance(value, str):
+        raise InvalidParameterError(
+            f"categories: got {value!r}, expected public ones: others were learned from the rows"
+        )
+    return [np.asarray(one, dtype=object).tolist() for one in value]
+
+
+def _checked_knots(value: Any) -> Any:
+    """Positions of knots."""
+    if isinstance(value, str):
+        raise InvalidParameterError(
+            f"knots: got {value!r}, expected public positions: others were learned from the rows"
+        )
+    return np.asarray(value, dtype=np.float64)
+
+
+def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
+    """Type of an array of numbers or of objects."""
+    if record not in ("object", *LABEL_TYPES) or record == "str":
+        raise ModelFormatError(f"{where}: got {shown(record)}, expected the type of an array")
+    found: np.dtype[Any] = np.dtype(record)
+    return found
+
+
+def _marked(value: Any) -> Any:
+    """A parameter that may be NaN, for which JSON has no form."""
+    return {"number": "NaN"} if isinstance(value, float) and math.isnan(value) else value
+
+
+def _declared_steps() -> list[SavedClass]:
+    """Steps of scikit-learn whose fit takes nothing from the rows; they are fitted anew."""
+    # A file must not ask for much more than it has.
+    few = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MOST_REPEATED)])}
+    coded = few | {
+        "categories_": Attribute(
+            lambda arrays: [array.dtype.name for array in arrays],
+            lambda where, record, facts: [_dtype_from(where, one, facts) for one in record],
+            lambda _: {"type": "array", "items": {"type": "string"}},
+        )
+    }
+    typed = few | {
+        "_fit_dtype": Attribute(lambda kind: kind.name, _dtype_from, lambda _: {"type": "string"})
+    }
+    numbered = Parameter(
+        lambda value: value,
+        lambda name, value: (
+            _marked(value) if _marked(value) is not value else plain_to(name, value)
+        ),
+        lambda name, record: math.nan if isinstance(record, dict) else plain_from(name, record),
+    )
+    categories = Parameter(_checked_categories)
+    floats = hashing_parameters()["dtype"]
+    knots = Parameter(
+        _checked_knots,
+        lambda _, value: numbers_to(value),
+        lambda name, record: numbers_from(name, record, (None, None)),
+    )
+    degree = Parameter(partial(check.check_integer, "degree", low=0, high=MOST_WORDS))
+    order, flag = _only("order", "C", "F"), Parameter(partial(check.check_bool, "a flag"))
+
+    def of_categories(model: Any, _: Facts) -> Any:
+        return np.array([[one[0] for one in model.categories]], dtype=object)
+
+    def of_type(_: Any, facts: Facts) -> Any:
+        kind = facts["_fit_dtype"]
+        value = "text" if kind.kind == "O" else 0
+        return np.full((1, facts["n_features_in_"]), value, dtype=kind)
+
+    return [
+        SavedClass(
+            OneHotEncoder,
+            {"categories": categories, "drop": Parameter(_plain_list), "dtype": floats}
+            | {"sparse_output": flag, "handle_unknown": _only("handle_unknown", "error", "ignore")},
+            coded,
+            rows=of_categories,
+        ),
+        SavedClass(
+            OrdinalEncoder,
+            {"categories": categories, "dtype": floats, "unknown_value": numbered}
+            | {"encoded_missing_value": numbered}
+            | {"handle_unknown": _only("handle_unknown", "error", "use_encoded_value")},
+            coded,
+            rows=of_categories,
+        ),
+        SavedClass(
+            SimpleImputer,
+            {"missing_values": numbered, "strategy": _only("strategy", "constant")}
+            | {"fill_value": Parameter(lambda value: value), "copy": flag}
+            | {"add_indicator": _only("add_indicator", *(False,))}
+            | {"keep_empty_features": _only("keep_empty_features", *(True,))},
+            typed,
+            rows=of_type,
+        ),
+        SavedClass(
+            SplineTransformer,
+            {"n_knots": Parameter(lambda n: n), "degree": degree, "knots": knots, "order": order}
+            | {"extrapolation": _only("extrapolation", *EXTRAPOLATIONS)}
+            | {"include_bias": flag, "sparse_output": flag},
+            few,
+            rows=lambda model, _: model.knots[:2],
+        ),
+        SavedClass(
+            PolynomialFeatures,
+            {"degree": Parameter(_checked_degree), "interaction_only": flag}
+            | {"include_bias": flag, "order": order},
+            few,
+            rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
+        ),
+    ]
+
+
+EXTRAPOLATIONS = ("error", "constant", "linear", "continue", "periodic")
+
+
+def _plain_list(value: Any) -> Any:
+    """None, a word or a list."""
+    return value if value is None or isinstance(value, str) else list(value)
+
+
+def _checked_degree(value: Any) -> Any:
+    """A degree, or the least and the largest one."""
+    degrees = value if isinstance(value, tuple) else (value,)
+    for one in degrees:
+        check.check_integer("degree", one, 0, MOST_WORDS)
+    return value
+
+
 def _compositions() -> list[SavedClass]:
     """What is made of others; their estimators are saved apart from this table."""
     searched = (
@@ -768,10 +923,16 @@ def _compositions() -> list[SavedClass]:
         "best_score_": replace(FINITE, optional=True),
     }
     verbose = {"verbose": Parameter(partial(check.check_bool, "verbose"))}
+    columns = verbose | {
+        "sparse_threshold": Parameter(partial(check.check_real, "sparse_threshold", low=0, high=1)),
+        "transformer_weights": _only("transformer_weights", None),
+        "verbose_feature_names_out": Parameter(partial(check.check_bool, "a flag")),
+    }
     return [
         SavedClass(PrivateGridSearch, parameters_of(tests), attributes, "search"),
         SavedClass(Pipeline, verbose),
         SavedClass(PrivatePipeline, verbose),
+        SavedClass(ColumnTransformer, columns, FEATURES | {"sparse_output_": FLAG}),
         SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
     ]
 

@@ -5,15 +5,22 @@ Loading one runs no code. The format is described in docs/model_format.md.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates.record import exactly
@@ -27,6 +34,8 @@ from dpsvm_fast.data.encoder import leading_encoder
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
+    MOST_REPEATED,
+    NOT_SAVED,
     SavedClass,
     check_facts,
     check_holds,
@@ -42,6 +51,7 @@ from dpsvm_fast.persist.values import (
     VERSION,
     check_seals,
     parsed,
+    plain_to,
     refused,
     sealed_text,
     shown,
@@ -62,7 +72,11 @@ SEARCH = "PrivateGridSearch"
 
 PIPELINES = ("Pipeline", "PrivatePipeline")
 
+COLUMNS = "ColumnTransformer"
+
 NOTHING = "passthrough"
+# Parameters that are parts, saved apart from the others.
+PARTS = ("steps", "transformers", "remainder")
 # Of a pipeline. Far fewer make sense, and a file must not ask for millions.
 MOST_STEPS = 1000
 
@@ -106,6 +120,8 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
             [step, record_of(one, f"{where}[{step!r}]", fitted=fitted) if _does(one) else None]
             for step, one in model.steps
         ]
+    if name == COLUMNS:
+        record |= _columns_of(model, where, fitted=fitted)
     if name == SEARCH:
         record["estimator"] = record_of(model.estimator, f"{where}.estimator", fitted=False)
     if fitted:
@@ -136,8 +152,15 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     """Parameters as the class checks them."""
-    if getattr(model, "transform_input", None) is not None:
-        raise InvalidParameterError(f"{where}.transform_input: expected None in a saved Pipeline")
+    others = {*saved.parameters, *NOT_SAVED, *PARTS}
+    if saved.kind.__module__.startswith("sklearn."):
+        for name, given in inspect.signature(saved.kind).parameters.items():
+            value = getattr(model, name)
+            if name not in others and value is not given.default and value != given.default:
+                raise InvalidParameterError(
+                    f"{where}.{name}: got {shown(value)}, expected {given.default!r} in a saved "
+                    f"{saved.kind.__name__}"
+                )
     return {
         name: parameter.written(name, getattr(model, name))
         for name, parameter in saved.parameters.items()
@@ -163,6 +186,116 @@ def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] 
         for name, attribute in saved.attributes.items()
         if name in found
     }
+
+
+def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
+    """Names, records and columns of the parts of a ColumnTransformer."""
+    made = {name: step for name, step, _ in getattr(model, "transformers_", ())}
+    indices = getattr(model, "_transformer_to_input_indices", {})
+    names = getattr(model, "feature_names_in_", ())
+
+    def written(name: str, step: Any) -> Any:
+        if isinstance(step, str):
+            return step
+        # A part without columns was not fitted.
+        there = fitted and len(indices.get(name, ())) > 0
+        inner = made.get(name, step) if there else step
+        return record_of(inner, f"{where}[{name!r}]", fitted=there)
+
+    parts = []
+    for name, step, columns in model.transformers:
+        # What a function or a slice has chosen is written as a list.
+        if isinstance(columns, np.ndarray):
+            columns = columns.tolist()
+        plain = isinstance(columns, (str, int)) or (
+            isinstance(columns, list) and not any(isinstance(one, bool) for one in columns)
+        )
+        if not plain:
+            found = indices.get(name)
+            if found is None:
+                raise InvalidParameterError(
+                    f"{where}[{name!r}]: expected columns by name or position in what is saved"
+                )
+            columns = [str(names[place]) for place in found] if len(names) else list(found)
+        parts.append([name, written(name, step), plain_to(f"{where}[{name!r}]", columns)])
+    return {"transformers": parts, "remainder": written("remainder", model.remainder)}
+
+
+def _columns_from(
+    record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
+) -> dict[str, Any]:
+    """The parts of a ColumnTransformer."""
+    parts: list[Any] = []
+    entries = record["transformers"]
+    if not isinstance(entries, list) or len(entries) > MOST_STEPS:
+        raise ModelFormatError(f"{where}: expected a list of at most {MOST_STEPS} parts")
+
+    def read(name: str, one: Any, *, chosen: bool) -> Any:
+        if isinstance(one, str):
+            return refused(check_option, f"{where}[{shown(name)}]", one, ("drop", NOTHING))
+        there = fitted and chosen and isinstance(one, dict) and "attributes" in one
+        step = model_from(one, f"{where}[{shown(name)}]", reading, fitted=there)
+        if not hasattr(step, "transform"):
+            raise ModelFormatError(f"{where}[{shown(name)}]: expected a transformer")
+        return step
+
+    for entry in entries:
+        if not isinstance(entry, list) or len(entry) != 3 or not isinstance(entry[0], str):
+            raise ModelFormatError(f"{where}: expected a name, a record and columns of every part")
+        name, one, columns = entry
+        many = columns if isinstance(columns, list) else [columns]
+        if not all(type(column) in (str, int) for column in many):
+            raise ModelFormatError(f"{where}[{shown(name)}]: expected names or positions")
+        parts.append((name, read(name, one, chosen=bool(many)), columns))
+    return {
+        "transformers": parts,
+        "remainder": read("remainder", record["remainder"], chosen=True),
+    }
+
+
+def _blank(X: Any, width: int) -> Any:
+    """As many columns as a fitted part makes."""
+    return np.zeros((np.shape(X)[0], width))
+
+
+def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
+    """Fit a ColumnTransformer of loaded parts on rows that have nothing but the right columns."""
+    fitted = {name: step for name, step, _ in model.transformers} | {"remainder": model.remainder}
+    names, n_features = facts.get("feature_names_in_"), facts["n_features_in_"]
+
+    def stand_in(step: Any, columns: Any = None) -> Any:
+        # A part without columns was not fitted.
+        width = None if isinstance(step, str) or columns == [] else _width(step, None)
+        if width is None:
+            return step
+        if width > MOST_REPEATED:
+            raise ModelFormatError(f"{where}: a part makes more columns than a model may have")
+        return FunctionTransformer(_blank, kw_args={"width": width})
+
+    blank = clone(model).set_params(
+        transformers=[
+            (name, stand_in(step, columns), columns) for name, step, columns in model.transformers
+        ],
+        remainder=stand_in(model.remainder),
+    )
+    rows: Any = np.zeros((1, n_features))
+    if names is not None:
+        table = {name: [0.0] for name in names}
+        for library in ("pandas", "polars"):
+            with suppress(ImportError):
+                rows = importlib.import_module(library).DataFrame(table)
+                break
+    try:
+        blank.fit(rows)
+    except (TypeError, ValueError) as error:
+        raise ModelFormatError(f"{where}: columns that do not go together ({error})") from None
+    found = {name: value for name, value in vars(blank).items() if name not in blank.get_params()}
+    found["transformers_"] = [
+        (name, step if isinstance(fitted[name], str) else fitted[name], columns)
+        for name, step, columns in blank.transformers_
+    ]
+    model.__dict__.update(found)
+    check_is_fitted(model)
 
 
 def _does(step: object) -> bool:
@@ -202,6 +335,7 @@ def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[s
     names = {"class", "parameters"} | ({"output"} & set(record))
     names |= {"steps"} if name in PIPELINES else set()
     names |= {"estimator"} if name == SEARCH else set()
+    names |= set(PARTS[1:]) if name == COLUMNS else set()
     if fitted:
         names |= {"attributes"} | ({"privacy"} if saved.mechanism is not None else set())
         names |= {"best_estimator"} if name == SEARCH else set()
@@ -227,6 +361,8 @@ def _made(
         parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
     if "steps" in record:
         parameters["steps"] = _steps_from(record["steps"], where, reading, fitted=fitted)
+    if "transformers" in record:
+        parameters |= _columns_from(record, where, reading, fitted=fitted)
     return saved.kind(**parameters)
 
 
@@ -255,8 +391,35 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
             raise ModelFormatError(
                 f"{where}[{shown(name)}]: takes {expected} features, the step before makes {width}"
             )
-        width = getattr(step, "_n_features_out", width if expected is None else expected)
+        width = _width(step, width if expected is None else expected)
     return steps
+
+
+def _width(step: Any, before: int | None) -> int | None:
+    """Columns that come out of a step."""
+    if type(step).__name__ in WIDTHS and type(step).__module__.startswith("sklearn."):
+        return int(WIDTHS[type(step).__name__](step))
+    if isinstance(step, Pipeline):
+        for _, inner in step.steps:
+            before = _width(inner, before)
+        return before
+    width: int | None = getattr(step, "_n_features_out", getattr(step, "n_features_in_", before))
+    return width
+
+
+def _one_hot_width(step: Any) -> int:
+    """Categories less those that are dropped."""
+    dropped = 0 if step.drop_idx_ is None else sum(one is not None for one in step.drop_idx_)
+    return sum(map(len, step.categories_)) - dropped
+
+
+WIDTHS: dict[str, Any] = {
+    "OneHotEncoder": _one_hot_width,
+    "SplineTransformer": lambda step: step.n_features_out_,
+    "PolynomialFeatures": lambda step: step.n_output_features_,
+    "HashingVectorizer": lambda step: step.n_features,
+    COLUMNS: lambda step: max((one.stop for one in step.output_indices_.values()), default=0),
+}
 
 
 def _set_fitted(
@@ -276,6 +439,12 @@ def _set_fitted(
     check_facts(where, model, facts, statement)
     if "best_estimator" in record:
         facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
+    try:
+        saved.refit(model, facts)
+    except (ModelFormatError, TypeError, ValueError) as error:
+        raise ModelFormatError(f"{where}: {error}") from None
+    if "transformers" in record:
+        _join_columns(model, facts, where)
     model.__dict__.update(facts)
 
 
@@ -607,6 +776,8 @@ def model_schema() -> dict[str, Any]:
             "parameters": {"type": "object"},
             "output": {"enum": list(OUTPUTS)},
             "steps": {"type": "array", "minItems": 1, "items": step},
+            "transformers": {"type": "array", "items": {"type": "array", "minItems": 3}},
+            "remainder": {"anyOf": [own, {"enum": ["drop", NOTHING]}]},
             "estimator": {"$ref": "#/$defs/unfitted"},
         }
         if fitted:

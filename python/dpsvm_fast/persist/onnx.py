@@ -11,8 +11,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Normalizer
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
@@ -210,6 +219,8 @@ def transform_rows(graph: Graph, step: Any, rows: str) -> str:
         What it does cannot be written as operators.
     """
     if step is None or isinstance(step, str):
+        return rows
+    if isinstance(step, FunctionTransformer) and step.func is None:
         return rows
     if isinstance(step, Pipeline):
         for _, inner in step.steps:
@@ -456,6 +467,162 @@ def _encoded(graph: Graph, step: Any, rows: str) -> str:
     return graph.op("Concat", *parts, axis=1)
 
 
+def _joined(graph: Graph, step: Any, rows: str) -> str:
+    """Of a ``ColumnTransformer``: named columns are inputs of their own where it comes first."""
+    names = list(getattr(step, "feature_names_in_", ()))
+    first = rows == "X" and bool(names)
+    if first:
+        del graph.inputs["X"]
+    indices, parts = step._transformer_to_input_indices, []
+    inputs: dict[str, int] = {}
+    for name, inner, _ in step.transformers_:
+        # Of no columns, or left out.
+        if not len(indices[name]) or inner == "drop":
+            continue
+        codes = _encoder_in(inner)
+        values = []
+        for place, column in enumerate(indices[name]):
+            if not first:
+                values.append(graph.op("Gather", rows, [int(column)], axis=1))
+                continue
+            label = str(names[column])
+            text = codes is not None and _is_text(codes.categories_[place])
+            kind = graph.onnx.TensorProto.STRING if text else graph.kind
+            if inputs.setdefault(label, kind) != kind:
+                raise InvalidParameterError(
+                    f"model: column {label!r} is taken as numbers and as text, expected one of them"
+                )
+            values.append(label if label in graph.inputs else graph.input(label, kind, 1))
+        parts.append(_through(graph, inner, values))
+    return graph.op("Concat", *parts, axis=1)
+
+
+def _encoder_in(step: Any) -> Any:
+    """The encoder that cells come to, perhaps behind an imputer; None for one of numbers."""
+    if isinstance(step, Pipeline):
+        for _, inner in step.steps:
+            if not isinstance(inner, (SimpleImputer, str)):
+                return _encoder_in(inner)
+    return step if isinstance(step, (OneHotEncoder, OrdinalEncoder)) else None
+
+
+def _is_text(categories: Any) -> bool:
+    """Whether categories are not all numbers."""
+    return not all(isinstance(one, (bool, int, float)) for one in categories.tolist())
+
+
+def _through(graph: Graph, step: Any, columns: list[str]) -> str:
+    """Columns, each of shape (n, 1), under one part of a ``ColumnTransformer``."""
+    codes = _encoder_in(step)
+    if codes is None or not any(map(_is_text, codes.categories_)):
+        return transform_rows(graph, step, graph.op("Concat", *columns, axis=1))
+    steps = [one for _, one in step.steps] if isinstance(step, Pipeline) else [step]
+    at = steps.index(codes)
+    filled = [one.fill_value for one in steps[:at] if isinstance(one, SimpleImputer)]
+    fill = "missing_value" if filled and filled[0] is None else (filled or [None])[0]
+    rows = _indicated(graph, codes, columns, fill)
+    for one in steps[at + 1 :]:
+        rows = transform_rows(graph, one, rows)
+    return rows
+
+
+def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) -> str:
+    """Of an encoder of declared categories; text is looked up first."""
+    parts, places = [], getattr(step, "drop_idx_", None)
+    for number, (value, known) in enumerate(zip(columns, step.categories_, strict=True)):
+        categories = known.tolist()
+        if any(one is None or one != one for one in categories):
+            raise InvalidParameterError(
+                "model: a declared category is a missing value, expected others in ONNX"
+            )
+        if _is_text(known):
+            words = {str(one): place for place, one in enumerate(categories)}
+            words |= {"": words.get(str(fill), -1)} if "" not in words else {}
+            how = {"keys_strings": list(words), "values_int64s": list(words.values())}
+            value = graph.op("LabelEncoder", value, default_int64=-1, domain=ML, **how)
+            if len(graph.operators) == 1:
+                graph.operators.append((ML, 2))
+            own = graph.stored(np.arange(len(categories))[None, :])
+        else:
+            own = graph.constant(np.array([categories], dtype=np.float64))
+        found = graph.op("Cast", graph.op("Equal", value, own), to=graph.kind)
+        kept = np.arange(len(categories))
+        if isinstance(step, OrdinalEncoder):
+            other = 0.0 if step.unknown_value is None else float(step.unknown_value)
+            code = graph.op("MatMul", found, (kept[:, None] - other).astype(np.float64))
+            found = graph.op("Add", code, other)
+        elif places is not None and places[number] is not None:
+            found = graph.op("Gather", found, np.delete(kept, places[number]).tolist(), axis=1)
+        parts.append(found)
+    return graph.op("Concat", *parts, axis=1)
+
+
+def _coded(graph: Graph, step: Any, rows: str) -> str:
+    """Of an encoder of numbers."""
+    if any(map(_is_text, step.categories_)):
+        raise InvalidParameterError(
+            "model: an encoder of text has to take columns by name, in a ColumnTransformer that "
+            "comes first; expected that in ONNX"
+        )
+    columns = [graph.op("Gather", rows, [j], axis=1) for j in range(step.n_features_in_)]
+    return _indicated(graph, step, columns)
+
+
+def _filled(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``SimpleImputer`` with a constant number."""
+    fill, gap = 0.0 if step.fill_value is None else float(step.fill_value), step.missing_values
+    empty = graph.op("IsNaN", rows) if gap != gap else graph.op("Equal", rows, float(gap))
+    return graph.op("Where", empty, fill, rows)
+
+
+def _powers(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PolynomialFeatures``: products of columns, one power after the other."""
+    ones = graph.op("Add", graph.op("Mul", graph.op("Gather", rows, [0], axis=1), 0.0), 1.0)
+    extended = graph.op("Concat", rows, ones, axis=1)
+    d, most = step.n_features_in_, int(step.powers_.sum(axis=1).max())
+    factors = [[*np.repeat(np.arange(d), own), *[d] * (most - own.sum())] for own in step.powers_]
+    product = None
+    for chosen in np.array(factors, dtype=int).reshape(len(factors), most).T:
+        column = graph.op("Gather", extended, [int(j) for j in chosen], axis=1)
+        product = column if product is None else graph.op("Mul", product, column)
+    return product or graph.op("Gather", extended, [d] * len(factors), axis=1)
+
+
+def _splines(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``SplineTransformer``: the recursion of Cox and de Boor on declared knots."""
+    if step.extrapolation not in ("constant", "error") or step.degree < 1:
+        raise InvalidParameterError(
+            "model: got SplineTransformer with another extrapolation than 'constant', or of degree "
+            "0, expected others in ONNX"
+        )
+    parts, k = [], step.degree
+    for number, spline in enumerate(step.bsplines_):
+        t = np.asarray(spline.t)
+        first, last = k, len(t) - k - 1
+        x = graph.op("Gather", rows, [number], axis=1)
+        x = graph.op("Clip", x, float(t[first]), float(t[last]))
+        # Of the intervals between knots; the last one holds its right end.
+        below, above = t[:-1][None, :].copy(), t[1:][None, :].copy()
+        above[0, last - 1 :], below[0, last:] = np.inf, np.inf
+        inside = graph.op("Not", graph.op("Less", x, below))
+        inside = graph.op("And", inside, graph.op("Less", x, above))
+        values = graph.op("Cast", inside, to=graph.kind)
+        for degree in range(1, k + 1):
+            n = len(t) - degree - 1
+            rise = graph.op("Div", graph.op("Sub", x, t[None, :n]), (t[degree:-1] - t[:n])[None, :])
+            fall = graph.op(
+                "Div",
+                graph.op("Sub", t[None, degree + 1 :], x),
+                (t[degree + 1 :] - t[1 : n + 1])[None, :],
+            )
+            left = graph.op("Gather", values, list(range(n)), axis=1)
+            right = graph.op("Gather", values, list(range(1, n + 1)), axis=1)
+            values = graph.op("Add", graph.op("Mul", rise, left), graph.op("Mul", fall, right))
+        width = len(t) - k - 1 - (not step.include_bias)
+        parts.append(graph.op("Gather", values, list(range(width)), axis=1))
+    return graph.op("Concat", *parts, axis=1)
+
+
 def _categories(graph: Graph, column: Column, texts: Any) -> str:
     """An input of categories: one number for each, 1 for that of the cell, or their places."""
     declared = [str(one) for one in column.categories or ()]
@@ -489,6 +656,12 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PrivateStandardScaler: _standardised,
     ours.RandomFourierFeatures: lambda g, step, rows: _fourier(g, step._features, rows),
     SchemaEncoder: _encoded,
+    ColumnTransformer: _joined,
+    OneHotEncoder: _coded,
+    OrdinalEncoder: _coded,
+    SimpleImputer: _filled,
+    PolynomialFeatures: _powers,
+    SplineTransformer: _splines,
     Normalizer: _normalized,
 }
 
