@@ -12,11 +12,12 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
+from dpsvm_fast.accounting.composition import distance_delta
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated.classifier import statement_of
 from dpsvm_fast.federated.local import Records, checked_records, contributions
-from dpsvm_fast.federated.plans import LocalTraining, SumNoise, delta_overhead, plan_noise
+from dpsvm_fast.federated.plans import LocalTraining, SumNoise, plan_noise
 from dpsvm_fast.federated.secsum import PartyCounts
 from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, digits_of, helmet, reduction
@@ -48,7 +49,7 @@ def test_noise_is_enough_and_hardly_more(epsilon: float, n_users: int) -> None:
     assert Fraction(noise.total) >= Fraction(noise.distance) + Fraction(noise.step) * root
     distance = noise.discreteness + noise.overflow + 2.0**-80
     spent = gaussian_delta(epsilon, noise.sigma, noise.total)
-    assert spent + delta_overhead(epsilon, distance) <= spec.delta
+    assert spent + distance_delta(Fraction(distance), epsilon) <= spec.delta
     wanted = gaussian_sigma(epsilon, spec.delta) * noise.distance
     assert noise.sigma <= wanted * (1.0 + 1e-2 if epsilon < 0.05 else 1.0 + 1e-3)
 
@@ -196,9 +197,3 @@ def test_noise_that_finds_no_room_is_refused() -> None:
     with pytest.raises(InvalidParameterError) as caught:
         plan_noise(**facts, bound=1e12, multiplier=4.0)
     assert caught.value.parameter == "radius"
-
-
-def test_what_distances_cost() -> None:
-    assert delta_overhead(0.5, 1e-9) == pytest.approx((1 + math.exp(0.5)) * 1e-9)
-    assert delta_overhead(0.5, 1e-9) >= (1 + math.exp(0.5)) * 1e-9
-    assert math.isinf(delta_overhead(1e4, 1e-20))

@@ -19,9 +19,11 @@ from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
 from dpsvm_fast.federated.parameters import loss_of
-from dpsvm_fast.federated.plans import RoundPlan, sensitivity_record
+from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.secsum import SumResult, centred, whole_numbers
 from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
+from dpsvm_fast.rounding import add_up
 
 
 class FederatedLinearSVC(PrivateLinearClassifier):
@@ -125,31 +127,39 @@ def statement_of(
     p, training = spec.params, spec.training
     if random_source == "seed" and SEED_REASON not in reasons:
         reasons = (*reasons, SEED_REASON)
-    sensitivity = _sensitivity(spec)
+    noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
+    sensitivity = None
+    if training is not None and noise is not None:
+        # What one row changes in one party's weighted model, factor by factor.
+        rounding = noise.codec.rounding(noise.size)
+        sensitivity = Sensitivity(
+            lipschitz=training.loss.lipschitz,
+            C=training.C,
+            data_norm=training.data_norm,
+            intercept_scaling=training.intercept_scaling,
+            row_norm=training.row_norm,
+            relation_factor=RELATION_FACTOR["replace_one"],
+            exact=training.by_record,
+            solver_radius=training.solver_radius,
+            rounding=rounding,
+            total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
+        )
+    agreed = ("unit", "group_size", "weighting", "regularization", "min_records", "max_records")
+    counted = ("n_users", "honest_fraction", "max_dropout", "honest_survivors", "epsilon", "delta")
     summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
     statement = FederatedStatement(
         algorithm=spec.algorithm,
         loss=p["loss"],
         n_scores=None if sensitivity is None else loss_of(p, len(spec.classes)).n_scores,
-        unit=p["unit"],
-        group_size=p["group_size"],
-        n_users=spec.n_users,
-        honest_fraction=spec.honest_fraction,
-        max_dropout=spec.max_dropout,
+        **{name: p[name] for name in agreed},
+        **{name: getattr(spec, name) for name in counted},
         min_survivors=spec.survivors_needed,
-        honest_survivors=spec.honest_survivors,
         threshold=spec.threshold if trust == "secure_sum" else None,
         trust=trust,
         sensitivity=sensitivity,
-        weighting=p["weighting"],
-        regularization=p["regularization"],
         radius=None if training is None else training.model_norm,
-        min_records=p["min_records"],
-        max_records=p["max_records"],
         rounds=tuple(part for part in summed if part is not None),
         local_events=tuple(event for part in spec.rounds for event in part.local_events),
-        epsilon=spec.epsilon,
-        delta=spec.delta,
         local_epsilon=None,
         assumed_public=AGREED,
         caveats=caveats_of(trust, p["weighting"]),
@@ -161,15 +171,6 @@ def statement_of(
         return statement
     own = composed_epsilon(statement.sent_events, spec.delta)
     return dataclasses.replace(statement, local_epsilon=own if own <= MOST_EPSILON else None)
-
-
-def _sensitivity(spec: FederatedSpec) -> Sensitivity | None:
-    """By how much one unit moves the models; None where parties have noise of their own."""
-    models = (part.noise for part in spec.rounds if part.name == "model")
-    noise = next(models, None)
-    if spec.training is None or noise is None:
-        return None
-    return sensitivity_record(spec.training, noise)
 
 
 # From sums to a classifier: arithmetic on released numbers, without randomness.

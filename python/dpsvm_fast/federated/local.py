@@ -439,24 +439,12 @@ class PartyState:
     released: dict[str, tuple[str, NDArray[np.int64]]] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
 
-    def open_for(self, spec: FederatedSpec) -> None:
-        """Bind a fresh state to a specification.
-
-        Raises
-        ------
-        PartyRefusedError
-            It belongs to another one.
-        """
-        digest = spec.digest()
-        if self.digest not in ("", digest):
-            raise PartyRefusedError("state: belongs to another specification")
-        self.digest = digest
-
-    def recall(self, round_name: str, mark: str) -> NDArray[np.int64] | None:
-        """The vector that was made before, if any.
+    def recall(self, spec: FederatedSpec, round_name: str, mark: str) -> NDArray[np.int64] | None:
+        """The vector that was made before, if any; a fresh state is bound to the specification.
 
         Parameters
         ----------
+        spec : FederatedSpec
         round_name : str
         mark : str
             Digest of the public numbers that the vector is made from.
@@ -468,8 +456,13 @@ class PartyState:
         Raises
         ------
         PartyRefusedError
-            One was sent, or made from other public numbers: a second would be a second release.
+            The state belongs to another specification; or a vector was sent, or made from other
+            public numbers: a second would be a second release.
         """
+        digest = spec.digest()
+        if self.digest not in ("", digest):
+            raise PartyRefusedError("state: belongs to another specification")
+        self.digest = digest
         if round_name in self.sent:
             raise PartyRefusedError("round: was answered before")
         if round_name not in self.released:
@@ -594,10 +587,9 @@ def local_update(
     plan = spec.round(round_name)
     ledger = check_ledger(ledger, "replace_one")
     state = PartyState() if state is None else state
-    state.open_for(spec)
     public = checked_public(public, spec, round_name)
-    mark = _mark(public)
-    known = state.recall(round_name, mark)
+    mark = "" if public is None else hashlib.sha256(public.tobytes()).hexdigest()
+    known = state.recall(spec, round_name, mark)
     if known is not None:
         return LocalUpdate(known.copy())
     if ledger is not None and round_name not in state.charged:
@@ -631,8 +623,3 @@ def checked_public(
     if not (np.abs(public) <= 2.0).all():
         raise PartyRefusedError("public: expected finite components of norm about 1")
     return np.require(public, requirements=["C_CONTIGUOUS", "ALIGNED"])
-
-
-def _mark(public: NDArray[np.float64] | None) -> str:
-    """Digest of public numbers."""
-    return "" if public is None else hashlib.sha256(public.tobytes()).hexdigest()

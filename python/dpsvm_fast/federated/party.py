@@ -33,6 +33,7 @@ from dpsvm_fast.federated.masks import (
 from dpsvm_fast.federated.protocol import RoundTerms
 from dpsvm_fast.federated.secsum import LIMIT
 from dpsvm_fast.federated.spec import PROTOCOL
+from dpsvm_fast.ledger.store import put_new
 
 _LOG = logging.getLogger("dpsvm_fast.federated")
 
@@ -65,25 +66,8 @@ class FileJournal:
     def claim(self, name: str) -> bool:
         """Claim the round for all times; it is on the disk when this returns."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            # The file system lets one of several processes win.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            handle = os.open(self._entry(name), flags, 0o600)
-        except FileExistsError:
-            return False
-        try:
-            os.write(handle, f"{name}\n".encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if os.name == "posix":
-            # The new name has to survive a crash, too.
-            handle = os.open(self._directory, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        return True
+        # The file system lets one of several processes win.
+        return put_new(self._entry(name), f"{name}\n".encode(), lasting=True)
 
     def _entry(self, name: str) -> Path:
         return self._directory / hashlib.sha256(name.encode()).hexdigest()

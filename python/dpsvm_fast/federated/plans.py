@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import composed_delta, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.certificates import PrivacyEvent, Sensitivity
+from dpsvm_fast.accounting.composition import distance_delta
+from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.releases import SecureRound
 from dpsvm_fast.certificates.words import summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -435,13 +436,6 @@ def plan_noise(
     )
 
 
-def delta_overhead(epsilon: float, distance: float) -> float:
-    """What a total variation distance adds to delta, ``(1 + e**epsilon) distance``; rounded up."""
-    if epsilon > 700.0:
-        return math.inf
-    return mul_up(add_up(1.0, round_up(math.exp(epsilon), 2)), distance)
-
-
 def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
     """Delta that is left to noise when ``n_rounds`` sums took what their distances cost.
 
@@ -450,9 +444,10 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
     InvalidParameterError
         Nothing is left.
     """
-    left = add_down(delta, -delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED))
+    cost = distance_delta(n_rounds * Fraction(DISTANCE_ALLOWED), epsilon)
+    left = add_down(delta, -cost)
     if not left > 0.5 * delta:
-        needed = 2.0 * delta_overhead(epsilon, n_rounds * DISTANCE_ALLOWED)
+        needed = 2.0 * cost
         if needed >= 1e-3:
             most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
             raise InvalidParameterError.of(
@@ -595,23 +590,6 @@ def noisy_sum(
         codec=noise.codec,
         noise=noise,
         clip_norm=clip_norm,
-    )
-
-
-def sensitivity_record(training: LocalTraining, noise: SumNoise) -> Sensitivity:
-    """What one row changes in one party's weighted model, factor by factor."""
-    rounding = noise.codec.rounding(noise.size)
-    return Sensitivity(
-        lipschitz=training.loss.lipschitz,
-        C=training.C,
-        data_norm=training.data_norm,
-        intercept_scaling=training.intercept_scaling,
-        row_norm=training.row_norm,
-        relation_factor=RELATION_FACTOR["replace_one"],
-        exact=training.by_record,
-        solver_radius=training.solver_radius,
-        rounding=rounding,
-        total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
     )
 
 

@@ -201,7 +201,7 @@ class SpendStore:
         store = cls(path, lasting=lasting)
         if not os.path.lexists(store.path):
             try:
-                _put(store.path, _new_file(identity, budget), lasting=lasting)
+                put_new(store.path, _new_file(identity, budget), lasting=lasting)
             except (OSError, sqlite3.Error) as error:
                 reason = getattr(error, "strerror", None) or error
                 raise LedgerError(f"cannot create the ledger's file {path}: {reason}") from error
@@ -432,7 +432,7 @@ class Session:
             )
         last = store.mark(len(store._chain) - 1)
         try:
-            _put(anchor, f"{_anchor_head(store.identity)}\n{last}\n".encode(), lasting=True)
+            put_new(anchor, f"{_anchor_head(store.identity)}\n{last}\n".encode(), lasting=True)
         except OSError as error:
             reason = error.strerror or error
             raise LedgerError(f"cannot create the anchor {anchor}: {reason}") from error
@@ -566,9 +566,12 @@ def _contents(path: Path, largest: int) -> bytes:
     return data
 
 
-def _put(path: Path, data: bytes, *, lasting: bool) -> None:
-    """Make a file with these bytes if there is none; nobody ever sees half of it."""
-    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
+def put_new(path: Path, data: bytes, *, lasting: bool) -> bool:
+    """Make a file with these bytes if there is none; nobody ever sees half of it.
+
+    Returns whether it was made. ``lasting``: it is on the disk when this returns.
+    """
+    made, draft = False, path.with_name(f".{uuid.uuid4().hex}.draft")
     try:
         with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(data)
@@ -584,6 +587,7 @@ def _put(path: Path, data: bytes, *, lasting: bool) -> None:
                 # A file system without hard links.
                 path.touch(0o600, exist_ok=False)
                 draft.replace(path)
+            made = True
     finally:
         draft.unlink(missing_ok=True)
     if lasting and os.name != "nt":
@@ -592,6 +596,7 @@ def _put(path: Path, data: bytes, *, lasting: bool) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+    return made
 
 
 def _drop_draft(path: Path, found: os.stat_result) -> bool:
