@@ -15,7 +15,7 @@ from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent, Subs
 from dpsvm_fast.exceptions import BudgetExceededError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.verification.sampled import Losses, composed_delta
-from dpsvm_fast.verification.sampled import composed_epsilon as checked_epsilon
+from oracles.composed_losses import composed_epsilon as checked_epsilon
 from oracles.renyi import renyi_epsilon
 
 # What an upper bound may lie above the value that it bounds: two of them may be out of order by it.

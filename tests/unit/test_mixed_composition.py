@@ -29,7 +29,7 @@ from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.verification.sampled import Losses
 from dpsvm_fast.verification.sampled import composed_delta as checked_delta
-from dpsvm_fast.verification.sampled import composed_epsilon as checked_epsilon
+from oracles.composed_losses import composed_epsilon as checked_epsilon
 
 RELATIONS = ("add_remove", "replace_one")
 # The check rounds to nearest, the accountant up; how far it may be above.

@@ -19,7 +19,8 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.verification.sampled import Losses, composed_delta, composed_epsilon
+from dpsvm_fast.verification.sampled import Losses, composed_delta
+from oracles.composed_losses import composed_epsilon
 from oracles.renyi import renyi_epsilon
 
 DATA = Path(__file__).parents[1] / "data"

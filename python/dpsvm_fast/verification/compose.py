@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ from dpsvm_fast.verification.losses import (
     zcdp_delta,
 )
 from dpsvm_fast.verification.objective import objective_delta
-from dpsvm_fast.verification.sampled import FIRST_POINTS, Losses, composed_delta
+from dpsvm_fast.verification.sampled import FIRST_POINTS, MOST_POINTS, Losses, composed_delta
 
 # What is known of lists of events, once it is known which branches a record meets.
 
@@ -91,6 +92,14 @@ class Choice:
     def distance(self) -> float:
         """Sum of the distances."""
         return math.fsum(self.distances)
+
+    @property
+    def steps(self) -> Counter[tuple[float, float]]:
+        """Number of sampled steps of each kind."""
+        counts: Counter[tuple[float, float]] = Counter()
+        for z, q, n in self.sampled:
+            counts[z, q] += n
+        return counts
 
     @property
     def is_pure(self) -> bool:
@@ -165,8 +174,14 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
         elif isinstance(event, ApproximateEvent):
             choice.pure.append(event.epsilon)
             choice.stays.append(-event.delta)
+        elif isinstance(event, SubsampledGaussianEvent) and event.sampling_rate < 1.0:
+            # More noise than that is still counted as no more.
+            noise = min(event.noise_multiplier, LARGEST_NOISE)
+            choice.sampled.append((noise, event.sampling_rate, event.n_steps))
         elif isinstance(event, SubsampledGaussianEvent):
-            _add_sampled(choice, event)
+            # A Gaussian mechanism, as everyone is in each.
+            moved = 2.0 if choice.replace_one else 1.0
+            choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
         elif isinstance(event, ZCDPEvent):
             choice.rho.append(min(event.rho, LARGEST_MU))
         elif isinstance(event, RandomStoppingEvent):
@@ -189,18 +204,6 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
 def _square(mu: float) -> float:
     """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
     return min(mu, LARGEST_MU) ** 2
-
-
-def _add_sampled(choice: Choice, event: SubsampledGaussianEvent) -> None:
-    """Sampled sums, which are Gaussian mechanisms where everyone is in each."""
-    if event.sampling_rate < 1.0:
-        # More noise than that is still counted as no more.
-        noise = min(event.noise_multiplier, LARGEST_NOISE)
-        steps = (noise, event.sampling_rate, event.n_steps)
-        choice.sampled.append(steps)
-    else:
-        moved = 2.0 if choice.replace_one else 1.0
-        choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
 
 
 def _add_alternatives(choice: Choice, event: AlternativesEvent) -> None:
@@ -232,17 +235,9 @@ def _covers(large: Choice, small: Choice) -> bool:
         and math.fsum(large.squares) >= math.fsum(small.squares)
         and large.told >= small.told
         and math.fsum(large.rho) >= math.fsum(small.rho)
-        and not Counter(small.curved) - Counter(large.curved)
-        and not _steps(small) - _steps(large)
+        and Counter(small.curved) <= Counter(large.curved)
+        and small.steps <= large.steps
     )
-
-
-def _steps(choice: Choice) -> Counter[tuple[float, float]]:
-    """Number of sampled steps of each kind."""
-    counts: Counter[tuple[float, float]] = Counter()
-    for z, q, n in choice.sampled:
-        counts[z, q] += n
-    return counts
 
 
 def _add_stopping(choice: Choice, event: RandomStoppingEvent) -> None:
@@ -412,7 +407,11 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf
 
     def excess(epsilon: float) -> float:
-        return max(math.log(max(_whole_delta(c, epsilon, near), 1e-320) / delta) for c in choices)
+        found = max(
+            min(1.0, _delta(c, epsilon, near=near, quickly=True) + cost(c.distance, epsilon))
+            for c in choices
+        )
+        return math.log(max(found, 1e-320) / delta)
 
     low, high = 0.0, near
     if 0.0 < excess(near) <= math.log1p(ALLOWANCE):
@@ -424,12 +423,6 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
     if excess(low) <= 0.0:
         return low
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-3))
-
-
-def _whole_delta(choice: Choice, epsilon: float, near: float) -> float:
-    """Delta of one choice with its distances."""
-    found = _delta(choice, epsilon, near=near, quickly=True)
-    return min(1.0, found + cost(choice.distance, epsilon))
 
 
 def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
@@ -506,9 +499,7 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
         # Without sampled sums both directions are one.
         replace_one=choice.replace_one or not choice.sampled,
     )
-    if quickly:
-        return composed_delta(epsilon, losses, FIRST_POINTS)
-    return composed_delta(epsilon, losses)
+    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MOST_POINTS)
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:
@@ -519,12 +510,20 @@ def _curves(choice: Choice, fall: float) -> list[Curve]:
 
 def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
     """The same curves with more points where they count for delta at ``epsilon``."""
-    functions = [_zcdp_of(math.fsum(choice.rho))] if choice.rho else []
-    functions += [_function_of(event) for event in choice.curved]
+    # What each curve is made from, and how closely it is looked at; nothing for what is dear.
+    functions: list[tuple[Callable[[float], float], float] | None] = []
+    if choice.rho:
+        functions.append((partial(zcdp_delta, math.fsum(choice.rho)), CLOSER))
+    for event in choice.curved:
+        if isinstance(event, ObjectiveEvent):
+            closely = DEAR_CLOSER if _is_dear(event) else CLOSER
+            functions.append((partial(_of_objective, event, quickly=True), closely))
+        else:
+            functions.append(None)
     losses, masses = responses(choice.pure)
     found = []
-    for place, (curve, (function, closer)) in enumerate(zip(curves, functions, strict=True)):
-        if closer == 0.0:
+    for place, (curve, made) in enumerate(zip(curves, functions, strict=True)):
+        if made is None:
             found.append(curve)
             continue
         rest, weights = losses, masses
@@ -546,20 +545,8 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
             return np.asarray(sums[np.searchsorted(rest[order], x, "right")])
 
         work(20.0 * rest.size * curve.size)
-        found.append(curve.closer(function, epsilon, below, closer))
+        found.append(curve.closer(made[0], epsilon, below, made[1]))
     return found
-
-
-_known: dict[tuple[PrivacyEvent, float], Curve] = {}
-
-
-def _curve(event: CurvedEvent, fall: float) -> Curve:
-    """Curve of one event; the last few are remembered."""
-    if (event, fall) not in _known:
-        if len(_known) >= 32:
-            _known.clear()
-        _known[event, fall] = _made_curve(event, fall)
-    return _known[event, fall]
 
 
 def _is_dear(event: ObjectiveEvent) -> bool:
@@ -567,25 +554,8 @@ def _is_dear(event: ObjectiveEvent) -> bool:
     return event.n_scores > (2 if event.law == "softmax" else 1)
 
 
-def _function_of(event: CurvedEvent) -> tuple[Callable[[float], float], float]:
-    """What the curve of an event is made from, and how closely it is looked at."""
-    if not isinstance(event, ObjectiveEvent):
-        return _nothing, 0.0
-    closer = DEAR_CLOSER if _is_dear(event) else CLOSER
-    return lambda epsilon: _of_objective(event, epsilon, quickly=True), closer
-
-
-def _zcdp_of(rho: float) -> tuple[Callable[[float], float], float]:
-    """The same of zCDP."""
-    return lambda epsilon: zcdp_delta(rho, epsilon), CLOSER
-
-
-def _nothing(_: float) -> float:
-    """What is known of no curve."""
-    return 1.0
-
-
-def _made_curve(event: CurvedEvent, fall: float) -> Curve:
+@lru_cache(maxsize=32)
+def _curve(event: CurvedEvent, fall: float) -> Curve:
     """Curve of one event."""
     if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
         if isinstance(event, RandomStoppingEvent):
@@ -595,7 +565,10 @@ def _made_curve(event: CurvedEvent, fall: float) -> Curve:
         if bases is None:
             return Curve.hopeless()
         dear = any(base.sampled or base.curved for base in bases)
-        base = Curve.of(_largest(bases), *((DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)))
+        base = Curve.of(
+            lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in bases),
+            *((DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)),
+        )
         if isinstance(event, AlternativesEvent):
             return base
         rho = None
@@ -603,7 +576,7 @@ def _made_curve(event: CurvedEvent, fall: float) -> Curve:
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
     depth = DEAR_DEPTH if _is_dear(event) else DEPTH
-    return Curve.of(_function_of(event)[0], fall, depth)
+    return Curve.of(partial(_of_objective, event, quickly=True), fall, depth)
 
 
 def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
@@ -618,11 +591,6 @@ def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = Fals
         replace_one=event.adjacency == "replace_one",
         quickly=quickly,
     )
-
-
-def _largest(choices: list[Choice]) -> Callable[[float], float]:
-    """Delta of the worst of several choices."""
-    return lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in choices)
 
 
 def _of_curves(

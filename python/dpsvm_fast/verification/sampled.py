@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp, ndtr
 
 from dpsvm_fast.verification.losses import Curve, TooMuchWorkError, normal_excess, work
@@ -34,8 +33,6 @@ Array = NDArray[np.float64]
 FIRST_POINTS, MOST_POINTS, SETTLED = 2**15, 2**20, 1e-4
 # A noise multiplier that is not worth a grid.
 LEAST_NOISE = 1e-3
-# Points where an epsilon is sought.
-SEARCH_POINTS = 2**18
 # Most cells of one law on a grid.
 MOST_CELLS = 2**21
 # Nodes of one law, and of a first look at it; what such a look takes.
@@ -49,8 +46,6 @@ DEPTH = 60.0
 OUTSIDE = 45.0
 # Logarithm by which exp(K - tilt * epsilon) may exceed delta: errors of the transform grow with it.
 ABOVE_DELTA = 5.0
-# Between these an epsilon is sought; a smaller one counts as 0.
-SMALLEST_EPSILON, LARGEST_EPSILON = 1e-9, 1e6
 # Tilts beyond this belong to probabilities that are zero for every purpose.
 LARGEST_TILT = 1e5
 # Logarithm of the smallest bound that a tilt is chosen for; about what the transform's rounding
@@ -133,28 +128,6 @@ def _directed_delta(epsilon: float, losses: Losses, direction: str, points: int)
             return min(1.0, delta + rest)
         needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, 1e-320))
         cut = min(max(1.2 * cut, min(needed + 1.0, 2.0 * cut)), LAST_CUT)
-
-
-@lru_cache(maxsize=64)
-def composed_epsilon(delta: float, losses: Losses, near: float = 1.0) -> float:
-    """Epsilon of the composition at ``delta``, from above; sought around ``near``."""
-    if delta <= 0.0:
-        return math.inf
-
-    def excess(epsilon: float) -> float:
-        return math.log(max(composed_delta(epsilon, losses, SEARCH_POINTS), 1e-320) / delta)
-
-    low, high, factor = 0.0, near, 1.25
-    while excess(high) > 0.0:
-        low, high, factor = high, factor * high, factor * factor
-        if high > LARGEST_EPSILON:
-            return math.inf
-    while low == 0.0 and high > SMALLEST_EPSILON:
-        if excess(high / factor) > 0.0:
-            low = high / factor
-        else:
-            high, factor = high / factor, factor * factor
-    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-5)) if low else 0.0
 
 
 class _Law:
@@ -319,11 +292,6 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
     return _Dots(-high, masses, 0.0, slack)
 
 
-def _response(size: float) -> tuple[Array, Array]:
-    """Losses and logarithms of the masses of randomised response."""
-    return np.array([size, -size]), np.array([0.0, -size]) - math.log1p(math.exp(-size))
-
-
 class _Sum:
     """The summed loss in one direction, its largest value, and what it leaves out."""
 
@@ -353,10 +321,12 @@ class _Sum:
         reaches += [curve.limit + 1.0 for curve in losses.curves]
         self._widest = 2.0 * max([*reaches, *(size for size, _ in losses.pure)])
         for size, count in losses.pure:
-            outcomes = _response(size)
-            self._parts.append((_constant(outcomes), count))
-            masses = np.exp(outcomes[1]) * (1.0 + 1e-15)
-            self._dots.append((partial(_placed, outcomes[0], masses), count))
+            # Randomised response.
+            outcomes, logs = np.array([size, -size]), np.array([0.0, -size])
+            logs -= math.log1p(math.exp(-size))
+            self._parts.append((_constant((outcomes, logs)), count))
+            masses = np.exp(logs) * (1.0 + 1e-15)
+            self._dots.append((partial(_placed, outcomes, masses), count))
         for curve in losses.curves:
             values, masses, infinite = curve.atoms()
             self._parts.append((_constant((values, np.log(masses + 1e-300))), 1))
@@ -483,10 +453,7 @@ def _crossing(holds: Callable[[float], bool], high: float) -> float:
     low = 0.0
     while high - low > 1e-4 * high:
         middle = 0.5 * (low + high)
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
