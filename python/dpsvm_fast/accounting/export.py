@@ -126,7 +126,11 @@ def _tree(event: PrivacyEvent) -> dict[str, Any]:
     totals = of_events([event])
     match event:
         case ParallelEvent():
-            return _of_branches(event)
+            # The branch that covers all others, if there is one.
+            whole = choices(totals)
+            covering = (b for b in event.branches if whole[0].within(of_events(b)))
+            branch = next(covering, None) if len(whole) == 1 else None
+            return dict(UNSUPPORTED) if branch is None else dp_accounting_tree(branch)
         case RandomStoppingEvent():
             return {
                 "type": "RepeatAndSelectDpEvent",
@@ -148,13 +152,4 @@ def _tree(event: PrivacyEvent) -> dict[str, Any]:
     if totals.pure and not totals.certain:
         epsilon = totals.pure_epsilon
         return {"type": "ZCDpEvent", "rho": mul_up(mul_up(epsilon, epsilon), 0.5), "xi": 0.0}
-    return dict(UNSUPPORTED)
-
-
-def _of_branches(event: ParallelEvent) -> dict[str, Any]:
-    """Return the branch that covers all others, if there is one."""
-    whole = choices(of_events([event]))
-    for branch in event.branches:
-        if len(whole) == 1 and whole[0].within(of_events(branch)):
-            return dp_accounting_tree(branch)
     return dict(UNSUPPORTED)

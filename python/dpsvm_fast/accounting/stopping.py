@@ -192,8 +192,15 @@ class StoppingKernel:
 
     def __init__(self, law: StoppingLaw, base: BaseCurve) -> None:
         self._law, self._base = law, base
-        u = _cells(law)
-        logs = _cell_log_ratios(law, base, u)
+        # Ends of the cells of u: fine where the weight of the best run changes, and near 1.
+        scale = 1e-3 / max(1.0, law.expected)
+        far, near = np.geomspace(LEAST_U, scale, FAR_CELLS), np.geomspace(scale, 1.0, CELLS)
+        u = np.unique(np.concatenate([far, near, np.linspace(0.0, 1.0, EVEN_CELLS)]))
+        # Upper bound of log(a(u) / a(B(u))) in each cell. Along one line above B the ratio is
+        # monotone in u for each of the laws, so its ends suffice.
+        slopes, starts = base.lines()
+        ratios = law.log_ratio(u[:, None], u[:, None] * slopes + starts)
+        logs = np.maximum(ratios[:-1], ratios[1:]).min(axis=1)
         tops = law.weight(u[:-1])
         # Cells where nothing is known count with all of their weight.
         hopeless = (logs > LARGEST_LOG_RATIO) | (
@@ -215,28 +222,6 @@ class StoppingKernel:
             top = self._base.at(np.array([epsilon - self.log_ratio - ERROR * (1.0 + abs(epsilon))]))
             bound = min(bound, self._law.upper_tail(float(top[0])))
         return min(1.0, round_up(bound))
-
-
-def _cells(law: StoppingLaw) -> Array:
-    """Ends of the cells of u: fine where the weight of the best run changes, and near 1."""
-    scale = 1e-3 / max(1.0, law.expected)
-    parts = (
-        np.geomspace(LEAST_U, scale, FAR_CELLS),
-        np.geomspace(scale, 1.0, CELLS),
-        np.linspace(0.0, 1.0, EVEN_CELLS),
-    )
-    return np.unique(np.concatenate(parts))
-
-
-def _cell_log_ratios(law: StoppingLaw, base: BaseCurve, u: Array) -> Array:
-    """Upper bound of log(a(u) / a(B(u))) in each cell.
-
-    Along one line above B the ratio is monotone in u for each of the laws, so its ends suffice.
-    """
-    slopes, starts = base.lines()
-    moved = u[:, None] * slopes + starts
-    logs = law.log_ratio(u[:, None], moved)
-    return np.asarray(np.maximum(logs[:-1], logs[1:]).min(axis=1))
 
 
 def _chord_weights(tops: Array, logs: Array) -> tuple[Array, Array]:

@@ -7,13 +7,13 @@ a plain list of events; delta is a mean over such choices, hence at most the lar
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from dpsvm_fast.accounting.stopping import StoppingLaw, pure_stopping_epsilon
 from dpsvm_fast.certificates.events import (
@@ -264,11 +264,13 @@ def choices(totals: Totals) -> list[Totals]:
         branches = _branches(event)
         if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
             branches = (join(branches),)
-        found = [
-            known.plus(*(branch.enlarged(Fraction(n)) for branch, n in shares))
-            for known in found
-            for shares in _shared_out(branches, count)
+        # All ways in which so many meetings can fall on branches.
+        meetings = itertools.combinations_with_replacement(range(len(branches)), count)
+        ways = [
+            [branches[i].enlarged(Fraction(n)) for i, n in Counter(meeting).items()]
+            for meeting in meetings
         ]
+        found = [known.plus(*way) for known in found for way in ways]
     return _worst(found)
 
 
@@ -325,14 +327,3 @@ def join(branches: tuple[Totals, ...]) -> Totals:
         whole.pure[size] = max(seen) - whole.pure.total()
     whole.pure = +whole.pure
     return whole
-
-
-def _shared_out(branches: tuple[Totals, ...], count: int) -> Iterator[list[tuple[Any, int]]]:
-    """All ways in which ``count`` meetings can fall on branches, without those of no meeting."""
-    first, *others = branches
-    if not others:
-        yield [(first, count)] if count else []
-        return
-    for n in range(count + 1):
-        for rest in _shared_out(tuple(others), count - n):
-            yield ([(first, n)] if n else []) + rest

@@ -99,7 +99,15 @@ def simulate(
         label = f"{spec.algorithm} of {spec.n_users} parties"
         label += "" if seed is None else ", NOT PRIVATE"
         ledger.spend(spec.events("trusted_curator"), label)
-    records = [_checked(i, *party, spec) for i, party in enumerate(parties)]
+    records, refusal = [], None
+    for i, party in enumerate(parties):
+        try:
+            records.append(checked_records(*party, spec))
+        except PartyRefusedError as error:
+            refusal = f"party {i}: {error}"
+        if refusal is not None:
+            # Here, so that nothing of the first error travels along.
+            raise PartyRefusedError(refusal)
     sources = party_sources(spec.n_users, seed)
     results: dict[str, SumResult] = {}
     for plan in spec.rounds:
@@ -138,15 +146,6 @@ def _dropped(
         name: {check_integer("dropouts", i, 0, most) for i in dropouts.get(name, ())}
         for name in names
     }
-
-
-def _checked(i: int, X: Any, y: Any, spec: FederatedSpec) -> Records:
-    """Party i's records; an error says whose they are."""
-    try:
-        return checked_records(X, y, spec)
-    except PartyRefusedError as error:
-        reason = str(error)
-    raise PartyRefusedError(f"party {i}: {reason}")
 
 
 def _vectors(

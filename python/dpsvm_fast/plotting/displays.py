@@ -193,10 +193,6 @@ class BoundaryDisplay(PlaneDisplay):
         )
         return display.plot(X, y=y, ax=ax)
 
-    @property
-    def _classes(self) -> NDArray[Any]:
-        return self.classes
-
     def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
         labels = class_names(self.classes)
         self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
@@ -322,7 +318,7 @@ class EllipsoidDisplay(PlaneDisplay):
             raise InvalidParameterError.of(
                 "model", got=f"{model.n_features_in_} features", accepted="2 features"
             )
-        self.model = model
+        self.model, self.classes = model, model.classes_
         self.level = None if level is None else check_positive("level", level)
 
     @classmethod
@@ -364,10 +360,6 @@ class EllipsoidDisplay(PlaneDisplay):
         """
         matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
-
-    @property
-    def _classes(self) -> NDArray[Any]:
-        return self.model.classes_
 
     def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
         model = self.model

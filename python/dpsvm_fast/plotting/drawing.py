@@ -277,8 +277,8 @@ class Display:
 class PlaneDisplay(Display):
     """A display of the plane of two features, with public rows in it if there are any."""
 
-    # Labels of the classes.
-    _classes: Any
+    # Labels.
+    classes: NDArray[Any]
 
     def plot(  # type: ignore[override]
         self: Plane,
@@ -310,7 +310,7 @@ class PlaneDisplay(Display):
             Rows of more or less than two features, or labels that are not one of the classes for
             each.
         """
-        return self._drawn(ax, *_public_rows(X, y, self._classes))
+        return self._drawn(ax, *_public_rows(X, y, self.classes))
 
 
 def _public_rows(

@@ -35,8 +35,8 @@ FIRST_POINTS, MOST_POINTS, SETTLED = 2**15, 2**20, 1e-4
 LEAST_NOISE = 1e-3
 # Most cells of one law on a grid.
 MOST_CELLS = 2**21
-# Nodes of one law, and of a first look at it; what such a look takes.
-NODES, FIRST_NODES, WORK_OF_LOOK = 2**13, 2**9, 2e4
+# Nodes of a look at one law, and what such a look takes.
+FIRST_NODES, WORK_OF_LOOK = 2**9, 2e4
 # Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
 # off must be this far below delta, or less is cut off.
 FIRST_CUT, LAST_CUT, BELOW_DELTA = 40.0, 760.0, 1e-5
