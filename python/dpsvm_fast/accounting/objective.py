@@ -117,11 +117,11 @@ def objective_sigma(
     >>> round(objective_sigma(1.0, 1e-5, loss="logistic", kappa=0.5), 3)
     3.731
     """
-    law, n_scores = _law(loss, n_classes)
+    law, n_scores, kappa, jacobian, replace_one = _settings(
+        loss, n_classes, kappa, jacobian, adjacency
+    )
     epsilon = check_epsilon(epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
-    kappa, jacobian = _price(kappa, jacobian)
-    replace_one = check_adjacency(adjacency) == "replace_one"
     try:
         return _core.objective_sigma(
             law, n_scores, epsilon, delta, kappa, None, jacobian, replace_one
@@ -195,11 +195,11 @@ def objective_delta(
     >>> abs(delta / gaussian_delta(1.0, 4.0) - 1.0) < 1e-9
     True
     """
-    law, n_scores = _law(loss, n_classes)
+    law, n_scores, kappa, jacobian, replace_one = _settings(
+        loss, n_classes, kappa, jacobian, adjacency
+    )
     epsilon = check_real("epsilon", epsilon, low=0.0, high=MAX_EPSILON)
     sigma = check_positive("sigma", sigma)
-    kappa, jacobian = _price(kappa, jacobian)
-    replace_one = check_adjacency(adjacency) == "replace_one"
     try:
         bound = _core.objective_delta(law, n_scores, epsilon, sigma, kappa, jacobian, replace_one)
     except ValueError as error:
@@ -207,20 +207,18 @@ def objective_delta(
     return min(1.0, bound)
 
 
-def _law(loss: object, n_classes: object) -> tuple[str, int]:
-    """Name of the privacy law of a loss, and its number of scores."""
+def _settings(
+    loss: object, n_classes: object, kappa: object, jacobian: object, adjacency: object
+) -> tuple[str, int, float | None, float | None, bool]:
+    """Law and scores of a loss, curvature ratio or Jacobian, and whether records are replaced."""
     name = check_option("loss", loss, SMOOTH_LOSSES)
     table = Loss(name=name, n_classes=check_integer("n_classes", n_classes, 2))
-    return table.law, table.n_scores
-
-
-def _price(kappa: object, jacobian: object) -> tuple[float | None, float | None]:
-    """Curvature ratio or Jacobian, whichever is given."""
     if (kappa is None) == (jacobian is None):
         raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
-    if kappa is not None:
-        return check_positive("kappa", kappa), None
-    return None, check_non_negative("jacobian", jacobian)
+    ratio = None if kappa is None else check_positive("kappa", kappa)
+    given = None if jacobian is None else check_non_negative("jacobian", jacobian)
+    replace_one = check_adjacency(adjacency) == "replace_one"
+    return table.law, table.n_scores, ratio, given, replace_one
 
 
 # The profile of an event: upper bounds of its delta, in both directions of every pair of
@@ -260,7 +258,10 @@ def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] |
 
     None where the loss may be so large that a grid of it says nothing.
     """
-    norm = _norm(event) / event.sigma
+    k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
+    square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
+    # About the length of the largest change of all scores' gradients together.
+    norm = records * math.sqrt(square) / event.sigma
     top = norm * (9.0 + 0.5 * norm)
     if not is_quick(event):
         x, g = _dear_points(event, top, floor)
@@ -307,7 +308,10 @@ def _dear_points(event: ObjectiveEvent, top: float, floor: float) -> tuple[Array
 
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
     """
-    event = _with_whole_jacobian(event)
+    if event.kappa is not None and _jacobian_share(event) > MOSTLY_JACOBIAN:
+        # Nearly all there is: it is counted in full.
+        whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
+        event = replace(event, kappa=None, jacobian=whole)
     jacobian = event.n_scores * _jacobian_share(event) / event.sigma
     at = sorted({0.0, min(jacobian, MAX_EPSILON), min(jacobian + top, MAX_EPSILON)})
     values = [profile(event, x) for x in at]
@@ -343,21 +347,6 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
     if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
         return 0.0
     return event.sigma * math.log1p(0.25 * event.kappa)
-
-
-def _with_whole_jacobian(event: ObjectiveEvent) -> ObjectiveEvent:
-    """Return the event, its Jacobian counted in full where that is nearly all there is."""
-    if event.kappa is None or _jacobian_share(event) <= MOSTLY_JACOBIAN:
-        return event
-    whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
-    return replace(event, kappa=None, jacobian=whole)
-
-
-def _norm(event: ObjectiveEvent) -> float:
-    """Length of the largest change of all scores' gradients together, about."""
-    k = float(event.n_scores)
-    one = math.sqrt({"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k))
-    return 2.0 * one if event.adjacency == "replace_one" else one
 
 
 # Steps to where a curve crosses delta; about ten are usual.
