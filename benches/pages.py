@@ -41,7 +41,8 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
     "docs/pipelines.md": {
         "reduction-table": Table(
             readme_tables.reduction, "papers_feddpdr_figure3", ("papers_feddpdr_table3",)
-        )
+        ),
+        "maps-table": Table(readme_tables.maps, "papers_maps"),
     },
     "docs/performance.md": {
         "transformer-table": Table(readme_tables.transformers, "transformers"),

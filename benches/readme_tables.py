@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benches.papers import maps as papers_maps
 from benches.papers.cells import grid
 from benches.tables import Row
 
@@ -224,6 +225,12 @@ def _ellipsoid_cell(row: Row) -> str:
     """Both accuracies."""
     own, linear = (f"{float(row[name]):.3f}" for name in ("ellipsoids", "linear"))
     return f"**{own}** / {linear}" if row["helps"] == "yes" else f"{own} / {linear}"
+
+
+def maps(found: Summaries) -> str:
+    """Public maps of rows beside the rows."""
+    shown = papers_maps.page(found["papers_maps"])
+    return f"{shown} [How it was measured](benches/README.md#accuracy-papers)."
 
 
 def transformers(found: Summaries) -> str:

@@ -58,6 +58,7 @@ MODULES: tuple[str, ...] = (
     "lmgc",
     "kernel",
     "kernel_timing",
+    "maps",
     "tuning",
 )
 STEPS = ("run", "analyse", "plot")

@@ -117,6 +117,44 @@ class TestFit:
 
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
     @pytest.mark.parametrize(
+        "model",
+        [
+            *(("--splines", "5"), ("--splines", "5", "--model", "kernel")),
+            ("--splines", "5", "--mechanism", "objective"),
+            ("--splines", "5", "--model", "gaussian"),
+        ],
+    )
+    def test_public_maps(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        model: tuple[str, ...],
+    ) -> None:
+        """Categories are left as they are; a column may be declared logarithmic."""
+        declared = SCHEMA.replace("[all_", "x2 = { bounds = [0, 10], log = true }\n[all_")
+        (folder / "schema.toml").write_text(declared, encoding="utf-8")
+        words = ("fit", "rows.csv", *FIT, *model, "--seed", "3", "--temp", "temp")
+        done(capsys, *words, "-o", "memory.json")
+        through_files(monkeypatch)
+        monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 77)
+        done(capsys, *words, "-o", "parts.json")
+        assert len({(folder / f"{name}.json").read_bytes() for name in ("memory", "parts")}) == 1
+        done(capsys, "predict", "parts.json", "new.csv", "-o", "predicted.csv")
+        fitted = load_model(folder / "parts.json")
+        assert fitted[0].knots == [1, 1, 5, 5, 5, 5]
+        assert fitted[0].log == [2]
+        knots = fitted[0].functions(6).knots
+        np.testing.assert_allclose(knots[2], 11.0 ** np.linspace(0, 1, 5) - 1.0)
+        np.testing.assert_allclose(knots[3], np.linspace(0, 10, 5))
+
+    def test_one_knot_is_refused(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["fit", "rows.csv", *FIT, "--splines", "1", "-o", "model.json"]) == 2
+        assert "--splines" in capsys.readouterr().err
+        assert not (folder / "model.json").exists()
+
+    @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+    @pytest.mark.parametrize(
         "model", [("linear", "--delta", "0"), ("linear", "--mechanism", "output"), ("objective",)]
     )
     def test_sparse_rows(

@@ -354,3 +354,13 @@ def test_billions_of_features_are_counted_and_not_made() -> None:
         wrong = TableSchema.from_dict({**record, "columns": {name: {"bounds": [0, 1]}}})
         with pytest.raises(SchemaError, match="expected names from 'x0' to 'x2147483646'"):
             _ = wrong.n_features
+
+
+def test_a_logarithmic_column_has_bounds() -> None:
+    declared = {"columns": {"a": {"bounds": [0, 9], "log": True}, "b": {"bounds": [0, 1]}}}
+    schema = TableSchema.from_dict(declared)
+    assert [column.log for column in schema.features] == [True, False]
+    assert TableSchema.from_dict(schema.to_dict()) == schema
+    for wrong in ({"categories": ["x"], "log": True}, {"bounds": [0, 1], "log": 1}):
+        with pytest.raises(SchemaError, match=r"a\.log"):
+            TableSchema.from_dict({"columns": {"a": wrong}})

@@ -76,7 +76,7 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
 from dpsvm_fast.pipelines import planned_events
-from dpsvm_fast.preprocessing import PublicScaler
+from dpsvm_fast.preprocessing import PublicScaler, PublicSplines
 from dpsvm_fast.validation import ADJACENCIES
 
 # The estimators that the command line trains, and how each takes its rows.
@@ -100,6 +100,8 @@ MECHANISMS = ("auto", *MECHANISMS_OF_PIPELINES)
 KERNELS = ("auto", *FOURIER_KERNELS, "linear")
 # Of a trainer, behind its public scaling.
 STEP = "svc"
+# The public map before it.
+MAP = "map"
 
 
 def made(
@@ -108,6 +110,7 @@ def made(
     schema: Any,
     *,
     kernel: str | None = None,
+    splines: int | None = None,
     **settings: Any,
 ) -> Any:
     """An estimator for rows of a schema.
@@ -121,6 +124,8 @@ def made(
         With classes, and a name for every column.
     kernel : str or None, default=None
         Of "kernel" alone.
+    splines : int or None, default=None
+        Number of knots of each column with bounds.
     **settings
         Parameters that all estimators have.
 
@@ -135,7 +140,7 @@ def made(
         ``mechanism`` for a model that is one already, ``kernel`` for one that has none.
     """
     classes = list(schema.classes)
-    bounds = schema.bounds
+    mapping = None if splines is None else _splines(schema, splines, model)
     if kernel is not None and model != "kernel":
         raise CommandError(
             f"--kernel: got {kernel!r} with --model {model}, expected --model kernel"
@@ -143,7 +148,9 @@ def made(
     if model in PIPELINES:
         given = {"mechanism": mechanism, "kernel": kernel}
         chosen = {name: value for name, value in given.items() if value is not None}
-        return PIPELINES[model](bounds=bounds, classes=classes, **chosen, **settings)
+        bounds = schema.bounds if mapping is None else (0, 1)
+        svc = PIPELINES[model](bounds=bounds, classes=classes, **chosen, **settings)
+        return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
     if mechanism is not None:
         raise CommandError(
             f"--mechanism: got {mechanism!r} with --model {model}, expected it left out, or "
@@ -152,13 +159,18 @@ def made(
     trainer = TRAINERS[model]
     if settings.get("delta") == 0.0 and model != "gradient":
         settings["noise"] = "gamma"
-    return Pipeline(
-        [
-            ("scaler", PublicScaler(bounds)),
-            ("normalizer", Normalizer()),
-            (STEP, trainer(classes=classes, **settings)),
-        ]
-    )
+    first = ("scaler", PublicScaler(schema.bounds)) if mapping is None else (MAP, mapping)
+    svc = trainer(classes=classes, **settings)
+    return Pipeline([first, ("normalizer", Normalizer()), (STEP, svc)])
+
+
+def _splines(schema: Any, splines: int, model: str) -> PublicSplines:
+    """Functions of the columns of numbers; others are left as they are."""
+    columns = [column for column in schema.features for _ in range(column.width)]
+    knots = [splines if column.is_number else 1 for column in columns]
+    log = [place for place, column in enumerate(columns) if column.log]
+    dense = model in DENSE_ONLY
+    return PublicSplines(schema.bounds, knots, log=log, sparse_output=not dense)
 
 
 def trainer_of(estimator: Any) -> Any:
@@ -206,6 +218,19 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
         if found is None or unit is None or float(found[1]) <= 0.0:
             self.fail(f"got {str(value)!r}, expected a size such as 512MiB or 2GB", param, ctx)
         return int(float(found[1]) * unit)
+
+
+def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that trains the options of public maps of rows."""
+    options = (
+        click.option(
+            "--splines",
+            type=Whole(2),
+            metavar="K",
+            help="Make K piecewise linear functions of each column with bounds.",
+        ),
+    )
+    return _decorated(function, options)
 
 
 def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -849,6 +874,8 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
                 f"--model: got {options['model']!r}, which takes dense rows only, expected another "
                 "one for a LIBSVM file"
             )
+        if table.sparse and options["splines"] is not None:
+            raise CommandError("--splines: expected dense rows, no LIBSVM file and no text")
         yield Task(
             screen=screen,
             options=options,
@@ -869,14 +896,21 @@ FEATURES = 1000
 ROOM_FOR_FEATURES = 1024 * MIB
 
 
+def growth_of(estimator: Any) -> int:
+    """How many times the memory of rows their public map takes, at least 1."""
+    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else None
+    return 2 * ENTRY // NUMBER if isinstance(first, PublicSplines) else 1
+
+
 def copies_of(estimator: Any, n_features: int) -> int:
     """How many copies of the rows are in memory while it is fitted there."""
+    growth = growth_of(estimator)
     if not needs_all_rows(estimator):
-        return DESCENT
-    if isinstance(estimator, PrivateKernelSVC):
+        return DESCENT * growth
+    if isinstance(trainer_of(estimator), PrivateKernelSVC):
         # A sine and a cosine of each component.
         return SOLVER * -(-2 * FEATURES // n_features)
-    return PIPELINE if isinstance(estimator, Pipeline) else SOLVER
+    return growth * (PIPELINE if isinstance(estimator, Pipeline) else SOLVER)
 
 
 def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
@@ -901,13 +935,16 @@ def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any
         The rows do not fit into the memory that this training needs. Nothing was spent.
     """
     if not needs_all_rows(estimator):
-        small = isinstance(estimator, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES
+        trainer = trainer_of(estimator)
+        small = isinstance(trainer, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES
         if not small:
             return _by_sums(screen, estimator, rows, room)
-        before = estimator.low_memory
-        _by_sums(screen, estimator.set_params(low_memory=True), rows, room)
+        before = trainer.low_memory
+        trainer.set_params(low_memory=True)
+        _by_sums(screen, estimator, rows, room)
         # It is saved with the model, and how much room rows have left is theirs.
-        return estimator.set_params(low_memory=before)
+        trainer.set_params(low_memory=before)
+        return estimator
     copies = copies_of(estimator, rows.partitions.n_features)
     if rows.folder is not None and not room.holds(rows.n_bytes, copies):
         raise CommandError(
@@ -934,7 +971,8 @@ def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> 
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
-        kept = room.kept_parts(rows.n_bytes, len(parts))
+        growth = growth_of(estimator)
+        kept = room.kept_parts(growth * rows.n_bytes, len(parts))
         scratch = rows.folder / "mapped"
         scratch.mkdir(mode=0o700)
     with screen.progress("Training", None) as bar:
@@ -1109,6 +1147,7 @@ EXAMPLE = example(
 )
 @click.option("--mechanism", type=OneOf(MECHANISMS), help="Where the noise goes.  [default: auto]")
 @click.option("--kernel", type=OneOf(KERNELS), help="Of --model kernel.  [default: auto]")
+@map_options
 @model_file_options
 @pass_screen
 def fit_command(screen: Screen, **options: Any) -> None:
@@ -1132,6 +1171,7 @@ def _fit(task: Task) -> None:
         options["mechanism"],
         table.schema,
         kernel=options["kernel"],
+        splines=options["splines"],
         epsilon=spending.epsilon,
         delta=spending.delta,
         adjacency=spending.adjacency,
@@ -1140,7 +1180,8 @@ def _fit(task: Task) -> None:
         ledger=spending.ledger,
     )
     n_classes = len(table.schema.classes or ())
-    spending.check(estimator, n_classes=n_classes, sparse=table.sparse)
+    mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
+    spending.check(estimator, n_classes=n_classes, sparse=table.sparse or mapped)
     copies = copies_of(estimator, table.n_features)
     read = training_rows(task.screen, table, task.room, copies, options["temp"])
     with spending.among_rows(), read as rows:
@@ -1183,6 +1224,7 @@ TUNE_EXAMPLE = example(
 @table_options
 @budget_options
 @click.option("--model", type=OneOf(MODELS), default="linear", show_default=True)
+@map_options
 @click.option(
     "--grid",
     "param_grid",
@@ -1240,6 +1282,7 @@ def _search(schema: TableSchema, spending: Spending, options: dict[str, Any]) ->
         options["model"],
         None,
         schema,
+        splines=options["splines"],
         delta=spending.delta,
         adjacency=spending.adjacency,
         n_threads=options["n_threads"],

@@ -85,7 +85,7 @@ def template_lines(
 
 KINDS = ("bounds", "categories", "boolean", "dates", "text", "ignore")
 
-COLUMN_KEYS = (*KINDS, "ordered", "ngrams", "missing", "unknown")
+COLUMN_KEYS = (*KINDS, "ordered", "ngrams", "log", "missing", "unknown")
 
 UNKNOWN = ("refuse", "none")
 # The value of ``missing`` that leaves every indicator of a category at 0.
@@ -129,6 +129,8 @@ class Column:
         Public value in place of a missing one; None refuses it.
     unknown : {"refuse", "none"}
         What becomes of a category that is not declared; "none": all features are 0.
+    log : bool
+        Whether knots of splines are at equal distances on a logarithmic scale; of bounds alone.
     """
 
     name: str
@@ -142,6 +144,7 @@ class Column:
     ngrams: tuple[int, int] = (1, 1)
     missing: Any = None
     unknown: str = "refuse"
+    log: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -223,7 +226,11 @@ class Column:
             )
         kind = kinds[0]
         values: dict[str, Any] = {kind: KIND_CHECKS[kind](where, record[kind])}
-        for key, owner, test in (("ordered", "categories", _ordered), ("ngrams", "text", _ngrams)):
+        for key, owner, test in (
+            ("ordered", "categories", _ordered),
+            ("ngrams", "text", _ngrams),
+            ("log", "bounds", lambda where, value, _: _true(where, value, "log")),
+        ):
             given = record.get(key)
             if given not in (None, False):
                 if kind != owner:
@@ -384,7 +391,7 @@ KIND_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ignore": lambda where, value: _true(where, value, "ignore"),
 }
 
-DEFAULTS = {"boolean": False, "ignore": False, "ordered": False} | {
+DEFAULTS = {"boolean": False, "ignore": False, "ordered": False, "log": False} | {
     "ngrams": (1, 1),
     "unknown": "refuse",
 }
