@@ -20,6 +20,7 @@ from dpsvm_fast.estimators import fit as training
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import noise as settings
 from dpsvm_fast.mechanisms import objective as objective_module
+from dpsvm_fast.mechanisms import output as output_module
 from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.audit import ALPHA
@@ -83,7 +84,7 @@ def budget_spent_twice(patch: Patch) -> None:
 
 
 def without_the_constant_feature(patch: Patch) -> None:
-    patch.setattr(objective_module, "hypot_up", lambda a, _: a)
+    patch.setattr(output_module, "hypot_up", lambda a, _: a)
 
 
 SOFTMAX = {"loss": Loss(name="softmax_margin", n_classes=4, smoothing=0.5), "C": 0.1}

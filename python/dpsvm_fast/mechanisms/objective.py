@@ -202,7 +202,7 @@ class LinearNoise:
         """Sigma over row norm, or beta times row norm; infinity or 0 where there is none."""
         if self.noise == "gamma":
             return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
-        found = noise_multiplier(*self._target, kappa=self.curvature_ratio)
+        found = noise_multiplier(*self._target, self.curvature_ratio)
         return math.inf if found is None else found
 
     @cached_property
@@ -322,6 +322,13 @@ CURVE = 1.0
 LARGEST_PRICE = 2.0
 
 
+def noise_multiplier(
+    loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
+) -> float | None:
+    """Sigma over row norm at a given curvature ratio; None when no noise is enough."""
+    return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
+
+
 def automatic_regularization(
     loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float
 ) -> float:
@@ -331,7 +338,7 @@ def automatic_regularization(
     on which there is always one: less curvature and more noise go together. Infinity where it is
     beyond the floats.
     """
-    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    multiplier = _calibrated(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
     if multiplier is None:
         return math.inf
     # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
@@ -353,15 +360,15 @@ def regularization_for(
     the Jacobian costs a few percent. It is larger than ``least``: the price grows with curvature.
     """
     kappa = loss.curvature_ratio(row_norm, least)
-    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa=kappa)
-    free = noise_multiplier(loss, epsilon, delta, adjacency, jacobian=0.0)
+    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa)
+    free = _calibrated(loss, epsilon, delta, adjacency, jacobian=0.0)
     if found is not None and free is not None and found <= LARGEST_PRICE * free:
         return least
     return max(least, automatic_regularization(loss, epsilon, delta, adjacency, row_norm))
 
 
 @lru_cache(maxsize=1024)
-def noise_multiplier(
+def _calibrated(
     loss: Loss,
     epsilon: float,
     delta: float,
@@ -371,7 +378,7 @@ def noise_multiplier(
     kappa_per_t: float | None = None,
     jacobian: float | None = None,
 ) -> float | None:
-    """Sigma over row norm; None where no noise is enough."""
+    """The compiled calibration; None where it finds no sigma."""
     law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
     try:
         return _core.objective_sigma(
