@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsvm_fast import validation as check
+from dpsvm_fast.accounting.composition import LARGEST_GROUP, composed_epsilon
 from dpsvm_fast.estimators import (
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
@@ -246,6 +247,10 @@ class NoisePlan:
     n_features, n_classes : int
     n_samples : int or None
         Expected number of rows.
+    rows_per_person : int or None
+        How many rows one person owns, at most; None where it was not said.
+    epsilon_of_person : float or None
+        The epsilon of such a person at the same delta, rounded up.
     n_scores : int
         Scores that are trained: one for two classes of some losses.
     n_columns : int or None
@@ -272,6 +277,8 @@ class NoisePlan:
     n_features: int
     n_classes: int
     n_samples: int | None
+    rows_per_person: int | None = None
+    epsilon_of_person: float | None = None
     n_scores: int
     n_columns: int | None
     n_weights: int | None
@@ -317,6 +324,11 @@ def describe(plan: NoisePlan) -> list[str]:
         f"{name}, loss {plan.loss}, epsilon = {plan.epsilon:g}, delta = {plan.delta:g} "
         f"({plan.adjacency}){budget}"
     ]
+    if plan.epsilon_of_person is not None:
+        lines.append(
+            f"  one person     with up to {plan.rows_per_person} rows: epsilon = "
+            f"{plan.epsilon_of_person:.6g} at the same delta"
+        )
     lifted = plan.estimator == "PrivateKernelSVC"
     lines += [] if lifted else [weights]
     lines += _centre_lines(plan.centre) if plan.centre is not None else []
@@ -461,7 +473,13 @@ PIPELINES = (PrivateLinearSVC, PrivateKernelSVC)
 PLANNABLE = (*PIPELINES, ObjectivePerturbationSVC, OutputPerturbationSVC)
 
 
-def plan_noise(estimator: Any, n_features: int, *, n_samples: int | None = None) -> NoisePlan:
+def plan_noise(
+    estimator: Any,
+    n_features: int,
+    *,
+    n_samples: int | None = None,
+    rows_per_person: int | None = None,
+) -> NoisePlan:
     """Say what noise ``fit`` will add, from public facts alone.
 
     Parameters
@@ -475,6 +493,9 @@ def plan_noise(estimator: Any, n_features: int, *, n_samples: int | None = None)
     n_samples : int >= 1 or None, default=None
         Expected number of training rows, if it is public. With None, what depends on it is left
         open.
+    rows_per_person : int in 1..2**20 or None, default=None
+        How many rows one person owns, at most: what the noise, which is made for one row, is worth
+        for such a person.
 
     Returns
     -------
@@ -522,6 +543,10 @@ def plan_noise(estimator: Any, n_features: int, *, n_samples: int | None = None)
         "n_classes": n_classes,
         "n_samples": n_samples,
     }
+    if rows_per_person is not None:
+        rows = check.check_integer("rows_per_person", rows_per_person, 1, LARGEST_GROUP)
+        epsilon = composed_epsilon(mechanism.events, mechanism.delta, group_size=rows)
+        shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
     if isinstance(mechanism, PrivateLinear):
         return _pipeline(mechanism, n_samples, shared)
     return NoisePlan(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,6 +36,7 @@ from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.gaussian import HOPELESS, is_hopeless, sampled_delta, sampled_epsilon
+from dpsvm_fast.accounting.groups import path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
     BesideGaussian,
@@ -50,16 +52,34 @@ from dpsvm_fast.accounting.stopping import (
     StoppingLaw,
     stopped_zcdp_delta,
 )
-from dpsvm_fast.accounting.totals import CurvedEvent, Totals, choices, of_events
+from dpsvm_fast.accounting.totals import (
+    CurvedEvent,
+    Grouped,
+    Totals,
+    choices,
+    of_events,
+    uncovered,
+    ungrouped,
+)
 from dpsvm_fast.certificates.events import (
+    AlternativesEvent,
     ObjectiveEvent,
-    ParallelEvent,
     PrivacyEvent,
     RandomStoppingEvent,
+    SubsampledGaussianEvent,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_up, mul_up, round_up
-from dpsvm_fast.validation import check_delta, check_epsilon, check_real
+from dpsvm_fast.rounding import (
+    add_down,
+    add_up,
+    div_down,
+    div_up,
+    fraction_up,
+    mul_up,
+    round_up,
+    sqrt_up,
+)
+from dpsvm_fast.validation import check_delta, check_epsilon, check_integer, check_real
 
 Array = NDArray[np.float64]
 Group = tuple[float, float, int]
@@ -258,15 +278,29 @@ class Mixture(NamedTuple):
     @classmethod
     def of(cls, totals: Totals, *, pure: bool = True) -> Mixture:
         """Return what is in totals, with or without the pure events."""
+        sampled, curved = totals.sampled, totals.curved
+        if sampled and any(map(_is_step, curved)):
+            # One direction after the other: steps of one record beside those of several.
+            adjacency = totals.adjacency or ""
+            ones = {
+                Grouped(SubsampledGaussianEvent(z, q, 1, adjacency), 1): n
+                for (z, q), n in sampled.items()
+            }
+            sampled, curved = Counter(), curved + Counter(ones)
         return cls(
             mu=totals.mu,
             pure=tuple(sorted(totals.pure.items())) if pure else (),
-            sampled=tuple(sorted((z, q, n) for (z, q), n in totals.sampled.items())),
+            sampled=tuple(sorted((z, q, n) for (z, q), n in sampled.items())),
             rho=fraction_up(totals.rho),
             objective=tuple(sorted(totals.objective.items(), key=repr)),
-            curved=tuple(sorted(totals.curved.items(), key=repr)),
+            curved=tuple(sorted(curved.items(), key=repr)),
             replace_one=totals.adjacency == "replace_one",
         )
+
+    @property
+    def has_points(self) -> bool:
+        """Whether something is known by points down to a delta that is asked for."""
+        return bool(self.objective) or any(_is_step(event) for event, _ in self.curved)
 
 
 @lru_cache(maxsize=256)
@@ -288,6 +322,9 @@ def _epsilon(mixture: Mixture, delta: float) -> float:
 def _laws(mixture: Mixture) -> list[Law]:
     """Laws of a mixture: one where it is close, several where either may be the smaller one."""
     mu, pure, sampled, rho, objective, curved, _ = mixture
+    steps = tuple((event, count) for event, count in curved if _is_step(event))
+    if steps:
+        return [Grid(mixture), *_laws(_of_whole_batches(mixture, steps))]
     if not (sampled or rho or objective or curved):
         if not pure:
             return [Gaussian(mu)]
@@ -312,6 +349,23 @@ def _laws(mixture: Mixture) -> list[Law]:
     return [Grid(mixture)]
 
 
+def _is_step(event: CurvedEvent) -> bool:
+    """Whether it is a sampled step for several records."""
+    return isinstance(ungrouped(event)[0], SubsampledGaussianEvent)
+
+
+def _of_whole_batches(mixture: Mixture, steps: tuple[tuple[CurvedEvent, int], ...]) -> Mixture:
+    """Return a mixture in which everybody is in all of the steps, which tells more."""
+    squares = Fraction(mixture.mu) ** 2
+    for step, count in steps:
+        event, size = ungrouped(step)
+        assert isinstance(event, SubsampledGaussianEvent)
+        moved = 2.0 if mixture.replace_one else 1.0
+        squares += (Fraction(div_up(moved, event.noise_multiplier)) * size) ** 2 * count
+    curved = tuple(item for item in mixture.curved if item not in steps)
+    return mixture._replace(mu=sqrt_up(fraction_up(squares)), curved=curved)
+
+
 def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
     """Laws of the parts of a mixture but its pure events, each with how often it is in there.
 
@@ -329,7 +383,11 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
         curve = closely or profile_points(event, FLOORS[0]) is None
         found.append((Curve(partial(profile, event)) if curve else Grid(alone), count))
     for curved, count in mixture.curved:
-        found.append((Curve(_profile(curved)), count))
+        if _is_step(curved):
+            steps = Mixture(curved=((curved, count),), replace_one=mixture.replace_one)
+            found.append((Grid(steps), 1))
+        else:
+            found.append((Curve(_profile(curved)), count))
     return found
 
 
@@ -475,21 +533,23 @@ class Grid:
         """Delta at an epsilon."""
         least = 1.0
         for floor in FLOORS:
-            law = _distribution(self.mixture, floor)
-            if law is not None:
-                least = min(least, mul_up(law.delta(epsilon), self._headroom))
-            # Whether there are profiles, and more points of them cost little.
+            laws = _distributions(self.mixture, floor)
+            if laws:
+                found = max(law.delta(epsilon) for law in laws)
+                least = min(least, mul_up(found, self._headroom))
+            # Whether something is known by points, and more of them cost little.
             events = [event for event, _ in self.mixture.objective]
-            if least > FAR_ABOVE * floor or not events or not all(map(is_quick, events)):
+            worth = self.mixture.has_points and all(map(is_quick, events))
+            if least > FAR_ABOVE * floor or not worth:
                 break
         return least
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at a delta."""
         floor = next((floor for floor in FLOORS if delta > FAR_ABOVE * floor), FLOORS[-1])
-        law = _distribution(self.mixture, floor if self.mixture.objective else FLOORS[0])
+        laws = _distributions(self.mixture, floor if self.mixture.has_points else FLOORS[0])
         delta = max(delta / self._headroom, LEAST_DELTA)
-        return math.inf if law is None else law.epsilon(delta)
+        return max((law.epsilon(delta) for law in laws), default=math.inf)
 
     @property
     def _headroom(self) -> float:
@@ -498,25 +558,36 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def _distribution(mixture: Mixture, floor: float) -> _core.LossDistribution | None:
-    """Loss distribution of all events; None where one may have a loss too large for any grid."""
+def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistribution, ...]:
+    """Loss distribution of all events; of sampled steps for several records one a direction.
+
+    None where one may have a loss too large for any grid.
+    """
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
     if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):
-        return None
+        return ()
     profiles = []
     for event, count in mixture.objective:
         points = profile_points(event, floor)
         if points is None:
-            return None
+            return ()
         profiles.append((*points, count))
-    profiles += [(*_curved_points(event), count) for event, count in mixture.curved]
-    return _core.LossDistribution(
-        subsampled=few_groups(mixture.sampled),
-        gaussian_mu=mixture.mu,
-        pure=few_sizes(mixture.pure),
-        zcdp_rho=mixture.rho,
-        profiles=profiles,
-        replace_one=mixture.replace_one,
+    steps = sum(count for event, count in mixture.curved if _is_step(event))
+    ways = ("remove", "add") if steps and not mixture.replace_one else ("replace",)
+    cut = floor / max(1, steps)
+    return tuple(
+        _core.LossDistribution(
+            subsampled=few_groups(mixture.sampled),
+            gaussian_mu=mixture.mu,
+            pure=few_sizes(mixture.pure),
+            zcdp_rho=mixture.rho,
+            profiles=[
+                *profiles,
+                *((*_curved_points(event, way, cut), count) for event, count in mixture.curved),
+            ],
+            replace_one=mixture.replace_one,
+        )
+        for way in ways
     )
 
 
@@ -627,11 +698,18 @@ CLOSE = 1.0 + 1e-6
 @lru_cache(maxsize=256)
 def _profile(event: CurvedEvent) -> Function:
     """Delta as a function of epsilon."""
-    if not isinstance(event, RandomStoppingEvent):
-        worst = base_curve(of_events([ParallelEvent(event.branches, event.adjacency)]))
+    inner, size = ungrouped(event)
+    if isinstance(inner, ObjectiveEvent):
+        x, g = _of_path(inner, size)
+        worst = BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1]))
         return lambda epsilon: float(worst.at(np.array([epsilon]))[0])
-    law, totals = StoppingLaw.of(event), of_events(event.base)
-    kernel, found = StoppingKernel(law, base_curve(totals)), choices(totals)
+    if isinstance(inner, AlternativesEvent):
+        branches = (choices(of_events(branch, size)) for branch in inner.branches)
+        worst = base_curve(uncovered([choice for found in branches for choice in found]))
+        return lambda epsilon: float(worst.at(np.array([epsilon]))[0])
+    assert isinstance(inner, RandomStoppingEvent)
+    law, found = StoppingLaw.of(inner), choices(of_events(inner.base, size))
+    kernel = StoppingKernel(law, base_curve(found))
     others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
     if any(others) or not any(choice.rho for choice in found):
         return kernel.delta
@@ -640,19 +718,28 @@ def _profile(event: CurvedEvent) -> Function:
     return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
 
-def base_curve(totals: Totals) -> BaseCurve:
-    """Profile of one run, in points between which log delta falls about evenly."""
-    found = choices(totals)
+def _of_path(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
+    """Points of the curve of noise in one objective, for several records of one person."""
+    points = profile_points(event, FLOORS[-1 if is_quick(event) else 0])
+    return (np.zeros(1), np.ones(1)) if points is None else path_points(*points, size)
+
+
+def base_curve(found: list[Totals]) -> BaseCurve:
+    """Profile of the worst of one run's choices; log delta falls about evenly between points."""
     fall = CHEAP_FALL
     if any(c.pure or c.objective or c.curved or (c.rho and c.mu_squared) for c in found):
         fall = FALL
     if any(choice.sampled for choice in found):
         fall = DEAR_FALL
-    limit = max(totals_delta(totals, LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
-    x, g = [0.0], [totals_delta(totals, 0.0)]
+
+    def delta(epsilon: float) -> float:
+        return max(_choice_delta(choice, epsilon) for choice in found)
+
+    limit = max(delta(LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
+    x, g = [0.0], [delta(0.0)]
     step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MOST_POINTS:
-        value = totals_delta(totals, x[-1] + step)
+        value = delta(x[-1] + step)
         fell = math.log(g[-1] / max(value, 0.5 * limit))
         if fell > 2.0 * fall and value > limit and step > SMALLEST_STEP * (1.0 + x[-1]):
             step *= 0.5
@@ -665,8 +752,16 @@ def base_curve(totals: Totals) -> BaseCurve:
 
 
 @lru_cache(maxsize=64)
-def _curved_points(event: CurvedEvent) -> tuple[Array, Array]:
-    """Increasing epsilons from 0 and bounds of delta there, for a loss distribution."""
+def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Array]:
+    """Increasing epsilons and bounds of delta there, for a loss distribution.
+
+    From 0 on, but for sampled steps in one direction.
+    """
+    inner, size = ungrouped(event)
+    if isinstance(inner, SubsampledGaussianEvent):
+        return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
+    if isinstance(inner, ObjectiveEvent):
+        return _of_path(inner, size)
     curve = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
@@ -678,7 +773,7 @@ def _curved_points(event: CurvedEvent) -> tuple[Array, Array]:
     return x, np.array([curve(float(point)) for point in x])
 
 
-def composed_delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
+def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
     """Delta of a composition of events at a given epsilon.
 
     Parameters
@@ -686,6 +781,8 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
     events : iterable of PrivacyEvent
         All of one neighbouring relation.
     epsilon : float >= 0
+    group_size : int in 1..2**20, default=1
+        How many of the records that the events protect belong to one person, at most.
 
     Returns
     -------
@@ -706,12 +803,11 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float) -> float:
     >>> round(composed_delta([event] * 4, 1.0), 6)
     0.00683
     """
-    return Composition.of(events).delta(
-        check_real("composed_epsilon", epsilon, low=0.0, high=math.inf)
-    )
+    epsilon = check_real("composed_epsilon", epsilon, low=0.0, high=math.inf)
+    return totals_delta(of_events(events, _check_size(group_size)), epsilon)
 
 
-def composed_epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
+def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size: int = 1) -> float:
     """Epsilon of a composition of events at a given delta.
 
     Parameters
@@ -719,6 +815,8 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
     events : iterable of PrivacyEvent
         All of one neighbouring relation.
     delta : float in [0, 1)
+    group_size : int in 1..2**20, default=1
+        How many of the records that the events protect belong to one person, at most.
 
     Returns
     -------
@@ -738,7 +836,17 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float) -> float:
     >>> composed_epsilon([PureEvent(0.5, "add_remove")] * 3, 0.0)
     1.5
     """
-    return Composition.of(events).epsilon(check_delta(delta))
+    delta = check_delta(delta)
+    return totals_epsilon(of_events(events, _check_size(group_size)), delta)
+
+
+# No person has more records than that.
+LARGEST_GROUP = 2**20
+
+
+def _check_size(group_size: object) -> int:
+    """Check a number of records of one person."""
+    return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
 # By how much more than what is asked is tried: what fits then fits for many events to come.

@@ -11,9 +11,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from dpsvm_fast.accounting.stopping import StoppingLaw, pure_stopping_epsilon
 from dpsvm_fast.certificates.events import (
@@ -32,13 +33,21 @@ from dpsvm_fast.certificates.events import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, round_up, sqrt_up
 
-CurvedEvent = RandomStoppingEvent | AlternativesEvent
+
+class Grouped(NamedTuple):
+    """An event as it is for a person who owns several records; ``size`` is at least 2."""
+
+    event: PrivacyEvent
+    size: int
+
+
+CurvedEvent = RandomStoppingEvent | AlternativesEvent | Grouped
 
 # Fields of totals that add up as numbers, and those that count.
 SUMS = ("mu_squared", "rho", "distance")
 COUNTS = ("pure", "sampled", "objective", "certain", "curved", "parallel")
-# More than the rounding of one logarithm or exponential.
-ERROR = 1e-15
+# More than the rounding of one logarithm or exponential; what no exponential is taken of.
+ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
 MOST_CHOICES = 64
 
@@ -64,8 +73,8 @@ class Totals:
     objective : Counter of ObjectiveEvent
     certain : Counter of float
         Number of events of each probability of an infinite loss; ``told`` is that of any of them.
-    curved : Counter of RandomStoppingEvent or AlternativesEvent
-    parallel : Counter of ParallelEvent
+    curved : Counter of RandomStoppingEvent, AlternativesEvent or Grouped
+    parallel : Counter of ParallelEvent or Grouped
         Gone in what :func:`choices` returns, as are those curved ones that need no curve.
     """
 
@@ -78,7 +87,7 @@ class Totals:
     objective: Counter[ObjectiveEvent] = field(default_factory=Counter)
     certain: Counter[float] = field(default_factory=Counter)
     curved: Counter[CurvedEvent] = field(default_factory=Counter)
-    parallel: Counter[ParallelEvent] = field(default_factory=Counter)
+    parallel: Counter[ParallelEvent | Grouped] = field(default_factory=Counter)
 
     def plus(self, *others: Totals) -> Totals:
         """All of it, as new totals."""
@@ -114,8 +123,11 @@ class Totals:
             and self.parallel <= other.parallel
         )
 
-    def add(self, event: PrivacyEvent) -> None:
-        """Add one event; an event of unknown kind or of another relation is refused."""
+    def add(self, event: PrivacyEvent, size: int = 1) -> None:
+        """Add one event, as it is for ``size`` records of one person.
+
+        An event of unknown kind or of another relation is refused.
+        """
         if not isinstance(event, PrivacyEvent):
             raise TypeError(f"event: got {type(event).__name__}, expected a PrivacyEvent")
         if self.adjacency not in (None, event.adjacency):
@@ -125,39 +137,44 @@ class Totals:
             )
         match event:
             case GaussianEvent():
-                self.mu_squared += Fraction(event.mu) ** 2
+                self.mu_squared += (Fraction(event.mu) * size) ** 2
             case PureEvent():
-                self.pure[event.epsilon] += 1
+                self.pure[fraction_up(Fraction(event.epsilon) * size)] += 1
             case ApproximateEvent():
-                self.pure[event.epsilon] += 1
-                self.certain[event.delta] += 1
+                self.pure[fraction_up(Fraction(event.epsilon) * size)] += 1
+                self.certain[_group_delta(event, size)] += 1
             case ZCDPEvent():
-                self.rho += Fraction(event.rho)
+                self.rho += Fraction(event.rho) * size**2
             case SubsampledGaussianEvent(sampling_rate=1.0):
                 # The Gaussian mechanism that steps are when everyone is in them.
                 moved = 2.0 if event.adjacency == "replace_one" else 1.0
-                mu = Fraction(div_up(moved, event.noise_multiplier))
+                mu = Fraction(div_up(moved, event.noise_multiplier)) * size
                 self.mu_squared += mu**2 * event.n_steps
+            case SubsampledGaussianEvent() if size > 1:
+                self.curved[Grouped(replace(event, n_steps=1), size)] += event.n_steps
             case SubsampledGaussianEvent():
                 self.sampled[event.noise_multiplier, event.sampling_rate] += event.n_steps
             case ObjectiveEvent():
                 mu_of_event = gaussian_mu(event)
-                if mu_of_event is None:
-                    self.objective[event] += 1
+                if mu_of_event is not None:
+                    self.mu_squared += (Fraction(mu_of_event) * size) ** 2
+                elif size > 1:
+                    self.curved[Grouped(event, size)] += 1
                 else:
-                    self.mu_squared += Fraction(mu_of_event) ** 2
+                    self.objective[event] += 1
             case DistanceEvent():
+                # It holds on every data set, so that both ends of a path are as far away.
                 self.distance += Fraction(event.distance)
             case AlternativesEvent():
                 # Whichever is chosen, none is further away than the farthest.
                 exact, distance = without_distances(event)
                 self.distance += distance
                 if exact is not None:
-                    self.curved[exact] += 1
+                    self.curved[exact if size == 1 else Grouped(exact, size)] += 1
             case RandomStoppingEvent():
-                self.curved[event] += 1
+                self.curved[event if size == 1 else Grouped(event, size)] += 1
             case ParallelEvent():
-                self.parallel[event] += 1
+                self.parallel[event if size == 1 else Grouped(event, size)] += 1
             case _:
                 raise TypeError(f"event: got {type(event).__name__}, of which nothing is known")
         self.adjacency = event.adjacency
@@ -182,17 +199,34 @@ class Totals:
         """Probability of an infinite loss, rounded up: that of any of independent ones."""
         if not self.certain:
             return 0.0
+        if max(self.certain) >= 1.0:
+            return 1.0
         logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
         told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
         return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
 
 
-def of_events(events: Iterable[PrivacyEvent]) -> Totals:
-    """Totals of all ``events``."""
+def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
+    """Totals of all ``events``, as they are for ``size`` records of one person."""
     totals = Totals()
     for event in events:
-        totals.add(event)
+        totals.add(event, size)
     return totals
+
+
+def ungrouped(event: Grouped | PrivacyEvent) -> tuple[PrivacyEvent, int]:
+    """Return the event of one record, and of how many records it is looked at."""
+    return (event.event, event.size) if isinstance(event, Grouped) else (event, 1)
+
+
+def _group_delta(event: ApproximateEvent, size: int) -> float:
+    """Delta of a path of such steps at the sum of their epsilons, rounded up: a geometric sum."""
+    if size == 1:
+        return event.delta
+    if event.epsilon * size > LARGEST_EXPONENT:
+        return 1.0
+    growth = math.expm1(event.epsilon * size) / math.expm1(event.epsilon)
+    return min(1.0, mul_up(mul_up(growth, 1.0 + size * ERROR), event.delta))
 
 
 def gaussian_mu(event: ObjectiveEvent) -> float | None:
@@ -271,7 +305,7 @@ def choices(totals: Totals) -> list[Totals]:
             for meeting in meetings
         ]
         found = [known.plus(*way) for known in found for way in ways]
-    return _worst(found)
+    return uncovered(found)
 
 
 @lru_cache(maxsize=1024)
@@ -280,27 +314,61 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
 
     Alternatives of which one covers all others are that one, and the best of pure runs is pure.
     """
-    if isinstance(event, RandomStoppingEvent):
-        runs = choices(of_events(event.base))
-    else:
-        runs = list(_branches(event))
+    inner, size = ungrouped(event)
+    if isinstance(inner, RandomStoppingEvent):
+        runs = choices(of_events(inner.base, size))
+    elif isinstance(inner, AlternativesEvent):
+        runs = uncovered([of_events(branch, size) for branch in inner.branches])
         if len(runs) == 1:
             return runs[0]
+    else:
+        return None
     if not all(run.is_pure and not run.certain for run in runs):
         return None
     epsilon = max(run.pure_epsilon for run in runs)
-    if isinstance(event, RandomStoppingEvent):
-        epsilon = pure_stopping_epsilon(StoppingLaw.of(event), epsilon)
-    return Totals(event.adjacency, pure=Counter({epsilon: 1}))
+    if isinstance(inner, RandomStoppingEvent):
+        epsilon = pure_stopping_epsilon(StoppingLaw.of(inner), epsilon)
+    return Totals(inner.adjacency, pure=Counter({epsilon: 1}))
 
 
 @lru_cache(maxsize=1024)
-def _branches(event: ParallelEvent) -> tuple[Totals, ...]:
-    """Totals of the branches that no other one covers; nobody may change them."""
-    return tuple(_worst([of_events(branch) for branch in event.branches]))
+def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
+    """Totals of the branches that no other one covers; nobody may change them.
+
+    Of several records of one person, all ways in which they may lie in the branches; where these
+    are too many, totals that cover them all: section "Groups of records" of the proof page.
+    """
+    inner, size = ungrouped(event)
+    assert isinstance(inner, ParallelEvent)
+    alone = {branch: of_events(branch) for branch in inner.branches}
+    worst = uncovered(list(alone.values()))
+    told = any(totals.certain for totals in alone.values())
+    kept = tuple(b for b, totals in alone.items() if told or any(totals is w for w in worst))
+    if size == 1:
+        return tuple(worst)
+    if math.comb(size + len(kept) - 1, len(kept) - 1) <= MOST_CHOICES:
+        meetings = itertools.combinations_with_replacement(kept, size)
+        shares = [Counter(meeting).items() for meeting in meetings]
+        return tuple(
+            uncovered([Totals().plus(*(_apart(b, n) for b, n in share)) for share in shares])
+        )
+    whole = join(tuple(_apart(branch, size) for branch in kept))
+    if told:
+        whole.certain = Counter({1.0: 1})
+    return (whole,)
 
 
-def _worst(found: list[Totals]) -> list[Totals]:
+def _apart(branch: Iterable[PrivacyEvent], size: int) -> Totals:
+    """Totals of several records that meet a branch, or others with the same events.
+
+    These are distances of their own, and for all else a path through one of them is the worst.
+    """
+    totals = of_events(branch, size)
+    totals.distance *= size
+    return totals
+
+
+def uncovered(found: list[Totals]) -> list[Totals]:
     """Those that no other one covers."""
     kept: list[Totals] = []
     for totals in found:

@@ -107,8 +107,26 @@ def _promise(statement: PrivacyStatement) -> str:
     return (
         f"What this {what} released is differentially private with {bound} for data sets that "
         f"{compared}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
-        "release without the training data is as private. A person with several records gets "
-        f"weaker protection. {ALONE} {STEPS_BEFORE}"
+        f"release without the training data is as private. {_several(statement)} {ALONE} "
+        f"{STEPS_BEFORE}"
+    )
+
+
+# The number of rows of one person that a statement tells the price of.
+SEVERAL = 10
+# Kinds of events whose price for a person with several rows takes no time.
+QUICK = ("gaussian", "pure", "zcdp", "distance")
+
+
+def _several(statement: PrivacyStatement) -> str:
+    """What a person with several rows is promised."""
+    asked = "privacy_.for_group(m) tells what holds for m rows of one person"
+    if any(event.tag not in QUICK for event in statement.events):
+        return f"A person with several rows gets weaker protection; {asked}."
+    epsilon, _ = statement.for_group(SEVERAL)
+    return (
+        f"A person with several rows gets weaker protection, with {SEVERAL} of them epsilon = "
+        f"{epsilon:.3g}; {asked}."
     )
 
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates.events import (
@@ -92,6 +93,7 @@ from dpsvm_fast.validation import check_option
 StatementKind = TypeVar("StatementKind", bound="Statement")
 Source = Annotated[str, Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
+ACCOUNTANT = "dpsvm_fast.accounting"
 
 
 class Statement(Record):
@@ -127,6 +129,53 @@ class Statement(Record):
     def private(self) -> bool:
         """Whether the promise holds; false exactly where there is a reason."""
         return not self.not_private_reasons
+
+    def for_group(
+        self, size: int, *, delta: float | None = None, epsilon: float | None = None
+    ) -> tuple[float, float]:
+        """Return the epsilon and delta of a person who owns several of what is protected.
+
+        Parameters
+        ----------
+        size : int in 1..2**20
+            How many rows (or whatever the statement protects one of) one person owns, at most.
+        delta : float in [0, 1), optional
+            The delta at which epsilon is asked for; that of the statement when left out.
+        epsilon : float >= 0, optional
+            Given instead, the answer is the delta at it.
+
+        Returns
+        -------
+        epsilon, delta : float
+            Upper bounds. Exact for Gaussian and for pure releases; epsilon is infinite where none
+            holds at that delta.
+
+        Raises
+        ------
+        TypeError, InvalidParameterError
+            An argument of another type or outside its range, or both delta and epsilon.
+
+        Notes
+        -----
+        Guarantees: docs/proofs/accountant.md, section "Groups of records". Noise stays as it is:
+        this is the price of noise that was made for one row.
+
+        Examples
+        --------
+        >>> from dpsvm_fast import PrivateCenter
+        >>> statement = PrivateCenter(epsilon=1.0, delta=1e-5).fit([[0.6, 0.8], [0, 1]]).privacy_
+        >>> [round(value, 5) for value in statement.for_group(10)]
+        [14.42927, 1e-05]
+        """
+        if epsilon is not None and delta is not None:
+            raise InvalidParameterError("epsilon: expected one of delta and epsilon alone")
+        # Certificates are read and verified without the accountant; whoever asks for a price has
+        # it loaded.
+        price = import_module(ACCOUNTANT)
+        if epsilon is not None:
+            return epsilon, price.composed_delta(self.events, epsilon, group_size=size)
+        delta = self.delta if delta is None else delta
+        return price.composed_epsilon(self.events, delta, group_size=size), delta
 
     @classmethod
     def from_dict(cls: type[StatementKind], record: Mapping[str, Any]) -> StatementKind:

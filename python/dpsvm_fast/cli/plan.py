@@ -56,7 +56,7 @@ def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
     )
 
 
-MOST_FEATURES, MOST_CLASSES = 10**9, 10**6
+MOST_FEATURES, MOST_CLASSES, MOST_ROWS = 10**9, 10**6, 2**20
 
 KERNELS = ("auto", "rbf", "laplacian", "linear")
 
@@ -92,6 +92,11 @@ ADJACENCIES = ("add_remove", "replace_one")
 @click.option("--features", type=Whole(1, MOST_FEATURES), help="Number of features.")
 @click.option("--classes", type=Whole(2, MOST_CLASSES), help="Number of classes.")
 @click.option("--samples", type=Whole(1), help="Number of training rows, if it is public.")
+@click.option(
+    "--rows-per-person",
+    type=Whole(1, MOST_ROWS),
+    help="Also say what the noise, made for one row, is worth for a person with so many.",
+)
 @model_option(LINEAR, KERNEL, "objective", "output")
 @click.option(
     "--kernel",
@@ -236,7 +241,12 @@ def _planned(
         classes=range(settings["classes"]),
         **own,
     )
-    return plan_noise(estimator, settings["features"], n_samples=n_samples)
+    return plan_noise(
+        estimator,
+        settings["features"],
+        n_samples=n_samples,
+        rows_per_person=settings["rows_per_person"],
+    )
 
 
 def _display(plans: Sequence[NoisePlan], ax: Any) -> None:
@@ -294,7 +304,13 @@ def _drowned(plan: NoisePlan) -> str:
     return "yes" if plan.decision.drowned else "no"
 
 
+def _of_person(plan: NoisePlan) -> str:
+    """Epsilon of a person with several rows."""
+    return "" if plan.epsilon_of_person is None else f"{plan.epsilon_of_person:.4g}"
+
+
 ROWS: tuple[tuple[str, Any], ...] = (
+    ("epsilon of a person with that many rows", _of_person),
     ("noise of a sum over the rows", _of("centre", "sum_deviation")),
     ("rows are whitened", _whitened),
     ("kernel", lambda plan: "" if plan.kernel is None else plan.kernel.kernel),

@@ -350,6 +350,25 @@ fn a_profile_composes_like_what_it_describes() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_profile_from_below_zero_is_of_one_direction() -> Result<()> {
+    // Laws (1/2, 1/2) and (1/4, 3/4), twice: losses ln 4, ln 4/3 and -ln 9/4.
+    let (low, high) = (-(1.5_f64.ln()), 2.0_f64.ln());
+    let one = |first: f64| {
+        let points = [(first, 1.0 / 3.0), (0.0, 0.25), (high, 0.0)];
+        let known = points.into_iter().filter(|(at, _)| *at >= first).collect();
+        let events = Events {
+            profiles: vec![(known, 2)],
+            ..Events::default()
+        };
+        LossDistribution::new(&events, false)?.delta(0.0, &Never)
+    };
+    let exact = 0.25 * 0.75 + 0.5 * 0.25;
+    assert!((one(low)? - exact).abs() < 1e-4, "{}", one(low)?);
+    assert!(one(0.0)? > exact + 0.01, "both directions are worse");
+    Ok(())
+}
+
 // Proof: accountant, "The accountant"
 #[test]
 fn concentrated_events_add_their_parameters() -> Result<()> {

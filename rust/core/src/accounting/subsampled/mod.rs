@@ -235,8 +235,8 @@ pub struct Events {
     pub pure: Vec<(f64, u64)>,
     /// Sum of the zero-concentrated parameters, at least 0.
     pub zcdp_rho: f64,
-    /// Points of privacy curves, increasing epsilons with upper bounds of delta valid in both
-    /// directions, and how many times each.
+    /// Points of privacy curves, increasing epsilons with upper bounds of delta, and how many times
+    /// each: valid in both directions, or in one alone where the epsilons begin below 0.
     pub profiles: Vec<(Vec<(f64, f64)>, u64)>,
 }
 

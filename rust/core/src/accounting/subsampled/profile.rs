@@ -72,14 +72,16 @@ fn mass(left: Option<(f64, f64)>, (epsilon, delta): (f64, f64), right: Option<(f
     into * (1.0 + 8.0 * ULP) - out * (1.0 - 8.0 * ULP)
 }
 
-/// Atoms of the least convex curve through points of upper bounds valid in both directions.
+/// Atoms of the least convex curve through points of upper bounds: valid in both directions where
+/// they begin at 0 or above, and in one direction alone where they begin below 0.
 ///
 /// `points` have increasing first members; the second ones are in [0, 1].
 pub(super) fn profile_atoms(points: Vec<(f64, f64)>) -> Atoms {
+    let both = points.first().is_none_or(|(epsilon, _)| *epsilon >= 0.0);
     // The curve of the reversed pair: delta(-e) = 1 - exp(-e) (1 - delta(e)).
     let mut all: Vec<(f64, f64)> = points
         .iter()
-        .filter(|(epsilon, _)| *epsilon > 0.0)
+        .filter(|(epsilon, _)| both && *epsilon > 0.0)
         .map(|&(epsilon, delta)| {
             let mirrored = -libm::expm1(-epsilon) + libm::exp(-epsilon) * delta;
             (-epsilon, (mirrored * (1.0 + 4.0 * ULP)).min(1.0))
