@@ -59,7 +59,7 @@ def main() -> None:
     print(f"\ncertificate holds: {verify(model.privacy_.to_json()).ok}")
     print(f"accuracy, one record protected: {model.score(X_test, y_test):.3f}")
 
-    whole = simulate(FederatedSpec.dp_helmet(**AGREED, unit="user"), parties)
+    whole = simulate(FederatedSpec.dp_helmet(**AGREED, unit="party"), parties)
     print(f"accuracy, whole hospitals protected: {whole.score(X_test, y_test):.3f}")
 
     reduced = FederatedSpec.fed_dpdr(**(AGREED | {"local": "output"}), n_components=16)

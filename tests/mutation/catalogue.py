@@ -404,11 +404,46 @@ CATALOGUE = (
         "the rounding of one party for records that lie with several",
         (
             Edit(
-                'return min(self.group_size, self.n_users) if self.unit == "group" else 1',
+                'return min(self.group_size, self.n_users) if self.unit == "person" else 1',
                 "return 1",
             ),
         ),
         ("test_a_group_rounds_in_every_party_it_touches",),
+    ),
+    Mutant(
+        "a person priced as one row",
+        "Gaussian noise for one row, promised to a person with several",
+        (Edit("(Fraction(event.mu) * size) ** 2", "(Fraction(event.mu)) ** 2"),),
+        ("test_a_gaussian_release_costs_m_times_its_parameter",),
+    ),
+    Mutant(
+        "zCDP of a group by the number",
+        "m rho in the place of m^2 rho",
+        (Edit("Fraction(event.rho) * size**2", "Fraction(event.rho) * size"),),
+        ("test_other_events_cost_what_is_known_of_groups",),
+    ),
+    Mutant(
+        "a group joins once",
+        "whether anybody of a group is in a sample, not how many are",
+        (
+            Edit(
+                "centres = np.arange(logs.size) / z\n",
+                "centres = np.minimum(np.arange(logs.size), 1) / z\n",
+            ),
+        ),
+        ("test_one_sampled_step_is_that_of_its_mixtures",),
+    ),
+    Mutant(
+        "deltas of a path added up",
+        "group privacy without the factors e^epsilon of the steps after",
+        (Edit("(g[line] + slopes[line] * delta)", "(g[line] + delta)"),),
+        ("test_the_path_of_a_gaussian_curve_is_nearly_the_gaussian_one",),
+    ),
+    Mutant(
+        "rows into a budget of persons",
+        "a ledger that takes every unit",
+        (Edit("        if unit not in (None, self.unit):\n", "        if not self.unit:\n"),),
+        ("test_a_ledger_holds_one_unit",),
     ),
     Mutant(
         "model scaled to the sphere",

@@ -58,7 +58,7 @@ def a_round(
     weighting: str,
 ) -> SecureRound:
     """A sum whose noise is ``noise`` times what a unit moves."""
-    parties = min(GROUP, N_USERS) if unit == "group" else 1
+    parties = min(GROUP, N_USERS) if unit == "person" else 1
     grid = noise * exact / (STEPS * math.sqrt(SURVIVORS))
     rounding = up(parties * grid * math.sqrt(size) * (1.0 + 2.0**-20))
     square = SURVIVORS * STEPS**2 - 9
@@ -108,9 +108,9 @@ def model_round(
     s: Sensitivity, weight: int, unit: str, trust: str, noise: float, weighting: str
 ) -> tuple[SecureRound, Sensitivity]:
     """The sum of models, and the sensitivity with its rounding."""
-    parties = min(GROUP, N_USERS) if unit == "group" else 1
+    parties = min(GROUP, N_USERS) if unit == "person" else 1
     diameter = 2.0 * RADIUS * weight * parties
-    rows = {"record": 1, "group": GROUP, "user": 10**9}[unit]
+    rows = {"row": 1, "person": GROUP, "party": 10**9}[unit]
     moved = min(up(rows * s.exact + 2.0 * parties * s.solver_radius), diameter)
     part = a_round("model", unit, moved, RADIUS * weight, SCORES * COLUMNS, trust, noise, weighting)
     rounding = up(part.grid * math.sqrt(part.size) * (1.0 + 2.0**-20))
@@ -120,14 +120,14 @@ def model_round(
 
 def gram_round(unit: str, trust: str, noise: float) -> SecureRound:
     """The sum of matrices."""
-    rows = {"record": 1, "group": GROUP, "user": ROWS[1]}[unit]
+    rows = {"row": 1, "person": GROUP, "party": ROWS[1]}[unit]
     size = FEATURES * (FEATURES + 1) // 2
     moved = up(math.sqrt(2.0) * KAPPA**2 * rows)
     return a_round("gram", unit, moved, ROWS[1] * KAPPA**2, size, trust, noise, "records")
 
 
 def made(
-    algorithm: str, unit: str = "record", weighting: str = "records", trust: str = "secure_sum"
+    algorithm: str, unit: str = "row", weighting: str = "records", trust: str = "secure_sum"
 ) -> FederatedStatement:
     """A statement that holds."""
     base, weight = a_sensitivity(weighting)
@@ -152,7 +152,7 @@ def made(
         algorithm="dp_helmet" if algorithm == "dp_helmet" else "fed_dpdr",
         loss="huber",
         unit=unit,
-        group_size=GROUP if unit == "group" else 1,
+        group_size=GROUP if unit == "person" else 1,
         n_users=N_USERS,
         honest_fraction=HONEST / N_USERS,
         max_dropout=LOST / N_USERS,
@@ -184,11 +184,11 @@ def made(
 FEDERATED: dict[str, Callable[[], FederatedStatement]] = {
     "helmet": lambda: made("dp_helmet"),
     "helmet users": lambda: made("dp_helmet", weighting="users"),
-    "helmet group": lambda: made("dp_helmet", unit="group"),
-    "helmet user": lambda: made("dp_helmet", unit="user"),
+    "helmet group": lambda: made("dp_helmet", unit="person"),
+    "helmet user": lambda: made("dp_helmet", unit="party"),
     "helmet curator": lambda: made("dp_helmet", trust="trusted_curator"),
     "dpdr output": lambda: made("output"),
-    "dpdr output user": lambda: made("output", unit="user", weighting="users"),
+    "dpdr output user": lambda: made("output", unit="party", weighting="users"),
     "dpdr objective": lambda: made("objective"),
     "dpdr own noise": lambda: made("own noise"),
 }

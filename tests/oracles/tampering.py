@@ -38,7 +38,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         "distance",
     ),
     "algorithm": ("dp_helmet", "fed_dpdr"),
-    "unit": ("record", "group", "user", "something else"),
+    "unit": ("row", "person", "party", "something else"),
     "trust": ("secure_sum", "trusted_curator"),
     "weighting": ("records", "users"),
     "stopping": ("geometric", "logarithmic", "poisson"),

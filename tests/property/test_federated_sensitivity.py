@@ -44,7 +44,7 @@ def plan_of(local: str, unit: str, weighting: str, **settings: Any) -> Federated
         "max_records": max(SIZES),
         "honest_fraction": 1.0,
         "unit": unit,
-        "group_size": 3 if unit == "group" else 1,
+        "group_size": 3 if unit == "person" else 1,
         "weighting": weighting,
     }
     return FederatedSpec.dp_helmet(**(given | LOCALS[local] | settings))
@@ -94,15 +94,15 @@ def farthest(spec: FederatedSpec, unit: str, name: str = "model") -> float:
 
 def changes(unit: str) -> list[list[tuple[int, int]]]:
     """Places of the rows of a unit."""
-    if unit == "record":
+    if unit == "row":
         return [[(party, 0)] for party in range(len(SIZES))]
-    if unit == "group":
+    if unit == "person":
         return [[(0, 0), (1, 0), (2, 0)], [(2, 0), (2, 1), (2, 2)], [(0, 0), (1, 1), (1, 2)]]
     return [[(party, row) for row in range(n)] for party, n in enumerate(SIZES)]
 
 
 @pytest.mark.proof("federated", "The library")
-@pytest.mark.parametrize("unit", ["record", "group", "user"])
+@pytest.mark.parametrize("unit", ["row", "person", "party"])
 @pytest.mark.parametrize("weighting", ["records", "users"])
 @pytest.mark.parametrize("local", LOCALS)
 def test_neighbours_stay_within_the_plan(local: str, unit: str, weighting: str) -> None:
@@ -115,11 +115,11 @@ def test_neighbours_stay_within_the_plan(local: str, unit: str, weighting: str) 
 @pytest.mark.parametrize(
     ("unit", "weighting"),
     [
-        ("record", "records"),
-        ("group", "records"),
-        ("user", "records"),
-        ("record", "users"),
-        ("user", "users"),
+        ("row", "records"),
+        ("person", "records"),
+        ("party", "records"),
+        ("row", "users"),
+        ("party", "users"),
     ],
 )
 def test_the_plan_is_nearly_reached(unit: str, weighting: str) -> None:
@@ -129,18 +129,18 @@ def test_the_plan_is_nearly_reached(unit: str, weighting: str) -> None:
 
 
 @pytest.mark.proof("federated", "The library")
-@pytest.mark.parametrize("unit", ["group", "user"])
+@pytest.mark.parametrize("unit", ["person", "party"])
 def test_more_than_a_record_moves_further_than_a_record_may(unit: str) -> None:
     """Control: the plan for one record is exceeded by a group and by a party."""
-    spec = plan_of("svm_sgd", "record", "records", regularization=2.0)
+    spec = plan_of("svm_sgd", "row", "records", regularization=2.0)
     assert farthest(spec, unit) > 1.5
 
 
 @pytest.mark.proof("federated", "The library")
 def test_with_equal_weights_the_smallest_party_counts() -> None:
     """Control: a plan made for parties of 20 is exceeded by a party of one, which it refuses."""
-    small = plan_of("svm_sgd", "record", "users", regularization=2.0)
-    large = plan_of("svm_sgd", "record", "users", regularization=2.0, min_records=20)
+    small = plan_of("svm_sgd", "row", "users", regularization=2.0)
+    large = plan_of("svm_sgd", "row", "users", regularization=2.0, min_records=20)
     assert small.rounds[0].noise is not None
     assert large.rounds[0].noise is not None
     assert small.rounds[0].noise.distance > 15 * large.rounds[0].noise.distance
@@ -160,16 +160,16 @@ def matrices(unit: str) -> FederatedSpec:
         honest_fraction=1.0,
         local="output",
         unit=unit,
-        group_size=3 if unit == "group" else 1,
+        group_size=3 if unit == "person" else 1,
     )
 
 
 @pytest.mark.proof("federated", "The library")
-@pytest.mark.parametrize(("unit", "rows"), [("record", 1), ("group", 3), ("user", 20)])
+@pytest.mark.parametrize(("unit", "rows"), [("row", 1), ("person", 3), ("party", 20)])
 def test_second_moments_stay_within_the_plan_and_reach_it(unit: str, rows: int) -> None:
     first = alike()
     second = [(X.copy(), y.copy()) for X, y in first]
     second[2][0][:rows] = [0.0, 3.0, 0.0, 0.0]
     assert 0.9 < moved(matrices(unit), first, second, "gram") <= 1.0
     if rows > 1:
-        assert moved(matrices("record"), first, second, "gram") > 1.5
+        assert moved(matrices("row"), first, second, "gram") > 1.5

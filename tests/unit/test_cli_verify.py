@@ -75,9 +75,9 @@ def test_a_truncated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], na
 def test_a_file_of_the_future(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 3}))
+    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 4}))
     assert code == 1
-    assert "version: got 3, expected 2" in out
+    assert "version: got 4, expected 3" in out
     assert "release of dpsvm_fast" in out
 
 
@@ -127,13 +127,13 @@ def test_a_file_that_would_fill_the_memory(
     assert "cannot be read" in err
 
 
-GENEROUS = 'epsilon = 1e4\ndelta = 0.5\nunit = ["row", "group", "party"]\nexact_noise = false\n'
+GENEROUS = 'epsilon = 1e4\ndelta = 0.5\nunit = ["row", "person", "party"]\nexact_noise = false\n'
 # What each line forbids of a certificate, and one that it allows.
 RULES = {
     "epsilon = 0.9\ndelta = 0.5\n": ("output", None),
     "epsilon = 1e4\ndelta = 1e-7\n": ("output", "output gamma"),
     'epsilon = 1e4\ndelta = 0.5\nadjacency = ["replace_one"]\n': ("output", "helmet"),
-    'epsilon = 1e4\ndelta = 0.5\nunit = ["party", "group"]\n': ("evaluation", None),
+    'epsilon = 1e4\ndelta = 0.5\nunit = ["party", "person"]\n': ("evaluation", None),
     "epsilon = 1e4\ndelta = 0.5\nexact_noise = true\n": ("pipeline pure", "evaluation"),
     'epsilon = 1e4\ndelta = 0.5\nforbidden_caveats = ["number_of_runs"]\n': (
         "search stopping",

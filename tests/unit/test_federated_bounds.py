@@ -152,7 +152,7 @@ def test_a_group_rounds_in_every_party_it_touches(group: int, users: int, touche
         "delta": 1e-6,
         "max_records": 20,
     }
-    spec = FederatedSpec.dp_helmet(**shared, unit="group", group_size=group)
+    spec = FederatedSpec.dp_helmet(**shared, unit="person", group_size=group)
     noise, training = spec.rounds[0].noise, spec.training
     assert noise is not None
     assert training is not None

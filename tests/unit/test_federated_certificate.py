@@ -101,7 +101,7 @@ def test_what_a_privacy_officer_reads() -> None:
         "Which parties took part, dropped out or refused",
     ):
         assert words in text, words
-    assert "7 rows, exchanged for others, whichever parties" in " ".join(
+    assert "at most 7, exchanged for others, whichever parties" in " ".join(
         str(federated_statement("helmet group")).split()
     )
     own = " ".join(str(federated_statement("dpdr own noise")).split())
@@ -232,12 +232,12 @@ def one_rounding_for_a_group(s: FederatedStatement) -> FederatedStatement:
 
 def a_record_for_a_user(s: FederatedStatement) -> FederatedStatement:
     """The sensitivity of one row under a promise for all rows of a party."""
-    return restated(s, unit="user")
+    return restated(s, unit="party")
 
 
 def a_group_like_a_record(s: FederatedStatement) -> FederatedStatement:
     """The sensitivity of one row under a promise for a group."""
-    return restated(s, unit="group", group_size=3)
+    return restated(s, unit="person", group_size=3)
 
 
 def weights_forgotten(s: FederatedStatement) -> FederatedStatement:
@@ -471,7 +471,7 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
         replace(whole, steps=(step, user))
 
 
-@pytest.mark.parametrize("unit", ["record", "group", "user"])
+@pytest.mark.parametrize("unit", ["row", "person", "party"])
 def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None:
     rng = np.random.default_rng(3)
     spec = FederatedSpec.dp_helmet(
@@ -485,7 +485,7 @@ def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None
         honest_fraction=0.75,
         max_dropout=0.125,
         unit=unit,
-        group_size=3 if unit == "group" else 1,
+        group_size=3 if unit == "person" else 1,
     )
     parties = [(rng.normal(size=(20, 4)) / 4.0, np.arange(20) % 3) for _ in range(8)]
     model = simulate(spec, parties)

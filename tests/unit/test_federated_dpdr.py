@@ -211,7 +211,7 @@ def test_sums_that_cannot_be_are_refused() -> None:
 
 
 def test_units_beyond_one_record_need_one_common_noise() -> None:
-    assert reduction(unit="group", group_size=2, local="output").rounds[0].noise is not None
+    assert reduction(unit="person", group_size=2, local="output").rounds[0].noise is not None
     with pytest.raises(InvalidParameterError) as caught:
-        reduction(unit="group", group_size=2)
+        reduction(unit="person", group_size=2)
     assert caught.value.parameter == "unit"

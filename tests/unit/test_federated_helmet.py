@@ -154,10 +154,10 @@ def test_single_precision_and_sparse_rows_are_welcome() -> None:
     assert single.shape == found[0].shape
 
 
-@pytest.mark.parametrize("unit", ["record", "group", "user"])
+@pytest.mark.parametrize("unit", ["row", "person", "party"])
 @pytest.mark.parametrize("weighting", ["records", "users"])
 def test_statements_verify(unit: str, weighting: str) -> None:
-    settings = {"unit": unit, "weighting": weighting, "group_size": 3 if unit == "group" else 1}
+    settings = {"unit": unit, "weighting": weighting, "group_size": 3 if unit == "person" else 1}
     spec = helmet(**(DIGITS | settings | {"max_dropout": 0.25, "min_records": 5}))
     model = simulate(spec, digits_of(SIZES), dropouts=[2])
     assert verify(model.privacy_)
@@ -179,9 +179,9 @@ def test_a_smaller_radius_needs_less_noise_once_it_binds() -> None:
         return noise.distance
 
     assert moved(1e-3) == pytest.approx(2e-3 * 60)
-    assert moved(1e-3, unit="user", weighting="users") == pytest.approx(2e-3)
+    assert moved(1e-3, unit="party", weighting="users") == pytest.approx(2e-3)
     assert moved(1e3) == pytest.approx(moved(2e3), rel=1e-6)
-    assert moved(2e3, unit="user") == pytest.approx(2 * moved(1e3, unit="user"))
+    assert moved(2e3, unit="party") == pytest.approx(2 * moved(1e3, unit="party"))
 
 
 def test_a_restarted_round_gets_the_same_vector_and_is_paid_once() -> None:

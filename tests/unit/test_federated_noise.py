@@ -177,9 +177,9 @@ def test_wrong_plans_are_not_verified(mutant: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_groups_and_users_are_not_verified_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = {"unit": "group", "group_size": 3}
+    group = {"unit": "person", "group_size": 3}
     assert is_promised(helmet(**SETTINGS, **group))
-    user: dict[str, Any] = {"unit": "user"}
+    user: dict[str, Any] = {"unit": "party"}
     assert is_promised(helmet(**SETTINGS, **user))
     whole = vars(LocalTraining)["by_record"].func
     monkeypatch.setattr(LocalTraining, "distance", property(lambda t: 1.01 * whole(t)))

@@ -21,12 +21,12 @@ VARIANTS: dict[str, FederatedSpec] = {
     "helmet": helmet(),
     "softmax": helmet(local="softmax_slp_sgd", classes=["a", "b", "c"]),
     "exact": helmet(local="exact", loss="crammer_singer", classes=[3, 1, 2]),
-    "group": helmet(unit="group", group_size=3),
-    "user": helmet(unit="user"),
+    "group": helmet(unit="person", group_size=3),
+    "user": helmet(unit="party"),
     "large epsilon": helmet(epsilon=20.0),
     "small epsilon": helmet(epsilon=0.01),
     "gram, output": reduction(local="output"),
-    "gram, output, user": reduction(local="output", unit="user"),
+    "gram, output, user": reduction(local="output", unit="party"),
     "gram, objective": reduction(),
     "projectors, objective": reduction(aggregation="projectors"),
     "eigenvectors, output": reduction(aggregation="eigenvectors", local="output"),
@@ -152,8 +152,8 @@ def test_a_specification_cannot_be_changed() -> None:
         ({"radius": math.inf}, "radius"),
         ({"projection": "both"}, "projection"),
         ({"weighting": "equal"}, "weighting"),
-        ({"unit": "row"}, "unit"),
-        ({"unit": "group"}, "group_size"),
+        ({"unit": "record"}, "unit"),
+        ({"unit": "person"}, "group_size"),
         ({"group_size": 2}, "group_size"),
         ({"tol": 2.0}, "tol"),
         ({"n_epochs": 0}, "n_epochs"),
@@ -172,9 +172,9 @@ def test_wrong_parameters_are_named(settings: dict[str, Any], name: str) -> None
         ({"n_components": 7}, "n_components"),
         ({"aggregation": "sum"}, "aggregation"),
         ({"first_share": 1.0}, "first_share"),
-        ({"unit": "user"}, "unit"),
+        ({"unit": "party"}, "unit"),
         (
-            {"local": "output", "aggregation": "projectors", "unit": "group", "group_size": 2},
+            {"local": "output", "aggregation": "projectors", "unit": "person", "group_size": 2},
             "unit",
         ),
         ({"loss": "crammer_singer"}, "loss"),
@@ -212,15 +212,15 @@ def test_default_regularization_follows_what_is_public() -> None:
 
     base = found()
     assert found(n_users=8) == pytest.approx(base / 2)
-    assert found(unit="group", group_size=3) == pytest.approx(3 * base)
+    assert found(unit="person", group_size=3) == pytest.approx(3 * base)
     assert found(data_norm=2.0, n_users=4) == pytest.approx(4 * base)
     assert found(epsilon=2.0) < base
     assert found(honest_fraction=1.0) == pytest.approx(base / math.sqrt(2))
     assert found(min_records=5) == pytest.approx(2 * base)
     assert found(min_records=5, expected_records=20) == pytest.approx(base)
     # Whole parties: noise follows the radius.
-    assert found(unit="user") == found(unit="user", epsilon=9.0)
-    assert helmet(unit="user").params["weighting"] == "users"
+    assert found(unit="party") == found(unit="party", epsilon=9.0)
+    assert helmet(unit="party").params["weighting"] == "users"
 
 
 def test_lists_of_rounds_are_found_by_name() -> None:

@@ -37,7 +37,7 @@ SHARED: dict[str, Any] = {
 SPECS = {
     "helmet": FederatedSpec.dp_helmet(**SHARED, n_epochs=2),
     "exact": FederatedSpec.dp_helmet(**SHARED, local="exact"),
-    "users": FederatedSpec.dp_helmet(**SHARED, unit="user"),
+    "users": FederatedSpec.dp_helmet(**SHARED, unit="party"),
     "gram": FederatedSpec.fed_dpdr(**SHARED, n_components=2, local="output"),
     "projectors": FederatedSpec.fed_dpdr(
         **SHARED, n_components=2, local="output", aggregation="projectors"
@@ -106,7 +106,10 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
     components = np.eye(3)[:2]
 
     def run(data: Any, kept: list[Any]) -> None:
-        state, ledger = PartyState(), PrivacyLedger(10.0, 1e-4, adjacency="replace_one")
+        state, ledger = (
+            PartyState(),
+            PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.params["unit"]),
+        )
         for plan in spec.rounds:
             public = components if len(spec.rounds) == 2 and plan.name == "model" else None
             X, y = data[1]

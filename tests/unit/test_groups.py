@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,13 @@ from scipy.signal import fftconvolve
 from scipy.special import expit, ndtr
 from scipy.stats import binom, norm
 
-from dpsvm_fast import OutputPerturbationSVC, PrivateCenter
+from dpsvm_fast import (
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateCenter,
+    PrivateLinearSVC,
+    verify,
+)
 from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
@@ -28,14 +37,22 @@ from dpsvm_fast.certificates import (
     GaussianEvent,
     ObjectiveEvent,
     ParallelEvent,
+    PipelineStatement,
+    PipelineStep,
     PrivacyEvent,
+    PrivacyStatement,
     PureEvent,
     RandomStoppingEvent,
     SubsampledGaussianEvent,
     ZCDPEvent,
+    read_certificate,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.certificates.statement import bound_certificate
+from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.persist import save_model
 from dpsvm_fast.planning import plan_noise
+from dpsvm_fast.verification import Policy
 
 Array = NDArray[np.float64]
 RELATIONS = ("add_remove", "replace_one")
@@ -440,3 +457,118 @@ def test_plans_tell_the_price_of_a_person() -> None:
     with pytest.raises(InvalidParameterError) as caught:
         plan_noise(estimator, 4, rows_per_person=0)
     assert caught.value.parameter == "rows_per_person"
+
+
+# --- one word: what is protected ------------------------------------------------------------------
+
+
+def of_persons(statement: PrivacyStatement) -> PrivacyStatement:
+    return statement.of_unit("person")
+
+
+def test_a_ledger_holds_one_unit(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    event = GaussianEvent(9.0, 1.0, "add_remove")
+    persons = PrivacyLedger(9.0, 1e-5, unit="person", path=tmp_path / "persons.sqlite")
+    rows = PrivacyLedger(9.0, 1e-5)
+    for ledger, unit in ((persons, "row"), (rows, "person"), (rows, "party")):
+        for use in (ledger.check, ledger.spend):
+            with pytest.raises(InvalidParameterError) as caught:
+                use(event, unit=unit)
+            assert caught.value.parameter == "ledger"
+    # A fit of rows asks a ledger of persons before anything is read.
+    with pytest.raises(InvalidParameterError) as caught:
+        PrivateCenter(1.0, 1e-6, ledger=persons).fit(X * math.nan)
+    assert caught.value.parameter == "ledger"
+    assert persons.history == rows.history == ()
+    persons.spend(event, unit="person")
+    persons.spend(event)
+    rows.spend(event, unit="row")
+    # The unit stays with the ledger: in its file, in copies of it, and in pickles.
+    for again in (
+        PrivacyLedger.open(tmp_path / "persons.sqlite"),
+        pickle.loads(pickle.dumps(persons)),
+        PrivacyLedger(9.0, 1e-5, unit="person", path=tmp_path / "persons.sqlite"),
+    ):
+        assert (again.unit, len(again.history)) == ("person", 2)
+    with pytest.raises(LedgerError):
+        PrivacyLedger(9.0, 1e-5, path=tmp_path / "persons.sqlite")
+    persons.save(tmp_path / "copy.json")
+    assert json.loads((tmp_path / "copy.json").read_text())["unit"] == "person"
+    assert PrivacyLedger.load(tmp_path / "copy.json").unit == "person"
+    rows.save(tmp_path / "rows.json")
+    assert "unit" not in json.loads((tmp_path / "rows.json").read_text())
+    anchored = PrivacyLedger.open(tmp_path / "persons.sqlite")
+    anchored = PrivacyLedger(
+        9.0, 1e-5, unit="person", path=tmp_path / "persons.sqlite", anchor=tmp_path / "anchor"
+    )
+    assert PrivacyLedger.open(tmp_path / "persons.sqlite").unit == anchored.unit == "person"
+    with pytest.raises(InvalidParameterError) as caught:
+        PrivacyLedger(1.0, 0.0, unit="record")
+    assert caught.value.parameter == "unit"
+
+
+def test_statements_say_what_is_protected() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    for relation in RELATIONS:
+        row = PrivateCenter(1.0, 1e-6, adjacency=relation).fit(X).privacy_
+        person = of_persons(row)
+        assert (row.unit, person.unit) == ("row", "person")
+        assert verify(person)
+        assert read_certificate(person.to_json()) == person
+        assert "one person and all their rows" in " ".join(str(person).split())
+        assert "weaker protection" not in str(person)
+        assert of_persons(person) is person
+        assert ("the number of persons" in person.assumed_public) == (relation == "replace_one")
+        # A promise for m units: m persons, such as a household.
+        assert person.for_group(3) == row.for_group(3)
+        policy = Policy(epsilon=1.0, delta=1e-6, unit=("person",))
+        assert verify(person, policy=policy)
+        assert not verify(row, policy=policy).ok
+        with pytest.raises(InvalidParameterError):
+            PipelineStatement(
+                epsilon=2.0,
+                delta=1e-5,
+                adjacency=relation,
+                steps=tuple(
+                    PipelineStep(name=str(i), estimator="PrivateCenter", statement=statement)
+                    for i, statement in enumerate((row, person))
+                ),
+                assumptions=(),
+                library_version="0",
+            )
+
+
+def test_forged_units_are_found(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = PrivateLinearSVC(1.0, 1e-5, bounds=(-4, 4), classes=[0, 1]).fit(X, np.arange(40) % 2)
+    record = model.privacy_.to_dict()
+    for changes in (
+        {"unit": "person"},
+        {"protected": "one person and all their rows"},
+        {"unit": "party", "protected": "all rows of one party"},
+        {"unit": "one row of the training data"},
+        {"unit": None},
+    ):
+        assert not verify(record | changes).ok, changes
+    # A whole forgery holds by itself, as its maker says it, and is not about the model.
+    forged = of_persons(model.privacy_)
+    save_model(model, tmp_path / "model.json")
+    found = verify(forged, model=tmp_path / "model.json")
+    assert not found.ok
+    assert any("another certificate" in problem for problem in found.problems)
+    key = b"0123456789abcdef"
+    document = json.loads((tmp_path / "model.json").read_text())
+    signed = bound_certificate(record, document, key)
+    assert verify(signed, model=tmp_path / "model.json", key=key)
+    assert not verify(signed | {"certificate": forged.to_dict()}, key=key).ok
+    # Influences of one row bound no person.
+    for single in (
+        OutputPerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1]),
+        ObjectivePerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1]),
+    ):
+        statement = single.fit(X, np.arange(40) % 2).privacy_
+        with pytest.raises(InvalidParameterError):
+            of_persons(statement)
+        sentence = {"unit": "person", "protected": "one person and all their rows"}
+        assert not verify(statement.to_dict() | sentence).ok

@@ -454,7 +454,7 @@ def test_every_certificate_holds_and_every_text_and_json_is_written(
     ledger = PrivacyLedger(1.0, 1e-5, adjacency)
     found = evaluate(Scored(), X, y, metrics=metrics, adjacency=adjacency, ledger=ledger)
     assert verify(found.privacy_.to_json()).ok
-    assert "evaluated data" in found.privacy_.unit
+    assert "evaluated data" in found.privacy_.protected
     json.dumps(found.to_dict(), allow_nan=False)
     assert str(found).startswith("PRIVATE, epsilon = 1")
 

@@ -83,7 +83,7 @@ def test_a_file_that_was_cut_off_says_so(tmp_path: Path, kind: str) -> None:
         (b'{"format": "dpsvm_fast.model", "version": 0}', "whole number from 1"),
         (b'{"format": "dpsvm_fast.model", "version": true}', "whole number from 1"),
         (b'{"format": "dpsvm_fast.model", "version": 1}', "older"),
-        (b'{"format": "dpsvm_fast.model", "version": 2}', "missing or unknown fields"),
+        (b'{"format": "dpsvm_fast.model", "version": 3}', "missing or unknown fields"),
         (b'{"a": 1, "a": 1}', "repeats"),
         (b'{"a": NaN}', "holds NaN"),
         (b'{"a": -Infinity}', "holds -Infinity"),
@@ -107,10 +107,10 @@ def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes, words: str) ->
 
 
 def test_a_newer_format_says_how_to_read_it(tmp_path: Path) -> None:
-    document = document_of("output", tmp_path) | {"version": 3, "something": "new"}
+    document = document_of("output", tmp_path) | {"version": 4, "something": "new"}
     path = rewritten(tmp_path / "model.json", document)
     sentence = assert_refused(path, "newer dpsvm_fast")
-    assert "(format 3; this release reads 2): pip install --upgrade dpsvm-fast" in sentence
+    assert "(format 4; this release reads 3): pip install --upgrade dpsvm-fast" in sentence
 
 
 @every_kind

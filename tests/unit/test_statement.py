@@ -215,7 +215,7 @@ def test_json_keeps_every_bit(kind: tuple[Any, ...]) -> None:
     assert pickle.loads(pickle.dumps(made)) == made
     document = json.loads(text)
     assert document["format"] == "dpsvm_fast.certificate"
-    assert document["version"] == 2
+    assert document["version"] == 3
     assert document["private"] is True
 
 
@@ -365,9 +365,10 @@ def test_unknown_versions_and_fields_are_refused() -> None:
     noise_without = {k: v for k, v in good["noise"].items() if k != "grid"}
     for bad in (
         good | {"version": 1},
-        good | {"version": 3},
+        good | {"version": 2},
+        good | {"version": 4},
         good | {"version": True},
-        good | {"version": 2.0},
+        good | {"version": 3.0},
         good | {"format": "other"},
         good | {"surplus": 1},
         {k: v for k, v in good.items() if k != "unit"},

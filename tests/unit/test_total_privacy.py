@@ -342,7 +342,8 @@ def test_prose_names_every_step_and_what_was_assumed() -> None:
     [
         {"format": "dpsvm_fast.certificate"},
         {"version": 1},
-        {"version": 3},
+        {"version": 2},
+        {"version": 4},
         {"version": True},
         {"private": False},
         {"steps": []},

@@ -561,7 +561,7 @@ class Grid:
 def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistribution, ...]:
     """Loss distribution of all events; of sampled steps for several records one a direction.
 
-    None where one may have a loss too large for any grid.
+    None of them where one may have a loss too large for any grid.
     """
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
     if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):

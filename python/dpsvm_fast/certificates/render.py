@@ -96,7 +96,7 @@ def prose(statement: PrivacyStatement) -> str:
 
 def _promise(statement: PrivacyStatement) -> str:
     """Return the guarantee in one or two sentences."""
-    compared = neighbours(statement.adjacency, statement.unit)
+    compared = neighbours(statement.adjacency, statement.protected)
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
@@ -120,6 +120,8 @@ QUICK = ("gaussian", "pure", "zcdp", "distance")
 
 def _several(statement: PrivacyStatement) -> str:
     """What a person with several rows is promised."""
+    if statement.unit == "person":
+        return "Whole persons are protected, however many rows they own."
     asked = "privacy_.for_group(m) tells what holds for m rows of one person"
     if any(event.tag not in QUICK for event in statement.events):
         return f"A person with several rows gets weaker protection; {asked}."
@@ -419,11 +421,12 @@ def federated_prose(statement: FederatedStatement) -> str:
 def _federated_promise(statement: FederatedStatement) -> str:
     """Return the guarantee in a few sentences."""
     what = {
-        "record": "one row of one party's data, exchanged for another",
-        "group": (
-            f"{statement.group_size} rows, exchanged for others, whichever parties they belong to"
+        "row": "one row of one party's data, exchanged for another",
+        "person": (
+            f"the rows of one person, at most {statement.group_size}, exchanged for others, "
+            "whichever parties they belong to"
         ),
-        "user": "all rows of one party, exchanged for as many others",
+        "party": "all rows of one party, exchanged for as many others",
     }[statement.unit]
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:

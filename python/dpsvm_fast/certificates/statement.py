@@ -13,10 +13,10 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
 
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
@@ -73,9 +73,11 @@ from dpsvm_fast.certificates.render import (
 )
 from dpsvm_fast.certificates.words import (
     CAVEATS,
-    EVALUATED_UNIT,
     FLOATING_POINT_CAVEAT,
-    UNIT,
+    PERSONS,
+    PROTECTED,
+    ROWS,
+    UNITS,
     federated_theorem_of,
     federated_word_problems,
     matches,
@@ -100,18 +102,23 @@ class Statement(Record):
     """What a release promises, of any kind; printed it is prose, ``to_json`` the certificate."""
 
     tag_field: ClassVar[str] = "format"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
 
     if TYPE_CHECKING:
         epsilon: float
         delta: float
         adjacency: str
+        unit: str
         library_version: str
 
         @property
         def events(self) -> Events:
             """What a ledger is to be charged."""
+
+        @property
+        def protected(self) -> str:
+            """What the data sets that are compared differ in."""
 
         @property
         def not_private_reasons(self) -> tuple[str, ...]:
@@ -129,6 +136,14 @@ class Statement(Record):
     def private(self) -> bool:
         """Whether the promise holds; false exactly where there is a reason."""
         return not self.not_private_reasons
+
+    def of_unit(self: StatementKind, unit: str) -> StatementKind:
+        """Return the statement of the same releases for neighbours that differ in ``unit``."""
+        if unit == self.unit:
+            return self
+        assumed = tuple(PERSONS if text == ROWS else text for text in self.assumed_public)
+        changed: Any = self
+        return cast("StatementKind", replace(changed, unit=unit, assumed_public=assumed))
 
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None
@@ -244,6 +259,8 @@ class PrivacyStatement(Statement):
         and ``delta`` are of everything together.
     reserved : tuple of ReleasePart
         Noisy sums that were paid for and not taken, as a released number decided.
+    unit : {"row", "person"}
+        What neighbouring data sets differ in: one row, or all rows of one person.
 
     Raises
     ------
@@ -259,7 +276,7 @@ class PrivacyStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "unit", "events")
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "protected", "events")
 
     mechanism: Annotated[str, Words("mechanism")]
     loss: Annotated[str, Words("loss")]
@@ -277,6 +294,7 @@ class PrivacyStatement(Statement):
     descent: Annotated[Descent | None, LeftOut()] = None
     parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
     reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
+    unit: Annotated[str, Options(*UNITS[:2])] = "row"
 
     def check(self) -> None:
         """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""
@@ -296,6 +314,12 @@ class PrivacyStatement(Statement):
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
+        of_rows = self.noise is not None or any(part.last_iterate for part in self.parts)
+        if self.unit == "person" and of_rows:
+            raise InvalidParameterError(
+                "unit: expected 'row' with noise on weights or in the objective, and for a last "
+                "iterate: these are bounds of one row's influence"
+            )
 
     @property
     def events(self) -> Events:
@@ -308,9 +332,10 @@ class PrivacyStatement(Statement):
         return found + tuple(part.event(self.adjacency) for part in self.reserved)
 
     @property
-    def unit(self) -> Annotated[str, Words("unit")]:
-        """What one record is: the promise protects one of them, not all of one person."""
-        return EVALUATED_UNIT if self.mechanism == "private_evaluation" else UNIT
+    def protected(self) -> Annotated[str, Words("protected")]:
+        """What the data sets that are compared differ in."""
+        evaluated = self.mechanism == "private_evaluation" and self.unit == "row"
+        return PROTECTED["evaluated row" if evaluated else self.unit]
 
     @property
     def theorem(self) -> Annotated[str, Words("theorem")]:
@@ -337,8 +362,6 @@ def _check_seed(random_source: str, *, private: bool) -> None:
 MOST_LOCAL = 200.0
 
 ALGORITHMS = ("dp_helmet", "fed_dpdr")
-
-UNITS = ("record", "group", "user")
 
 TRUSTS = ("secure_sum", "trusted_curator")
 
@@ -413,11 +436,11 @@ class FederatedStatement(Statement):
     algorithm : {"dp_helmet", "fed_dpdr"}
         Which training: one sum of models, or matrices before models.
     loss : str
-    unit : {"record", "group", "user"}
-        Data sets that differ in one row; in ``group_size`` rows, wherever they lie; or in all rows
-        of one party. Numbers of rows stay the same.
+    unit : {"row", "person", "party"}
+        Data sets that differ in one row; in all rows of one person, at most ``group_size`` and
+        wherever they lie; or in all rows of one party. Numbers of rows stay the same.
     group_size : int in 1..2**40
-        More than 1 for ``"group"`` alone.
+        More than 1 for ``"person"`` alone.
     n_users : int in 1..2**18
         U: how many parties take part.
     honest_fraction : float in (0, 1]
@@ -514,8 +537,8 @@ class FederatedStatement(Statement):
         """Refuse fields that do not go together, and what is hidden that belongs beside them."""
         if (self.threshold is None) != (self.trust == "trusted_curator"):
             raise InvalidParameterError("threshold: expected a number for 'secure_sum' alone")
-        if (self.unit == "group") != (self.group_size > 1):
-            raise InvalidParameterError("group_size: expected more than 1 for 'group' alone")
+        if (self.unit == "person") != (self.group_size > 1):
+            raise InvalidParameterError("group_size: expected more than 1 for 'person' alone")
         if self.local_epsilon is not None and not self.rounds:
             raise InvalidParameterError("local_epsilon: expected None without rounds")
         summed = [part.name for part in self.rounds]
@@ -546,9 +569,9 @@ class FederatedStatement(Statement):
     def protected(self) -> str:
         """What neighbours differ in, as other statements say it."""
         return {
-            "record": "one row of the training data",
-            "group": f"{self.group_size} rows of the training data",
-            "user": "all rows of one party",
+            "row": PROTECTED["row"],
+            "person": f"one person with at most {self.group_size} rows",
+            "party": "all rows of one party",
         }[self.unit]
 
     @property
@@ -687,6 +710,8 @@ class SelectionStatement(Statement):
     random_source : {"operating_system", "seed"}
     not_private_reasons : tuple of str
         Why the release is not private after all; empty when it is.
+    unit : {"row"}
+        What neighbouring data sets differ in.
 
     Raises
     ------
@@ -701,7 +726,7 @@ class SelectionStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.selection_certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "unit")
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "protected")
 
     epsilon: Epsilon
     delta: Delta
@@ -717,6 +742,7 @@ class SelectionStatement(Statement):
     library_version: Text
     random_source: Source = "operating_system"
     not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
+    unit: Annotated[str, Options(*UNITS[:1])] = "row"
 
     def check(self) -> None:
         """Refuse a choice that is not of this strategy, or over another number of candidates."""
@@ -732,9 +758,9 @@ class SelectionStatement(Statement):
         _check_seed(self.random_source, private=self.private)
 
     @property
-    def unit(self) -> Annotated[str, Words("unit")]:
-        """What one record is: the promise protects one of them, not all of one person."""
-        return UNIT
+    def protected(self) -> Annotated[str, Words("protected")]:
+        """What the data sets that are compared differ in."""
+        return PROTECTED[self.unit]
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -753,7 +779,7 @@ class SelectionStatement(Statement):
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        compared = neighbours(self.adjacency, self.unit)
+        compared = neighbours(self.adjacency, self.protected)
         bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
         if self.private:
             return (
@@ -901,8 +927,18 @@ class PipelineStatement(Statement):
                     f"{self.adjacency!r} of every step; promises of different relations do not "
                     "compose"
                 )
-        if len(set(map(_unit_of, self.statements))) > 1:
+        if len({(s.unit, getattr(s, "group_size", 1)) for s in self.statements}) > 1:
             raise InvalidParameterError("steps: expected one unit of privacy for all of them")
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """What neighbouring data sets differ in: that of every step."""
+        return self.statements[0].unit
+
+    @property
+    def protected(self) -> str:
+        """What the data sets that are compared differ in."""
+        return self.statements[0].protected
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -954,7 +990,7 @@ class PipelineStatement(Statement):
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        compared = neighbours(self.adjacency, _unit_of(self.statements[0]))
+        compared = neighbours(self.adjacency, self.protected)
         bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
         if self.private:
             together = f"All fitted steps together are differentially private with {bound}."
@@ -964,24 +1000,6 @@ class PipelineStatement(Statement):
             f"that would give {bound}."
         )
 
-
-def _unit_of(statement: Statement) -> str:
-    """What the data sets that a statement compares differ in."""
-    if isinstance(statement, FederatedStatement):
-        return statement.protected
-    return UNIT
-
-
-def unit_name(statement: Statement) -> str:
-    """Return one word for what the data sets that a statement compares differ in."""
-    if isinstance(statement, PipelineStatement):
-        return unit_name(statement.statements[0])
-    if isinstance(statement, FederatedStatement):
-        return {"record": "row", "group": "group", "user": "party"}[statement.unit]
-    return "row"
-
-
-PROTECTED = ("row", "group", "party")
 
 CAVEAT_NAMES = CAVEATS | {
     "passive_server": PASSIVE_CAVEAT,

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     )
 
 
-UNIT, EVALUATED_UNIT = "one row of the training data", "one row of the evaluated data"
+# What data sets may differ in that a promise compares, and what is said of it.
+UNITS = ("row", "person", "party")
+PROTECTED = {
+    "row": "one row of the training data",
+    "evaluated row": "one row of the evaluated data",
+    "person": "one person and all their rows",
+}
 
 LOSSES = (
     *("crammer_singer", "softmax_margin", "softplus", "huber", "huber_ww", "margin_distance"),
@@ -92,7 +98,7 @@ PARAMETERS = "{parameter} and every other parameter{names}"
 
 FEATURES = "the number and names of the features, and whether the rows came dense or sparse"
 
-ROWS = "the number of rows"
+ROWS, PERSONS = "the number of rows", "the number of persons"
 
 CLASSES_READ = "the label set, read from the training labels"
 
@@ -463,7 +469,8 @@ def _labels(statement: Any) -> tuple[str, ...]:
 
 def _odd_assumptions(statement: Any, labels: tuple[str, ...], more: tuple[str, ...]) -> list[str]:
     """What a fit, or a search, assumes public and should not, and the other way round."""
-    rows = (ROWS,) if statement.adjacency == "replace_one" else ()
+    counted = PERSONS if statement.unit == "person" else ROWS
+    rows = (counted,) if statement.adjacency == "replace_one" else ()
     needed = (PARAMETERS, FEATURES, *rows, *labels)
     return _odd_sentences("assumed_public", statement.assumed_public, needed, more)
 
@@ -541,10 +548,10 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
     ]
     whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
-    fit = (FEATURES, ROWS, CLASSES_READ, CLASSES_GIVEN)
+    fit = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
     return {
-        "unit": (UNIT, EVALUATED_UNIT),
+        "protected": tuple(PROTECTED.values()),
         "mechanism": MECHANISMS,
         "loss": (*LOSSES, "none"),
         "theorem": tuple(theorems),

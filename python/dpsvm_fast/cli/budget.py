@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.cli.app import Group
 from dpsvm_fast.cli.screen import (
     FILE,
@@ -60,7 +61,14 @@ def budget_command(ctx: click.Context) -> None:
     type=OneOf(ADJACENCIES),
     default="add_remove",
     show_default=True,
-    help="What one record may change.",
+    help="Neighbouring data: one more or fewer, or one exchanged.",
+)
+@click.option(
+    "--unit",
+    type=OneOf(UNITS),
+    default=UNITS[0],
+    show_default=True,
+    help="What is protected: single rows, whole persons or whole parties; one for all spends.",
 )
 @click.option(
     "--adaptive",
@@ -94,9 +102,18 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
     if not os.access(file.absolute().parent, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     ledger = PrivacyLedger(
-        epsilon, delta, adjacency, path=file, adaptive=adaptive, anchor=options["anchor"]
+        epsilon,
+        delta,
+        adjacency,
+        unit=options["unit"],
+        path=file,
+        adaptive=adaptive,
+        anchor=options["anchor"],
     )
-    screen.say(f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}); nothing is spent")
+    screen.say(
+        f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}, unit {ledger.unit}); "
+        "nothing is spent"
+    )
     screen.result(_summary(file, ledger))
 
 
@@ -119,6 +136,7 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
         ledger.epsilon,
         ledger.delta,
         ledger.adjacency,
+        unit=ledger.unit,
         path=file,
         adaptive=ledger.adaptive,
         anchor=anchor,
@@ -145,7 +163,7 @@ def show(screen: Screen, file: Path, since: str | None) -> None:
     record = _summary(file, ledger)
     rule = ", adaptive" if ledger.adaptive else ""
     screen.table(
-        f"{file} ({ledger.adjacency}{rule})",
+        f"{file} ({ledger.adjacency}, unit {ledger.unit}{rule})",
         ("", "epsilon", "delta"),
         (
             ("budget", f"{ledger.epsilon:g}", f"{ledger.delta:g}"),
@@ -178,6 +196,7 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         "epsilon": ledger.epsilon,
         "delta": ledger.delta,
         "adjacency": ledger.adjacency,
+        "unit": ledger.unit,
         "adaptive": ledger.adaptive,
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),

@@ -79,6 +79,7 @@ def statement_command(
             "epsilon": statement.epsilon,
             "delta": statement.delta,
             "adjacency": statement.adjacency,
+            "unit": statement.unit,
             "text": str(statement),
             "to_check": checks,
             "certificate": statement.to_dict(),
@@ -169,8 +170,7 @@ def _checks(statement: Any) -> list[str]:
 
 def _unit(statement: Any) -> str:
     """What one neighbour has more or less of."""
-    named = getattr(statement, "protected", None) or getattr(statement, "unit", None)
-    return str(named or "one row of the training data")
+    return str(statement.protected)
 
 
 def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:

@@ -611,10 +611,16 @@ class AskedLedger(PrivacyLedger):
 
     asked = False
 
-    def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
+    def spend(
+        self,
+        event: PrivacyEvent | tuple[PrivacyEvent, ...],
+        label: str = "",
+        *,
+        unit: str | None = None,
+    ) -> None:
         """Spend as ever."""
         self.asked = True
-        super().spend(event, label)
+        super().spend(event, label, unit=unit)
 
 
 class Spending:

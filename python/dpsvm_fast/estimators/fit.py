@@ -80,7 +80,7 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(facts)
     if ledger is not None:
-        ledger.check(plan.events)
+        ledger.check(plan.events, unit=facts.unit)
     rows.read()
     if rows.facts != facts:
         raise ValueError(
@@ -94,9 +94,9 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     if rows.verbose:
         sys.stdout.write(f"{type(estimator).__name__}: {plan.summary()}\n")
     if ledger is not None:
-        ledger.spend(plan.events, spend_label(estimator, reasons))
+        ledger.spend(plan.events, spend_label(estimator, reasons), unit=facts.unit)
     released = plan.run(rows, source)
-    statement = estimator._statement(plan, released, occasion)
+    statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
     return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
 
 

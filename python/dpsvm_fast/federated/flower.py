@@ -175,7 +175,8 @@ def make_client_app(
             own_ledger = ledger(context) if callable(ledger) else ledger
             own_spec = agreed()
             if own_ledger is not None:
-                own_ledger.check(own_spec.round(terms.name).events("secure_sum"))
+                events = own_spec.round(terms.name).events("secure_sum")
+                own_ledger.check(events, unit=own_spec.params["unit"])
             X, y = load_data(context)
             update = local_update(X, y, own_spec, terms.name, public=public, ledger=own_ledger)
             return update.vector

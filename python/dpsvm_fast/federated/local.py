@@ -593,7 +593,8 @@ def local_update(
     if known is not None:
         return LocalUpdate(known.copy())
     if ledger is not None and round_name not in state.charged:
-        ledger.spend(plan.events(trust), f"{spec.algorithm}, round {round_name!r}")
+        label = f"{spec.algorithm}, round {round_name!r}"
+        ledger.spend(plan.events(trust), label, unit=spec.params["unit"])
         state.charged.append(round_name)
     records = checked_records(X, y, spec)
     source = _core.NoiseSource(None) if source is None else source

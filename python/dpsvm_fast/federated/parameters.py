@@ -12,6 +12,7 @@ from typing import Any
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import gaussian_sigma
+from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.estimators.parameters import chosen_loss, or_word
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated.secsum import PartyCounts
@@ -34,7 +35,6 @@ USER_RADIUS = 0.12
 
 ALGORITHMS = ("dp_helmet", "fed_dpdr")
 
-UNITS = ("record", "group", "user")
 
 WEIGHTINGS = ("records", "users")
 
@@ -123,9 +123,9 @@ def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[s
         raise InvalidParameterError.of(
             "min_records", got=values["min_records"], accepted="at most max_records"
         )
-    if (values["unit"] == "group") != (values["group_size"] > 1):
+    if (values["unit"] == "person") != (values["group_size"] > 1):
         raise InvalidParameterError.of(
-            "group_size", got=values["group_size"], accepted="2 or more with unit='group' alone"
+            "group_size", got=values["group_size"], accepted="2 or more with unit='person' alone"
         )
     if algorithm == "fed_dpdr" and values["n_components"] > n_features:
         raise InvalidParameterError.of(
@@ -139,7 +139,7 @@ def choose_words(values: dict[str, Any], n_classes: int) -> None:
     if values["intercept_scaling"] == "auto":
         values["intercept_scaling"] = automatic_intercept_scaling(values["data_norm"])
     if values["weighting"] == "auto":
-        values["weighting"] = "users" if values["unit"] == "user" else "records"
+        values["weighting"] = "users" if values["unit"] == "party" else "records"
     named = NAMED.get(values["local"])
     if named is not None:
         for parameter, own in zip(("loss", "smoothing", "margin"), named, strict=True):
@@ -185,7 +185,7 @@ def choose_sizes(
 
     holds every minimiser; for whole parties it is 0.12 of that.
     """
-    loss, users = loss_of(values, n_classes), values["unit"] == "user"
+    loss, users = loss_of(values, n_classes), values["unit"] == "party"
     if expected is None:
         typical = math.sqrt(values["min_records"] * values["max_records"])
         expected = max(1, round(typical))

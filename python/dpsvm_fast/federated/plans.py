@@ -80,7 +80,7 @@ class LocalTraining:
         R.
     projection : {"joint", "per_class"}
     weighting : {"records", "users"}
-    unit : {"record", "group", "user"}
+    unit : {"row", "person", "party"}
         In what neighbours differ: one row, ``group_size`` rows of any parties, or all of one party.
     group_size : int >= 1
     min_records, max_records : int
@@ -196,12 +196,12 @@ class LocalTraining:
     @property
     def n_affected(self) -> int:
         """Parties in which neighbours may differ."""
-        return min(self.group_size, self.n_users) if self.unit == "group" else 1
+        return min(self.group_size, self.n_users) if self.unit == "person" else 1
 
     @cached_property
     def distance(self) -> float:
         """What a unit moves, errors of every affected party included; rounded up."""
-        if self.unit == "user":
+        if self.unit == "party":
             return self.diameter
         parties = self.n_affected
         errors = mul_up(2.0 * parties, self.solver_radius)
@@ -698,11 +698,11 @@ class DpdrPlan:
     def __post_init__(self) -> None:
         """Refuse what has no proof, or no room."""
         own_noise = self.spec.training is None or not self._sums_gram
-        if self.spec.params["unit"] != "record" and own_noise:
+        if self.spec.params["unit"] != "row" and own_noise:
             raise InvalidParameterError.of(
                 "unit",
                 got=self.spec.params["unit"],
-                accepted="'record' where parties add noise of their own: local='output' and "
+                accepted="'row' where parties add noise of their own: local='output' and "
                 "aggregation='gram' protect more",
             )
         if self._first_size > MOST_NUMBERS:
@@ -806,13 +806,13 @@ class DpdrPlan:
         """The sum of matrices of products of features, under noise."""
         params, counts = self.spec.params, self.spec.counts
         clip_norm = mul_up(params["data_norm"], params["data_norm"])
-        rows = {"record": 1, "group": params["group_size"], "user": params["max_records"]}
+        rows = {"row": 1, "person": params["group_size"], "party": params["max_records"]}
         moved = rows[params["unit"]]
         noise = plan_noise(
             size=self._first_size,
             distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(moved)),
             bound=mul_up(params["max_records"] * (1.0 + 2.0**-20), clip_norm),
-            n_affected=min(moved, counts.n_users) if params["unit"] == "group" else 1,
+            n_affected=min(moved, counts.n_users) if params["unit"] == "person" else 1,
             counts=counts,
             multiplier=div_up(1.0, self._mu_first),
         )

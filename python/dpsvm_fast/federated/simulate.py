@@ -98,7 +98,7 @@ def simulate(
     if ledger is not None:
         label = f"{spec.algorithm} of {spec.n_users} parties"
         label += "" if seed is None else ", NOT PRIVATE"
-        ledger.spend(spec.events("trusted_curator"), label)
+        ledger.spend(spec.events("trusted_curator"), label, unit=spec.params["unit"])
     records, refusal = [], None
     for i, party in enumerate(parties):
         try:

@@ -202,7 +202,7 @@ class FederatedSpec:
         radius: float | str = "auto",
         projection: str = "joint",
         weighting: str = "auto",
-        unit: str = "record",
+        unit: str = "row",
         group_size: int = 1,
         n_epochs: int = 20,
         batch_size: int = 1,
@@ -233,17 +233,18 @@ class FederatedSpec:
             ``softmax_margin``.
         regularization : "auto" or float > 0
             Lambda of the mean of losses. Noise is proportional to its inverse (except with
-            ``unit="user"``). "auto" is a rule of public facts.
+            ``unit="party"``). "auto" is a rule of public facts.
         radius : "auto" or float > 0
             Models are projected onto a ball of this radius, or one for each class; "auto" holds
-            the minimiser of any data, and is 0.12 of that with ``unit="user"``, where noise is
+            the minimiser of any data, and is 0.12 of that with ``unit="party"``, where noise is
             proportional to it.
         projection : {"joint", "per_class"}
         weighting : {"auto", "records", "users"}
             Whether parties count by their records or alike; "auto" is the former unless
-            ``unit="user"``.
-        unit : {"record", "group", "user"}
-            What is protected: one record, any ``group_size`` records, or all of one party.
+            ``unit="party"``.
+        unit : {"row", "person", "party"}
+            What is protected: one row, one person with at most ``group_size`` rows wherever they
+            lie, or all rows of one party.
         group_size : int
         n_epochs, batch_size : int
             Of SGD.
@@ -287,7 +288,7 @@ class FederatedSpec:
         radius: float | str = "auto",
         projection: str = "joint",
         weighting: str = "auto",
-        unit: str = "record",
+        unit: str = "row",
         group_size: int = 1,
         tol: float = 1e-3,
     ) -> FederatedSpec:

@@ -23,6 +23,7 @@ from dpsvm_fast.accounting.adaptive import AdaptiveComposition
 from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.certificates.events import PrivacyEvent
+from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger.store import (
     Budget,
@@ -41,6 +42,7 @@ from dpsvm_fast.validation import (
     check_bool,
     check_delta,
     check_epsilon,
+    check_option,
 )
 
 # Ledgers of this process, and what happens to them when it forks.
@@ -113,6 +115,8 @@ class PrivacyLedger:
         With ``delta=0`` only pure events are admitted.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Events of the other relation are refused; nothing converts between them.
+    unit : {"row", "person", "party"}, default="row"
+        What neighbouring data sets differ in. Releases that protect another unit are refused.
     path : str or path, optional
         File in which the ledger lives across processes and runs. An existing ledger there is
         continued if its budget is the same. None: in memory, and in a temporary file from the
@@ -166,6 +170,7 @@ class PrivacyLedger:
         delta: float,
         adjacency: str = "add_remove",
         *,
+        unit: str = "row",
         path: str | os.PathLike[str] | None = None,
         adaptive: bool = False,
         anchor: str | os.PathLike[str] | None = None,
@@ -175,6 +180,7 @@ class PrivacyLedger:
             check_delta(delta),
             check_adjacency(adjacency),
             check_bool("adaptive", adaptive),
+            check_option("unit", unit, UNITS),
         )
         if path is None:
             if anchor is not None:
@@ -229,6 +235,11 @@ class PrivacyLedger:
         return self._budget.adjacency
 
     @property
+    def unit(self) -> str:
+        """What neighbouring data sets of the budget differ in."""
+        return self._budget.unit
+
+    @property
     def adaptive(self) -> bool:
         """Whether sizes of events may be chosen by looking at earlier results."""
         return self._budget.adaptive
@@ -244,7 +255,13 @@ class PrivacyLedger:
         with self._lock, self._up_to_date():
             return tuple(self._records)
 
-    def spend(self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "") -> None:
+    def spend(
+        self,
+        event: PrivacyEvent | tuple[PrivacyEvent, ...],
+        label: str = "",
+        *,
+        unit: str | None = None,
+    ) -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
 
         Parameters
@@ -254,18 +271,22 @@ class PrivacyLedger:
             with those that it is about.
         label : str
             Free text for the history; must not be taken from the data.
+        unit : {"row", "person", "party"}, optional
+            What the events are about, which has to be the unit of the ledger; so it is when left
+            out.
 
         Raises
         ------
         BudgetExceededError
             History and event together exceed the budget. Nothing is recorded.
         TypeError, InvalidParameterError
-            Not an event, an event of another relation, or a label that is no string.
+            Not an event, an event of another relation or unit, or a label that is no string.
         LedgerError
             The ledger's store is gone or damaged. Nothing may be released.
         """
         if not isinstance(label, str):
             raise TypeError(f"label: got {type(label).__name__}, expected a string")
+        self._check_unit(unit)
         events = event if isinstance(event, tuple) else (event,)
         with self._lock:
             for tries in range(FREE_TRIES, -1, -1):
@@ -291,11 +312,29 @@ class PrivacyLedger:
                 self._composed = (decision, len(self._records))
                 return
 
-    def check(self, event: PrivacyEvent | tuple[PrivacyEvent, ...]) -> None:
-        """Raise what ``spend`` would raise; record nothing."""
+    def check(
+        self, event: PrivacyEvent | tuple[PrivacyEvent, ...], *, unit: str | None = None
+    ) -> None:
+        """Raise what ``spend`` would raise; record nothing.
+
+        Parameters
+        ----------
+        event, unit
+            As of ``spend``.
+        """
+        self._check_unit(unit)
         with self._lock:
             self._catch_up()
             self._admitted(event if isinstance(event, tuple) else (event,))
+
+    def _check_unit(self, unit: str | None) -> None:
+        """Refuse events of another unit; ``None`` stands for that of the ledger."""
+        if unit not in (None, self.unit):
+            raise InvalidParameterError.of(
+                "ledger",
+                got=f"a ledger of unit={self.unit!r}",
+                accepted=f"one of unit={unit!r}, which this release protects",
+            )
 
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the budget's delta, and that delta.
@@ -430,7 +469,13 @@ class PrivacyLedger:
             The file is no ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
-        ledger = cls(budget.epsilon, budget.delta, budget.adjacency, adaptive=budget.adaptive)
+        ledger = cls(
+            budget.epsilon,
+            budget.delta,
+            budget.adjacency,
+            unit=budget.unit,
+            adaptive=budget.adaptive,
+        )
         ledger._records.extend(records)
         return ledger
 
@@ -480,7 +525,8 @@ class PrivacyLedger:
     def __repr__(self) -> str:
         # Never opens the file: a repr must not fail.
         number = len(self._records)
-        rule = ", adaptive=True" if self.adaptive else ""
+        rule = "" if self.unit == "row" else f", unit={self.unit!r}"
+        rule += ", adaptive=True" if self.adaptive else ""
         return (
             f"PrivacyLedger(epsilon={self.epsilon!r}, delta={self.delta!r}, "
             f"adjacency={self.adjacency!r}{rule}; {number} event{'' if number == 1 else 's'} seen)"

@@ -40,17 +40,19 @@ from dpsvm_fast.certificates.record import (
     Delta,
     Epsilon,
     LeftOut,
+    Options,
     Range,
     Record,
     read_json,
 )
+from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
 from dpsvm_fast.files import write_bytes
 
 FORMAT = "dpsvm_fast.ledger"
-# Of a ledger with adaptive=True: the second; of a file with an anchor: the third; of all others:
-# the first, as ever.
-VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION = 1, 2, 3
+# Of a ledger of another unit than rows: the fourth; with adaptive=True: the second; of a file with
+# an anchor: the third; of all others: the first, as ever.
+VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION, PERSON_VERSION = 1, 2, 3, 4
 
 # Seconds to wait for the other processes; a transaction takes about a millisecond.
 PATIENCE = 120.0
@@ -87,7 +89,7 @@ _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, Memor
 
 @dataclass(frozen=True)
 class Budget(Record):
-    """What a ledger may spend: (epsilon, delta) for one relation, and by which rule."""
+    """What a ledger may spend: (epsilon, delta) for one relation and unit, and by which rule."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("version",)
 
@@ -95,15 +97,24 @@ class Budget(Record):
     delta: Delta
     adjacency: Adjacency
     adaptive: Annotated[bool, LeftOut()] = False
+    unit: Annotated[str, Options(*UNITS), LeftOut()] = "row"
 
     @property
     def version(self) -> Count:
         """Version of the format that can say it."""
+        if self.unit != "row":
+            return PERSON_VERSION
         return ADAPTIVE_VERSION if self.adaptive else VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields; the unit of rows is left out, as ever."""
+        found = super().to_dict()
+        return {name: found[name] for name in found if (name, found[name]) != ("unit", "row")}
 
     def __str__(self) -> str:
         rule = ", adaptive" if self.adaptive else ""
-        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{rule}"
+        unit = "" if self.unit == "row" else f", {self.unit}"
+        return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{unit}{rule}"
 
 
 @dataclass(frozen=True)
@@ -329,7 +340,9 @@ class SpendStore:
             anchor, adaptive = header.pop("anchor", None), header.pop("adaptive", None)
             if not isinstance(anchor, str) or not isinstance(adaptive, bool):
                 raise LedgerError(f"{self.path}: the ledger's header is damaged")
-            header |= {"version": 2, "adaptive": True} if adaptive else {"version": 1}
+            header |= {"adaptive": True} if adaptive else {}
+            version = ADAPTIVE_VERSION if adaptive else VERSION
+            header["version"] = PERSON_VERSION if "unit" in header else version
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")
         budget = _read(Budget, header, "the ledger")

@@ -38,6 +38,8 @@ class Facts:
     sparse : bool
     feature_names : tuple of str or None
         Where columns have names.
+    unit : {"row", "person"}
+        What neighbouring data sets differ by.
     """
 
     n_features: int | None = None
@@ -45,6 +47,7 @@ class Facts:
     n_samples: int | None = None
     sparse: bool = False
     feature_names: tuple[str, ...] | None = None
+    unit: str = "row"
 
     @property
     def n_columns(self) -> int:

@@ -396,7 +396,9 @@ class CandidateLedger(PrivacyLedger):
         self._planned = allotment.events
         self._paid = 0
 
-    def spend(self, event: PrivacyEvent | Events, label: str = "") -> None:
+    def spend(
+        self, event: PrivacyEvent | Events, label: str = "", *, unit: str | None = None
+    ) -> None:
         """Record events that were planned; refuse all others."""
         events = event if isinstance(event, tuple) else (event,)
         with self._lock:
@@ -406,7 +408,7 @@ class CandidateLedger(PrivacyLedger):
                     "this fit asks for another release than the search has paid for, because an "
                     "estimator has other parameters than when the search was planned"
                 )
-            super().spend(events, label)
+            super().spend(events, label, unit=unit)
             self._paid += len(events)
 
 

@@ -826,7 +826,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         checked = self.checked()
         events = checked.plan().events
         if checked.ledger is not None and events:
-            checked.ledger.spend(events, type(self).__name__)
+            checked.ledger.spend(events, type(self).__name__, unit="row")
         model = self.train(X, y, **checked._arguments(budget=callable(self.events)))
         if not hasattr(model, "predict"):
             kind = type(model).__name__

@@ -198,7 +198,7 @@ def plain_from(where: str, record: Any) -> Any:
 
 FORMAT = "dpsvm_fast.model"
 
-VERSION = 2
+VERSION = 3
 
 
 # Of a file that is not all ASCII, of which each character may take four bytes, several times over.

@@ -764,7 +764,7 @@ def _weight(statement: FederatedStatement) -> int | None:
 
 def _touched(statement: FederatedStatement) -> int:
     """In how many parties neighbours can differ."""
-    return min(statement.group_size, statement.n_users) if statement.unit == "group" else 1
+    return min(statement.group_size, statement.n_users) if statement.unit == "person" else 1
 
 
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
@@ -795,16 +795,16 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
 def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
     """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
     rows = {
-        "record": 1,
-        "group": statement.group_size,
-        "user": statement.max_records,
+        "row": 1,
+        "person": statement.group_size,
+        "party": statement.max_records,
     }[statement.unit]
     if part.clip_norm is not None:
         return None if rows is None else math.sqrt(2.0) * part.clip_norm * rows
     s, weight, touched = statement.sensitivity, _weight(statement), _touched(statement)
     assert s is not None
     bounds = []
-    if statement.unit != "user":
+    if statement.unit != "party":
         assert rows is not None
         bounds.append(rows * s.exact + 2.0 * touched * s.solver_radius)
     if statement.radius is not None and weight is not None:
@@ -939,7 +939,7 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
         problems.append("fed_dpdr sums up matrices, then models")
     elif len(names) + bool(statement.local_events) < 2 and len(statement.local_events) < 2:
         problems.append("fed_dpdr has noise in each of its two rounds")
-    if statement.local_events and statement.unit != "record":
+    if statement.local_events and statement.unit != "row":
         problems.append("noise that parties add for themselves is about one row")
     if any(isinstance(event, DistanceEvent) for event in statement.local_events):
         problems.append("local_events contain a distance")

@@ -32,7 +32,6 @@ from dpsvm_fast.certificates.record import (
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
     CAVEAT_NAMES,
-    PROTECTED,
     FederatedStatement,
     PipelineStatement,
     PrivacyStatement,
@@ -42,9 +41,8 @@ from dpsvm_fast.certificates.statement import (
     digest_of,
     read_loosely,
     signature_of,
-    unit_name,
 )
-from dpsvm_fast.certificates.words import stated
+from dpsvm_fast.certificates.words import UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
@@ -153,8 +151,8 @@ class Policy(Record):
         The largest that is accepted.
     adjacency : tuple of {"add_remove", "replace_one"}, default=()
         Accepted relations; empty for both.
-    unit : tuple of {"row", "group", "party"}, default=()
-        Accepted units; empty for all. "group" are several rows, wherever they lie.
+    unit : tuple of {"row", "person", "party"}, default=()
+        Accepted units; empty for all.
     exact_noise : bool, default=False
         Whether all noise must have been drawn exactly, none of it in floating point.
     forbidden_caveats : tuple of str, default=()
@@ -172,7 +170,7 @@ class Policy(Record):
     epsilon: Epsilon
     delta: Delta
     adjacency: Annotated[tuple[Adjacency, ...], LeftOut()] = ()
-    unit: Annotated[tuple[Annotated[str, Options(*PROTECTED)], ...], LeftOut()] = ()
+    unit: Annotated[tuple[Annotated[str, Options(*UNITS)], ...], LeftOut()] = ()
     exact_noise: Annotated[bool, LeftOut()] = False
     forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEAT_NAMES)], ...], LeftOut()] = ()
 
@@ -190,7 +188,7 @@ class Policy(Record):
             for name in ("epsilon", "delta")
             if getattr(statement, name) > getattr(self, name)
         ]
-        stated = {"adjacency": statement.adjacency, "unit": unit_name(statement)}
+        stated = {"adjacency": statement.adjacency, "unit": statement.unit}
         for name, own in stated.items():
             accepted = getattr(self, name)
             if accepted and own not in accepted:
