@@ -89,6 +89,7 @@ FOR_PROGRAMS = [
         "fit",
         "fit people.csv --schema p.toml --epsilon 1 --delta 1e-6 --budget b.sqlite -o m.json",
     ),
+    ("schema check", "schema check p.toml people.csv --rows"),
     ("predict", "predict m.json people.csv -o predictions.csv"),
     ("evaluate", "evaluate m.json people.csv --epsilon 1 --budget b.sqlite"),
     ("statement", "statement m.json"),

@@ -451,11 +451,14 @@ class TestPredict:
         assert list(read) == list(rows[0])
         assert [row["kind"] for row in rows] == read["kind"] == model.predict(X).tolist()
         for k, label in enumerate("abc"):
-            scores = [float(row[f"score_{label}"]) for row in rows]
-            assert scores == read[f"score_{label}"]
-            assert np.allclose(scores, model.decision_function(X)[:, k], rtol=1e-6)
+            scores = [row[f"score_{label}"] for row in rows]
+            assert scores == [f"{score:.6g}" for score in read[f"score_{label}"]]
+            assert read[f"score_{label}"] == model.decision_function(X)[:, k].tolist()
             shares = [float(row[f"probability_{label}"]) for row in rows]
-            assert np.allclose(shares, model.predict_proba(X)[:, k], rtol=1e-6)
+            assert np.allclose(shares, model.predict_proba(X)[:, k], rtol=1e-5)
+        words = (*words[:-1], "--digits", "17", "-o", "-")
+        exact = list(csv.DictReader(done(capsys, *words).splitlines()))
+        assert [float(row["score_a"]) for row in exact] == read["score_a"]
 
     def test_labels_in_the_data_are_not_looked_at(
         self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]

@@ -342,7 +342,7 @@ def test_the_command_line_predicts_what_python_does(tmp_path: Path) -> None:
     save_model(fitted, tmp_path / "model.json")
     table.drop(columns="y").to_csv(tmp_path / "new.csv", index=False)
     names = [str(tmp_path / name) for name in ("model.json", "new.csv", "out.csv")]
-    assert main(["predict", *names[:2], "-o", names[2], "--scores"]) == 0
+    assert main(["predict", *names[:2], "-o", names[2], "--scores", "--digits", "17"]) == 0
     written = pd.read_csv(names[2])
     np.testing.assert_array_equal(written["y"], fitted.predict(table))
     np.testing.assert_array_equal(written["score_yes"], fitted.decision_function(table))

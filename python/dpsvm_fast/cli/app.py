@@ -9,14 +9,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import click
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.screen import Interrupted, ReaderLeft, guarded
+from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft, guarded
 
 PROGRAM = "dpsvm-fast"
 
@@ -41,11 +42,13 @@ TRY, BEFORE, TRAIN, USE, AFTER, SPEED = (
 COMMANDS = (
     Entry("demo", TRY, "train on real digits at five values of epsilon"),
     Entry("plan", BEFORE, "what noise to expect for a budget"),
+    Entry("schema", BEFORE, "check what is declared of a table, and that a file fits it"),
     Entry("budget", BEFORE, "make a budget file, or show what was spent"),
     Entry("fit", TRAIN, "train a private model on the rows of a file"),
     Entry("tune", TRAIN, "choose parameters and train, within one budget"),
     Entry("predict", USE, "label the rows of a file"),
     Entry("evaluate", USE, "measure a model on private rows, with noise and intervals"),
+    Entry("export", USE, "write a model as an ONNX graph, for programs without Python"),
     Entry("statement", AFTER, "say what a model promises, with a line to sign on"),
     Entry("verify", AFTER, "recompute the epsilon and delta of a certificate or model"),
     Entry("audit", AFTER, "try to refute what every mechanism claims"),
@@ -54,7 +57,11 @@ COMMANDS = (
 
 
 # Modules of commands that share one.
-HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {"verify": "statement"}
+HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
+    "verify": "statement",
+    "schema": "predict",
+    "export": "predict",
+}
 
 
 class Formatter(click.HelpFormatter):
@@ -67,9 +74,80 @@ class Formatter(click.HelpFormatter):
 
 
 class Context(click.Context):
-    """What click knows about a call."""
+    """What click knows about a call; options that are not typed come from outside."""
 
     formatter_class = Formatter
+
+    def __init__(self, command: click.Command, *arguments: Any, **settings: Any) -> None:
+        super().__init__(command, *arguments, **settings)
+        if not self.resilient_parsing and not isinstance(command, click.Group):
+            self.default_map = defaults(command, self.command_path.split()[1:])
+
+
+# Defaults of options, in the folder where the program is called: a file of its own, or a table of
+# the one that projects in Python have.
+PROJECT, OTHER_PROJECT, TABLE = Path("dpsvm.toml"), Path("pyproject.toml"), "dpsvm-fast"
+
+
+def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
+    """Return values of options by the environment and by the project file.
+
+    Parameters
+    ----------
+    command : click.Command
+    words : list of str
+        How it is called, such as ["budget", "create"].
+    """
+    options = {
+        max(param.opts, key=len).lstrip("-"): param
+        for param in command.params
+        if isinstance(param, click.Option)
+    }
+    found = _project(words, options)
+    prefix = "_".join(("DPSVM_FAST", *words)).upper().replace("-", "_")
+    for name in options:
+        value = os.environ.get(f"{prefix}_{name.upper().replace('-', '_')}")
+        if value is not None:
+            found[name] = value
+    return {
+        str(options[name].name): [value]
+        if options[name].multiple and not isinstance(value, list)
+        else value
+        for name, value in found.items()
+    }
+
+
+def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
+    """Values of the project file for one command.
+
+    Raises
+    ------
+    CommandError
+        The file has a table of no command, or a key that is no option: a typing error switches
+        nothing off.
+    """
+    path = PROJECT if PROJECT.is_file() else OTHER_PROJECT
+    try:
+        if f"[tool.{TABLE}".encode() not in path.read_bytes() and path == OTHER_PROJECT:
+            return {}
+    except OSError:
+        return {}
+    from dpsvm_fast.data.schema import check_keys, read_record
+    from dpsvm_fast.exceptions import SchemaError
+
+    try:
+        record: Any = read_record(path)
+        record = record if path == PROJECT else record["tool"][TABLE]
+        check_keys("", record, tuple(entry.name for entry in COMMANDS))
+        for word in words:
+            record = record.get(word, {})
+            if not isinstance(record, dict):
+                raise SchemaError(f"{word}: expected a table [{'.'.join(words)}]")
+        inner = {name: value for name, value in record.items() if not isinstance(value, dict)}
+        check_keys(".".join(words), inner, tuple(options))
+    except SchemaError as error:
+        raise CommandError(f"{path}: {error}".replace("a schema file", "a project file")) from None
+    return inner
 
 
 class Group(click.Group):
@@ -78,6 +156,13 @@ class Group(click.Group):
     context_class = Context
     # Words that other programs have for a command.
     also_called: ClassVar[dict[str, str]] = {"help": "--help"}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = Context
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -151,7 +236,8 @@ def _told_apart() -> Iterator[None]:
     cls=App,
     subcommand_metavar="COMMAND [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"{PROGRAM} COMMAND --help shows a command with an example. Every command takes --json.",
+    epilog=f"{PROGRAM} COMMAND --help shows a command with an example. Every command takes --json "
+    "and --quiet. Options have defaults of your own in dpsvm.toml, or DPSVM_FAST_COMMAND_OPTION.",
 )
 @click.version_option(
     str(build_info()["version"]), prog_name=PROGRAM, message="%(prog)s %(version)s"

@@ -1,4 +1,4 @@
-"""``dpsvm-fast predict``: label the rows of a file, a block at a time."""
+"""``dpsvm-fast predict``, ``export`` and ``schema``: what is done with tables at no cost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast.cli.app import Group
 from dpsvm_fast.cli.files import opened_model, reserved
 from dpsvm_fast.cli.screen import (
     FILE,
-    FILE_OR_STDOUT,
+    FILE_OR_STREAM,
+    STREAM,
     CommandError,
     OneOf,
     Screen,
+    Whole,
     example,
     pass_screen,
 )
@@ -27,26 +30,35 @@ from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
 from dpsvm_fast.data.tables import FORMATS
 
-STDOUT = Path("-")
-
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 @click.command(
-    "predict", epilog=example("dpsvm-fast predict model.json new.csv -o predictions.csv")
+    "predict",
+    epilog=example(
+        "dpsvm-fast predict model.json new.csv -o predictions.csv",
+        "gunzip -c new.csv.gz | dpsvm-fast predict model.json - -o - | head",
+    ),
 )
 @click.argument("model", type=FILE, metavar="MODEL")
-@click.argument("data", type=FILE, metavar="DATA")
+@click.argument("data", type=FILE_OR_STREAM, metavar="DATA")
 @click.option(
     "-o",
     "--output",
-    type=FILE_OR_STDOUT,
+    type=FILE_OR_STREAM,
     metavar="FILE",
     required=True,
     help="CSV, TSV or Parquet, as its name says; - is standard output.",
 )
 @click.option("--scores", is_flag=True, help="Also a column of the score of each class.")
 @click.option("--probabilities", is_flag=True, help="Also a column of the probability of each.")
+@click.option(
+    "--digits",
+    type=Whole(1, 17),
+    default=6,
+    show_default=True,
+    help="Of scores and probabilities in text; 17 are all.",
+)
 @click.option(
     "--schema",
     type=FILE,
@@ -65,10 +77,11 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
 def predict_command(screen: Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.
 
-    DATA may have a column of labels, which is not looked at. Rows come out in their order.
+    DATA may have a column of labels, which is not looked at; - is standard input. Rows come out in
+    their order.
     """
     output = options["output"]
-    if output == STDOUT and screen.json:
+    if output == STREAM and screen.json:
         raise CommandError("--json: got it with -o -, and both are standard output; name a file")
     kind = _kind(output)
     # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
@@ -95,7 +108,7 @@ def predict_command(screen: Screen, **options: Any) -> None:
             if X.shape[0]:
                 append(_columns(model, X, options))
                 n_rows += X.shape[0]
-    if output != STDOUT:
+    if output != STREAM:
         screen.say(f"{output}: {n_rows} rows")
     screen.result({"output": str(output), "rows": n_rows, "columns": names})
 
@@ -108,8 +121,8 @@ def _written(
     output: Path, kind: str, names: list[str], options: dict[str, Any]
 ) -> Iterator[Append]:
     """Write columns block by block; the file takes its name once all rows are in it."""
-    if output == STDOUT:
-        yield _csv_rows(sys.stdout, names, ",")
+    if output == STREAM:
+        yield _csv_rows(sys.stdout, names, ",", options["digits"])
         return
     inputs = [options[name] for name in ("model", "data", "schema", "key")]
     with reserved(output, force=options["force"], inputs=inputs) as (draft,):
@@ -118,15 +131,21 @@ def _written(
                 yield append
         else:
             with draft.draft.open("w", encoding="utf-8", newline="") as stream:
-                yield _csv_rows(stream, names, "," if kind == "csv" else "\t")
+                yield _csv_rows(stream, names, "," if kind == "csv" else "\t", options["digits"])
         draft.publish()
 
 
-def _csv_rows(stream: Any, names: list[str], delimiter: str) -> Append:
-    """Lines of text."""
+def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> Append:
+    """Lines of text; numbers behind the label have so many digits."""
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
-    return lambda columns: writer.writerows(zip(*(one.tolist() for one in columns), strict=True))
+
+    def append(columns: list[NDArray[Any]]) -> None:
+        labels, *numbers = columns
+        text = ([f"{value:.{digits}g}" for value in one.tolist()] for one in numbers)
+        writer.writerows(zip(labels.tolist(), *text, strict=True))
+
+    return append
 
 
 @contextmanager
@@ -153,7 +172,7 @@ def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
 
 def _kind(output: Path) -> str:
     """Format of the predictions."""
-    if output == STDOUT:
+    if output == STREAM:
         return "csv"
     kind = SUFFIXES.get(output.suffix.lower())
     if kind is None:
@@ -225,3 +244,138 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     if options["probabilities"]:
         columns += list(model.predict_proba(X).T)
     return columns
+
+
+# ``dpsvm-fast export``: a saved model as an ONNX graph.
+
+
+@click.command(
+    "export",
+    epilog=example(
+        "dpsvm-fast export model.json -o model.onnx",
+        "dpsvm-fast export model.json -o model.onnx --features --dtype float32",
+    ),
+)
+@click.argument("model", type=FILE, metavar="MODEL")
+@click.option("-o", "--output", type=FILE, metavar="FILE", required=True, help="The graph.")
+@click.option("--dtype", type=OneOf(("float64", "float32")), default="float64", show_default=True)
+@click.option(
+    "--features",
+    is_flag=True,
+    help="One input X of encoded rows, in place of an input for each column of the table.",
+)
+@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@pass_screen
+def export_command(screen: Screen, **options: Any) -> None:
+    """Write a saved MODEL as an ONNX graph from the columns of a table to labels and scores.
+
+    The graph holds what the model file holds, and nothing of the rows. It costs no budget.
+    """
+    from sklearn.pipeline import Pipeline
+
+    from dpsvm_fast.data import SchemaEncoder
+    from dpsvm_fast.persist import to_onnx
+
+    saved = opened_model(options["model"], options["key"])
+    model, schema, encoder = saved.estimator, saved.schema, leading_encoder(saved.estimator)
+    if encoder is not None and options["features"]:
+        model = getattr(model, "best_estimator_", model)[1:]
+    elif encoder is None and not options["features"] and schema and not schema.is_positional:
+        encoder = SchemaEncoder(schema).fit({one.name: [] for one in schema.features})
+        rest = model.steps if isinstance(model, Pipeline) else [("model", model)]
+        model = Pipeline([("columns", encoder), *rest])
+    inputs = [options["model"], options["key"]]
+    with reserved(options["output"], force=options["force"], inputs=inputs) as (draft,):
+        graph = to_onnx(model, draft.draft, dtype=options["dtype"]).graph
+        draft.publish()
+    names = {kind: [one.name for one in getattr(graph, kind)] for kind in ("input", "output")}
+    screen.say(
+        f"{options['output']}: {len(names['input'])} inputs, {', '.join(names['input'][:10])}"
+        f"{', ...' if len(names['input']) > 10 else ''}; outputs {', '.join(names['output'])}"
+    )
+    screen.result(
+        {"output": str(options["output"]), "inputs": names["input"], "outputs": names["output"]}
+    )
+
+
+# ``dpsvm-fast schema``: what is declared of a table, before a row of it is read.
+
+
+@click.group("schema", cls=Group, invoke_without_command=True)
+@click.pass_context
+def schema_command(ctx: click.Context) -> None:
+    """Check a schema: the public facts of a table that fit, tune and SchemaEncoder rest on.
+
+    A schema to fill in is written by dpsvm-fast fit DATA --write-schema FILE.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@schema_command.command(
+    "check",
+    epilog=example(
+        "dpsvm-fast schema check people.toml",
+        "dpsvm-fast schema check people.toml people.csv --rows",
+    ),
+)
+@click.argument("schema", type=FILE, metavar="SCHEMA")
+@click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
+@click.option("--rows", is_flag=True, help="Read all rows of DATA too, not its columns alone.")
+@click.option(
+    "--format",
+    "data_format",
+    type=OneOf(FORMATS),
+    help="Format of DATA, if its name does not say it.",
+)
+@pass_screen
+def schema_check(
+    screen: Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
+) -> None:
+    """Say what a SCHEMA declares, and whether the columns of DATA fit it.
+
+    Exit code 2 and one sentence say what is wrong. With --rows that sentence is about a private
+    row: show it to nobody who may not see the data.
+    """
+    if rows and data is None:
+        raise CommandError("--rows: expected it with DATA")
+    declared, n_rows = TableSchema.load(schema), None
+    if data is not None:
+        labelled = declared.target is not None and declared.classes is not None
+        table = open_table(data, declared, format=data_format, labelled=labelled)
+        declared = table.schema
+        if rows:
+            with screen.progress("Reading", table.n_bytes_total or None, unit="bytes") as bar:
+                n_rows = sum(X.shape[0] for X, _ in table.batches(on_bytes=bar.advance_to))
+    named = declared.all_other_columns is None
+    columns = declared.to_dict().get("columns", [])
+    if named:
+        screen.table(None, ["column", "declared", "features"], _declared(declared), left=2)
+    classes = ", ".join(map(str, declared.classes or ())) or "not declared"
+    width = f"{declared.n_features} features" if named or declared.is_positional else "columns"
+    screen.say(f"{schema}: {width}, target {declared.target}, classes {classes}")
+    if data is not None:
+        fits = "its columns fit" if n_rows is None else f"{n_rows} rows fit"
+        screen.say(f"{data.name}: {fits}")
+    screen.result(
+        {
+            "schema": str(schema),
+            "target": declared.target,
+            "classes": list(declared.classes or ()),
+            "n_features": declared.n_features if named or declared.is_positional else None,
+            "columns": columns,
+            "rows": n_rows,
+        }
+    )
+
+
+def _declared(schema: TableSchema) -> list[list[object]]:
+    """What is said of each column, short."""
+    found: list[list[object]] = []
+    for column in schema.columns:
+        facts = [f"{key} = {value}" for key, value in column.to_dict().items()]
+        text = ", ".join(facts)
+        text = text if len(text) <= 70 else f"{text[:67]}..."
+        found.append([column.name, text, column.width])
+    return found

@@ -15,8 +15,10 @@ import json
 import math
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +98,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
             code = command() or DONE
             sys.stdout.flush()
         except (BrokenPipeError, ReaderLeft):
-            return _silenced()
+            return _silenced(DONE)
         except Exception as error:
             sentence, code = _judged(error)
         else:
@@ -108,7 +110,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
             sys.stdout.flush()
         note(sentence)
     except BrokenPipeError:
-        return _silenced()
+        return _silenced(code)
     return code
 
 
@@ -160,10 +162,10 @@ def _tidy(sentence: str) -> str:
     return " ".join(f"{head} {rest}".split())
 
 
-def _silenced() -> int:
+def _silenced(code: int) -> int:
     """Nobody reads any more; Python would complain once again when it closes the stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
+    return code
 
 
 def _show_warning(
@@ -333,7 +335,7 @@ class FileName(click.Path):
     Parameters
     ----------
     dash : bool, default=False
-        Whether - stands for standard output.
+        Whether - stands for standard output, or input.
     """
 
     def __init__(self, *, dash: bool = False) -> None:
@@ -347,7 +349,9 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-FILE, FILE_OR_STDOUT = FileName(), FileName(dash=True)
+FILE, FILE_OR_STREAM = FileName(), FileName(dash=True)
+
+STREAM = Path("-")
 
 BETWEEN = "  "
 
@@ -371,6 +375,8 @@ class Screen:
     ----------
     json : bool
         Whether the caller wants one JSON object instead of text.
+    quiet : bool, default=False
+        Whether the caller wants neither text nor progress: warnings, errors and files alone.
 
     Attributes
     ----------
@@ -378,8 +384,8 @@ class Screen:
         Whether standard output is one.
     """
 
-    def __init__(self, *, json: bool) -> None:
-        self.json = json
+    def __init__(self, *, json: bool, quiet: bool = False) -> None:
+        self.json, self.silent, self.quiet = json, json or quiet, quiet
         # Asked once: while a bar is shown, rich stands between.
         self.terminal = sys.stdout.isatty()
 
@@ -393,7 +399,7 @@ class Screen:
         style : str
             Of rich; on a terminal only.
         """
-        if self.json:
+        if self.silent:
             return
         if not self.terminal:
             _write(sys.stdout, printable(text) + "\n")
@@ -433,7 +439,7 @@ class Screen:
         left : int, default=1
             Number of leading columns that are text; the others are numbers, on the right.
         """
-        if self.json:
+        if self.silent:
             return
         cells = [[printable(str(cell)) for cell in row] for row in rows]
         if self.terminal:
@@ -468,7 +474,7 @@ class Screen:
         ------
         Progress
         """
-        if not sys.stderr.isatty():
+        if self.quiet or not sys.stderr.isatty():
             yield Progress()
             return
         # What is printed meanwhile must not leave standard output, which may be a file.
@@ -513,14 +519,30 @@ def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print nothing but warnings and errors.")
     @functools.wraps(function)
-    def with_screen(*args: Any, as_json: bool, **options: Any) -> int | None:
+    def with_screen(*args: Any, as_json: bool, quiet: bool, **options: Any) -> int | None:
         try:
-            return function(Screen(json=as_json), *args, **options)
+            with _from_standard_input(options):
+                return function(Screen(json=as_json, quiet=quiet), *args, **options)
         except InvalidParameterError as error:
             raise under_its_option(error, click.get_current_context().command) from error
 
     return with_screen
+
+
+@contextmanager
+def _from_standard_input(options: dict[str, Any]) -> Iterator[None]:
+    """DATA that is read from -, as a file that only this user can read and that is removed."""
+    if options.get("data") != STREAM:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="dpsvm_fast-", dir=options.get("temp")) as folder:
+        path = Path(folder) / f"stdin.{options.get('data_format') or 'csv'}"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        options["data"] = path
+        yield
 
 
 def example(*lines: str) -> str:

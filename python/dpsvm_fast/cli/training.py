@@ -34,6 +34,7 @@ from dpsvm_fast.cli.predict import model_and_table
 from dpsvm_fast.cli.screen import (
     FAILED,
     FILE,
+    FILE_OR_STREAM,
     INTERRUPTED,
     OVERSPENT,
     CommandError,
@@ -236,7 +237,7 @@ def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command DATA and the options that say how it is read."""
     options = (
-        click.argument("data", type=FILE, metavar="DATA"),
+        click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
         click.option(
             "--schema",
             type=FILE,
@@ -1157,7 +1158,7 @@ EXAMPLE = example(
 @model_file_options
 @pass_screen
 def fit_command(screen: Screen, **options: Any) -> None:
-    """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text.
+    """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text; - is stdin.
 
     Bounds, categories and classes are public facts that --schema declares; nothing is learned from
     the rows but what --epsilon and --delta pay for. All rows are checked before anything is spent.
@@ -1387,7 +1388,7 @@ def _value(word: str) -> Any:
     ),
 )
 @click.argument("model", type=FILE, metavar="MODEL")
-@click.argument("data", type=FILE, metavar="DATA")
+@click.argument("data", type=FILE_OR_STREAM, metavar="DATA")
 @click.option(
     "--metric",
     "metrics",
