@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from dpsvm_fast import validation as check
@@ -300,6 +302,16 @@ class NoisePlan:
     def __str__(self) -> str:
         """Prose, one line a fact."""
         return "\n".join(describe(self))
+
+    def _repr_html_(self) -> str:
+        """A table in notebooks."""
+        title, *lines = describe(self)
+        cells = (re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines)
+        rows = (("", *one) if len(one) == 1 else one for one in cells)
+        inside = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+        )
+        return f"<table><caption>{escape(title)}</caption>{inside}</table>"
 
 
 # A plan in words, one line a fact.

@@ -43,6 +43,7 @@ def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, s
 def test_code_prints_what_is_shown(blocks: list[tuple[str, str]]) -> None:
     pytest.importorskip("pyarrow")
     pytest.importorskip("pandas")
+    pytest.importorskip("onnx")
     names: dict[str, object] = {}
     compared = 0
     printed = ""
@@ -56,6 +57,14 @@ def test_code_prints_what_is_shown(blocks: list[tuple[str, str]]) -> None:
             exec(compile(text, "docs/your_data.md", "exec"), names)
         printed = output.getvalue()
     assert compared == 4
+
+
+def test_a_mixed_table_takes_twelve_lines(blocks: list[tuple[str, str]]) -> None:
+    found = [text for kind, text in blocks if kind == "python" and "evaluate(" in text]
+    assert len(found) == 1
+    assert len([line for line in found[0].splitlines() if line.strip()]) <= 12
+    for step in ("SchemaEncoder(", ".fit(", "evaluate(", "save_model(", "to_onnx("):
+        assert step in found[0]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML is read from Python 3.11 on")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections import Counter
+from html import escape
 from typing import TYPE_CHECKING
 
 from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
@@ -78,6 +80,28 @@ def page(
             lines += ["", name, *bullets(items)]
     lines += ["", *(line for text in proof for line in paragraphs(text))]
     return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
+
+
+def notebook(text: str) -> str:
+    """Return prose as HTML: title and promise, and sections that open at a click.
+
+    Parameters
+    ----------
+    text : str
+        As of :func:`page`.
+    """
+    title, *blocks = text.replace("\n" + "=" * WIDTH, "\n").split("\n\n")
+    parts = [f"<strong>{escape(title)}</strong>"]
+    for block in blocks or [""]:
+        name, *lines = block.strip("\n").split("\n")
+        if any(line.startswith("  - ") for line in lines):
+            # Lines that are further in go on.
+            joined = re.sub(r"\n {4,}", " ", "\n".join(lines))
+            items = "".join(f"<li>{escape(line[4:])}</li>" for line in joined.split("\n"))
+            parts.append(f"<details><summary>{escape(name)}</summary><ul>{items}</ul></details>")
+        else:
+            parts.append(f"<p>{escape(' '.join([name, *lines]))}</p>")
+    return f"<div>{''.join(parts)}</div>"
 
 
 def neighbours(adjacency: str, unit: str) -> str:

@@ -67,6 +67,7 @@ from dpsvm_fast.certificates.render import (
     STEPS_BEFORE,
     federated_prose,
     neighbours,
+    notebook,
     odds,
     page,
     prose,
@@ -136,6 +137,10 @@ class Statement(Record):
     def private(self) -> bool:
         """Whether the promise holds; false exactly where there is a reason."""
         return not self.not_private_reasons
+
+    def _repr_html_(self) -> str:
+        """Prose in notebooks."""
+        return notebook(str(self))
 
     def of_unit(self: StatementKind, unit: str) -> StatementKind:
         """Return the statement of the same releases for neighbours that differ in ``unit``."""

@@ -6,6 +6,7 @@ anything is drawn or solved; the estimator is fitted as a whole at the very end 
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from abc import abstractmethod
@@ -30,6 +31,9 @@ from dpsvm_fast.exceptions import NotPrivateWarning, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic
+
+# Says public facts alone: plans, spends and whether they are private.
+LOG = logging.getLogger("dpsvm_fast")
 
 # Set while a search fits its candidates: it has warned once for all of them. One value a thread,
 # since filters of warnings are shared by all threads.
@@ -91,12 +95,16 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     reasons = not_private_reasons(estimator)
     occasion = estimator._occasion(reasons)
     source = _core.NoiseSource(estimator.random_state)
+    name = type(estimator).__name__
+    LOG.info("%s: %s", name, plan.summary())
     if rows.verbose:
-        sys.stdout.write(f"{type(estimator).__name__}: {plan.summary()}\n")
+        sys.stdout.write(f"{name}: {plan.summary()}\n")
     if ledger is not None:
         ledger.spend(plan.events, spend_label(estimator, reasons), unit=facts.unit)
+        LOG.info("%s: charged", name)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
+    LOG.info("%s: released, %s", name, "NOT PRIVATE" if reasons else "private")
     return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
 
 
