@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         LedgerError,
         NotPrivateWarning,
         PrivacyLeakWarning,
+        WeakPrivacyWarning,
     )
     from dpsvm_fast.ledger import PrivacyLedger
     from dpsvm_fast.pipelines import PrivatePipeline, total_privacy
@@ -68,6 +69,7 @@ __all__ = [
     "PublicScaler",
     "PublicSplines",
     "RandomFourierFeatures",
+    "WeakPrivacyWarning",
     "__version__",
     "accounting",
     "noise",
@@ -96,6 +98,7 @@ _HOMES = {
         "LedgerError",
         "NotPrivateWarning",
         "PrivacyLeakWarning",
+        "WeakPrivacyWarning",
     ),
     "pipelines": ("PrivatePipeline", "total_privacy"),
     "preprocessing": (

@@ -17,6 +17,7 @@ __all__ = [
     "SchemaError",
     "SecureSumAborted",
     "TableError",
+    "WeakPrivacyWarning",
 ]
 
 
@@ -82,6 +83,10 @@ class PrivacyLeakWarning(UserWarning):
 
 class NotPrivateWarning(UserWarning):
     """The result carries no privacy guarantee, for example because its noise has a known seed."""
+
+
+class WeakPrivacyWarning(NotPrivateWarning):
+    """The guarantee holds and says next to nothing: epsilon above 10, or delta above 1e-3."""
 
 
 def _shown(value: object) -> str:

@@ -154,7 +154,7 @@ def made(subject: str, **settings: Any) -> Any:
         relation = settings.get("adjacency", common.get("adjacency", "add_remove"))
         if relation not in ("add_remove", "replace_one"):
             relation = "add_remove"
-        common["ledger"] = PrivacyLedger(epsilon=1e4, delta=0.5, adjacency=relation)
+        common["ledger"] = PrivacyLedger(epsilon=1e4, delta=0.5, adjacency=relation, strict=False)
     if known(subject, {"n_threads": 1}):
         common["n_threads"] = 1
     return recipe.kind(**(common | settings))

@@ -1,17 +1,20 @@
-"""Fits that are not private and have a ledger: told before anything is spent, and listed as such.
+"""Fits that are not private and have a ledger: refused by a strict one, charged by others.
 
-Something leaves in such a fit with less noise than was paid for, so that the budget is charged;
-but neither silently nor for a fit that a warning stopped.
+Something leaves in such a fit with less noise than was paid for, so that a ledger that lets it pass
+is charged; but neither silently nor for a fit that a warning stopped.
 """
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -21,7 +24,11 @@ import dpsvm_fast as dp
 from dpsvm_fast import NotPrivateWarning, PrivacyLedger
 from dpsvm_fast.data import Partitions
 from dpsvm_fast.data import fit as distributed_fit
-from dpsvm_fast.exceptions import PrivacyLeakWarning
+from dpsvm_fast.exceptions import (
+    InvalidParameterError,
+    PrivacyLeakWarning,
+    WeakPrivacyWarning,
+)
 from dpsvm_fast.federated import FederatedSpec, simulate
 from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
@@ -85,8 +92,53 @@ def parties(ledger: PrivacyLedger) -> Any:
     return simulate(spec, rows, ledger=ledger, random_state=1)
 
 
-def budget(name: str) -> PrivacyLedger:
-    return PrivacyLedger(9.0, 1e-4, adjacency="replace_one" if name == "parties" else "add_remove")
+def budget(name: str, *, strict: bool = False) -> PrivacyLedger:
+    relation = "replace_one" if name == "parties" else "add_remove"
+    return PrivacyLedger(9.0, 1e-4, relation, strict=strict)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_strict_ledger_refuses_before_anything_is_charged(name: str) -> None:
+    ledger = budget(name, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InvalidParameterError) as told:
+            BOTH[name](ledger)
+    leaks = {"classes from labels": "classes", "scaler in candidates": "estimator"}
+    assert told.value.parameter == leaks.get(name, "random_state")
+    assert ledger.history == ()
+
+
+def test_strictness_goes_where_the_ledger_goes(tmp_path: Path) -> None:
+    assert PrivacyLedger(1.0, 1e-6).strict
+    path = tmp_path / "b.budget"
+    ledger = PrivacyLedger(1.0, 1e-6, path=path, strict=False)
+    assert not pickle.loads(pickle.dumps(ledger)).strict
+    assert not clone(dp.PrivateLinearSVC(ledger=ledger)).ledger.strict
+    text = pickle.dumps(ledger)
+    del ledger
+    assert not pickle.loads(text).strict
+    # Of the object, not of the file.
+    assert PrivacyLedger.open(path).strict
+    assert not PrivacyLedger.open(path, strict=False).strict
+    with pytest.raises(TypeError, match="strict"):
+        PrivacyLedger(1.0, 1e-6, strict="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "weak"),
+    [(10.0, 1e-3, 0), (10.5, 1e-6, 1), (1.0, 1.1e-3, 1), (50.0, 0.2, 2)],
+)
+def test_numbers_that_say_next_to_nothing_are_told(epsilon: float, delta: float, weak: int) -> None:
+    """And charged, since what they promise holds."""
+    ledger = PrivacyLedger(100.0, 0.5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = dp.OutputPerturbationSVC(epsilon, delta, ledger=ledger, **TWO).fit(X, Y)
+    assert [one.category for one in told] == weak * [WeakPrivacyWarning]
+    assert all(one.filename == __file__ for one in told)
+    assert model.privacy_.private
+    assert ledger.history
 
 
 @pytest.mark.parametrize("name", BOTH)

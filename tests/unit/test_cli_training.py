@@ -515,6 +515,7 @@ class TestEvaluate:
             ("--epsilon", "1", "--metric", "roc"): 2,
             ("--epsilon", "1", "--positive", "d"): 2,
             ("--epsilon", "70"): 3,
+            ("--epsilon", "1", "--seed", "1"): 2,
             (): 2,
         }
         for more, code in outcomes.items():

@@ -63,7 +63,7 @@ def fit_of(kind: str, adjacency: str, **changes: Any) -> Run:
         settings["verbose"] = 1
 
     def run(data: Any, kept: list[Any]) -> None:
-        ledger = PrivacyLedger(100.0, 1e-3, adjacency)
+        ledger = PrivacyLedger(100.0, 1e-3, adjacency, strict=False)
         model = make(**settings, ledger=ledger)
         kept += [model, ledger]
         try:
@@ -206,7 +206,7 @@ def test_a_refusal_of_labels_does_not_quote_them(kind: str, spoiled: str) -> Non
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_a_pipeline_and_its_total_show_nothing_but_noise(adjacency: str) -> None:
     def run(data: Any, kept: list[Any]) -> None:
-        ledger = PrivacyLedger(100.0, 1e-3, adjacency)
+        ledger = PrivacyLedger(100.0, 1e-3, adjacency, strict=False)
         model = make_pipeline(
             PublicScaler((-1.0, 1.0)),
             PrivateCenter(1.0, adjacency=adjacency, ledger=ledger),
@@ -242,7 +242,7 @@ def search_of(options: dict[str, Any], adjacency: str, kind: Any = PrivateGridSe
     """A search with a ledger, and everything that comes of it."""
 
     def run(data: Any, kept: list[Any]) -> None:
-        ledger = PrivacyLedger(100.0, 1e-3, adjacency)
+        ledger = PrivacyLedger(100.0, 1e-3, adjacency, strict=False)
         pure = {"noise": "gamma", "delta": 0.0} if options.get("delta") == 0.0 else {}
         found = kind(
             OutputPerturbationSVC(classes=range(3), n_threads=1, adjacency=adjacency, **pure),

@@ -624,6 +624,10 @@ class AskedLedger(PrivacyLedger):
         super().spend(event, label, unit=unit)
 
 
+# Options of a command that spends.
+SPENT = ("epsilon", "delta", "adjacency", "budget", "random_state")
+
+
 class Spending:
     """The (epsilon, delta) of one command, and where it is written down.
 
@@ -636,6 +640,8 @@ class Spending:
         None takes that of the budget.
     path : Path or None
         The budget file; None for no other record than the model's statement.
+    seed : int or None, default=None
+        Of the noise, which no budget is spent on.
 
     Raises
     ------
@@ -644,8 +650,18 @@ class Spending:
     """
 
     def __init__(
-        self, epsilon: float | None, delta: float, adjacency: str | None, path: Path | None
+        self,
+        epsilon: float | None,
+        delta: float,
+        adjacency: str | None,
+        path: Path | None,
+        seed: int | None = None,
     ) -> None:
+        if seed is not None and path is not None:
+            raise CommandError(
+                "--seed: whoever knows it can remove the noise, so that --budget would be spent on "
+                "nothing; leave out one of the two"
+            )
         if epsilon is None:
             raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
         self.epsilon, self.delta = check.check_epsilon(epsilon), check.check_delta(delta)
@@ -653,7 +669,7 @@ class Spending:
         if path is None:
             self.adjacency = adjacency or "add_remove"
             # Asked like a file would be: it knows whether the spend has happened.
-            self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency)
+            self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency, strict=False)
         else:
             self.ledger = opened_budget(path, AskedLedger, to_spend=True)
             self.adjacency = adjacency or self.ledger.adjacency
@@ -867,7 +883,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     if options["output"] is None:
         raise CommandError("--output is missing; name the model's file, such as -o model.json")
     schema = declared_schema(options["schema"], options["target"])
-    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
+    spending = Spending(*(options[name] for name in SPENT))
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
@@ -1420,7 +1436,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
     Every number comes with an interval that counts the noise and that the rows are a sample. The
     budget is that of the rows of DATA: rows that MODEL was trained on are charged a second time.
     """
-    spending = Spending(*(options[name] for name in ("epsilon", "delta", "adjacency", "budget")))
+    spending = Spending(*(options[name] for name in SPENT))
     inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
     held = reserved(options["certificate"], force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():

@@ -27,7 +27,12 @@ from dpsvm_fast.certificates.words import (
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, tests_of
-from dpsvm_fast.exceptions import NotPrivateWarning, PrivacyLeakWarning
+from dpsvm_fast.exceptions import (
+    InvalidParameterError,
+    NotPrivateWarning,
+    PrivacyLeakWarning,
+    WeakPrivacyWarning,
+)
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic
@@ -52,10 +57,12 @@ def within_search() -> Iterator[None]:
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
-# A delta beyond this is no promise.
-LARGEST_DELTA = 0.1
+# Numbers beyond these are hardly a promise.
+LARGEST_EPSILON, LARGEST_DELTA = 10.0, 1e-3
 
-# Something leaves with less noise than was paid for: at least that much is gone from the budget.
+STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) lets it pass"
+# Something leaves with less noise than was paid for, so that at least what the noise costs, whose
+# key may still be secret, is gone from the budget. Less would let later fits have it once more.
 CHARGED = "; the ledger is charged all the same, and lists the spend as NOT PRIVATE"
 
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
@@ -251,7 +258,7 @@ Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
-    """Warn the caller of ``fit`` of what makes a release not private.
+    """Warn the caller of ``fit`` of what makes a release not private, or promise next to nothing.
 
     Parameters
     ----------
@@ -259,31 +266,88 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
         With checked parameters.
     stacklevel : int
         How many frames up the caller of ``fit`` is.
+
+    Raises
+    ------
+    InvalidParameterError
+        It would not be private, or its failure not be covered, and the ledger is strict.
     """
     if _within_search.get():
         return
-    charged = "" if estimator.ledger is None else CHARGED
-    found: list[tuple[type[Warning], str]] = []
+    ledger, above = estimator.ledger, stacklevel + 1
     if getattr(estimator, "classes", ()) is None:
-        leak = (
-            "classes=None reads the label set from y and releases it without noise; pass the "
-            "public label set as classes="
-        )
-        found.append((PrivacyLeakWarning, leak + charged))
-    if estimator.delta > LARGEST_DELTA:
-        empty = (
-            f"delta={estimator.delta:g} promises next to nothing: with that probability anything "
-            "at all may be told of a record. Take a delta below one over the number of records"
-        )
-        found.append((NotPrivateWarning, empty))
+        leak = "reads the label set from y and releases it without noise; pass the public label set"
+        told = f"classes=None {leak} as classes="
+        refuse_or_warn(ledger, "classes", told, PrivacyLeakWarning, stacklevel=above)
     if estimator.random_state is not None:
-        seeded = (
-            "random_state is a seed: whoever knows it can remove the noise; use None for a "
-            "private release"
+        refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
+    if ledger is not None and ledger.strict and _is_limited(estimator):
+        raise InvalidParameterError(
+            "max_iter: training that ends without a model for want of steps spends the budget, and "
+            f"that it did tells about the data; use None, which goes on until it is done{STRICT}"
         )
-        found.append((NotPrivateWarning, seeded + charged))
-    for category, sentence in found:
-        warnings.warn(sentence, category, stacklevel=stacklevel)
+    for weak in weaknesses(estimator.epsilon, estimator.delta):
+        warnings.warn(weak, WeakPrivacyWarning, stacklevel=stacklevel)
+
+
+SEEDED = (
+    "random_state is a seed: whoever knows it can remove the noise; use None for a private release"
+)
+
+
+def refuse_or_warn(
+    ledger: PrivacyLedger | None,
+    parameter: str,
+    sentence: str,
+    category: type[Warning],
+    *,
+    stacklevel: int,
+) -> None:
+    """Refuse what is not private where a ledger is strict, and warn of it elsewhere.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger or None
+    parameter : str
+        What the error is about.
+    sentence : str
+        What is not private about it, and what to do.
+    category : type
+        Of the warning.
+    stacklevel : int
+        How many frames up the one to be told is.
+    """
+    if ledger is not None and ledger.strict:
+        raise InvalidParameterError(
+            f"{parameter}: {sentence.removeprefix(parameter).lstrip(' =')}{STRICT}"
+        )
+    told = sentence + ("" if ledger is None else CHARGED)
+    warnings.warn(told, category, stacklevel=stacklevel)
+
+
+def weaknesses(epsilon: float, delta: float) -> list[str]:
+    """Say what is vacuous about the numbers of a promise."""
+    found = []
+    if epsilon > LARGEST_EPSILON:
+        found.append(
+            f"epsilon={epsilon:g} promises next to nothing: what one record changes may be up to "
+            f"e^{epsilon:g} times as likely with it. Take at most {LARGEST_EPSILON:g}, better 1"
+        )
+    if delta > LARGEST_DELTA:
+        found.append(
+            f"delta={delta:g} promises next to nothing: with that probability anything at all may "
+            "be told of a record. Take a delta below one over the number of records"
+        )
+    return found
+
+
+def _is_limited(estimator: Any) -> bool:
+    """Whether training, or that of a candidate, may end without a model."""
+    candidates = getattr(estimator, "candidates", None)
+    if candidates is None:
+        return getattr(estimator, "max_iter", None) is not None
+    named = [(name, value) for one in candidates for name, value in one.get_params().items()]
+    return any(name.split("__")[-1] == "max_iter" and value is not None for name, value in named)
 
 
 def not_private_reasons(estimator: Any) -> tuple[str, ...]:

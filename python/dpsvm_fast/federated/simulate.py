@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.estimators.fit import CHARGED
+from dpsvm_fast.estimators.fit import SEEDED, refuse_or_warn
 from dpsvm_fast.exceptions import (
     InvalidParameterError,
     NotPrivateWarning,
@@ -89,12 +88,7 @@ def simulate(
         if spec.n_users - len(lost) < spec.survivors_needed:
             raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
     if seed is not None:
-        warnings.warn(
-            "random_state is a seed: whoever knows it can remove the noise; use None for "
-            "a private release" + ("" if ledger is None else CHARGED),
-            NotPrivateWarning,
-            stacklevel=3,
-        )
+        refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=4)
     if ledger is not None:
         label = f"{spec.algorithm} of {spec.n_users} parties"
         label += "" if seed is None else ", NOT PRIVATE"

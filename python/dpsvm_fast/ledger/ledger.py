@@ -134,6 +134,10 @@ class PrivacyLedger:
         A second file, best where nobody puts copies back: another disk, another owner. It is made
         if it is not there; the file at ``path`` names it from now on. After every spend it holds
         their number and a digest. Then an older copy of the file, or a second one, is refused.
+    strict : bool, default=True
+        Whether a fit that would not be private, or whose failure would not be covered, is an error
+        before anything is read or charged. False: a warning; the fit is charged what its noise
+        would cost with a secret key, and listed as NOT PRIVATE. Of this object, not of the file.
 
     Raises
     ------
@@ -174,7 +178,9 @@ class PrivacyLedger:
         path: str | os.PathLike[str] | None = None,
         adaptive: bool = False,
         anchor: str | os.PathLike[str] | None = None,
+        strict: bool = True,
     ) -> None:
+        self._strict = check_bool("strict", strict)
         budget = Budget(
             check_epsilon(epsilon),
             check_delta(delta),
@@ -243,6 +249,11 @@ class PrivacyLedger:
     def adaptive(self) -> bool:
         """Whether sizes of events may be chosen by looking at earlier results."""
         return self._budget.adaptive
+
+    @property
+    def strict(self) -> bool:
+        """Whether fits that would not be private are refused."""
+        return self._strict
 
     @property
     def anchor(self) -> Path | None:
@@ -481,7 +492,11 @@ class PrivacyLedger:
 
     @classmethod
     def open(
-        cls: type[Opened], path: str | os.PathLike[str], *, since: str | None = None
+        cls: type[Opened],
+        path: str | os.PathLike[str],
+        *,
+        since: str | None = None,
+        strict: bool = True,
     ) -> Opened:
         """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
 
@@ -490,6 +505,8 @@ class PrivacyLedger:
         path : str or path
         since : str, optional
             What ``mark`` returned at some time.
+        strict : bool, default=True
+            As of the constructor.
 
         Raises
         ------
@@ -514,13 +531,15 @@ class PrivacyLedger:
                 "of the budget, or another one"
             )
         ledger = cls.__new__(cls)
+        ledger._strict = check_bool("strict", strict)
         ledger._begin(store.identity, store.budget, store, records)
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
         with self._lock:
             store = self._in_file()
-        return _reopened, (self._identity, os.fspath(store.path), store.lasting, self._budget)
+        path = os.fspath(store.path)
+        return _reopened, (self._identity, path, store.lasting, self._budget, self._strict)
 
     def __repr__(self) -> str:
         # Never opens the file: a repr must not fail.
@@ -631,6 +650,7 @@ def _reopened(
     path: str,
     lasting: bool,  # noqa: FBT001 - pickle passes by position
     budget: Budget,
+    strict: bool,  # noqa: FBT001
 ) -> PrivacyLedger:
     """Unpickle: the ledger of that identity in this process, or another handle on its file."""
     with _fork_lock:
@@ -643,6 +663,7 @@ def _reopened(
     if (store.identity, store.budget) != (identity, budget):
         raise LedgerError(f"{path} holds another ledger than the one that was pickled")
     ledger = object.__new__(PrivacyLedger)
+    ledger._strict = strict
     ledger._begin(identity, store.budget, store, records)
     return ledger
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any
@@ -23,11 +22,11 @@ from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
-    CHARGED,
     PrivateEstimator,
     label_source,
     private_fit,
     promise_facts,
+    refuse_or_warn,
 )
 from dpsvm_fast.estimators.frames import rows_at, sparse_table
 from dpsvm_fast.estimators.inputs import (
@@ -503,14 +502,12 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         self._forget()
         checked = self.checked()
         if checked.learned:
-            warnings.warn(
+            leak = (
                 "candidates have steps that learn from the rows without privacy: "
                 f"{', '.join(checked.learned)}; what is released is not private. "
                 + private_steps_instead(checked.learned)
-                + ("" if checked.ledger is None else CHARGED),
-                PrivacyLeakWarning,
-                stacklevel=3,
             )
+            refuse_or_warn(checked.ledger, "estimator", leak, PrivacyLeakWarning, stacklevel=4)
         rows: Any = SearchRows(checked, X, y)
         self.__dict__.update(private_fit(checked, rows))
         return self
