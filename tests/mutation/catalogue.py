@@ -572,6 +572,42 @@ CATALOGUE = (
         ("test_scores_of_a_row_are_its_own",),
     ),
     Mutant(
+        "tables without a joint bound",
+        "each table of an evaluation is private by itself: a record is in all of them",
+        (
+            Edit(
+                "math.floor(WEIGHT_UNITS * WEIGHTS[name] / norm)",
+                "math.floor(WEIGHT_UNITS * WEIGHTS[name])",
+            ),
+        ),
+        ("test_weights_have_a_norm_of_nearly_one",),
+    ),
+    Mutant(
+        "an exchange counted as one row",
+        "a row that is exchanged leaves one cell and enters another",
+        (
+            Edit(
+                'factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)\n        mu =',
+                "factor = 1.0\n        mu =",
+            ),
+        ),
+        (
+            "test_neighbours_move_the_sum_by_at_most_the_sensitivity",
+            "test_every_certificate_holds_and_every_text_and_json_is_written",
+        ),
+    ),
+    Mutant(
+        "seeds charged to a strict ledger",
+        "a release that nobody's budget covers takes the budget all the same",
+        (
+            Edit(
+                "ledger is not None and ledger.strict:\n        raise InvalidParameterError(\n",
+                "ledger is None and ledger:\n        raise InvalidParameterError(\n",
+            ),
+        ),
+        ("test_a_strict_ledger_refuses_before_anything_is_charged",),
+    ),
+    Mutant(
         "rare losses cut off",
         "a check that leaves out large losses of few samples finds any tiny delta confirmed",
         (

@@ -82,7 +82,7 @@ def test_columns_without_bounds_and_bounds_without_columns(recipe: str) -> None:
         (NAMED, ROWS.rename(columns={"age": "Age"})),
     ):
         model = RECIPES[recipe](bounds)
-        ledger = PrivacyLedger(10.0, 1e-4)
+        ledger = PrivacyLedger(10.0, 1e-4, strict=False)
         if "ledger" in model.get_params():
             model.set_params(ledger=ledger)
         with pytest.raises(InvalidParameterError) as caught:
