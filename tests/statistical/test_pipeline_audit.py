@@ -258,7 +258,7 @@ def test_either_side_of_the_branch_costs_the_same(mechanism: str, adjacency: str
     # Nor does a path leave unspent what the ledger was charged for.
     assert squares[1:] == pytest.approx([squares[0]] * 2, rel=1e-9)
     for whitened, statement in paths.items():
-        # Eight features are few for two classes: rows are whitened three times.
+        # Eight features are few for two classes: rows are whitened twice.
         trainings = WEIGHT_RELEASES if mechanism == "output" else 1
         assert len(statement.events) == 1 + 3 * whitened + trainings
         # But for the seed of this test every number is as it should be.

@@ -24,6 +24,10 @@ MAPS = {
     "to 0..1": PublicMap.from_bounds(LOW, HIGH),
     "from 0": PublicMap.from_bounds(np.zeros(D), HIGH),
     "signed": PublicMap.from_bounds(-HIGH, HIGH),
+    "lifted": PublicMap.lifted(LOW, HIGH),
+    "lifted, some from 0": PublicMap.lifted(np.where(LOW < -2.0, 0.0, LOW), HIGH),
+    "lifted, sparse, some from 0": PublicMap.lifted(np.where(LOW < -2.0, 0.0, -HIGH), HIGH),
+    "lifted from 0": PublicMap.lifted(np.zeros(D), HIGH),
 }
 # Rows of the twin are cut to multiples of 2**-20; after centring they are up to 16 times as long.
 CUT = D**0.5 * 2.0**-20
@@ -31,6 +35,10 @@ each_map = pytest.mark.parametrize("name", MAPS)
 
 
 def twin_rows(public: PublicMap, rows: NDArray[np.float64]) -> Records:
+    """As the compiled records, from entries that were mapped here."""
+    if public.n_added:
+        rows = np.column_stack([public.entries(rows), np.full(len(rows), public.constant)])
+        public = PublicMap()
     return Records.of(
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -71,6 +79,18 @@ def test_bounds_decide_the_range() -> None:
     signed = PublicMap.from_bounds(np.array([-2.0, -4.0]), np.array([2.0, 4.0]))
     assert np.allclose(signed.apply(np.array([[-2.0, 0.0]])), [[-1.0, 0.0]])
     assert np.allclose(signed.apply(np.array([[1.0, -9.0]])), np.array([[0.5, -1.0]]) / 1.25**0.5)
+
+
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
+def test_a_constant_keeps_lengths_and_norms_of_1() -> None:
+    public = PublicMap.lifted(np.zeros(4), np.full(4, 2.0))
+    rows = public.apply(np.array([[2.0] * 4, [1.0] * 4, [0.0] * 4, [-5.0] * 4]))
+    # A quarter of the longest row's norm.
+    long = np.array([[1.0] * 4 + [0.5], [0.5] * 5, [0.0] * 4 + [0.5], [0.0] * 4 + [0.5]])
+    assert np.allclose(rows, long / np.linalg.norm(long, axis=1, keepdims=True))
+    middle = PublicMap.lifted(np.ones(1), np.full(1, 3.0)).apply(np.array([[2.0]]))
+    assert np.allclose(middle, [[0.0, 1.0]])
+    assert PublicMap.lifted(np.zeros(400), np.ones(400)).constant == 1.0
 
 
 @pytest.mark.parametrize("whitened", [False, True])

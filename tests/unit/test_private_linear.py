@@ -157,8 +157,8 @@ def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, s
 
 RELEASED = {
     "bounds_", "c_", "centre_", "classes_", "coef_", "intercept_", "lambda_", "learning_rate_",
-    "max_grad_norm_", "mechanism_", "mu_", "n_features_in_", "n_samples_", "n_steps_", "privacy_",
-    "whitened_", "whitening_", "_fitted_loss",
+    "lift_", "lift_coef_", "max_grad_norm_", "mechanism_", "mu_", "n_features_in_", "n_samples_",
+    "n_steps_", "privacy_", "whitened_", "whitening_", "_fitted_loss",
 }  # fmt: skip
 
 
@@ -189,19 +189,19 @@ def test_what_is_published(kind: str) -> None:
 
 
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
-def test_a_row_whitened_thrice_is_the_row_under_the_product(monkeypatch: Patch) -> None:
+def test_a_row_whitened_twice_is_the_row_under_the_product(monkeypatch: Patch) -> None:
     """What the training sees is what prediction computes from the product alone."""
     X, y = clusters(n_features=7)
-    private = model(whiten=True)
+    private = model(whiten=True, bounds=None)
     mechanism, rows = planned(private, X, y)
-    assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 3
+    assert [part.name for part in mechanism.training(300.0).sums].count("whitening") == 2
     source = _core.NoiseSource(3)
     use_slow_core(monkeypatch)
     ready = dataclasses.replace(mechanism, public=PublicMap()).prepared(rows, source)
     assert ready.centre is not None
     seen = ReleasedMap(ready.centre, ready.whitening).apply(PublicMap().apply(X))
     assert np.allclose(ready.records.rows, seen, atol=1e-4)  # type: ignore[union-attr]
-    # Negative control: without the product of all three it is another row.
+    # Negative control: without the product of both it is another row.
     other = ReleasedMap(ready.centre, None).apply(PublicMap().apply(X))
     assert not np.allclose(ready.records.rows, other, atol=0.01)  # type: ignore[union-attr]
 
@@ -230,13 +230,15 @@ def test_the_scores_are_the_documented_formula(kind: str) -> None:
     X, y = data_for(kind)
     fitted = model(**KINDS[kind]).fit(X, y)
     rows = np.clip(X, -1.5, 1.5) / 1.5
+    rows = np.column_stack([rows, np.full(len(rows), 0.25 * X.shape[1] ** 0.5)])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     moved = rows - fitted.centre_
     if fitted.whitened_:
         lengths = np.linalg.norm(moved @ fitted.whitening_.T, axis=1)
     else:
         lengths = np.maximum(np.linalg.norm(moved, axis=1), 1.0 / 16.0)
-    expected = moved @ fitted.coef_.T / lengths[:, None] + fitted.intercept_
+    weights = np.column_stack([fitted.coef_, fitted.lift_coef_])
+    expected = moved @ weights.T / lengths[:, None] + fitted.intercept_
     scores = fitted.decision_function(X)
     assert np.allclose(scores, expected if expected.shape[1] > 1 else expected.ravel())
     best = expected.argmax(axis=1) if expected.shape[1] > 1 else (expected.ravel() > 0).astype(int)
@@ -309,7 +311,9 @@ def test_rows_of_zeros_release_the_noise_alone() -> None:
     """No gradient answers the noise of its steps: the weights have the planned deviation."""
     n_features = 6000
     X, y = np.zeros((5, n_features)), np.array([0, 1, 2, 0, 1])
-    fitted = model(fit_intercept=False, adjacency="replace_one", whiten=False).fit(X, y)
+    fitted = model(fit_intercept=False, adjacency="replace_one", whiten=False, bounds=None).fit(
+        X, y
+    )
     # The centre is noise, so all rows are one row: directions across it are free of gradients.
     row = fitted.centre_ / max(np.linalg.norm(fitted.centre_), 1e-300)
     across = fitted.coef_ - np.outer(fitted.coef_ @ row, row)
@@ -423,7 +427,7 @@ def test_a_clone_shares_the_ledger_and_forgets_the_fit() -> None:
 
 def test_what_was_planned_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     model(verbose=1).fit(*clusters())
-    assert "PrivateLinearSVC: 3 x 5 weights by gradient" in capsys.readouterr().out
+    assert "PrivateLinearSVC: 3 x 6 weights by gradient" in capsys.readouterr().out
 
 
 def test_the_source_of_noise_is_the_operating_system() -> None:

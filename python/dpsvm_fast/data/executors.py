@@ -530,7 +530,7 @@ def _released(recipe: Recipe) -> ReleasedMap | None:
 
 def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: int) -> Any:
     """Rows of norm at most 1, up to rounding; each a function of itself alone, to the last bit."""
-    rows = np.empty(X.shape, dtype=np.float32)
+    rows = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=np.float32)
 
     def fill(block: slice) -> None:
         mapped = public.apply(X[block])

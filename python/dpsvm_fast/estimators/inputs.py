@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -600,7 +600,23 @@ def broadcast_bounds(
     return low, high
 
 
-def public_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
+def lifted_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
+    """The map of raw rows to rows of norm 1, with a constant where there are bounds.
+
+    Raises
+    ------
+    InvalidParameterError
+        Bounds that would make sparse rows dense.
+    """
+    return public_map(bounds, sparse_rows=sparse_rows, of_bounds=PublicMap.lifted)
+
+
+def public_map(
+    bounds: Bounds | None,
+    *,
+    sparse_rows: bool,
+    of_bounds: Callable[..., PublicMap] = PublicMap.from_bounds,
+) -> PublicMap:
     """The map of raw rows to rows of norm 1.
 
     Raises
@@ -610,7 +626,7 @@ def public_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
     """
     if bounds is None:
         return PublicMap()
-    public = PublicMap.from_bounds(*bounds)
+    public = of_bounds(*bounds)
     if sparse_rows and public.offset is not None:
         raise InvalidParameterError(
             "bounds: expected low = 0, or low = -high, for sparse rows: other bounds map zeros to "

@@ -14,7 +14,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.certificates.words import RANDOM_FEATURES
 from dpsvm_fast.estimators import parameters as param
-from dpsvm_fast.estimators.inputs import checked_rows, public_map
+from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
 from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -128,9 +128,9 @@ class PrivateKernelSVC(PipelineClassifier):
         The number that the rule judges by; None where no number of rows is known.
     features_ : FourierFeatures or None
         Everything that the map was drawn from: seed, structure, centre, kernel. Public.
-    classes_, n_features_in_, feature_names_in_, bounds_, n_samples_, centre_, whitened_
-        As of `PrivateLinearSVC`.
-    whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
+    classes_, n_features_in_, feature_names_in_, bounds_, lift_, lift_coef_, n_samples_, centre_
+        As of `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
+    whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
         As of `PrivateLinearSVC`.
     data_norm_ : float or None
         Bound of the rows' norm of the fit; None with ``normalize=True``.
@@ -152,7 +152,7 @@ class PrivateKernelSVC(PipelineClassifier):
     n < 10 n_features. gamma = sqrt(q / 1000), between 1/4 and 1; for "laplacian" times sqrt(pi /
     n_features). With ``delta=0`` epsilon / sqrt(p + 1) takes the place of mu, p being the number of
     weights, and "auto" also stays linear if D < 20 n_features. The descent is that of
-    `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise.
+    `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise, and m = 64.
 
     The constants of the recipe were chosen on vehicle, wisdm, digits, usps, mnist, adult and
     synthetic data: expect a little less on others.
@@ -260,6 +260,12 @@ class PrivateKernelSVC(PipelineClassifier):
             return super()._public_map(facts)
         return PublicMap(unit=False, data_norm=self.data_norm)
 
+    def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
+        """The map of raw rows that the fit took."""
+        if self.data_norm_ is None:
+            return super().fitted_map(sparse_rows=sparse_rows)
+        return PublicMap(unit=False, data_norm=self.data_norm_)
+
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """What was released besides the weights, and the choices that follow from it."""
         choice, features = released.choice, released.features
@@ -287,12 +293,9 @@ class PrivateKernelSVC(PipelineClassifier):
         check_is_fitted(self)
         threads = check.check_n_threads(self.n_threads)
         X = checked_rows(self, X)
-        if self.data_norm_ is None:
-            public = public_map(self.bounds_, sparse_rows=sparse.issparse(X))
-        else:
-            public = PublicMap(unit=False, data_norm=self.data_norm_)
+        public = self.fitted_map(sparse_rows=sparse.issparse(X))
         released = ReleasedMap(self.centre_, self.whitening_)
-        weights = (self.coef_, self.intercept_)
+        weights = (self.mapped_weights(), self.intercept_)
         if self.features_ is None:
             scores = mapped_scores(public, released, X, *weights)
         else:

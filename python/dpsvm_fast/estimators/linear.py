@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpsvm_fast.estimators.inputs import (
     broadcast_bounds,
     check_extent,
     checked_rows,
-    public_map,
+    lifted_map,
 )
 from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -43,6 +43,9 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before they train on them."""
 
     # What a fit publishes.
+    coef_: NDArray[np.float64]
+    lift_: float
+    lift_coef_: NDArray[np.float64] | None
     bounds_: Bounds | None
     centre_: NDArray[np.float64] | None
     whitening_: NDArray[np.float64] | None
@@ -86,6 +89,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
                 got=True,
                 accepted=f"'auto' or False for sparse rows with mechanism={trainer!r}",
             )
+        public = self._public_map(facts)
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -93,17 +97,17 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             "trainer": trainer,
             "noise_grid": self.noise_grid,
             "loss": _loss(trainer, self.delta, facts.n_classes, self.margin),
-            "n_features": facts.n_columns,
+            "n_features": facts.n_columns + public.n_added,
             "fit_intercept": self.fit_intercept,
             "centred": centred,
             "whiten": self.whiten,
-            "public": self._public_map(facts),
+            "public": public,
         }
 
     def _public_map(self, facts: Facts) -> PublicMap:
         """The map of raw rows by public numbers."""
         bounds = broadcast_bounds(self.bounds, facts.n_features, facts.feature_names)
-        public = public_map(bounds, sparse_rows=facts.sparse)
+        public = lifted_map(bounds, sparse_rows=facts.sparse)
         check_extent(public)
         return public
 
@@ -123,8 +127,15 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         training = released.training
         rule, solver = training.rule, training.solver
         lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
-        return linear_attributes(released.weights, released.scaling) | {
-            "bounds_": broadcast_bounds(self.bounds, plan.n_features),
+        own, n_added = linear_attributes(released.weights, released.scaling), plan.public.n_added
+        lift_coef = None
+        if n_added and released.features is None:
+            lift_coef = own["coef_"][:, -1].copy()
+            own["coef_"] = np.ascontiguousarray(own["coef_"][:, :-1])
+        return own | {
+            "lift_": plan.public.constant,
+            "lift_coef_": lift_coef,
+            "bounds_": broadcast_bounds(self.bounds, plan.n_features - n_added),
             "n_samples_": released.count,
             "centre_": released.centre,
             "whitened_": training.whitened,
@@ -138,6 +149,16 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             "lambda_": lam if plan.trainer != "output" else None,
             "_fitted_loss": plan.score_loss,
         }
+
+    def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
+        """The map of raw rows that the fit took."""
+        public = lifted_map(self.bounds_, sparse_rows=sparse_rows)
+        return replace(public, constant=self.lift_)
+
+    def mapped_weights(self) -> NDArray[np.float64]:
+        """Weights of all entries of a mapped row, the constant last, or of its features."""
+        own = self.lift_coef_
+        return self.coef_ if own is None else np.column_stack([self.coef_, own])
 
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
@@ -173,14 +194,15 @@ class PrivateLinearSVC(PipelineClassifier):
 
     One fit does, in this order and within one budget:
 
-    1. every row is mapped by public ``bounds``, [0, b] and [lo, hi] to [0, 1] and [-b, b] to
-       [-1, 1], and scaled to norm 1: no budget;
+    1. every row is mapped by public ``bounds``, features from 0 to [0, 1] and others to [-1, 1],
+       gets a constant sqrt(d) / 4, at most 1, behind its d features, which keeps what its length
+       tells, and is scaled to norm 1: no budget;
     2. the mean of the rows and their number are released with noise (7 % of the squared Gaussian
        parameter); rows are centred and scaled to norm 1 again;
     3. if the noisy number of rows is large enough for their dimension, the matrix of their second
        moments is released with noise (10 %); rows are whitened and scaled to norm 1 again. With
-       more than 2 K and at most 20 features, K the number of classes, that is done twice before
-       (5 % each): what one whitening enlarges stands out of the noise of the next;
+       more than 2 K and at most 20 features, K the number of classes, that is done once before
+       (5 %): what one whitening enlarges stands out of the noise of the next;
     4. weights of all classes are trained with what is left of the budget, by default by full-batch
        gradient descent on clipped gradients with noise in every step; the mean of the last iterates
        is released.
@@ -199,8 +221,8 @@ class PrivateLinearSVC(PipelineClassifier):
     bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
         ``low < high``; entries outside are clipped, silently. They must not be taken from the data.
-        None leaves features as they are: then only the directions of rows matter, and features of
-        larger range dominate.
+        None leaves features as they are, without a constant: then only the directions of rows
+        matter, and features of larger range dominate.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained. "auto" is "gradient", or "objective" with ``delta=0``.
         "objective" puts noise into the objective (smoothed Crammer-Singer loss, or the Huber hinge
@@ -241,6 +263,10 @@ class PrivateLinearSVC(PipelineClassifier):
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Noisy weights of the centred row, whitening included, see Notes.
+    lift_ : float
+        The constant behind mapped rows, public; 0 without ``bounds``.
+    lift_coef_ : ndarray of shape (n_classes,) or (1,), or None
+        Noisy weights of the constant; None where there is none.
     intercept_ : ndarray of shape (n_classes,), or (1,)
         Noisy intercepts, 0 without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
@@ -254,10 +280,11 @@ class PrivateLinearSVC(PipelineClassifier):
     n_samples_ : float or None
         Noisy number of training rows, or the public one with ``replace_one``; None where neither
         was used.
-    centre_ : ndarray of shape (n_features,) or None
-        Noisy mean of the mapped rows, shrunk by the share of noise in its length.
+    centre_ : ndarray of shape (n_features + 1,) or None
+        Noisy mean of the mapped rows, shrunk by the share of noise in its length; the constant is
+        last, where there is one.
     whitened_ : bool
-    whitening_ : ndarray of shape (n_features, n_features) or None
+    whitening_ : ndarray of shape (n_features + 1, n_features + 1) or None
         Noisy whitening matrix, of spectral norm at most 1; the product of all of them.
     mechanism_ : {"gradient", "objective", "output"}
     mu_ : dict of str to float
@@ -280,20 +307,22 @@ class PrivateLinearSVC(PipelineClassifier):
     precision cannot certify the minimum (``CertificationError``). An error about invalid data
     tells that they are invalid, and never quotes them.
 
-    With u the row mapped by ``bounds`` and scaled to norm 1, m = ``centre_`` and M =
+    With u the row mapped by ``bounds``, its constant, and scaled to norm 1, m = ``centre_`` and M =
     ``whitening_``, the scores are
 
     .. math:: \langle w_k, u - m \rangle / \nu(u) + b_k, \qquad
               \nu(u) = \max(\|u - m\|, 1/16) \text{ or } \|M (u - m)\|
 
-    with w = ``coef_`` and b = ``intercept_``: one affine map of u up to a positive factor, which is
-    recomputed for every row because it weighs the intercept.
+    with w = ``coef_`` and ``lift_coef_`` behind it and b = ``intercept_``: one affine map of u up
+    to a positive factor, which is recomputed for every row because it weighs the intercept.
 
-    The descent has, with R = ``max_grad_norm_`` = 0.25 (0.25 / sqrt 2 for the one score of two
-    classes), n = ``n_samples_`` and mu the parameter of the training (halved for ``replace_one``):
-    T = n mu / 300 steps, between 100 and 500; c = sqrt(6 d / n), between 0.35 and 0.7; lambda = c R
-    / mu; steps of 1 / (lambda T) on the sum of clipped gradients; no weight decay; the mean of the
-    last 0.0875 T / c iterates. Whitened rows take c down to 0.25 and the last 0.15 T / c iterates.
+    The descent has, with n = ``n_samples_`` and mu the parameter of the training (halved for
+    ``replace_one``): T = n mu / 300 steps, between 100 and 500; c = sqrt(6 d / n), between 0.35 and
+    0.7; R = ``max_grad_norm_`` = 0.25; lambda = c R / mu; steps of 1 / (lambda T) on the sum of
+    clipped gradients; no weight decay; the mean of the last 0.0875 T / c iterates. Whitened rows
+    take c down to 0.25 and the last 0.15 T / c iterates. Steps are at most 4 m / n, with m = d + 1
+    for whitened rows and at least 16; where they would be x times as long, R is sqrt(x) times as
+    large, at most 0.7. For the one score of two classes R is divided by sqrt 2.
     The constants of the recipe were chosen on six data sets (vehicle, dermatology, isolet, usps,
     cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening on small versions of them, too:
     expect a little less on others.
@@ -345,7 +374,7 @@ class PrivateLinearSVC(PipelineClassifier):
         """Scores of mapped rows, which no row can bring out of the floats."""
         check_is_fitted(self)
         X = checked_rows(self, X)
-        public = public_map(self.bounds_, sparse_rows=sparse.issparse(X))
+        public = self.fitted_map(sparse_rows=sparse.issparse(X))
         released = ReleasedMap(self.centre_, self.whitening_)
-        scores = mapped_scores(public, released, X, self.coef_, self.intercept_)
+        scores = mapped_scores(public, released, X, self.mapped_weights(), self.intercept_)
         return scores, np.zeros(scores.shape[0], dtype=np.int64)

@@ -81,6 +81,8 @@ class NoisyMean:
         Parameter of Gaussian noise.
     epsilon : float > 0 or None
         Of Gamma noise, which is pure; exactly one of the two.
+    lifted : bool
+        Whether entries share one scale but for the last, a constant before rows were scaled.
 
     Notes
     -----
@@ -93,6 +95,7 @@ class NoisyMean:
     noise_grid: str
     mu: float | None = None
     epsilon: float | None = None
+    lifted: bool = False
 
     @property
     def counts(self) -> bool:
@@ -152,17 +155,29 @@ class NoisyMean:
         r"""Post-processing of a noisy sum.
 
         Of its squared length, :math:`d \sigma^2` is noise on average; the mean is shrunk by that
-        share (James and Stein) and never longer than the rows it is a mean of.
+        share (James and Stein) and never longer than the rows it is a mean of. Of ``lifted`` rows
+        three parts are shrunk, each by its own share: what all entries have in common, how they
+        differ from it, and the last entry.
         """
-        squared = float(total @ total)
-        noise = self.n_features * self.sum.deviation**2
-        kept = max(0.0, 1.0 - noise / squared) if squared > 0.0 else 0.0
-        mean = total * (kept / count)
+        noise = self.sum.deviation**2
+        if self.lifted:
+            common = np.full(total.size - 1, total[:-1].mean())
+            apart = _shrunk(total[:-1] - common, (common.size - 1) * noise)
+            mean = np.append(_shrunk(common, noise) + apart, _shrunk(total[-1:], noise))
+        else:
+            mean = _shrunk(total, total.size * noise)
+        mean = mean / count
         length = float(np.linalg.norm(mean))
         if not math.isfinite(length):
             mean, length = np.zeros_like(total), 0.0
         mean = mean / max(1.0, length)
         return ReleasedMean(count=count, point=np.trunc(mean / ROW_GRID) * ROW_GRID)
+
+
+def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """A noisy vector less the share that noise has of its squared length."""
+    squared = float(noisy @ noisy)
+    return noisy * max(0.0, 1.0 - noise / squared) if squared > 0.0 else noisy
 
 
 # Noisy means and mean squares of features with public bounds, in one release.
@@ -517,11 +532,11 @@ class Projection:
         return np.asarray((projected / self.scales) @ self.vectors + self.centre)
 
 
-# Shares of the squared Gaussian parameter: of the last whitening, and of those before it where
-# features are few and classes fewer still. Each makes small directions large beside the noise of
-# the next. With many features it would enlarge those that tell nothing about classes, too; with
+# Shares of the squared Gaussian parameter: of the last whitening, and of one before it where
+# features are few and classes fewer still. That one makes small directions large beside the noise
+# of the last. With many features it would enlarge those that tell nothing about classes, too; with
 # many classes the large ones tell most.
-LAST_SHARE, EARLIER_SHARES = 0.10, (0.05, 0.05)
+LAST_SHARE, EARLIER_SHARE = 0.10, 0.05
 
 MOST_FEW_FEATURES, FEATURES_A_CLASS = 20, 2
 
@@ -535,7 +550,7 @@ RIDGE = 0.35
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
     """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
     few = FEATURES_A_CLASS * n_classes < n_features <= MOST_FEW_FEATURES
-    return (*(EARLIER_SHARES if few else ()), LAST_SHARE)
+    return (EARLIER_SHARE, LAST_SHARE) if few else (LAST_SHARE,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ ones are chosen by the results of earlier ones, as long as the sum is fixed (sec
 and "Composition"). Here it is the same on both paths: what the whitening does not spend, because
 too few rows would drown in its noise, stays with the training.
 
-Rows of few features are whitened three times, each time by a release of what is left to whiten.
+Rows of few features are whitened twice, the second time by a release of what is left to whiten.
 
 Training by noise in the objective has another privacy law, so nothing can move between its budget
 and others: a share reserved for whitening that does not happen is lost. With delta = 0 epsilons add
@@ -72,23 +72,30 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # .. math::
 #     T = \lceil \hat n \mu / 300 \rceil \text{ in } [100, 500], \quad
 #     c = \min(0.7, \max(0.35, \sqrt{6 d / \hat n})), \quad
-#     \lambda = c R / \mu, \quad \eta = 1 / (\lambda T)
+#     \lambda = c R / \mu, \quad \eta = \min(1 / (\lambda T), 4 m / \hat n)
 #
 # on the sum of clipped gradients, without weight decay, and the mean of the last
 # :math:`0.0875\, T / c` iterates, an eighth to a quarter of them: with many features a row noise
 # dominates and every step should count in full, with few the iterates oscillate and averaging calms
 # them. Whitened rows take c down to 0.25 and the mean of the last :math:`0.15\, T / c` iterates:
-# they
-# learn all directions at one pace, so where rows are many most of the path is noise around one
+# they learn all directions at one pace, so where rows are many most of the path is noise around one
 # place. Noise of standard deviation :math:`\sqrt T R / \mu` in the sum moves W by
 # :math:`1 / (c \sqrt T)` a step whatever the data; the whole step :math:`1 / \lambda` acts as
 # regularisation. T costs time, not privacy: once steps are small the noise of the result does not
 # depend on it. R is far below the largest gradient: a sum of clipped gradients keeps its direction
 # while the noise shrinks with R.
+#
+# Where noise is small that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
+# directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
+# side, which spoils the order of scores and makes them too large. And a clip that always acts has
+# no calibrated end. So steps have that bound, with m = d for whitened rows, at least 16, and 64 for
+# random features; of the factor x that it takes away the clip gets the square root, up to R = 0.7,
+# and as much goes into less noise.
 
 
-# R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes.
-CLIP = 0.25
+# R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes. The larger
+# one where noise is small.
+CLIP, LARGEST_CLIP = 0.25, 0.7
 
 INTERCEPT = 0.2
 
@@ -103,6 +110,8 @@ FEATURES_A_ROW = 6.0
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
+# Of the longest step, and over how many directions rows spread at least, and random features.
+LONGEST_STEP, FEWEST_DIRECTIONS, DIRECTIONS_OF_FEATURES = 4.0, 16, 64
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
 GRID_SHARE = 1e-6
@@ -156,10 +165,11 @@ class DescentRule:
         """
         return 1.0 if self.loss.n_scores > 1 else math.sqrt(0.5)
 
-    @property
+    @cached_property
     def clip(self) -> float:
         """R: bound of the norm of one record's gradient."""
-        return CLIP * self._unit
+        free = self._own_mu / (self.c * self._unit**2 * CLIP * self.n_steps)
+        return self._unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / self._longest_step)))
 
     @property
     def _own_mu(self) -> float:
@@ -192,7 +202,15 @@ class DescentRule:
     @property
     def learning_rate(self) -> float:
         """Eta."""
-        return 1.0 / (self.regularization * self.n_steps)
+        return min(1.0 / (self.regularization * self.n_steps), self._longest_step)
+
+    @property
+    def _longest_step(self) -> float:
+        """Beyond it gradients of many rows swing."""
+        directions = FEWEST_DIRECTIONS if self.fixed_c is None else DIRECTIONS_OF_FEATURES
+        if self.whitened:
+            directions = max(directions, self.n_features)
+        return LONGEST_STEP * directions / self.count
 
     @property
     def average_from(self) -> int:
@@ -490,6 +508,7 @@ class PrivateLinear(Plan):
     loss : Loss
         Of the training.
     n_features : int
+        Entries of a mapped row.
     fit_intercept : bool
     centred : bool
         Whether rows are centred (and perhaps whitened) before they are trained on.
@@ -562,6 +581,7 @@ class PrivateLinear(Plan):
             noise_grid=self.noise_grid,
             mu=None if self.pure else share_of(self.mu, CENTRE_SHARE),
             epsilon=PURE_CENTRE_SHARE * self.epsilon if self.pure else None,
+            lifted=self.public.constant > 0.0,
         )
 
     @cached_property
@@ -570,7 +590,8 @@ class PrivateLinear(Plan):
         wide = self.whiten == "auto" and self.n_features > MOST_FEATURES
         if not self.centred or self.pure or self.whiten is False or wide:
             return ()
-        shares = whitening_shares(self.n_features, self.loss.n_classes)
+        n_features = self.n_features - self.public.n_added
+        shares = whitening_shares(n_features, self.loss.n_classes)
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
         return releases_of(shares, self.mu, self.n_features, self.adjacency, self.noise_grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,8 @@ SHORTEST_ROW = 0.0625
 BLOCK_SIZE = 1 << 20
 # Norms below this would lose digits in their squares.
 SAFE_NORM = 1e-140
+# The constant behind mapped rows, as a part of the longest one's norm, and at most.
+CONSTANT_SHARE, LARGEST_CONSTANT = 0.25, 1.0
 
 Array = NDArray[np.float64]
 
@@ -40,7 +43,7 @@ def compiled_rows(X: Any) -> Any:
 class PublicMap:
     r"""Rows of norm at most 1 from raw rows, by public numbers alone.
 
-    .. math:: z = \mathrm{clip}((x - o) \cdot c, l, h), \qquad
+    .. math:: z = (\mathrm{clip}((x - o) \cdot c, l, h), a), \qquad
               u = z / \|z\| \text{ or } z \min(1, \kappa / \|z\|) / \kappa
 
     Parameters
@@ -53,6 +56,10 @@ class PublicMap:
         Kappa. Not used with ``unit``.
     unit : bool
         Whether every row is scaled to norm 1; a row of zeros stays zero.
+    constant : float >= 0
+        a, one more entry of every row: it keeps what the length of the others tells. 0 for none.
+    floor : ndarray of shape (n_features,) or None
+        Lower ends of the columns, where they are not the same for all: ``low`` or 0.
     """
 
     offset: Array | None = None
@@ -61,6 +68,38 @@ class PublicMap:
     high: float = np.inf
     data_norm: float = 1.0
     unit: bool = True
+    constant: float = 0.0
+    floor: Array | None = None
+
+    @property
+    def n_added(self) -> int:
+        """How many entries a mapped row has more."""
+        return int(self.constant > 0.0)
+
+    @classmethod
+    def lifted(cls, low: Array, high: Array) -> PublicMap:
+        """Rows of norm 1 with a constant, from public bounds.
+
+        Columns from 0 go to [0, 1], which keeps zeros, and others to [-1, 1].
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (n_features,)
+            ``low < high`` everywhere. Entries outside are clipped.
+        """
+        constant = min(CONSTANT_SHARE * math.sqrt(low.size), LARGEST_CONSTANT)
+        from_zero = low == 0.0
+        half = 0.5 * (high - low)
+        middle, scale = np.where(from_zero, 0.0, low + half), 1.0 / np.where(from_zero, high, half)
+        floor = None if from_zero.all() or not from_zero.any() else from_zero - 1.0
+        return cls(
+            offset=middle if middle.any() else None,
+            scale=scale,
+            low=0.0 if from_zero.all() else -1.0,
+            high=1.0,
+            constant=constant,
+            floor=floor,
+        )
 
     @classmethod
     def from_bounds(cls, low: Array, high: Array) -> PublicMap:
@@ -79,9 +118,10 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
         """The mapped training rows with their labels. Private: nothing leaves it without noise."""
+        added = [np.ones(self.n_added)]
         shared: dict[str, Any] = {
             "n_classes": n_classes,
-            "scale": self.scale,
+            "scale": None if self.scale is None else np.concatenate([self.scale, *added]),
             "low": self.low,
             "high": self.high,
             "data_norm": self.data_norm,
@@ -89,7 +129,27 @@ class PublicMap:
             "n_threads": n_threads,
         }
         offset = None if sparse.issparse(X) else self.offset
-        return _core.Records.of(compiled_rows(X), codes, offset=offset, **shared)
+        if offset is not None:
+            offset = np.concatenate([offset, np.zeros(self.n_added)])
+        rows = compiled_rows(self.with_constant(X))
+        return _core.Records.of(rows, codes, offset=offset, **shared)
+
+    def with_constant(self, X: Any) -> Any:
+        """Raw rows with what the compiled map lacks: lower ends of columns, and the constant."""
+        if self.constant == 0.0:
+            return X
+        least = None
+        if self.floor is not None:
+            least = np.where(self.floor < 0.0, -np.inf, 0.0).astype(X.dtype)
+        if sparse.issparse(X):
+            data = X.data if least is None else np.maximum(X.data, least[X.indices])
+            rows = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+            last = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
+            return sparse.hstack([rows, last], format="csr")
+        rows = np.empty((X.shape[0], X.shape[1] + 1), dtype=X.dtype)
+        rows[:, :-1] = X if least is None else np.maximum(X, least)
+        rows[:, -1] = self.constant
+        return rows
 
     def apply(self, X: Any) -> Any:
         """Mapped rows, float64; CSR stays CSR.
@@ -102,6 +162,8 @@ class PublicMap:
         if sparse.issparse(X):
             return self._apply_csr(X)
         rows = self.entries(X)
+        if self.constant > 0.0:
+            rows = np.column_stack([rows, np.full(rows.shape[0], self.constant)])
         largest = np.abs(rows).max(axis=1, initial=0.0)
         rows /= np.where(largest > 0.0, largest, 1.0)[:, None]
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
@@ -125,7 +187,7 @@ class PublicMap:
                 rows -= self.offset
             if self.scale is not None:
                 rows *= self.scale
-        return np.clip(rows, self.low, self.high)
+        return np.clip(rows, self.low if self.floor is None else self.floor, self.high)
 
     def _stored_entries(self, X: Any) -> Array:
         """Stored entries of a CSR matrix under the map; zeros are mapped to zeros."""
@@ -133,18 +195,23 @@ class PublicMap:
         if self.scale is not None:
             with np.errstate(over="ignore"):
                 data *= self.scale[X.indices]
-        return np.asarray(np.clip(data, self.low, self.high))
+        low = self.low if self.floor is None else self.floor[X.indices]
+        return np.asarray(np.clip(data, low, self.high))
 
     def _apply_csr(self, X: Any) -> Any:
         """As ``apply``: zeros are mapped to zeros."""
-        data = self._stored_entries(X)
-        row_of = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        rows = self.entries(X)
+        if self.constant > 0.0:
+            last = np.full((X.shape[0], 1), self.constant)
+            rows = sparse.hstack([rows, last], format="csr")
+        data = rows.data
+        row_of = np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr))
         largest = np.zeros(X.shape[0])
         np.maximum.at(largest, row_of, np.abs(data))
         data /= np.where(largest > 0.0, largest, 1.0)[row_of]
         norms = np.sqrt(np.bincount(row_of, weights=data * data, minlength=X.shape[0]))
         data *= self._factors(largest, norms)[row_of]
-        return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
+        return rows
 
     def _factors(self, largest: Array, norms: Array) -> Array:
         """What rows, already divided by their largest entry, are multiplied by."""
@@ -262,8 +329,8 @@ def mapped_scores(
 def mapped_rows(
     public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type
 ) -> NDArray[Any]:
-    """Raw dense rows under both maps, shape of ``X``, block by block."""
-    rows: NDArray[Any] = np.empty(X.shape, dtype=dtype)
+    """Raw dense rows under both maps, block by block."""
+    rows: NDArray[Any] = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=dtype)
     for block in row_blocks(X):
         rows[block] = released.apply(public.apply(X[block]))
     return rows

@@ -263,7 +263,7 @@ def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
     """The random features, as many as the model has."""
     features = FourierFeatures(**vars(refused(FourierRecord.read, record, where=f"{where}: ")))
-    if features.n_features != facts["n_features_in_"]:
+    if features.n_features != _mapped(facts):
         raise ModelFormatError(f"{where}: expected as many features as the model has")
     return features
 
@@ -578,6 +578,12 @@ def _columns(facts: Facts) -> int:
     return n_features if features is None else 2 * features.n_components
 
 
+def _mapped(facts: Facts) -> int:
+    """Entries of a mapped row."""
+    n_features: int = facts["n_features_in_"]
+    return n_features + int(facts.get("lift_", 0.0) > 0.0)
+
+
 def _square(facts: Facts) -> tuple[int, int]:
     """Shape of a matrix of the features."""
     return (facts["n_features_in_"],) * 2
@@ -607,10 +613,11 @@ WEIGHTS: Attributes = {
 LINEAR: Attributes = FEATURES | {"classes_": LABELS} | WEIGHTS
 
 MAPPED: Attributes = {
+    "lift_coef_": numbers(lambda facts: (_rows(facts),), none=True),
     "n_samples_": plain(Positive, none=True),
-    "centre_": numbers(_row, none=True),
+    "centre_": numbers(lambda facts: (_mapped(facts),), none=True),
     "whitened_": FLAG,
-    "whitening_": numbers(_square, none=True),
+    "whitening_": numbers(lambda facts: (_mapped(facts),) * 2, none=True),
     "mu_": PARAMETERS_OF_NOISE,
     "max_grad_norm_": plain(Positive, none=True),
     "n_steps_": plain(Annotated[int, Range(1, MOST)], none=True),
@@ -620,6 +627,7 @@ MAPPED: Attributes = {
     "bounds_": BOUNDS,
     "mechanism_": plain(Annotated[str, Options(*TRAINERS)]),
 }
+LIFT: Attributes = {"lift_": plain(NonNegative)}
 # What weights are of comes before them.
 LIFTED: Attributes = {
     "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
@@ -689,8 +697,8 @@ def saved_classes() -> dict[str, SavedClass]:
         _saved(OutputPerturbationSVC, "output_perturbation", LINEAR),
         _saved(ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
         _saved(GradientPerturbationSVC, "gradient_perturbation", LINEAR),
-        _saved(PrivateLinearSVC, "private_linear", LINEAR | MAPPED),
-        _saved(PrivateKernelSVC, "private_kernel", labelled | LIFTED | WEIGHTS | MAPPED),
+        _saved(PrivateLinearSVC, "private_linear", LINEAR | LIFT | MAPPED),
+        _saved(PrivateKernelSVC, "private_kernel", labelled | LIFT | LIFTED | WEIGHTS | MAPPED),
         _saved(
             PrivateGaussianMarginClassifier,
             "gaussian_margin",
@@ -1081,7 +1089,8 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
     if "ellipsoids_" in facts:
         n_weights = n_classes * each * math.comb(facts["n_features_in_"] + 2, 2)
     else:
-        n_weights = loss.n_scores * (facts["coef_"].shape[1] + int(model.fit_intercept))
+        added = int(facts.get("lift_coef_") is not None) + int(model.fit_intercept)
+        n_weights = loss.n_scores * (facts["coef_"].shape[1] + added)
     if noise is not None and noise.n_weights != n_weights:
         raise ModelFormatError(
             f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
@@ -1129,6 +1138,10 @@ def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
             raise ModelFormatError(f"{where}: whitened_ does not go with whitening_")
         if facts["mechanism_"] == "gradient" and facts["n_steps_"] is None:
             raise ModelFormatError(f"{where}: mechanism_ does not go with n_steps_")
+    if "lift_" in facts:
+        own = facts["lift_"] > 0.0 and facts.get("features_") is None
+        if own is not (facts["lift_coef_"] is not None):
+            raise ModelFormatError(f"{where}: lift_ does not go with lift_coef_")
     if "kernel_" not in facts:
         return
     features = facts["features_"]

@@ -34,7 +34,6 @@ from dpsvm_fast.estimators.inputs import (
     FEATURE_FACTS,
     broadcast_bounds,
     checked_bounds,
-    public_map,
 )
 from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -138,6 +137,11 @@ class Graph:
     def column(self, value: str) -> str:
         """Values of shape (n, 1) as values of shape (n,)."""
         return self.op("Squeeze", value, [1])
+
+    def with_last(self, rows: str, number: float) -> str:
+        """Rows with one more entry, the same in all of them."""
+        none = self.op("Mul", self.op("Gather", rows, [0], axis=1), 0.0)
+        return self.op("Concat", rows, self.op("Add", none, number), axis=1)
 
     def row_sum(self, value: str) -> str:
         """Sums along rows, shape (n, 1)."""
@@ -295,6 +299,8 @@ def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
         rows = graph.op("Mul", rows, public.scale)
     if np.isfinite(public.low):
         rows = graph.op("Clip", rows, public.low, public.high)
+    if public.floor is not None:
+        rows = graph.op("Max", rows, public.floor)
     return rows
 
 
@@ -311,13 +317,10 @@ def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
 
 def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
     """Scores of the private pipelines, linear or with random features."""
-    data_norm = getattr(model, "data_norm_", None)
-    public = (
-        public_map(model.bounds_, sparse_rows=False)
-        if data_norm is None
-        else PublicMap(unit=False, data_norm=data_norm)
-    )
+    public = model.fitted_map(sparse_rows=False)
     rows = _entries(graph, public, rows)
+    if public.constant > 0.0:
+        rows = graph.with_last(rows, public.constant)
     rows = graph.unit(rows) if public.unit else graph.within(rows, public.data_norm)
     if model.centre_ is not None:
         rows = graph.op("Sub", rows, model.centre_)
@@ -328,7 +331,7 @@ def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
         mapped = moved if lengths is None else graph.op("Div", moved, lengths)
         return _affine(graph, _fourier(graph, features, mapped), model)
     # Weights have the whitening in them.
-    products = graph.op("MatMul", rows, model.coef_.T)
+    products = graph.op("MatMul", rows, model.mapped_weights().T)
     products = products if lengths is None else graph.op("Div", products, lengths)
     return graph.op("Add", products, model.intercept_)
 
@@ -352,10 +355,7 @@ def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
     """Scores and the class of the smallest quadratic form."""
     n_classes, n_each, side = model.ellipsoids_.shape[:3]
     rows = _clipped(graph, model, rows)
-    # A column of ones, of as many rows as there are.
-    first = graph.op("Slice", rows, *([i] for i in (0, 1, 1)))
-    ones = graph.op("Add", graph.op("Mul", first, 0.0), 1.0)
-    lifted = graph.op("Concat", rows, ones, axis=1)
+    lifted = graph.with_last(rows, 1.0)
     flat = model.ellipsoids_.reshape(-1, side, side)
     products = graph.op("MatMul", lifted, np.hstack(list(flat)))
     products = graph.op("Reshape", products, [0, len(flat), side])

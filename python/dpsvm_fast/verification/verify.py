@@ -353,7 +353,8 @@ class Comparison:
     def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
         """Compare what a fit published with the releases that its certificate lists."""
         facts, given = leaf["attributes"], leaf["parameters"]
-        d = facts["n_features_in_"]
+        # A mapped row may have a constant behind its features.
+        d = facts["n_features_in_"] + (facts.get("lift_", 0.0) > 0.0)
         for name in ("adjacency", "noise", "data_norm"):
             stated = {
                 "adjacency": s.adjacency,
@@ -395,7 +396,9 @@ class Comparison:
         self._compare("noisy sums before the weights, and their shapes", before, expected)
         coef = facts["coef_"]["shape"]
         pair = coef[0] == 1 and s.loss in PAIRWISE
-        shape = (coef[0] + pair, coef[1] + int(bool(leaf["parameters"]["fit_intercept"])))
+        added = int(bool(leaf["parameters"]["fit_intercept"]))
+        added += facts.get("lift_coef_") is not None
+        shape = (coef[0] + pair, coef[1] + added)
         stated = [part.shape for part in s.parts if part.name == "training"]
         stated += [s.noise.shape] if s.noise is not None else []
         self._compare("shape of the weights", sorted(set(stated)), [shape])
