@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import datasets
 
 Array = NDArray[np.float64]
 
@@ -45,6 +47,21 @@ ADULT_RANGES = {
     "capital-gain": (0.0, 99_999.0),
     "capital-loss": (0.0, 5_000.0),
     "hours-per-week": (0.0, 99.0),
+}
+# Sets of scikit-learn: lengths of flowers, what wine can hold, measures of cells (means, errors,
+# largest values), grey values.
+WINE_LOW = (11, 0.5, 1, 10, 70, 0.5, 0, 0, 0, 1, 0.4, 1, 250)
+WINE_HIGH = (15, 6, 3.5, 30, 170, 4, 5.5, 0.8, 4, 13, 1.8, 4.5, 1700)
+CELLS_HIGH = (
+    *(30, 40, 200, 2500, 0.2, 0.4, 0.5, 0.25, 0.4, 0.1),
+    *(3, 5, 25, 550, 0.04, 0.15, 0.4, 0.06, 0.08, 0.03),
+    *(40, 50, 260, 4500, 0.25, 1.1, 1.3, 0.3, 0.7, 0.22),
+)
+PUBLIC_SETS: dict[str, tuple[Any, Any, Any]] = {
+    "iris": (datasets.load_iris, (4, 2, 1, 0), (8, 4.5, 7, 2.5)),
+    "wine": (datasets.load_wine, WINE_LOW, WINE_HIGH),
+    "breast cancer": (datasets.load_breast_cancer, 0, CELLS_HIGH),
+    "digits": (datasets.load_digits, 0, 16),
 }
 # Amounts of money, which a logarithm spreads.
 ADULT_AMOUNTS = ("capital-gain", "capital-loss")
@@ -83,6 +100,8 @@ def load(name: str, *, logarithms: bool = False) -> DataSet | None:
     logarithms : bool, default=False
         Whether Adult's amounts of money pass through the public map log(1 + x).
     """
+    if name in PUBLIC_SETS:
+        return _public_set(name)
     folder = os.environ.get("DPSVM_DATA")
     path = Path(folder or ".") / f"{name}.npz"
     if folder is None or not path.is_file():
@@ -102,6 +121,14 @@ def load(name: str, *, logarithms: bool = False) -> DataSet | None:
         X[:, amounts] = np.log1p(np.clip(X[:, amounts], 0.0, high[amounts]))
         high[amounts] = np.log1p(high[amounts])
     return DataSet(X, y, int(y.max()) + 1, low, high, is_train)
+
+
+def _public_set(name: str) -> DataSet:
+    """A set of scikit-learn."""
+    function, low, high = PUBLIC_SETS[name]
+    X, y = function(return_X_y=True)
+    sides = (np.array(np.broadcast_to(np.float64(side), X.shape[1])) for side in (low, high))
+    return DataSet(X.astype(np.float64), y.astype(np.int64), int(y.max()) + 1, *sides)
 
 
 def bounds(name: str, n_features: int, columns: list[str]) -> tuple[Array, Array]:

@@ -76,7 +76,6 @@ def test_the_whole_pipeline_runs_and_is_judged(
     np.savez(tmp_path / "vehicle.npz", X=X, y=y)
     monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
     monkeypatch.setattr(auto, "EPSILONS", (8.0,))
-    monkeypatch.setitem(auto.PROTOTYPE, "vehicle", (0.5,))
     monkeypatch.setitem(auto.PAPER, "vehicle", (0.5,))
     assert (
         command.main(["auto", "--data", "vehicle", "--repeats", "2", "--out", str(tmp_path)]) == 0
