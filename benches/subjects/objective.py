@@ -58,7 +58,7 @@ def _data_sets(plan: Plan) -> Iterator[tuple[str, Any, NDArray[np.int64]]]:
     """Dense sets that are there, and the synthetic sparse ones."""
     yield from available(plan, OBJECTIVE_SETS)
     yield from prepared_adult(plan)
-    for n_classes in (2, 5):
+    for n_classes in (2, 5, 20):
         yield text_like(plan, n_classes)
 
 

@@ -1,6 +1,6 @@
-//! Dense rows: whole tiles as matrix products.
+//! Tiles of dense rows against all weights, as matrix products: `scores = rows W^T` and
+//! `W += coefficients^T rows`.
 
-use crate::layout::tiles::{Design, TileScratch};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::view::RowBuffer;
@@ -9,6 +9,17 @@ use std::ops::Range;
 
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
+
+/// Room for one tile.
+#[derive(Debug, Clone, Default)]
+pub struct TileScratch<T> {
+    /// Scores, then coefficients: one number a row and score.
+    pub scores: Vec<T>,
+    /// Rows in this precision, where they are stored in another.
+    rows: Vec<T>,
+    /// One row made on the fly.
+    buffer: RowBuffer,
+}
 
 /// Dense rows, one row of weights a score.
 #[derive(Debug, Clone, Copy)]
@@ -51,25 +62,25 @@ fn dense_rows<'a, T: Product>(
     scratch
 }
 
-impl Design for DenseTiles {
-    fn stored(&self) -> usize {
+impl DenseTiles {
+    /// Numbers stored for all weights.
+    pub fn stored(&self) -> usize {
         self.scores * self.columns
     }
 
-    fn stride(&self) -> usize {
-        self.scores
-    }
-
-    fn position(&self, score: usize, column: usize) -> usize {
+    /// Where weight `(score, column)` is stored.
+    pub fn position(&self, score: usize, column: usize) -> usize {
         score * self.columns + column
     }
 
-    fn tile(&self) -> usize {
+    /// Rows of a tile.
+    pub fn tile(&self) -> usize {
         (DENSE_TILE_ENTRIES / self.columns.max(1)).clamp(8, 512)
     }
 
+    /// The scores of `rows`, into `scratch.scores`.
     #[inline(always)]
-    fn scores<S: Simd, T: Real + Product>(
+    pub fn scores<S: Simd, T: Real + Product>(
         &self,
         simd: S,
         store: &Store<'_>,
@@ -89,8 +100,9 @@ impl Design for DenseTiles {
         }
     }
 
+    /// `w += coefficients^T rows` for the tile that [`Self::scores`] has just seen.
     #[inline(always)]
-    fn accumulate<S: Simd, T: Real + Product>(
+    pub fn accumulate<S: Simd, T: Real + Product>(
         &self,
         simd: S,
         store: &Store<'_>,
@@ -118,7 +130,8 @@ impl Design for DenseTiles {
         }
     }
 
-    fn score_depth(&self, _longest_row: usize) -> f64 {
+    /// Bound on the number of roundings that a term of one score goes through.
+    pub fn score_depth(&self) -> f64 {
         // Whatever the order of the sum, fused or not.
         (self.columns + 2) as f64
     }

@@ -9,10 +9,6 @@
 //! [`crate::solver::smooth::problem`], the search in [`crate::solver::smooth::newton_cg`].
 
 use crate::error::{Error, Result};
-use crate::layout::choose::{panel_for_sums, with_panel};
-use crate::layout::dense_tiles::DenseTiles;
-use crate::layout::sparse_tiles::{SparsePanels, SparseSingle};
-use crate::layout::tiles::Design;
 use crate::rows::labels::check_labels;
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
@@ -20,10 +16,11 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::runtime::tasks::each_task;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
+use crate::solver::smooth::dense::DensePasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
-use crate::solver::smooth::newton_parts::Minimum;
-use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
+use crate::solver::smooth::problem::{Passes, Scaled, SmoothProblem, SmoothSettings};
 use crate::solver::smooth::row_space;
+use crate::solver::smooth::sparse::{ByColumn, SparsePasses};
 use rayon::ThreadPool;
 use std::sync::Arc;
 
@@ -65,10 +62,8 @@ pub fn solve(
     }
     let entries = rows.n_rows().saturating_mul(d);
     let pool = pool_above(settings.threads, entries, PARALLEL_ENTRIES)?;
-    let (seed, low_memory) = (settings.seed, settings.low_memory);
-    let stored = Store::new(rows, k, seed, low_memory, pool.as_deref(), interrupt)?;
     SmoothFit {
-        stored,
+        stored: &Stored::new(rows, settings, pool.as_deref(), interrupt)?,
         pool,
         labels,
         linear,
@@ -94,19 +89,12 @@ pub fn solve_few_rows(
 ) -> Result<SmoothSolution> {
     let scaled = Scaled::new(&rows, settings)?;
     check_labels(labels, rows.n_rows(), settings.loss.classes())?;
-    let (seed, low_memory) = (settings.seed, settings.low_memory);
-    let stored = Store::new(
-        rows,
-        settings.loss.scores,
-        seed,
-        low_memory,
-        None,
-        interrupt,
-    )?;
+    let stored = Stored::new(rows, settings, None, interrupt)?;
     let columns = rows.n_columns();
-    let start = row_space::start(&stored, labels, settings, &scaled, columns, interrupt)?;
+    let held = (&stored.store, &*stored.order);
+    let start = row_space::start(held, labels, settings, &scaled, columns, interrupt)?;
     SmoothFit {
-        stored,
+        stored: &stored,
         pool: None,
         labels,
         linear: None,
@@ -150,8 +138,7 @@ pub fn solve_batch(
         return Err(Error::invalid("linear", message));
     }
     check_linear(linear, None)?;
-    let (seed, low_memory) = (settings.seed, settings.low_memory);
-    let (store, order) = Store::new(rows, k, seed, low_memory, None, interrupt)?;
+    let stored = Stored::new(rows, settings, None, interrupt)?;
     let problems = linear.len() / (k * d);
     let mut weights = zeros(linear.len())?;
     let mut certified = zeros(problems)?;
@@ -162,7 +149,7 @@ pub fn solve_batch(
     let work = |_: usize, task: &mut Task<'_, '_>, interrupt: &dyn Interrupt| {
         let ((linear, weights), certified) = task;
         let job = SmoothFit {
-            stored: (store.clone(), order.clone()),
+            stored: &stored,
             pool: None,
             labels,
             linear: Some(linear),
@@ -196,9 +183,36 @@ fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
     Ok(())
 }
 
+/// The rows in the solver's order.
+struct Stored<'a> {
+    store: Store<'a>,
+    order: Vec<u32>,
+    /// Their columns, where they are sparse and copied.
+    by_column: Option<ByColumn>,
+}
+
+impl<'a> Stored<'a> {
+    fn new(
+        rows: Rows<'a>,
+        settings: &SmoothSettings,
+        pool: Option<&ThreadPool>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
+        let (seed, low_memory) = (settings.seed, settings.low_memory);
+        let scores = settings.loss.scores;
+        let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
+        let by_column = ByColumn::new(&mut store, rows.n_columns(), interrupt)?;
+        Ok(Self {
+            store,
+            order,
+            by_column,
+        })
+    }
+}
+
 /// Everything but the layout.
 struct SmoothFit<'j, 'a> {
-    stored: (Store<'a>, Vec<u32>),
+    stored: &'j Stored<'a>,
     pool: Option<Arc<ThreadPool>>,
     labels: &'j [i64],
     linear: Option<&'j [f64]>,
@@ -212,54 +226,56 @@ struct SmoothFit<'j, 'a> {
 
 impl SmoothFit<'_, '_> {
     /// Solves in the layout that suits the rows.
-    fn choose(self) -> Result<SmoothSolution> {
+    fn choose(&self) -> Result<SmoothSolution> {
+        let shape = (self.settings.loss.scores, self.columns);
+        let Stored {
+            store,
+            order,
+            by_column,
+        } = self.stored;
+        let (pool, n) = (self.pool.as_deref(), order.len());
+        if store.is_dense() {
+            return self.run(DensePasses::new(store, pool, n, shape)?);
+        }
+        self.run(SparsePasses::new(
+            store,
+            by_column.as_ref(),
+            pool,
+            n,
+            shape,
+        )?)
+    }
+
+    fn run<P: Passes>(&self, passes: P) -> Result<SmoothSolution> {
         let (k, d) = (self.settings.loss.scores, self.columns);
-        if self.stored.0.is_dense() {
-            return self.run(DenseTiles::new(k, d));
-        }
-        if k == 1 {
-            return self.run(SparseSingle::new(d));
-        }
-        with_panel!(panel_for_sums(k), [4, 8 | 16], P => self.run(SparsePanels::<P>::new(k, d)))
-    }
-
-    fn run<D: Design>(self, design: D) -> Result<SmoothSolution> {
-        let rest = (self.columns, self.settings);
-        let mut start = None;
-        if let Some(weights) = self.start {
-            let stored: &mut Vec<f64> = start.insert(zeros(design.stored())?);
-            for (at, w) in weights.iter().enumerate() {
-                stored[design.position(at / self.columns, at % self.columns)] = *w;
+        let start = match &self.start {
+            Some(weights) => {
+                let mut stored: Vec<f64> = zeros(passes.stored())?;
+                for (at, w) in weights.iter().enumerate() {
+                    stored[passes.position(at / d, at % d)] = *w;
+                }
+                Some(stored)
             }
-        }
-        let problem = SmoothProblem::new(
-            self.stored,
-            self.pool,
-            self.labels,
-            self.linear,
-            design,
-            &self.scaled,
-            rest,
-        )?;
-        let found = NewtonSearch::new(&problem, self.interrupt)?
+            None => None,
+        };
+        let rows = (&*self.stored.order, self.labels);
+        let rest = (d, self.settings);
+        let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
+        let place = |at: usize| passes.position(at / d, passes.place(at % d));
+        let places: Vec<usize> = (0..k * d).map(place).collect();
+        let found = NewtonSearch::new(&problem, passes, self.interrupt)?
             .run_from(start, self.settings.max_steps)?;
-        Ok(in_user_units(found, &problem))
-    }
-}
-
-fn in_user_units<D: Design>(found: Minimum, problem: &SmoothProblem<'_, D>) -> SmoothSolution {
-    let (k, d) = (problem.loss.scores, problem.columns);
-    let weights = found.weights.map(|stored| {
-        (0..k * d)
-            .map(|at| stored[problem.design.position(at / d, at % d)] * problem.unscale)
-            .collect()
-    });
-    SmoothSolution {
-        weights,
-        gradient_norm: found.gradient_norm / problem.unscale,
-        steps: found.steps,
-        gradients: found.gradients,
-        products: found.products,
-        sample_products: found.sample_products,
+        let weights = found.weights.map(|stored| {
+            let places = places.iter();
+            places.map(|at| stored[*at] * problem.unscale).collect()
+        });
+        Ok(SmoothSolution {
+            weights,
+            gradient_norm: found.gradient_norm / problem.unscale,
+            steps: found.steps,
+            gradients: found.gradients,
+            products: found.products,
+            sample_products: found.sample_products,
+        })
     }
 }

@@ -1,13 +1,16 @@
 //! Smooth losses, minimised until the gradient is certified to be small.
 //!
-//! [`erm`] is the entry, [`newton_cg`] the method; few rows are solved in their own space ([`row_space`]).
+//! [`erm`] is the entry, [`newton_cg`] the method over passes through [`dense`] or [`sparse`] rows; few
+//! rows are solved in their own space ([`row_space`]).
 
+pub(crate) mod dense;
 pub(crate) mod erm;
 pub(crate) mod newton_cg;
 pub(crate) mod newton_parts;
 pub(crate) mod problem;
 pub(crate) mod row_space;
 pub(crate) mod sample_inverse;
+pub(crate) mod sparse;
 
 pub use erm::{SmoothSolution, solve, solve_batch};
 pub use problem::SmoothSettings;

@@ -8,19 +8,14 @@
 //! accurate than differences of J.
 
 use crate::error::Result;
-use crate::layout::tiles::Design;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, mapped, zeros};
-use crate::solver::smooth::newton_parts::{
-    Gradient, Hessian, Minimum, NewtonPoint, RowSample, add, dot, norm,
-};
-use crate::solver::smooth::problem::{Block, SmoothProblem};
+use crate::runtime::memory::zeros;
+use crate::simd::Real;
+use crate::solver::smooth::newton_parts::{Minimum, NewtonPoint, Room, add, dot, norm};
+use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
 use crate::solver::smooth::sample_inverse::SampleInverse;
 
-/// The sample, for a warm start and as a preconditioner, is one in so many rows. Measured on MNIST,
-/// USPS and text-like rows: 4 costs 20 to 50 % more time than 16, and 8 up to 25 %.
-const SAMPLE_SHARE: usize = 16;
 /// Newton steps on the sample at most.
 const SAMPLE_STEPS: usize = 20;
 /// Products in one step at most: beyond, a new gradient tells more.
@@ -46,17 +41,18 @@ const FREE_STEPS: u64 = 60;
 const MOST_FLOOR_STEPS: u32 = 5;
 
 /// The search and its working memory.
-pub struct NewtonSearch<'p, 'a, D> {
-    problem: &'p SmoothProblem<'a, D>,
-    double: Vec<Block<f64>>,
-    single: Vec<Block<f32>>,
-    states: Vec<Vec<f32>>,
-    narrow: Vec<f32>,
+pub struct NewtonSearch<'p, P: Passes> {
+    problem: &'p SmoothProblem,
+    passes: P,
+    /// Working memory over the rows in use, and over the sample as a preconditioner.
+    rooms: [Room<P::Narrow>; 2],
+    /// The step.
+    direction: Vec<f64>,
+    /// Vectors of points that were left.
+    spare: Vec<Vec<f64>>,
     found: Minimum,
     /// Rows in use.
     rows: RowSample,
-    /// The first rows, for cheap approximations.
-    sample: RowSample,
     /// Whether the Hessian over the sample has been a good preconditioner so far.
     nesting: bool,
     /// That Hessian's inverse, where it is worth having.
@@ -64,18 +60,23 @@ pub struct NewtonSearch<'p, 'a, D> {
     interrupt: &'p dyn Interrupt,
 }
 
-impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
+impl<'p, P: Passes> NewtonSearch<'p, P> {
     /// A search on `problem`.
     ///
     /// # Errors
     /// No memory.
-    pub fn new(problem: &'p SmoothProblem<'a, D>, interrupt: &'p dyn Interrupt) -> Result<Self> {
-        let stored = problem.design.stored();
+    pub fn new(
+        problem: &'p SmoothProblem,
+        passes: P,
+        interrupt: &'p dyn Interrupt,
+    ) -> Result<Self> {
+        let stored = passes.stored();
+        let nesting = passes.nests() && passes.sample().rows < problem.len();
+        let inner = if nesting { stored } else { 0 };
         Ok(Self {
-            double: problem.workspace(stored)?,
-            single: problem.workspace(stored)?,
-            states: problem.states()?,
-            narrow: zeros(stored)?,
+            rooms: [Room::new(stored, nesting)?, Room::new(inner, false)?],
+            direction: zeros(stored)?,
+            spare: Vec::new(),
             found: Minimum {
                 weights: None,
                 gradient_norm: f64::INFINITY,
@@ -84,11 +85,11 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
                 products: 0,
                 sample_products: 0,
             },
-            rows: RowSample::of(problem, problem.blocks.len()),
-            sample: RowSample::of(problem, problem.blocks.len().div_ceil(SAMPLE_SHARE)),
-            nesting: true,
+            rows: RowSample::new(problem.len(), problem.len()),
+            nesting,
             inverse: None,
             problem,
+            passes,
             interrupt,
         })
     }
@@ -124,22 +125,35 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
             if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
                 return Ok(self.found);
             }
-            point = self.step(&point, first)?;
+            let next = self.step(&point, first)?;
+            self.leave(std::mem::replace(&mut point, next));
         }
+    }
+
+    /// A vector for weights or a gradient, with any numbers in it.
+    fn vector(&mut self) -> Result<Vec<f64>> {
+        let spare = self.spare.pop();
+        spare.map_or_else(|| zeros(self.passes.stored()), Ok)
+    }
+
+    /// Keeps the vectors of a point for others.
+    fn leave(&mut self, point: NewtonPoint) {
+        self.spare.extend([point.weights, point.gradient]);
     }
 
     /// One Newton step; a gradient step every now and then, and where no length makes progress.
     fn step(&mut self, point: &NewtonPoint, first: f64) -> Result<NewtonPoint> {
         self.found.steps += 1;
         if self.found.steps <= FREE_STEPS || !self.found.steps.is_multiple_of(GRADIENT_EVERY) {
-            let direction = self.direction(point, first)?;
-            if let Some(next) = self.line_search(point, &direction)? {
+            self.direct(point, first)?;
+            if let Some(next) = self.line_search(point)? {
                 return Ok(next);
             }
         }
         let problem = self.problem;
         let most = problem.lambda + problem.len() as f64 * problem.loss.curvature();
-        let mut weights = copied(&point.weights)?;
+        let mut weights = self.vector()?;
+        weights.copy_from_slice(&point.weights);
         add(&mut weights, -1.0 / most, &point.gradient);
         self.point(weights)
     }
@@ -147,21 +161,23 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
     /// The minimiser over the first blocks of rows, as far as it tells something about all rows:
     /// they lie in random order, and the steps cost a fraction.
     fn warm_start(&mut self, most_steps: u64) -> Result<Vec<f64>> {
-        let all = self.rows;
-        self.rows = self.sample;
+        let (all, sample) = (self.rows, self.passes.sample());
+        self.rows = sample;
         let mut weights = self.start()?;
-        if self.sample.blocks < all.blocks {
+        if sample != all {
             let mut point = self.point(weights)?;
             let first = point.norm;
             for _ in 0..SAMPLE_STEPS {
                 // By chance alone the gradient over all rows would have this norm, scaled down.
-                let chance = point.sizes / (self.sample.share * self.problem.len() as f64).sqrt();
+                let chance = point.sizes / (sample.share * self.problem.len() as f64).sqrt();
                 if point.norm <= 0.2 * chance || self.found.steps >= most_steps {
                     break;
                 }
-                point = self.step(&point, first)?;
+                let next = self.step(&point, first)?;
+                self.leave(std::mem::replace(&mut point, next));
             }
             weights = point.weights;
+            self.spare.push(point.gradient);
         }
         self.rows = all;
         Ok(weights)
@@ -171,11 +187,11 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
     /// `-mean B / lambda`.
     fn start(&self) -> Result<Vec<f64>> {
         let problem = self.problem;
-        let mut weights = zeros(problem.design.stored())?;
+        let mut weights = zeros(self.passes.stored())?;
         if problem.loss.ignores_common_shift() {
             let k = problem.loss.scores;
             for column in 0..problem.columns {
-                let place = |score| problem.design.position(score, column);
+                let place = |score| self.passes.position(score, self.passes.place(column));
                 let sum: f64 = (0..k).map(|score| problem.linear[place(score)]).sum();
                 let mean = -sum / (k as f64 * problem.lambda);
                 (0..k).for_each(|score| weights[place(score)] = mean);
@@ -185,29 +201,13 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
     }
 
     fn point(&mut self, weights: Vec<f64>) -> Result<NewtonPoint> {
-        let problem = self.problem;
-        let map = Gradient {
-            loss: problem.loss,
-            label: &problem.label,
-        };
-        let mut gradient = zeros(weights.len())?;
-        let work = (
-            &mut self.double[..self.rows.blocks],
-            &mut self.states[..self.rows.blocks],
-        );
-        problem.sweep(
-            (problem.design, &*weights),
-            &map,
-            work,
-            &mut gradient,
-            self.interrupt,
-        )?;
+        let (problem, rows) = (self.problem, self.rows);
+        let mut gradient = self.vector()?;
+        let sizes = (self.passes).gradient(self.pass(rows), &weights, &mut gradient)?;
         self.found.gradients += 1;
-        let blocks = &self.double[..self.rows.blocks];
-        let sizes: f64 = blocks.iter().map(|block| block.size).sum();
         let data_norm = norm(&gradient);
         for ((g, w), b) in gradient.iter_mut().zip(&weights).zip(&problem.linear) {
-            *g += self.rows.share * (problem.lambda * w + b);
+            *g += rows.share * (problem.lambda * w + b);
         }
         let error = self.error(norm(&weights), sizes, data_norm);
         Ok(NewtonPoint {
@@ -223,164 +223,172 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
     fn error(&self, weights: f64, sizes: f64, data_norm: f64) -> f64 {
         let problem = self.problem;
         let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
-        let depth = problem.design.score_depth(problem.longest_row);
-        let scores = gamma(depth) * weights;
+        let (score_depth, sum_depth) = self.passes.depths();
+        let scores = gamma(score_depth) * weights;
         let rows = problem.len() as f64 * problem.loss.gradient_error(scores, weights);
-        let sums = gamma(problem.sum_depth()) * sizes;
+        let sums = gamma(sum_depth) * sizes;
         let linear = norm(&problem.linear);
         let rest = 4.0 * ROUNDOFF * (data_norm + problem.lambda * weights + linear);
         // The bounds themselves are computed: a thousandth covers all of that.
         1.001 * (rows + sums + rest)
     }
 
-    /// `out = H v`, to single precision.
-    fn product(&mut self, rows: RowSample, v: &[f64], out: &mut [f64]) -> Result<()> {
-        let problem = self.problem;
-        // Scaled into the range of single precision by a power of two.
-        let top = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
-        if top == 0.0 {
-            out.fill(0.0);
-            return Ok(());
+    fn pass(&self, rows: RowSample) -> Pass<'p> {
+        Pass {
+            problem: self.problem,
+            rows,
+            interrupt: self.interrupt,
         }
-        let exponent = libm::frexp(top).1;
+    }
+
+    /// Approximate Newton direction.
+    fn direct(&mut self, point: &NewtonPoint, first: f64) -> Result<()> {
+        let relative = (point.norm / first).sqrt();
+        let enough = 0.3 * self.problem.target / point.norm;
+        let share = relative.min(LOOSEST).max(enough).min(0.5);
+        let rows = self.rows;
+        let curvature = |row| self.passes.curvature(row);
+        if SampleInverse::pays(self.problem, self.passes.store()) {
+            let sample = self.pass(self.passes.sample());
+            self.inverse = SampleInverse::new(self.passes.store(), curvature, sample)?;
+        }
+        // Into the range of single precision, by a power of two.
+        let top = point
+            .gradient
+            .iter()
+            .fold(0.0, |top: f64, g| top.max(g.abs()));
+        let narrow = size_of::<P::Narrow>() < size_of::<f64>() && top > 0.0;
+        let exponent = if narrow { libm::frexp(top).1 } else { 0 };
         let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
-        for (narrow, x) in self.narrow.iter_mut().zip(v) {
-            *narrow = (x * down) as f32;
+        for (right, g) in self.rooms[0].residual.iter_mut().zip(&point.gradient) {
+            *right = P::Narrow::near(-g * down);
         }
-        let map = Hessian {
-            loss: problem.loss,
-            label: &problem.label,
-        };
-        let work = (
-            &mut self.single[..rows.blocks],
-            &mut self.states[..rows.blocks],
-        );
-        problem.sweep(
-            (problem.design, &*self.narrow),
-            &map,
-            work,
-            out,
-            self.interrupt,
-        )?;
-        for (out, x) in out.iter_mut().zip(v) {
-            *out = *out * up + rows.share * problem.lambda * x;
+        self.conjugate_gradients(0, rows, share, MOST_PRODUCTS)?;
+        for (direction, x) in self.direction.iter_mut().zip(&self.rooms[0].x) {
+            *direction = x.wide() * up;
         }
-        if rows.blocks == self.sample.blocks {
-            self.found.sample_products += 1;
-        } else {
-            self.found.products += 1;
+        // Rounding in single precision could spoil the sign; the gradient itself never does.
+        if dot(&self.direction, &point.gradient) >= 0.0 {
+            let length = -1.0 / (rows.share * self.problem.lambda);
+            for (direction, g) in self.direction.iter_mut().zip(&point.gradient) {
+                *direction = length * g;
+            }
         }
         Ok(())
     }
 
-    /// Approximate Newton direction.
-    fn direction(&mut self, point: &NewtonPoint, first: f64) -> Result<Vec<f64>> {
-        let relative = (point.norm / first).sqrt();
-        let enough = 0.3 * self.problem.target / point.norm;
-        let share = relative.min(LOOSEST).max(enough).min(0.5);
-        let right = mapped(&point.gradient, |g| -g)?;
-        let rows = self.rows;
-        if SampleInverse::pays(self.problem) {
-            let (states, sample) = (&self.states, self.sample);
-            self.inverse = SampleInverse::new(self.problem, states, sample, self.interrupt)?;
-        }
-        let direction = self.conjugate_gradients(rows, &right, share, MOST_PRODUCTS)?;
-        // Rounding in single precision could spoil the sign; the gradient itself never does.
-        if dot(&direction, &point.gradient) < 0.0 {
-            return Ok(direction);
-        }
-        let length = -1.0 / (rows.share * self.problem.lambda);
-        mapped(&point.gradient, |g| length * g)
-    }
-
-    /// Solves `H x = right` to a relative residual of `share`, with the Hessian over some rows.
+    /// Solves `H x = residual` in a room to a relative residual of `share`, with the Hessian over
+    /// some rows.
     ///
-    /// Over all rows the preconditioner is the Hessian over the sample, itself inverted by a few
+    /// Over all rows the preconditioner may be the Hessian over the sample, itself inverted by a few
     /// conjugate gradients. It changes a little from step to step, hence the flexible rule
     /// (Notay, SIAM J. Sci. Comput. 22 (2000)).
     fn conjugate_gradients(
         &mut self,
+        room: usize,
         rows: RowSample,
-        right: &[f64],
         share: f64,
         most: usize,
-    ) -> Result<Vec<f64>> {
+    ) -> Result<()> {
+        let mut own = std::mem::take(&mut self.rooms[room]);
+        let outcome = self.solve_in(&mut own, rows, share, most);
+        self.rooms[room] = own;
+        outcome
+    }
+
+    fn solve_in(
+        &mut self,
+        room: &mut Room<P::Narrow>,
+        rows: RowSample,
+        share: f64,
+        most: usize,
+    ) -> Result<()> {
+        let sampled = rows == self.passes.sample();
         if let Some(inverse) = &self.inverse
-            && rows.blocks == self.sample.blocks
+            && sampled
         {
-            return inverse.solve(right);
+            return inverse.solve(&room.residual, &mut room.x);
         }
-        let n = right.len();
-        let mut nested = self.nesting && rows.blocks > self.sample.blocks;
-        let mut x = zeros(n)?;
-        let mut residual = copied(right)?;
-        let goal = share * norm(right);
-        let mut conjugate = self.preconditioned(&residual, nested)?;
-        let mut preconditioned = copied(&conjugate)?;
-        let mut image = zeros(n)?;
-        let mut energy = dot(&residual, &preconditioned);
+        let mut nested = self.nesting && !sampled;
+        room.x.fill(P::Narrow::default());
+        let goal = share * norm(&room.residual);
+        self.precondition(room, nested)?;
+        let guide = if nested {
+            &room.preconditioned
+        } else {
+            &room.residual
+        };
+        room.conjugate.copy_from_slice(guide);
+        let mut energy = dot(&room.residual, guide);
         for products in 1..=most {
-            self.product(rows, &conjugate, &mut image)?;
-            let curvature = dot(&conjugate, &image);
+            let curvature =
+                (self.passes).product(self.pass(rows), &room.conjugate, &mut room.image)?;
+            if rows.rows < self.problem.len() {
+                self.found.sample_products += 1;
+            } else {
+                self.found.products += 1;
+            }
             if !(curvature > 0.0 && energy > 0.0) {
                 break;
             }
             let step = energy / curvature;
-            add(&mut x, step, &conjugate);
-            add(&mut residual, -step, &image);
-            if norm(&residual) <= goal {
+            if room.advance(step) <= goal {
                 break;
             }
             if nested && products == PATIENCE {
                 // The sample tells too little about the rest; starts anew without it.
                 (nested, self.nesting) = (false, false);
-                conjugate.clone_from(&residual);
-                preconditioned.clone_from(&residual);
-                energy = dot(&residual, &residual);
+                room.conjugate.copy_from_slice(&room.residual);
+                energy = dot(&room.residual, &room.residual);
                 continue;
             }
-            preconditioned = self.preconditioned(&residual, nested)?;
-            let next = dot(&residual, &preconditioned);
+            self.precondition(room, nested)?;
+            let guide = if nested {
+                &room.preconditioned
+            } else {
+                &room.residual
+            };
+            let next = dot(&room.residual, guide);
             // Only the change of the residual, `-step image`, meets the new preconditioned one.
             let keep = if nested {
-                -step * dot(&image, &preconditioned) / energy
+                -step * dot(&room.image, guide) / energy
             } else {
                 next / energy
             };
             energy = next;
-            for (c, z) in conjugate.iter_mut().zip(&preconditioned) {
-                *c = z + keep * *c;
+            let keep = P::Narrow::near(keep);
+            for (c, z) in room.conjugate.iter_mut().zip(guide) {
+                *c = z.plus(keep.times(*c));
             }
         }
-        Ok(x)
+        Ok(())
     }
 
-    fn preconditioned(&mut self, residual: &[f64], nested: bool) -> Result<Vec<f64>> {
+    /// Meets the residual of `room` with the preconditioner, where there is one.
+    fn precondition(&mut self, room: &mut Room<P::Narrow>, nested: bool) -> Result<()> {
         if nested {
-            self.conjugate_gradients(self.sample, residual, INNER_SHARE, INNER_PRODUCTS)
-        } else {
-            copied(residual)
+            self.rooms[1].residual.copy_from_slice(&room.residual);
+            self.conjugate_gradients(1, self.passes.sample(), INNER_SHARE, INNER_PRODUCTS)?;
+            room.preconditioned.copy_from_slice(&self.rooms[1].x);
         }
+        Ok(())
     }
 
-    /// The next point along `direction`; `None` when no length makes progress.
+    /// The next point along the direction; `None` when no length makes progress.
     ///
     /// The slope of J along it grows with the length. Between a length where it is negative and one
     /// where it is positive the next is found by the secant rule, kept away from both, or half way.
-    fn line_search(
-        &mut self,
-        point: &NewtonPoint,
-        direction: &[f64],
-    ) -> Result<Option<NewtonPoint>> {
-        let slope = dot(&point.gradient, direction);
+    fn line_search(&mut self, point: &NewtonPoint) -> Result<Option<NewtonPoint>> {
+        let slope = dot(&point.gradient, &self.direction);
         let free = self.found.steps <= FREE_STEPS;
         let (mut low, mut high) = ((0.0, slope), None);
         let mut length = 1.0;
         for tried in 0..MOST_LENGTHS {
-            let mut weights = copied(&point.weights)?;
-            add(&mut weights, length, direction);
+            let mut weights = self.vector()?;
+            weights.copy_from_slice(&point.weights);
+            add(&mut weights, length, &self.direction);
             let next = self.point(weights)?;
-            let there = dot(&next.gradient, direction);
+            let there = dot(&next.gradient, &self.direction);
             let falls = there <= 0.0;
             let good = high.is_none() || there >= 0.5 * slope || tried >= GOOD_LENGTHS;
             if next.norm + next.error <= self.problem.target
@@ -389,6 +397,7 @@ impl<'p, 'a, D: Design> NewtonSearch<'p, 'a, D> {
             {
                 return Ok(Some(next));
             }
+            self.leave(next);
             if falls {
                 low = (length, there);
             } else {

@@ -1,10 +1,8 @@
-//! Parts of the truncated Newton search: points, parts of the rows, what happens to a tile of
-//! scores, and plain vectors.
+//! Parts of the truncated Newton search: points, working memory, and plain vectors.
 
-use crate::layout::tiles::Design;
-use crate::loss::smooth::SmoothLoss;
-use crate::simd::Simd;
-use crate::solver::smooth::problem::{SmoothProblem, Tile, TileMap};
+use crate::error::Result;
+use crate::runtime::memory::zeros;
+use crate::simd::Real;
 
 /// What the search found.
 pub struct Minimum {
@@ -23,31 +21,6 @@ pub struct Minimum {
     pub sample_products: u64,
 }
 
-/// The first blocks of rows, and their share of all rows.
-#[derive(Debug, Clone, Copy)]
-pub struct RowSample {
-    /// Number of blocks.
-    pub blocks: usize,
-    /// Their share of the rows.
-    pub share: f64,
-}
-
-impl RowSample {
-    /// The first `blocks` of them.
-    pub fn of<D: Design>(problem: &SmoothProblem<'_, D>, blocks: usize) -> Self {
-        let rows = problem.blocks[blocks - 1].end as f64;
-        let share = rows / (problem.len() as f64).max(1.0);
-        Self {
-            blocks,
-            share: if blocks == problem.blocks.len() {
-                1.0
-            } else {
-                share
-            },
-        }
-    }
-}
-
 /// A point, its gradient and what is known of its error.
 pub struct NewtonPoint {
     /// The point.
@@ -62,47 +35,59 @@ pub struct NewtonPoint {
     pub sizes: f64,
 }
 
-/// Gradient of the loss; keeps the curvature for later products.
-pub struct Gradient<'p> {
-    /// The loss.
-    pub loss: SmoothLoss,
-    /// Class of each row.
-    pub label: &'p [u32],
+/// Vectors of one run of conjugate gradients.
+#[derive(Default)]
+pub struct Room<T> {
+    /// The solution.
+    pub x: Vec<T>,
+    /// What is left of the right side.
+    pub residual: Vec<T>,
+    /// The direction.
+    pub conjugate: Vec<T>,
+    /// The Hessian's product with it.
+    pub image: Vec<T>,
+    /// The preconditioner's with the residual, where there is one.
+    pub preconditioned: Vec<T>,
 }
 
-impl TileMap<f64> for Gradient<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, _simd: S, tile: Tile<'_, f64>) -> f64 {
-        let labels = &self.label[tile.rows];
-        let rows = tile.scores.chunks_exact_mut(tile.stride);
-        let states = tile.state.chunks_exact_mut(tile.state_stride);
-        let mut size = 0.0;
-        for ((row, state), label) in rows.zip(states).zip(labels) {
-            self.loss.gradient_row(*label as usize, row, state);
-            size += row.iter().map(|a| a * a).sum::<f64>().sqrt();
-        }
-        size
+impl<T: Real> Room<T> {
+    /// For vectors of `n` numbers.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(n: usize, preconditioned: bool) -> Result<Self> {
+        Ok(Self {
+            x: zeros(n)?,
+            residual: zeros(n)?,
+            conjugate: zeros(n)?,
+            image: zeros(n)?,
+            preconditioned: zeros(if preconditioned { n } else { 0 })?,
+        })
     }
-}
 
-/// Product with the Hessian of the loss.
-pub struct Hessian<'p> {
-    /// The loss.
-    pub loss: SmoothLoss,
-    /// Class of each row.
-    pub label: &'p [u32],
-}
-
-impl TileMap<f32> for Hessian<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, f32>) -> f64 {
-        let labels = &self.label[tile.rows];
-        let rows = tile.scores.chunks_exact_mut(tile.stride);
-        let states = tile.state.chunks_exact(tile.state_stride);
-        for ((row, state), label) in rows.zip(states).zip(labels) {
-            self.loss.hessian_row(simd, *label as usize, row, state);
+    /// Moves the solution by `step` along the direction; returns the norm of the new residual.
+    pub fn advance(&mut self, step: f64) -> f64 {
+        let (step, back) = (T::near(step), T::near(-step));
+        let (x, x_rest) = self.x.as_chunks_mut::<CHAINS>();
+        let (residual, residual_rest) = self.residual.as_chunks_mut::<CHAINS>();
+        let (conjugate, conjugate_rest) = self.conjugate.as_chunks::<CHAINS>();
+        let (image, image_rest) = self.image.as_chunks::<CHAINS>();
+        let mut sums = [0.0; CHAINS];
+        for (((x, r), c), q) in x.iter_mut().zip(residual).zip(conjugate).zip(image) {
+            for chain in 0..CHAINS {
+                x[chain] = x[chain].plus(step.times(c[chain]));
+                r[chain] = r[chain].plus(back.times(q[chain]));
+                sums[chain] += r[chain].wide() * r[chain].wide();
+            }
         }
-        0.0
+        let mut rest = 0.0;
+        let ends = x_rest.iter_mut().zip(residual_rest);
+        for (((x, r), c), q) in ends.zip(conjugate_rest).zip(image_rest) {
+            *x = x.plus(step.times(*c));
+            *r = r.plus(back.times(*q));
+            rest += r.wide() * r.wide();
+        }
+        (sums.iter().sum::<f64>() + rest).sqrt()
     }
 }
 
@@ -110,21 +95,23 @@ impl TileMap<f32> for Hessian<'_> {
 const CHAINS: usize = 8;
 
 /// Inner product.
-pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
     let (a, a_rest) = a.as_chunks::<CHAINS>();
     let (b, b_rest) = b.as_chunks::<CHAINS>();
     let mut sums = [0.0; CHAINS];
     for (a, b) in a.iter().zip(b) {
         for chain in 0..CHAINS {
-            sums[chain] += a[chain] * b[chain];
+            sums[chain] += a[chain].wide() * b[chain].wide();
         }
     }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    let rest: f64 = (a_rest.iter().zip(b_rest))
+        .map(|(a, b)| a.wide() * b.wide())
+        .sum();
     sums.iter().sum::<f64>() + rest
 }
 
 /// Euclidean norm.
-pub fn norm(a: &[f64]) -> f64 {
+pub fn norm<T: Real>(a: &[T]) -> f64 {
     dot(a, a).sqrt()
 }
 

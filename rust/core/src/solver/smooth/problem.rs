@@ -1,5 +1,4 @@
-//! The smooth problem in the units of the solver, its gradient with an error bound, and products
-//! with its Hessian.
+//! The smooth problem in the units of the solver, and what passes over its rows must be able to do.
 //!
 //! With `u_i` the row of record i (norm at most 1) and `V` the weights, one row a score:
 //!
@@ -8,23 +7,16 @@
 //! grad J(V) = sum_i a_i u_i^T + lambda V + B
 //! ```
 //!
-//! Rows are taken in fixed blocks, blocks in rounds: in a round each block adds up the terms of
-//! its next rows, then the sums are added in block order. So no result depends on the number of
-//! threads, few terms are added one after the other, and the interrupt is looked at often.
+//! How the rows are met is up to [`Passes`]: [`crate::solver::smooth::dense`] or
+//! [`crate::solver::smooth::sparse`]. No result depends on the number of threads.
 
 use crate::error::{Error, Result};
-use crate::layout::tiles::{Design, TileScratch};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, matrix, zeros};
-use crate::runtime::threads::{PARALLEL_WORK, each_block};
-use crate::simd::{Kernel, Real, Simd, dispatch};
-use rayon::ThreadPool;
-use std::ops::Range;
-use std::sync::Arc;
+use crate::runtime::memory::{mapped, zeros};
 
 /// What the caller asks of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
@@ -45,16 +37,12 @@ pub struct SmoothSettings {
     pub low_memory: bool,
 }
 
-/// A problem ready to be solved, for one layout of the weights.
-pub struct SmoothProblem<'a, D> {
-    /// Rows in the solver's order.
-    pub store: Store<'a>,
-    /// Class of each row.
+/// A problem ready to be solved.
+pub struct SmoothProblem {
+    /// Class of each row, in the solver's order.
     pub label: Vec<u32>,
     /// The loss.
     pub loss: SmoothLoss,
-    /// Layout of the weights.
-    pub design: D,
     /// Entries of a row, the intercept included.
     pub columns: usize,
     /// lambda in the solver's units: `lambda / 4^e`.
@@ -65,26 +53,111 @@ pub struct SmoothProblem<'a, D> {
     pub target: f64,
     /// Weights in the user's units are the solver's times this, a power of two.
     pub unscale: f64,
-    /// Pool for the passes; `None` for one thread or a small problem.
-    pub pool: Option<Arc<ThreadPool>>,
-    /// Longest row.
-    pub longest_row: usize,
-    /// Rows a block adds up in one round.
-    pub round: usize,
-    /// Boundaries of the blocks.
-    pub blocks: Vec<Range<usize>>,
 }
 
-/// Scores that a vector holds.
-const LANES: usize = 16;
-/// Blocks at most. A sample of the rows is a sixteenth of them.
-const MOST_BLOCKS: usize = 64;
-/// Rows a block needs at least.
-const LEAST_BLOCK: usize = 128;
-/// Multiplications of one block in one round: a millisecond or two.
-const ROUND_WORK: usize = 1 << 21;
-/// What summing up the blocks' results may cost, as a share of the work on rows.
-const SUM_SHARE: usize = 8;
+impl SmoothProblem {
+    /// `linear` is in the user's units and order.
+    ///
+    /// # Errors
+    /// No memory; labels and numbers have been checked.
+    pub fn new<P: Passes>(
+        passes: &P,
+        (order, labels): (&[u32], &[i64]),
+        linear: Option<&[f64]>,
+        scaled: &Scaled,
+        (columns, settings): (usize, &SmoothSettings),
+    ) -> Result<Self> {
+        let mut problem = Self {
+            label: mapped(order, |i| labels[*i as usize] as u32)?,
+            loss: settings.loss,
+            columns,
+            lambda: scaled.lambda,
+            linear: zeros(passes.stored())?,
+            target: scaled.target,
+            unscale: scaled.unscale,
+        };
+        for (at, b) in linear.unwrap_or(&[]).iter().enumerate() {
+            let place = passes.position(at / columns, passes.place(at % columns));
+            problem.linear[place] = b * scaled.unscale;
+        }
+        Ok(problem)
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.label.len()
+    }
+}
+
+/// The first rows, and their share of all rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowSample {
+    /// Number of rows.
+    pub rows: usize,
+    /// Their share.
+    pub share: f64,
+}
+
+impl RowSample {
+    /// The first `rows` of `n`.
+    pub fn new(rows: usize, n: usize) -> Self {
+        let share = if rows == n {
+            1.0
+        } else {
+            rows as f64 / (n as f64).max(1.0)
+        };
+        Self { rows, share }
+    }
+}
+
+/// The problem as a pass sees it.
+#[derive(Clone, Copy)]
+pub struct Pass<'p> {
+    /// The problem.
+    pub problem: &'p SmoothProblem,
+    /// The rows that are met.
+    pub rows: RowSample,
+    /// Asked now and then.
+    pub interrupt: &'p dyn Interrupt,
+}
+
+/// Passes over the rows, in one layout of the weights.
+pub trait Passes {
+    /// Precision of vectors that only directions depend on.
+    type Narrow: Product;
+    /// Numbers stored for all weights.
+    fn stored(&self) -> usize;
+    /// Place of a column of the user's.
+    fn place(&self, column: usize) -> usize;
+    /// Where the weight of a score and a place is stored.
+    fn position(&self, score: usize, place: usize) -> usize;
+    /// The rows, their columns by place.
+    fn store(&self) -> &Store<'_>;
+    /// Rows for a warm start and for cheap approximations; all where that is not worth having.
+    fn sample(&self) -> RowSample;
+    /// Whether the sample may tell enough about the rest to be a preconditioner.
+    fn nests(&self) -> bool;
+    /// `total = sum_i a_i u_i^T` at `weights`; keeps the curvature for later products. Returns the
+    /// sum of the norms of the `a_i`.
+    ///
+    /// # Errors
+    /// An interrupt, no memory.
+    fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64>;
+    /// `image = H v`, to single precision. Returns `<v, image>`.
+    ///
+    /// # Errors
+    /// An interrupt, no memory.
+    fn product(
+        &mut self,
+        pass: Pass<'_>,
+        v: &[Self::Narrow],
+        image: &mut [Self::Narrow],
+    ) -> Result<f64>;
+    /// Curvature of a row where there is one score.
+    fn curvature(&self, row: usize) -> f32;
+    /// Most roundings that a term of one score goes through, and a term of a sum over rows.
+    fn depths(&self) -> (f64, f64);
+}
 
 /// Powers of two between the user's units and the solver's; exact.
 pub struct Scaled {
@@ -119,239 +192,5 @@ impl Scaled {
             target,
             unscale: libm::ldexp(1.0, -exponent),
         })
-    }
-}
-
-impl<'a, D: Design> SmoothProblem<'a, D> {
-    /// Cuts the rows into blocks; `linear` is in the user's units and order.
-    ///
-    /// # Errors
-    /// Nothing at present; labels and numbers have been checked.
-    pub fn new(
-        (store, order): (Store<'a>, Vec<u32>),
-        pool: Option<Arc<ThreadPool>>,
-        labels: &[i64],
-        linear: Option<&[f64]>,
-        design: D,
-        scaled: &Scaled,
-        (columns, settings): (usize, &SmoothSettings),
-    ) -> Result<Self> {
-        let loss = settings.loss;
-        let label = mapped(&order, |i| labels[*i as usize] as u32)?;
-        let n = order.len();
-        let touched = store.touched(design.stride()).max(1);
-        let most = (n * touched / (SUM_SHARE * design.stored()).max(1)).clamp(1, MOST_BLOCKS);
-        let count = most.min(n / LEAST_BLOCK).max(1);
-        let blocks = (0..count)
-            .map(|b| n * b / count..n * (b + 1) / count)
-            .collect();
-        let round = (ROUND_WORK / touched).max(SUM_SHARE * design.stored() / touched);
-        let tile = design.tile();
-        // One score is as slow as a whole vector of them.
-        let large = n * touched.max(touched * LANES / design.stride()) >= PARALLEL_WORK;
-        let mut problem = Self {
-            longest_row: store.longest_row(columns),
-            store,
-            label,
-            loss,
-            design,
-            columns,
-            lambda: scaled.lambda,
-            linear: zeros(design.stored())?,
-            target: scaled.target,
-            unscale: scaled.unscale,
-            pool: pool.filter(|_| large && count > 1),
-            round: round.max(1).next_multiple_of(tile),
-            blocks,
-        };
-        for (at, b) in linear.unwrap_or(&[]).iter().enumerate() {
-            let place = design.position(at / columns, at % columns);
-            problem.linear[place] = b * scaled.unscale;
-        }
-        Ok(problem)
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.label.len()
-    }
-
-    /// Working memory of the blocks.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn workspace<T: Real>(&self, stored: usize) -> Result<Vec<Block<T>>> {
-        self.blocks
-            .iter()
-            .map(|rows| {
-                Ok(Block {
-                    rows: rows.clone(),
-                    done: rows.start,
-                    sum: zeros(stored)?,
-                    scratch: TileScratch::default(),
-                    size: 0.0,
-                })
-            })
-            .collect()
-    }
-
-    /// `total = sum over rows of map(scores)^T row`, where `w` gives the scores.
-    ///
-    /// # Errors
-    /// An interrupt.
-    pub fn sweep<T: Real + Product, W: Design, M: TileMap<T>>(
-        &self,
-        (design, w): (W, &[T]),
-        map: &M,
-        (work, states): (&mut [Block<T>], &mut [Vec<f32>]),
-        total: &mut [f64],
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
-        total.fill(0.0);
-        for block in work.iter_mut() {
-            block.done = block.rows.start;
-            block.size = 0.0;
-        }
-        let pool = self.pool.as_deref();
-        let state_stride = self.design.stride();
-        while work.iter().any(|block| block.done < block.rows.end) {
-            let mut tasks: Vec<_> = work.iter_mut().zip(states.iter_mut()).collect();
-            each_block(pool, &mut tasks, interrupt, |(block, state)| {
-                let end = block.rows.end.min(block.done + self.round);
-                let first = (block.done - block.rows.start) * state_stride;
-                dispatch(Round {
-                    store: &self.store,
-                    design,
-                    w,
-                    map,
-                    rows: block.done..end,
-                    state: &mut state[first..],
-                    state_stride,
-                    block,
-                });
-                block.done = end;
-            })?;
-            add_up(pool, work, total);
-        }
-        Ok(())
-    }
-
-    /// Room for the curvature of every row, by block.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn states(&self) -> Result<Vec<Vec<f32>>> {
-        let stride = self.design.stride();
-        let room = |rows: &Range<usize>| matrix(rows.len(), stride);
-        self.blocks.iter().map(room).collect()
-    }
-
-    /// Most roundings that a term of a sum over rows goes through.
-    pub fn sum_depth(&self) -> f64 {
-        let longest = self.blocks.iter().map(Range::len).max().unwrap_or(0);
-        let rounds = longest.div_ceil(self.round);
-        (longest.min(self.round) + rounds * self.blocks.len() + 2) as f64
-    }
-}
-
-/// One block's rows and what it works with.
-pub struct Block<T> {
-    rows: Range<usize>,
-    done: usize,
-    sum: Vec<T>,
-    scratch: TileScratch<T>,
-    /// Sum of what the map returned for its rows.
-    pub size: f64,
-}
-
-/// A tile on its way from scores to coefficients.
-pub struct Tile<'t, T> {
-    /// Places of its rows in the solver's order.
-    pub rows: Range<usize>,
-    /// Scores in, coefficients out: `stride` numbers a row.
-    pub scores: &'t mut [T],
-    /// Numbers a row has in `scores`.
-    pub stride: usize,
-    /// Curvature: `state_stride` numbers a row.
-    pub state: &'t mut [f32],
-    /// Numbers a row has in `state`.
-    pub state_stride: usize,
-}
-
-/// Turns the scores of a tile into coefficients.
-pub trait TileMap<T>: Sync {
-    /// Rewrites the scores; what it returns is added up.
-    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, T>) -> f64;
-}
-
-struct Round<'p, 'a, T, D, M> {
-    store: &'p Store<'a>,
-    design: D,
-    w: &'p [T],
-    map: &'p M,
-    rows: Range<usize>,
-    state: &'p mut [f32],
-    state_stride: usize,
-    block: &'p mut Block<T>,
-}
-
-impl<T: Real + Product, D: Design, M: TileMap<T>> Kernel for Round<'_, '_, T, D, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let (design, block) = (self.design, self.block);
-        let (stride, tile) = (design.stride(), design.tile());
-        let mut at = self.rows.start;
-        let mut state = self.state;
-        while at < self.rows.end {
-            let rows = at..self.rows.end.min(at + tile);
-            at = rows.end;
-            let scratch = &mut block.scratch;
-            design.scores(simd, self.store, rows.clone(), self.w, scratch);
-            let (own, rest) = state.split_at_mut(rows.len() * self.state_stride);
-            state = rest;
-            let tile = Tile {
-                rows: rows.clone(),
-                scores: &mut scratch.scores,
-                stride,
-                state: own,
-                state_stride: self.state_stride,
-            };
-            block.size += self.map.apply(simd, tile);
-            design.accumulate(simd, self.store, rows, &mut block.sum, scratch);
-        }
-    }
-}
-
-/// Weights that one thread adds up.
-const SUM_CHUNK: usize = 1 << 14;
-
-/// Adds every block's sum to `total`, in block order, and clears it.
-fn add_up<T: Real>(pool: Option<&ThreadPool>, work: &mut [Block<T>], total: &mut [f64]) {
-    use rayon::prelude::*;
-    let sums: Vec<&[T]> = work.iter().map(|block| &*block.sum).collect();
-    let part = |chunk: usize, total: &mut [f64]| {
-        let first = chunk * SUM_CHUNK;
-        for sum in &sums {
-            let sum = &sum[first..first + total.len()];
-            for (total, x) in total.iter_mut().zip(sum) {
-                *total += x.wide();
-            }
-        }
-    };
-    match pool {
-        Some(pool) if total.len() > SUM_CHUNK => pool.install(|| {
-            let chunks = total.par_chunks_mut(SUM_CHUNK).enumerate();
-            chunks.for_each(|(chunk, total)| part(chunk, total));
-        }),
-        _ => {
-            for (chunk, total) in total.chunks_mut(SUM_CHUNK).enumerate() {
-                part(chunk, total);
-            }
-        }
-    }
-    for block in work {
-        block.sum.fill(T::default());
     }
 }

@@ -6,12 +6,12 @@
 //! only. Nothing here is relied on: the full problem's bound, rounding included, has the last word.
 
 use crate::error::Result;
-use crate::layout::dense_tiles::DenseTiles;
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{matrix, with_capacity};
+use crate::solver::smooth::dense::DensePasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
 
@@ -37,20 +37,19 @@ struct RowSpace {
     columns: usize,
 }
 
-/// The minimiser over the rows' span in the units of the solver, score after score; nothing where
+/// The minimiser over the rows' span in the units of the solver, score after score, columns as stored; nothing where
 /// there are too many rows, or none that is not 0.
 ///
 /// # Errors
 /// No memory, an interrupt.
 pub fn start(
-    stored: &(Store<'_>, Vec<u32>),
+    (store, order): (&Store<'_>, &[u32]),
     labels: &[i64],
     settings: &SmoothSettings,
     scaled: &Scaled,
     columns: usize,
     interrupt: &dyn Interrupt,
 ) -> Result<Option<Vec<f64>>> {
-    let (store, order) = stored;
     let n = order.len();
     if n == 0 || n > MOST_ROWS || LEAST_SHARE * n > columns || n * columns > MOST_ENTRIES {
         return Ok(None);
@@ -70,16 +69,10 @@ pub fn start(
         unscale: scaled.unscale,
     };
     let scores = settings.loss.scores;
-    let problem = SmoothProblem::new(
-        (coordinates, order.clone()),
-        None,
-        labels,
-        None,
-        DenseTiles::new(scores, rank),
-        &scaled,
-        (rank, settings),
-    )?;
-    let found = NewtonSearch::new(&problem, interrupt)?.run(settings.max_steps)?;
+    let passes = DensePasses::new(&coordinates, None, n, (scores, rank))?;
+    let rows = (order, labels);
+    let problem = SmoothProblem::new(&passes, rows, None, &scaled, (rank, settings))?;
+    let found = NewtonSearch::new(&problem, passes, interrupt)?.run(settings.max_steps)?;
     found
         .weights
         .map(|weights| space.lift(&weights, scores))

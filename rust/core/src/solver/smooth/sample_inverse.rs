@@ -5,13 +5,11 @@
 //! gradients, and cheaper.
 
 use crate::error::Result;
-use crate::layout::tiles::Design;
-use crate::rows::shuffled::poll;
+use crate::rows::shuffled::{Store, poll};
 use crate::rows::view::RowBuffer;
-use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, matrix};
-use crate::solver::smooth::newton_parts::RowSample;
-use crate::solver::smooth::problem::SmoothProblem;
+use crate::runtime::memory::{mapped, matrix};
+use crate::simd::Real;
+use crate::solver::smooth::problem::{Pass, SmoothProblem};
 
 /// Columns from which factoring costs more than it saves.
 const MOST_COLUMNS: usize = 200;
@@ -27,43 +25,48 @@ pub struct SampleInverse {
 
 impl SampleInverse {
     /// Whether a problem is of the kind for which this pays.
-    pub fn pays<D: Design>(problem: &SmoothProblem<'_, D>) -> bool {
+    pub fn pays(problem: &SmoothProblem, store: &Store<'_>) -> bool {
         problem.loss.scores == 1
             && problem.columns <= MOST_COLUMNS
-            && problem.store.touched(1) <= MOST_ENTRIES
+            && store.touched(1) <= MOST_ENTRIES
     }
 
-    /// Factors the Hessian at the curvature in `states`; `None` when rounding spoils it.
+    /// Factors the Hessian over the rows of a pass, with each row's curvature; `None` when rounding
+    /// spoils it.
     ///
     /// # Errors
-    /// An interrupt.
-    pub fn new<D: Design>(
-        problem: &SmoothProblem<'_, D>,
-        states: &[Vec<f32>],
-        part: RowSample,
-        interrupt: &dyn Interrupt,
+    /// An interrupt, no memory.
+    pub fn new(
+        store: &Store<'_>,
+        curvature: impl Fn(usize) -> f32,
+        pass: Pass<'_>,
     ) -> Result<Option<Self>> {
-        let d = problem.columns;
+        let d = pass.problem.columns;
         let mut matrix = matrix(d, d)?;
         let mut buffer = RowBuffer::default();
-        let rows = problem.blocks[..part.blocks].iter().zip(states);
-        for (at, curvature) in rows.flat_map(|(rows, state)| rows.clone().zip(state)) {
-            poll(at, interrupt)?;
-            if *curvature == 0.0 {
+        for at in 0..pass.rows.rows {
+            poll(at, pass.interrupt)?;
+            let curvature = curvature(at);
+            if curvature == 0.0 {
                 continue;
             }
-            let row = problem.store.row(at, &mut buffer);
-            let column = |i: usize| row.index.get(i).map_or(i, |column| *column as usize);
+            let row = store.row(at, &mut buffer);
             for (i, x) in row.value.iter().enumerate() {
-                let weight = f64::from(*curvature * x);
-                let line = &mut matrix[column(i) * d..][..d];
-                for (j, other) in row.value[..=i].iter().enumerate() {
-                    line[column(j)] += weight * f64::from(*other);
+                let weight = f64::from(curvature * x);
+                let products = row.value[..=i].iter().map(|x| weight * f64::from(*x));
+                let Some(own) = row.index.get(i) else {
+                    let line = &mut matrix[i * d..][..=i];
+                    line.iter_mut().zip(products).for_each(|(sum, x)| *sum += x);
+                    continue;
+                };
+                for (column, x) in row.index.iter().zip(products) {
+                    let (low, high) = (*column.min(own), *column.max(own));
+                    matrix[high as usize * d + low as usize] += x;
                 }
             }
         }
         for i in 0..d {
-            matrix[i * d + i] += part.share * problem.lambda;
+            matrix[i * d + i] += pass.rows.share * pass.problem.lambda;
         }
         let columns = d;
         let factored = cholesky(&mut matrix, d);
@@ -73,13 +76,13 @@ impl SampleInverse {
         }))
     }
 
-    /// The solution `x` of `H x = right`.
+    /// The solution of `H x = right`, into `out`.
     ///
     /// # Errors
     /// No memory.
-    pub fn solve(&self, right: &[f64]) -> Result<Vec<f64>> {
+    pub fn solve<T: Real>(&self, right: &[T], out: &mut [T]) -> Result<()> {
         let d = self.columns;
-        let mut x = copied(right)?;
+        let mut x = mapped(&right[..d], |x| x.wide())?;
         for i in 0..d {
             let (done, rest) = x.split_at_mut(i);
             let line = &self.factor[i * d..][..i];
@@ -93,7 +96,11 @@ impl SampleInverse {
                 *x -= l * value;
             }
         }
-        Ok(x)
+        out.fill(T::default());
+        for (out, x) in out.iter_mut().zip(&x) {
+            *out = T::near(*x);
+        }
+        Ok(())
     }
 }
 
@@ -126,7 +133,8 @@ mod tests {
         let mut factor = a.to_vec();
         assert!(cholesky(&mut factor, 3).is_some());
         let inverse = SampleInverse { factor, columns: 3 };
-        let x = inverse.solve(&[1.0, -2.0, 0.25])?;
+        let mut x = [0.0; 3];
+        inverse.solve(&[1.0, -2.0, 0.25], &mut x)?;
         for (row, right) in a.chunks(3).zip([1.0, -2.0, 0.25]) {
             let left: f64 = row.iter().zip(&x).map(|(a, x)| a * x).sum();
             assert!((left - right).abs() < 1e-15);

@@ -1,0 +1,369 @@
+//! Passes over dense rows.
+//!
+//! Rows are taken in fixed blocks, blocks in rounds: in a round each block adds up the terms of
+//! its next rows, then the sums are added in block order. So no result depends on the number of
+//! threads, few terms are added one after the other, and the interrupt is looked at often.
+
+use crate::error::Result;
+use crate::layout::dense_tiles::{DenseTiles, TileScratch};
+use crate::linalg::gemm::Product;
+use crate::loss::smooth::SmoothLoss;
+use crate::rows::shuffled::Store;
+use crate::runtime::memory::{matrix, zeros};
+use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use crate::simd::{Kernel, Real, Simd, dispatch};
+use crate::solver::smooth::newton_parts::dot;
+use crate::solver::smooth::problem::{Pass, Passes, RowSample};
+use rayon::ThreadPool;
+use std::ops::Range;
+
+/// Scores that a vector holds.
+const LANES: usize = 16;
+/// Blocks at most. A sample of the rows is a sixteenth of them.
+const MOST_BLOCKS: usize = 64;
+/// Rows a block needs at least.
+const LEAST_BLOCK: usize = 128;
+/// Multiplications of one block in one round: a millisecond or two.
+const ROUND_WORK: usize = 1 << 21;
+/// What summing up the blocks' results may cost, as a share of the work on rows.
+const SUM_SHARE: usize = 8;
+/// The sample is one in so many blocks. Measured on MNIST and USPS: 4 costs 20 to 50 % more time than
+/// 16, and 8 up to 25 %.
+const SAMPLE_SHARE: usize = 16;
+
+/// Dense rows, their blocks and their working memory.
+pub struct DensePasses<'p, 'a> {
+    sweep: Sweep<'p, 'a>,
+    double: Vec<Block<f64>>,
+    single: Vec<Block<f32>>,
+    /// Curvature of every row, by block.
+    states: Vec<Vec<f32>>,
+    narrow: Vec<f32>,
+    n: usize,
+}
+
+impl<'p, 'a> DensePasses<'p, 'a> {
+    /// Cuts `n` rows into blocks; `shape` is that of the weights.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(
+        store: &'p Store<'a>,
+        pool: Option<&'p ThreadPool>,
+        n: usize,
+        shape: (usize, usize),
+    ) -> Result<Self> {
+        let (scores, columns) = shape;
+        let design = DenseTiles::new(scores, columns);
+        let touched = store.touched(scores).max(1);
+        let most = (n * touched / (SUM_SHARE * design.stored()).max(1)).clamp(1, MOST_BLOCKS);
+        let count = most.min(n / LEAST_BLOCK).max(1);
+        let blocks: Vec<_> = (0..count)
+            .map(|b| n * b / count..n * (b + 1) / count)
+            .collect();
+        let round = (ROUND_WORK / touched).max(SUM_SHARE * design.stored() / touched);
+        // One score is as slow as a whole vector of them.
+        let large = n * touched.max(touched * LANES / scores) >= PARALLEL_WORK;
+        let room = |rows: &Range<usize>| matrix(rows.len(), scores);
+        let sweep = Sweep {
+            store,
+            design,
+            scores,
+            pool: pool.filter(|_| large && count > 1),
+            round: round.max(1).next_multiple_of(design.tile()),
+        };
+        Ok(Self {
+            sweep,
+            double: workspace(&blocks, design.stored())?,
+            single: workspace(&blocks, design.stored())?,
+            states: blocks.iter().map(room).collect::<Result<_>>()?,
+            narrow: zeros(design.stored())?,
+            n,
+        })
+    }
+}
+
+/// Working memory of the blocks.
+fn workspace<T: Real>(blocks: &[Range<usize>], stored: usize) -> Result<Vec<Block<T>>> {
+    blocks
+        .iter()
+        .map(|rows| {
+            Ok(Block {
+                rows: rows.clone(),
+                done: rows.start,
+                sum: zeros(stored)?,
+                scratch: TileScratch::default(),
+                size: 0.0,
+            })
+        })
+        .collect()
+}
+
+/// What a sweep needs besides the blocks.
+struct Sweep<'s, 'a> {
+    store: &'s Store<'a>,
+    design: DenseTiles,
+    scores: usize,
+    pool: Option<&'s ThreadPool>,
+    /// Rows a block adds up in one round.
+    round: usize,
+}
+
+impl Sweep<'_, '_> {
+    /// `total = sum over rows of map(scores)^T row`, where `w` gives the scores. Returns the sum of
+    /// what the map returned.
+    fn run<T: Product, M: TileMap<T>>(
+        &self,
+        w: &[T],
+        map: &M,
+        (work, states): (&mut [Block<T>], &mut [Vec<f32>]),
+        total: &mut [f64],
+        pass: Pass<'_>,
+    ) -> Result<f64> {
+        let used = work.partition_point(|block| block.rows.start < pass.rows.rows.max(1));
+        let work = &mut work[..used];
+        total.fill(0.0);
+        for block in work.iter_mut() {
+            block.done = block.rows.start;
+            block.size = 0.0;
+        }
+        while work.iter().any(|block| block.done < block.rows.end) {
+            let mut tasks: Vec<_> = work.iter_mut().zip(states.iter_mut()).collect();
+            each_block(self.pool, &mut tasks, pass.interrupt, |(block, state)| {
+                let end = block.rows.end.min(block.done + self.round);
+                let first = (block.done - block.rows.start) * self.scores;
+                dispatch(Round {
+                    store: self.store,
+                    design: self.design,
+                    w,
+                    map,
+                    rows: block.done..end,
+                    state: &mut state[first..],
+                    scores: self.scores,
+                    block,
+                });
+                block.done = end;
+            })?;
+            add_up(self.pool, work, total);
+        }
+        Ok(work.iter().map(|block| block.size).sum())
+    }
+}
+
+impl Passes for DensePasses<'_, '_> {
+    type Narrow = f64;
+
+    fn stored(&self) -> usize {
+        self.sweep.design.stored()
+    }
+
+    fn place(&self, column: usize) -> usize {
+        column
+    }
+
+    fn position(&self, score: usize, place: usize) -> usize {
+        self.sweep.design.position(score, place)
+    }
+
+    fn store(&self) -> &Store<'_> {
+        self.sweep.store
+    }
+
+    fn sample(&self) -> RowSample {
+        let blocks = self.double.len().div_ceil(SAMPLE_SHARE);
+        RowSample::new(self.double[blocks - 1].rows.end, self.n)
+    }
+
+    fn nests(&self) -> bool {
+        true
+    }
+
+    fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
+        let map = Gradient {
+            loss: pass.problem.loss,
+            label: &pass.problem.label,
+        };
+        let work = (&mut *self.double, &mut *self.states);
+        self.sweep.run(weights, &map, work, total, pass)
+    }
+
+    fn product(&mut self, pass: Pass<'_>, v: &[f64], image: &mut [f64]) -> Result<f64> {
+        // Scaled into the range of single precision by a power of two.
+        let top = v.iter().fold(0.0f64, |top, x| top.max(x.abs()));
+        if top == 0.0 {
+            image.fill(0.0);
+            return Ok(0.0);
+        }
+        let exponent = libm::frexp(top).1;
+        let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
+        for (narrow, x) in self.narrow.iter_mut().zip(v) {
+            *narrow = (x * down) as f32;
+        }
+        let map = Hessian {
+            loss: pass.problem.loss,
+            label: &pass.problem.label,
+        };
+        let work = (&mut *self.single, &mut *self.states);
+        self.sweep.run(&self.narrow, &map, work, image, pass)?;
+        for (out, x) in image.iter_mut().zip(v) {
+            *out = *out * up + pass.rows.share * pass.problem.lambda * x;
+        }
+        Ok(dot(v, image))
+    }
+
+    fn curvature(&self, row: usize) -> f32 {
+        let block = self.double.partition_point(|block| block.rows.end <= row);
+        self.states[block][row - self.double[block].rows.start]
+    }
+
+    fn depths(&self) -> (f64, f64) {
+        let longest = self.double.iter().map(|block| block.rows.len()).max();
+        let longest = longest.unwrap_or(0);
+        let rounds = longest.div_ceil(self.sweep.round);
+        let sums = longest.min(self.sweep.round) + rounds * self.double.len() + 2;
+        (self.sweep.design.score_depth(), sums as f64)
+    }
+}
+
+/// Gradient of the loss; keeps the curvature for later products.
+struct Gradient<'p> {
+    /// The loss.
+    loss: SmoothLoss,
+    /// Class of each row.
+    label: &'p [u32],
+}
+
+impl TileMap<f64> for Gradient<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, _simd: S, tile: Tile<'_, f64>) -> f64 {
+        let labels = &self.label[tile.rows];
+        let rows = tile.scores.chunks_exact_mut(tile.stride);
+        let states = tile.state.chunks_exact_mut(tile.stride);
+        let mut size = 0.0;
+        for ((row, state), label) in rows.zip(states).zip(labels) {
+            self.loss.gradient_row(*label as usize, row, state);
+            size += row.iter().map(|a| a * a).sum::<f64>().sqrt();
+        }
+        size
+    }
+}
+
+/// Product with the Hessian of the loss.
+struct Hessian<'p> {
+    /// The loss.
+    loss: SmoothLoss,
+    /// Class of each row.
+    label: &'p [u32],
+}
+
+impl TileMap<f32> for Hessian<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, f32>) -> f64 {
+        let labels = &self.label[tile.rows];
+        let rows = tile.scores.chunks_exact_mut(tile.stride);
+        let states = tile.state.chunks_exact(tile.stride);
+        for ((row, state), label) in rows.zip(states).zip(labels) {
+            self.loss.hessian_row(simd, *label as usize, row, state);
+        }
+        0.0
+    }
+}
+
+/// One block's rows and what it works with.
+struct Block<T> {
+    rows: Range<usize>,
+    done: usize,
+    sum: Vec<T>,
+    scratch: TileScratch<T>,
+    /// Sum of what the map returned for its rows.
+    size: f64,
+}
+
+/// A tile on its way from scores to coefficients.
+struct Tile<'t, T> {
+    /// Places of its rows in the solver's order.
+    rows: Range<usize>,
+    /// Scores in, coefficients out: `stride` numbers a row.
+    scores: &'t mut [T],
+    /// Curvature: the same.
+    state: &'t mut [f32],
+    /// Number of scores.
+    stride: usize,
+}
+
+/// Turns the scores of a tile into coefficients.
+trait TileMap<T>: Sync {
+    /// Rewrites the scores; what it returns is added up.
+    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, T>) -> f64;
+}
+
+struct Round<'p, 'a, T, M> {
+    store: &'p Store<'a>,
+    design: DenseTiles,
+    w: &'p [T],
+    map: &'p M,
+    rows: Range<usize>,
+    state: &'p mut [f32],
+    scores: usize,
+    block: &'p mut Block<T>,
+}
+
+impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (design, block) = (self.design, self.block);
+        let tile = design.tile();
+        let mut at = self.rows.start;
+        let mut state = self.state;
+        while at < self.rows.end {
+            let rows = at..self.rows.end.min(at + tile);
+            at = rows.end;
+            let scratch = &mut block.scratch;
+            design.scores(simd, self.store, rows.clone(), self.w, scratch);
+            let (own, rest) = state.split_at_mut(rows.len() * self.scores);
+            state = rest;
+            let tile = Tile {
+                rows: rows.clone(),
+                scores: &mut scratch.scores,
+                stride: self.scores,
+                state: own,
+            };
+            block.size += self.map.apply(simd, tile);
+            design.accumulate(simd, self.store, rows, &mut block.sum, scratch);
+        }
+    }
+}
+
+/// Weights that one thread adds up.
+const SUM_CHUNK: usize = 1 << 14;
+
+/// Adds every block's sum to `total`, in block order, and clears it.
+fn add_up<T: Real>(pool: Option<&ThreadPool>, work: &mut [Block<T>], total: &mut [f64]) {
+    use rayon::prelude::*;
+    let sums: Vec<&[T]> = work.iter().map(|block| &*block.sum).collect();
+    let part = |chunk: usize, total: &mut [f64]| {
+        let first = chunk * SUM_CHUNK;
+        for sum in &sums {
+            let sum = &sum[first..first + total.len()];
+            for (total, x) in total.iter_mut().zip(sum) {
+                *total += x.wide();
+            }
+        }
+    };
+    match pool {
+        Some(pool) if total.len() > SUM_CHUNK => pool.install(|| {
+            let chunks = total.par_chunks_mut(SUM_CHUNK).enumerate();
+            chunks.for_each(|(chunk, total)| part(chunk, total));
+        }),
+        _ => {
+            for (chunk, total) in total.chunks_mut(SUM_CHUNK).enumerate() {
+                part(chunk, total);
+            }
+        }
+    }
+    for block in work {
+        block.sum.fill(T::default());
+    }
+}

@@ -1,0 +1,544 @@
+//! Passes over sparse rows: scores along the rows, sums along the columns.
+//!
+//! The rows are kept twice, by rows and by columns, so that every score and every sum is written
+//! once, by one thread, in an order that is the same for any number of threads. Columns are numbered
+//! from the most frequent one on: the weights that most entries meet stay in the cache. Without a
+//! working copy of the rows there are no columns either, and one thread adds up row after row.
+
+use crate::error::Result;
+use crate::layout::lines::{SPARE, depth, weighted_sum};
+use crate::linalg::gemm::Product;
+use crate::rows::shuffled::{Store, poll};
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{counted, with_capacity, zeros};
+use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use crate::simd::{Kernel, Simd, add_scaled, dispatch};
+use crate::solver::smooth::newton_parts::dot;
+use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
+use rayon::ThreadPool;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// The sample is one in so many rows, and has at least so many.
+const SAMPLE_SHARE: usize = 16;
+const LEAST_SAMPLE: usize = 128;
+/// Entries of the sample for each column from which it tells enough about the rest.
+const ENTRIES_TO_NEST: usize = 8;
+/// Multiplications of one task: a millisecond or less.
+const TASK_WORK: usize = 1 << 19;
+/// Tasks between two looks at the interrupt.
+const WAVE: usize = 64;
+
+/// The entries of a sparse matrix by columns, the most frequent column first.
+pub struct ByColumn {
+    /// Place of each column.
+    place: Vec<u32>,
+    /// Rows of the entries, column after column, ascending within each.
+    row: Vec<u32>,
+    value: Vec<f32>,
+    /// Where each column starts, where its part of the sample ends, and the end of all.
+    start: Vec<usize>,
+    sampled: Vec<usize>,
+}
+
+/// Rows of the sample among `n`.
+fn sample_rows(n: usize) -> usize {
+    if n < SAMPLE_SHARE * LEAST_SAMPLE {
+        n
+    } else {
+        n / SAMPLE_SHARE
+    }
+}
+
+impl ByColumn {
+    /// Numbers the columns of `store` by place from here on; `None` where it keeps no sparse copy.
+    ///
+    /// # Errors
+    /// An interrupt, no memory.
+    pub fn new(
+        store: &mut Store<'_>,
+        columns: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Option<Self>> {
+        let Store::Sparse {
+            value,
+            index,
+            start: row_start,
+        } = store
+        else {
+            return Ok(None);
+        };
+        let mut count = zeros::<usize>(columns)?;
+        for column in index.iter() {
+            count[*column as usize] += 1;
+        }
+        let mut order = counted(columns as u32)?;
+        order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
+        let mut place = zeros(columns)?;
+        let mut start = with_capacity(columns + 1)?;
+        let mut end = 0;
+        for (at, column) in order.iter().enumerate() {
+            place[*column as usize] = at as u32;
+            start.push(end);
+            end += count[*column as usize];
+        }
+        start.push(end);
+        let mut next = count;
+        next.copy_from_slice(&start[..columns]);
+        let mut sampled = zeros(columns)?;
+        let (mut row, mut entry) = (zeros(value.len())?, zeros(value.len())?);
+        let n = row_start.len() - 1;
+        for at in 0..n {
+            poll(at, interrupt)?;
+            if at == sample_rows(n) {
+                sampled.copy_from_slice(&next);
+            }
+            let range = row_start[at]..row_start[at + 1];
+            for (column, value) in index[range.clone()].iter_mut().zip(&value[range]) {
+                *column = place[*column as usize];
+                let to = &mut next[*column as usize];
+                (row[*to], entry[*to]) = (at as u32, *value);
+                *to += 1;
+            }
+        }
+        if sample_rows(n) == n {
+            sampled.copy_from_slice(&next);
+        }
+        Ok(Some(Self {
+            place,
+            row,
+            value: entry,
+            start,
+            sampled,
+        }))
+    }
+
+    /// The entries of a column, or those in the sample.
+    fn line(&self, column: usize, sample: bool) -> (&[u32], &[f32]) {
+        let end = if sample {
+            self.sampled[column]
+        } else {
+            self.start[column + 1]
+        };
+        let range = self.start[column]..end;
+        (&self.row[range.clone()], &self.value[range])
+    }
+}
+
+/// Sparse rows and their working memory.
+pub struct SparsePasses<'p, 'a> {
+    store: &'p Store<'a>,
+    columns: Option<&'p ByColumn>,
+    pool: Option<&'p ThreadPool>,
+    /// Rows, columns and numbers of a line.
+    shape: (usize, usize, usize),
+    /// Boundaries of the tasks.
+    row_cuts: Vec<usize>,
+    column_cuts: Vec<usize>,
+    /// Coefficients of the rows.
+    double: Vec<f64>,
+    single: Vec<f32>,
+    /// Curvature of the rows.
+    states: Vec<f32>,
+    /// Entries of the longest row and of the longest column.
+    longest: (usize, usize),
+}
+
+/// Boundaries of tasks of similar work: lines with `entries`, cut at `must` as well.
+fn cuts(
+    lines: usize,
+    must: usize,
+    stride: usize,
+    entries: impl Fn(usize) -> usize,
+) -> Result<Vec<usize>> {
+    let mut cuts = with_capacity(lines + 1)?;
+    cuts.push(0);
+    let mut work = 0;
+    for line in 0..lines {
+        work += (entries(line) + 1) * stride;
+        if work >= TASK_WORK || line + 1 == lines || line + 1 == must {
+            cuts.push(line + 1);
+            work = 0;
+        }
+    }
+    Ok(cuts)
+}
+
+impl<'p, 'a> SparsePasses<'p, 'a> {
+    /// Passes over `n` rows; `shape` is that of the weights.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(
+        store: &'p Store<'a>,
+        columns: Option<&'p ByColumn>,
+        pool: Option<&'p ThreadPool>,
+        n: usize,
+        (stride, d): (usize, usize),
+    ) -> Result<Self> {
+        let touched = store.touched(1);
+        let row = |at: usize| match store {
+            Store::Sparse { start, .. } => start[at + 1] - start[at],
+            _ => touched,
+        };
+        let column = |at: usize| columns.map_or(0, |by| by.line(at, false).0.len());
+        let longest = match columns {
+            Some(_) => (0..d).map(column).max().unwrap_or(0),
+            None => n,
+        };
+        let padded = n.saturating_mul(stride).saturating_add(SPARE);
+        Ok(Self {
+            store,
+            columns,
+            pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
+            shape: (n, d, stride),
+            row_cuts: cuts(n, sample_rows(n), stride, row)?,
+            column_cuts: cuts(d, d, stride, column)?,
+            double: zeros(padded)?,
+            single: zeros(padded)?,
+            states: zeros(padded)?,
+            longest: (store.longest_row(d), longest),
+        })
+    }
+
+    fn run(&self, pass: Pass<'_>) -> Run<'_, 'a> {
+        Run {
+            store: self.store,
+            columns: self.columns,
+            pool: self.pool,
+            shape: self.shape,
+            cuts: (&self.row_cuts, &self.column_cuts),
+            rows: pass.rows.rows,
+        }
+    }
+}
+
+/// What happens to the scores of a row.
+trait RowMap<T>: Sync {
+    /// Makes coefficients of them; what it returns is added up.
+    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64;
+}
+
+/// Gradient of the loss; keeps the curvature for later products.
+struct Gradient<'p>(&'p SmoothProblem);
+
+impl<T: Product> RowMap<T> for Gradient<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64 {
+        let label = self.0.label[row] as usize;
+        self.0.loss.gradient_row(label, scores, state);
+        let square: f64 = scores.iter().map(|a| a.wide() * a.wide()).sum();
+        square.sqrt()
+    }
+}
+
+/// Product with the Hessian of the loss.
+struct Hessian<'p>(&'p SmoothProblem);
+
+impl RowMap<f32> for Hessian<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
+        let label = self.0.label[row] as usize;
+        self.0.loss.hessian_row(simd, label, scores, state);
+        0.0
+    }
+}
+
+/// One pass.
+struct Run<'r, 'a> {
+    store: &'r Store<'a>,
+    columns: Option<&'r ByColumn>,
+    pool: Option<&'r ThreadPool>,
+    shape: (usize, usize, usize),
+    cuts: (&'r [usize], &'r [usize]),
+    rows: usize,
+}
+
+/// Some rows or columns, what is written for them, and a sum of numbers.
+struct Task<'t, T> {
+    lines: Range<usize>,
+    out: &'t mut [T],
+    state: &'t mut [f32],
+    sum: f64,
+    buffer: RowBuffer,
+}
+
+/// Tasks between the boundaries up to `end`.
+fn tasks<'t, T>(
+    cuts: &[usize],
+    end: usize,
+    stride: usize,
+    (mut out, mut state): (&'t mut [T], &'t mut [f32]),
+) -> Result<Vec<Task<'t, T>>> {
+    let mut tasks = with_capacity(cuts.len())?;
+    for lines in cuts.windows(2).take_while(|cut| cut[1] <= end) {
+        let lines = lines[0]..lines[1];
+        let (own, rest) = out.split_at_mut(lines.len() * stride);
+        let (own_state, rest_state) = state.split_at_mut((lines.len() * stride).min(state.len()));
+        (out, state) = (rest, rest_state);
+        tasks.push(Task {
+            lines,
+            out: own,
+            state: own_state,
+            sum: 0.0,
+            buffer: RowBuffer::default(),
+        });
+    }
+    Ok(tasks)
+}
+
+impl Run<'_, '_> {
+    fn each<T: Send>(
+        &self,
+        tasks: &mut [Task<'_, T>],
+        interrupt: &dyn Interrupt,
+        work: impl Fn(&mut Task<'_, T>) + Sync + Send,
+    ) -> Result<f64> {
+        for wave in tasks.chunks_mut(WAVE) {
+            each_block(self.pool, wave, interrupt, &work)?;
+        }
+        Ok(tasks.iter().map(|task| task.sum).sum())
+    }
+
+    /// The coefficients that `map` makes of the scores.
+    fn coefficients<T: Product, M: RowMap<T>>(
+        &self,
+        w: &[T],
+        map: &M,
+        room: (&mut [T], &mut [f32]),
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        let stride = self.shape.2;
+        let mut tasks = tasks(self.cuts.0, self.rows, stride, room)?;
+        self.each(&mut tasks, interrupt, |task| {
+            dispatch(RowLines {
+                store: self.store,
+                stride,
+                w,
+                map,
+                task,
+            });
+        })
+    }
+
+    /// `out = sum over rows of coefficients^T row + ridge v`, place after place. Returns `<v, out>`.
+    fn sums<T: Product>(
+        &self,
+        coefficients: &[T],
+        (ridge, v): (f64, &[T]),
+        out: &mut [T],
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        let (n, _, stride) = self.shape;
+        let Some(columns) = self.columns else {
+            self.add_rows(coefficients, out, interrupt)?;
+            let ridge = T::near(ridge);
+            for (out, v) in out.iter_mut().zip(v) {
+                *out = out.plus(ridge.times(*v));
+            }
+            return Ok(dot(v, out));
+        };
+        let mut tasks = tasks(self.cuts.1, usize::MAX, stride, (out, &mut []))?;
+        self.each(&mut tasks, interrupt, |task| {
+            dispatch(ColumnLines {
+                columns,
+                sample: self.rows < n,
+                stride,
+                coefficients,
+                ridge: T::near(ridge),
+                v,
+                task,
+            });
+        })
+    }
+
+    /// The sums over rows, one row after the other.
+    fn add_rows<T: Product>(
+        &self,
+        coefficients: &[T],
+        out: &mut [T],
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        out.fill(T::default());
+        let mut buffer = RowBuffer::default();
+        for first in (0..self.rows).step_by(ROWS_BETWEEN_LOOKS) {
+            interrupt.check()?;
+            dispatch(AddRows {
+                store: self.store,
+                rows: first..self.rows.min(first + ROWS_BETWEEN_LOOKS),
+                stride: self.shape.2,
+                coefficients,
+                out,
+                buffer: &mut buffer,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Rows that are added up between two looks at the interrupt.
+const ROWS_BETWEEN_LOOKS: usize = 256;
+
+struct RowLines<'k, 't, 'a, T, M> {
+    store: &'k Store<'a>,
+    stride: usize,
+    w: &'k [T],
+    map: &'k M,
+    task: &'k mut Task<'t, T>,
+}
+
+impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Task {
+            lines,
+            out,
+            state,
+            sum,
+            buffer,
+        } = self.task;
+        let out = out.chunks_exact_mut(self.stride);
+        let states = state.chunks_exact_mut(self.stride);
+        for (at, (out, state)) in lines.clone().zip(out.zip(states)) {
+            let row = self.store.row(at, buffer);
+            weighted_sum(simd, (row.index, row.value), self.w, out);
+            *sum += self.map.apply(simd, at, out, state);
+        }
+    }
+}
+
+struct ColumnLines<'k, 't, T> {
+    columns: &'k ByColumn,
+    sample: bool,
+    stride: usize,
+    coefficients: &'k [T],
+    ridge: T,
+    v: &'k [T],
+    task: &'k mut Task<'t, T>,
+}
+
+impl<T: Product> Kernel for ColumnLines<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let task = self.task;
+        let lines = task
+            .lines
+            .clone()
+            .zip(task.out.chunks_exact_mut(self.stride));
+        for (column, out) in lines {
+            let line = self.columns.line(column, self.sample);
+            weighted_sum(simd, line, self.coefficients, out);
+        }
+        let first = task.lines.start * self.stride;
+        if let Some(v) = self.v.get(first..first + task.out.len()) {
+            add_scaled(simd, task.out, self.ridge, v);
+            task.sum = dot(v, task.out);
+        }
+    }
+}
+
+struct AddRows<'k, 'a, T> {
+    store: &'k Store<'a>,
+    rows: Range<usize>,
+    stride: usize,
+    coefficients: &'k [T],
+    out: &'k mut [T],
+    buffer: &'k mut RowBuffer,
+}
+
+impl<T: Product> Kernel for AddRows<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for at in self.rows {
+            let row = self.store.row(at, self.buffer);
+            let own = &self.coefficients[at * self.stride..][..self.stride];
+            for (column, x) in row.index.iter().zip(row.value) {
+                let out = &mut self.out[*column as usize * self.stride..][..self.stride];
+                add_scaled(simd, out, T::near(f64::from(*x)), own);
+            }
+        }
+    }
+}
+
+impl Passes for SparsePasses<'_, '_> {
+    type Narrow = f32;
+
+    fn stored(&self) -> usize {
+        self.shape
+            .1
+            .saturating_mul(self.shape.2)
+            .saturating_add(SPARE)
+    }
+
+    fn place(&self, column: usize) -> usize {
+        self.columns.map_or(column, |by| by.place[column] as usize)
+    }
+
+    fn position(&self, score: usize, place: usize) -> usize {
+        place * self.shape.2 + score
+    }
+
+    fn store(&self) -> &Store<'_> {
+        self.store
+    }
+
+    fn sample(&self) -> RowSample {
+        let n = self.shape.0;
+        RowSample::new(if self.nests() { sample_rows(n) } else { n }, n)
+    }
+
+    fn nests(&self) -> bool {
+        let (n, d, _) = self.shape;
+        sample_rows(n) * self.store.touched(1) >= ENTRIES_TO_NEST * d
+    }
+
+    fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
+        let (mut double, mut states) = (
+            std::mem::take(&mut self.double),
+            std::mem::take(&mut self.states),
+        );
+        let run = self.run(pass);
+        let map = Gradient(pass.problem);
+        let sizes = run.coefficients(weights, &map, (&mut double, &mut states), pass.interrupt);
+        let sizes = sizes.and_then(|sizes| {
+            run.sums(&double, (0.0, &[]), total, pass.interrupt)?;
+            Ok(sizes)
+        });
+        (self.double, self.states) = (double, states);
+        sizes
+    }
+
+    fn product(&mut self, pass: Pass<'_>, v: &[f32], image: &mut [f32]) -> Result<f64> {
+        let (mut single, mut states) = (
+            std::mem::take(&mut self.single),
+            std::mem::take(&mut self.states),
+        );
+        let run = self.run(pass);
+        let map = Hessian(pass.problem);
+        let done = run.coefficients(v, &map, (&mut single, &mut states), pass.interrupt);
+        let ridge = pass.rows.share * pass.problem.lambda;
+        let product = done.and_then(|_| run.sums(&single, (ridge, v), image, pass.interrupt));
+        (self.single, self.states) = (single, states);
+        product
+    }
+
+    fn curvature(&self, row: usize) -> f32 {
+        self.states[row * self.shape.2]
+    }
+
+    fn depths(&self) -> (f64, f64) {
+        let sums = match self.columns {
+            Some(_) => depth(self.longest.1),
+            // One row after the other, and the product.
+            None => self.longest.1 as f64 + 1.0,
+        };
+        (depth(self.longest.0), sums)
+    }
+}
