@@ -276,6 +276,8 @@ impl<'p, T: Precision> DensePass<'p, T> {
 pub struct SparsePass<'p, T, L> {
     /// The records; their rows are sparse.
     pub records: &'p Records,
+    /// The columns of their entries as the layout numbers them.
+    pub index: &'p [u32],
     /// Places of the records in `order`, or the records themselves without one.
     pub places: Range<usize>,
     /// The records of the batch; `None` for all.
@@ -298,14 +300,10 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Result<()> {
-        let RecordRows::Sparse {
-            value,
-            index,
-            start,
-        } = &self.records.rows
-        else {
+        let RecordRows::Sparse { value, start, .. } = &self.records.rows else {
             return Ok(());
         };
+        let index = self.index;
         let (order, end) = (self.order, self.places.end);
         let padded = self.layout.padded_classes();
         self.scratch.scores.clear();

@@ -3,7 +3,7 @@
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass, View};
-use crate::descent::release::{Noise, Places, add_noise, for_each_exact};
+use crate::descent::release::{COLUMNS_TOGETHER, Noise, Places, add_noise, for_each_exact};
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
@@ -161,10 +161,15 @@ fn split_weights<T: Precision>(
     let (rho, s) = (rule.clip.row_scale, rule.clip.intercept);
     let columns = d + usize::from(s > 0.0);
     view.bias.clear();
-    for (k, line) in weights.chunks_exact(columns).enumerate() {
-        for (j, w) in line[..d].iter().enumerate() {
-            view.w[position(k, j)] = T::near(bounded(rho * w));
+    for first in (0..d).step_by(COLUMNS_TOGETHER) {
+        let part = first..d.min(first + COLUMNS_TOGETHER);
+        for (k, line) in weights.chunks_exact(columns).enumerate() {
+            for (j, w) in part.clone().zip(&line[part.clone()]) {
+                view.w[position(k, j)] = T::near(bounded(rho * w));
+            }
         }
+    }
+    for line in weights.chunks_exact(columns) {
         let bias = line.get(d).map_or(0.0, |w| rho * s * w);
         view.bias.push(T::near(bounded(bias)));
     }
@@ -230,15 +235,17 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
 /// Sparse rows one by one.
 pub struct SparseSummation<'r, L> {
     records: &'r Records,
+    index: &'r [u32],
     rule: Rule,
     layout: L,
 }
 
 impl<'r, L: WeightLayout> SparseSummation<'r, L> {
-    /// With the weights in `layout`.
-    pub fn new(records: &'r Records, rule: Rule, layout: L) -> Self {
+    /// With the weights in `layout`, which numbers the columns of the entries as `index` does.
+    pub fn new(records: &'r Records, index: &'r [u32], rule: Rule, layout: L) -> Self {
         Self {
             records,
+            index,
             rule,
             layout,
         }
@@ -315,6 +322,7 @@ impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
     ) -> Result<()> {
         dispatch(SparsePass {
             records: self.records,
+            index: self.index,
             places: items,
             order: (!batch.all).then_some(&batch.order),
             rule: self.rule,
@@ -342,10 +350,10 @@ mod tests {
     use crate::descent::passes::{LeafScratch, Rule, View};
     use crate::descent::settings::Arithmetic;
     use crate::error::Result;
-    use crate::layout::panels::Panels;
+    use crate::layout::lines::Lines;
     use crate::loss::smooth::{Kind, SmoothLoss};
     use crate::records::map::RowMap;
-    use crate::records::store::Records;
+    use crate::records::store::{RecordRows, Records};
     use crate::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
     use crate::runtime::interrupt::Never;
 
@@ -386,7 +394,10 @@ mod tests {
             clip: Clip::new(length, 1.0, 0.0),
             coefficient_grid: coefficient_grid(length, Arithmetic::Single),
         };
-        let plan = SparseSummation::new(&records, rule, Panels::<4>::new(3, 40));
+        let RecordRows::Sparse { index, .. } = &records.rows else {
+            return Ok(false);
+        };
+        let plan = SparseSummation::new(&records, index, rule, Lines::new(3, 40, None));
         let (mut batch, mut view) = (Batch::default(), View::default());
         batch.take_all(ROWS)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;

@@ -81,6 +81,10 @@ pub fn noisy_sum(units: i128, unit: f64, noise: Noise<'_>, at: usize) -> f64 {
     }
 }
 
+/// Columns whose weights of all scores are met one after the other: they stay in the first-level
+/// cache, whatever the layout.
+pub const COLUMNS_TOGETHER: usize = 64;
+
 #[inline(always)]
 fn for_each<F: Fn(usize, usize) -> usize>(
     places: &Places<'_, F>,
@@ -88,10 +92,13 @@ fn for_each<F: Fn(usize, usize) -> usize>(
     value: impl Fn(usize, usize) -> f64,
 ) {
     let (scores, columns) = places.shape;
-    for k in 0..scores {
-        for j in 0..columns {
-            let at = k * columns + j;
-            noisy[at] = value(at, (places.position)(k, j));
+    for first in (0..columns).step_by(COLUMNS_TOGETHER) {
+        let part = first..columns.min(first + COLUMNS_TOGETHER);
+        for k in 0..scores {
+            for j in part.clone() {
+                let at = k * columns + j;
+                noisy[at] = value(at, (places.position)(k, j));
+            }
         }
     }
 }

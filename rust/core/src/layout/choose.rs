@@ -10,15 +10,6 @@ pub(crate) fn panel_for_updates(classes: usize) -> usize {
     }
 }
 
-/// For sums over many rows, where padding costs more than a second panel.
-pub(crate) fn panel_for_sums(classes: usize) -> usize {
-    match classes {
-        0..=4 => 4,
-        5..=8 | 17..=24 => 8,
-        _ => 16,
-    }
-}
-
 /// `body` with the constant `P` as wide as the `panel`, which is one of the widths listed.
 macro_rules! with_panel {
     ($panel:expr, [$($width:literal),* | $last:literal], $P:ident => $body:expr) => {

@@ -1,127 +1,282 @@
 //! A sparse matrix times a dense one: `out[r] = sum of value[e] b[index[e]]` over the entries of line r.
 //!
 //! With the rows as lines and the weights as `b` these are scores; with the columns as lines and the
-//! rows' coefficients as `b` they are sums over rows, each written once. Lines of `b` lie one after
+//! rows' coefficients as `b` they are sums over rows, each written once. [`Lines`] keeps weights so. Lines of `b` lie one after
 //! the other: a vector that begins in one may end in the next, whose
 //! numbers are left out of the result, so [`SPARE`] numbers must follow the last line.
 
-use crate::linalg::gemm::Product;
+use crate::error::Result;
+use crate::layout::weights::{TypedRow, WeightLayout};
+use crate::runtime::memory::{counted, zeros};
 use crate::simd::{Real, Simd};
+use std::cmp::Reverse;
 
 /// Numbers that are read past the last line of `b`, at most.
 pub const SPARE: usize = 16;
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
-/// The same where a line is wide, for want of registers.
-const FEW_CHAINS: usize = 2;
+/// Vectors of a line that are met at a time: more sums would not stay in the registers.
+const MOST_VECTORS: usize = 3;
 
 /// Bound on the number of roundings that a term of a sum over `entries` goes through.
 pub fn depth(entries: usize) -> f64 {
     // A product, a chain, at most three entries left over and two levels that add the chains.
-    (entries / FEW_CHAINS + CHAINS + 4) as f64
+    (entries / CHAINS + CHAINS + 4) as f64
+}
+
+/// Columns by how many entries they have.
+pub struct ByFrequency {
+    /// The columns, the most frequent first.
+    pub order: Vec<u32>,
+    /// Place of each column among them.
+    pub place: Vec<u32>,
+    /// Entries of each column.
+    pub count: Vec<usize>,
+}
+
+impl ByFrequency {
+    /// Of the columns of all entries.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(index: &[u32], columns: usize) -> Result<Self> {
+        let mut count = zeros::<usize>(columns)?;
+        for column in index {
+            count[*column as usize] += 1;
+        }
+        let mut order = counted(columns as u32)?;
+        order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
+        let mut place = zeros(columns)?;
+        for (at, column) in order.iter().enumerate() {
+            place[*column as usize] = at as u32;
+        }
+        Ok(Self {
+            order,
+            place,
+            count,
+        })
+    }
+}
+
+/// One line of weights a column, for sparse rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Lines<'p> {
+    classes: usize,
+    columns: usize,
+    /// Place of each column; the columns as they come where there is none.
+    place: Option<&'p [u32]>,
+}
+
+impl<'p> Lines<'p> {
+    /// Layout for `classes` x `columns`; the columns of rows are given by place.
+    pub fn new(classes: usize, columns: usize, place: Option<&'p [u32]>) -> Self {
+        Self {
+            classes,
+            columns,
+            place,
+        }
+    }
+}
+
+impl WeightLayout for Lines<'_> {
+    fn stored(&self) -> usize {
+        self.classes * self.columns + SPARE
+    }
+
+    fn padded_classes(&self) -> usize {
+        self.classes.next_multiple_of(SPARE)
+    }
+
+    #[inline(always)]
+    fn position(&self, class: usize, column: usize) -> usize {
+        let place = self.place.map_or(column, |place| place[column] as usize);
+        place * self.classes + class
+    }
+
+    #[inline(always)]
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+        let (scores, padding) = scores.split_at_mut(self.classes);
+        padding.fill(T::default());
+        weighted_sum(simd, (row.index, row.value), w, scores);
+    }
+
+    #[inline(always)]
+    fn update<S: Simd, T: Real>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, T>,
+        w: &mut [T],
+        coefficient: &[T],
+    ) {
+        let lanes = T::lanes::<S>();
+        let mut first = 0;
+        while first < self.classes {
+            let vectors = (self.classes - first).div_ceil(lanes).min(MOST_VECTORS);
+            let a = &coefficient[first..];
+            let at = (self.classes, first);
+            match vectors {
+                1 => add_part::<S, T, 1>(simd, row, w, at, a),
+                2 => add_part::<S, T, 2>(simd, row, w, at, a),
+                _ => add_part::<S, T, MOST_VECTORS>(simd, row, w, at, a),
+            }
+            first += vectors * lanes;
+        }
+    }
+
+    fn score_depth(&self, row_length: usize, _lanes: usize) -> f64 {
+        depth(row_length)
+    }
+}
+
+/// `V` vectors of an update: the last may reach into the next line, to which it adds zeros.
+#[inline(always)]
+fn add_part<S: Simd, T: Real, const V: usize>(
+    simd: S,
+    row: TypedRow<'_, T>,
+    w: &mut [T],
+    (stride, first): (usize, usize),
+    coefficient: &[T],
+) {
+    let width = V * T::lanes::<S>();
+    let a: [T::Vector<S>; V] = std::array::from_fn(|v| T::vectors::<S>(&coefficient[..width]).0[v]);
+    for (index, value) in row.index.iter().zip(row.value) {
+        let line = &mut w[*index as usize * stride + first..][..width];
+        let x = T::splat(simd, *value);
+        for (w, a) in T::vectors_mut::<S>(line).0.iter_mut().zip(a) {
+            *w = T::fma(simd, x, a, *w);
+        }
+    }
 }
 
 /// `sum of value[e] b[index[e]]`, into `out`, whose length is that of a line.
 #[inline(always)]
-pub fn weighted_sum<S: Simd, T: Product>(
+pub fn weighted_sum<S: Simd, U: Real, T: Real>(
     simd: S,
-    (index, value): (&[u32], &[f32]),
+    line: (&[u32], &[U]),
     b: &[T],
     out: &mut [T],
 ) {
     if let [out] = out {
-        *out = dot(index, value, b);
+        *out = dot(line, b);
         return;
     }
     let (stride, lanes) = (out.len(), T::lanes::<S>());
     let mut first = 0;
     while first < stride {
-        let vectors = (stride - first).div_ceil(lanes);
+        let vectors = (stride - first).div_ceil(lanes).min(MOST_VECTORS);
         let at = (stride, first);
         match vectors {
-            1 => part::<S, T, 1, CHAINS>(simd, (index, value), b, at, out),
-            2 => part::<S, T, 2, CHAINS>(simd, (index, value), b, at, out),
-            3 => part::<S, T, 3, FEW_CHAINS>(simd, (index, value), b, at, out),
-            _ => part::<S, T, 4, FEW_CHAINS>(simd, (index, value), b, at, out),
+            1 => part::<S, U, T, 1>(simd, line, b, at, out),
+            2 => part::<S, U, T, 2>(simd, line, b, at, out),
+            _ => part::<S, U, T, MOST_VECTORS>(simd, line, b, at, out),
         }
-        first += vectors.min(4) * lanes;
+        first += vectors * lanes;
     }
 }
 
 /// `V` vectors of the result, from number `first` on.
 #[inline(always)]
-fn part<S: Simd, T: Real, const V: usize, const C: usize>(
+fn part<S: Simd, U: Real, T: Real, const V: usize>(
     simd: S,
-    (index, value): (&[u32], &[f32]),
+    (index, value): (&[u32], &[U]),
     b: &[T],
     (stride, first): (usize, usize),
     out: &mut [T],
 ) {
     let lanes = T::lanes::<S>();
-    let mut sums = [[T::splat(simd, T::default()); V]; C];
-    let add = |sums: &mut [T::Vector<S>; V], index: u32, value: f32| {
+    let mut sums = [[T::splat(simd, T::default()); V]; CHAINS];
+    let add = |sums: &mut [T::Vector<S>; V], index: u32, value: U| {
         let line = &b[index as usize * stride + first..][..V * lanes];
-        let x = T::splat(simd, T::near(f64::from(value)));
+        let x = T::splat(simd, T::near(value.wide()));
         for (sum, b) in sums.iter_mut().zip(T::vectors::<S>(line).0) {
             *sum = T::fma(simd, x, *b, *sum);
         }
     };
-    let (indices, index_rest) = index.as_chunks::<C>();
-    let (values, value_rest) = value.as_chunks::<C>();
+    let (indices, index_rest) = index.as_chunks::<CHAINS>();
+    let (values, value_rest) = value.as_chunks::<CHAINS>();
     for (index, value) in indices.iter().zip(values) {
-        for chain in 0..C {
+        for chain in 0..CHAINS {
             add(&mut sums[chain], index[chain], value[chain]);
         }
     }
-    for (chain, (index, value)) in index_rest.iter().zip(value_rest).enumerate() {
-        add(&mut sums[chain], *index, *value);
-    }
-    let mut width = C;
-    while width > 1 {
-        width /= 2;
-        for chain in 0..width {
-            for v in 0..V {
-                sums[chain][v] = T::add(simd, sums[chain][v], sums[chain + width][v]);
-            }
-        }
+    for (index, value) in index_rest.iter().zip(value_rest) {
+        add(&mut sums[0], *index, *value);
     }
     for v in 0..V {
+        let low = T::add(simd, sums[0][v], sums[1][v]);
+        let high = T::add(simd, sums[2][v], sums[3][v]);
+        let sum = T::add(simd, low, high);
         let out = &mut out[first + v * lanes..];
         if out.len() < lanes {
-            T::store_part(simd, out, sums[0][v]);
+            T::store_part(simd, out, sum);
         } else {
-            T::vectors_mut::<S>(out).0[0] = sums[0][v];
+            T::vectors_mut::<S>(out).0[0] = sum;
         }
     }
 }
 
 /// The same for lines of one number.
 #[inline(always)]
-fn dot<T: Product>(index: &[u32], value: &[f32], b: &[T]) -> T {
+fn dot<U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> T {
     let mut sums = [T::default(); CHAINS];
-    let near = |x: f32| T::near(f64::from(x));
     let (indices, index_rest) = index.as_chunks::<CHAINS>();
     let (values, value_rest) = value.as_chunks::<CHAINS>();
     for (index, value) in indices.iter().zip(values) {
         for chain in 0..CHAINS {
-            sums[chain] = sums[chain].plus_product(near(value[chain]), b[index[chain] as usize]);
+            let x = T::near(value[chain].wide());
+            sums[chain] = sums[chain].plus(x.times(b[index[chain] as usize]));
         }
     }
-    for (chain, (index, value)) in index_rest.iter().zip(value_rest).enumerate() {
-        sums[chain] = sums[chain].plus_product(near(*value), b[*index as usize]);
+    for (index, value) in index_rest.iter().zip(value_rest) {
+        sums[0] = sums[0].plus(T::near(value.wide()).times(b[*index as usize]));
     }
     sums[0].plus(sums[1]).plus(sums[2].plus(sums[3]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SPARE, weighted_sum};
-    use crate::linalg::gemm::Product;
-    use crate::simd::{Kernel, Simd, dispatch};
+    use super::{Lines, SPARE, weighted_sum};
+    use crate::layout::weights::{TypedRow, WeightLayout};
+    use crate::simd::{Kernel, Real, Simd, dispatch};
+
+    struct Update<'a, T>(Lines<'a>, TypedRow<'a, T>, &'a mut [T], &'a [T]);
+
+    impl<T: Real> Kernel for Update<'_, T> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) {
+            self.0.update(simd, self.1, self.2, self.3);
+        }
+    }
+
+    /// An update adds to the lines of the row's columns, and to nothing beside them.
+    fn updates<T: Real>(classes: usize) {
+        let place = [2, 0, 1, 4, 3];
+        let layout = Lines::new(classes, 5, Some(&place));
+        let mut w: Vec<T> = (0..layout.stored()).map(|at| T::near(at as f64)).collect();
+        let mut a = vec![T::default(); layout.padded_classes()];
+        for (class, a) in a[..classes].iter_mut().enumerate() {
+            *a = T::near(class as f64 + 1.0);
+        }
+        let row = TypedRow {
+            index: &[1, 4],
+            value: &[T::near(2.0), T::near(-3.0)],
+        };
+        dispatch(Update(layout, row, &mut w, &a));
+        for (column, place) in place.iter().enumerate() {
+            let x = [0.0, 2.0, 0.0, 0.0, -3.0][*place as usize];
+            for class in 0..classes {
+                let at = layout.position(class, column);
+                assert_eq!(w[at].wide(), at as f64 + x * (class as f64 + 1.0));
+            }
+        }
+        let spare = classes * 5..layout.stored();
+        assert!(spare.into_iter().all(|at| w[at].wide() == at as f64));
+    }
 
     struct Once<'a, T>((&'a [u32], &'a [f32]), &'a [T], &'a mut [T]);
 
-    impl<T: Product> Kernel for Once<'_, T> {
+    impl<T: Real> Kernel for Once<'_, T> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
@@ -130,7 +285,7 @@ mod tests {
     }
 
     /// Small whole numbers are added without rounding: any order gives the same sum.
-    fn agrees<T: Product>(classes: usize, entries: usize) {
+    fn agrees<T: Real>(classes: usize, entries: usize) {
         let (lines, stride) = (40, classes);
         let mut b = vec![T::near(f64::NAN); lines * stride + SPARE];
         for (at, b) in b[..lines * stride].iter_mut().enumerate() {
@@ -156,6 +311,8 @@ mod tests {
                 agrees::<f32>(classes, entries);
                 agrees::<f64>(classes, entries);
             }
+            updates::<f32>(classes);
+            updates::<f64>(classes);
         }
     }
 }

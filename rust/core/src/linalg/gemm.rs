@@ -6,9 +6,6 @@ use crate::simd::Real;
 pub trait Product: Real {
     /// The slice itself where it already has this precision.
     fn borrow(x: &[f32]) -> Option<&[Self]>;
-    /// `self + a * b`.
-    #[must_use]
-    fn plus_product(self, a: Self, b: Self) -> Self;
     /// `out = a b`, or `out += a b` if `keep`, `m x n` with inner dimension `k`.
     fn multiply(
         out: &mut [Self],
@@ -73,11 +70,6 @@ macro_rules! product {
             #[inline(always)]
             fn borrow($x: &[f32]) -> Option<&[Self]> {
                 $borrow
-            }
-
-            #[inline(always)]
-            fn plus_product(self, a: Self, b: Self) -> Self {
-                a * b + self
             }
 
             fn multiply(

@@ -6,18 +6,17 @@
 //! working copy of the rows there are no columns either, and one thread adds up row after row.
 
 use crate::error::Result;
-use crate::layout::lines::{SPARE, depth, weighted_sum};
+use crate::layout::lines::{ByFrequency, SPARE, depth, weighted_sum};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::{Store, poll};
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{counted, with_capacity, zeros};
+use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::smooth::newton_parts::dot;
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
 use rayon::ThreadPool;
-use std::cmp::Reverse;
 use std::ops::Range;
 
 /// The sample is one in so many rows, and has at least so many.
@@ -69,19 +68,16 @@ impl ByColumn {
         else {
             return Ok(None);
         };
-        let mut count = zeros::<usize>(columns)?;
-        for column in index.iter() {
-            count[*column as usize] += 1;
-        }
-        let mut order = counted(columns as u32)?;
-        order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
-        let mut place = zeros(columns)?;
+        let ByFrequency {
+            order,
+            place,
+            count,
+        } = ByFrequency::new(index, columns)?;
         let mut start = with_capacity(columns + 1)?;
         let mut end = 0;
-        for (at, column) in order.iter().enumerate() {
-            place[*column as usize] = at as u32;
+        for column in order {
             start.push(end);
-            end += count[*column as usize];
+            end += count[column as usize];
         }
         start.push(end);
         let mut next = count;
