@@ -247,7 +247,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             weights: &certificate.weights,
             set: &self.set.rows,
         })?;
-        let mut face = Face::new(self.problem, &self.set, scores, &self.dual);
+        let mut face = Face::new(self.problem, &self.set, scores, &self.dual)?;
         let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
         // A set that leaves open rows out is not worth solving to the end.
         let enough = if whole { 0.0 } else { 0.02 * certificate.gap };

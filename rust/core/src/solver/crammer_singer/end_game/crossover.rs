@@ -14,6 +14,7 @@
 use crate::error::Result;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{copied, with_capacity, zeros};
 use crate::solver::crammer_singer::problem::Problem;
 use crate::solver::crammer_singer::simplex::settle;
 
@@ -51,7 +52,7 @@ struct Entry {
 /// the step that leaves the weights. `gradient` holds the derivative of the objective in each.
 ///
 /// # Errors
-/// Interrupt.
+/// Interrupt; no memory.
 pub fn reduce(
     problem: &Problem<'_>,
     set: &[u32],
@@ -80,15 +81,14 @@ pub fn reduce(
 }
 
 /// The positive entries of row `i`.
-fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> Vec<Entry> {
+fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> impl Iterator<Item = Entry> {
     let first = i * problem.classes;
     (0..problem.classes)
-        .map(|class| Entry {
+        .map(move |class| Entry {
             at: first + class,
             class,
         })
         .filter(|entry| dual[entry.at] > 0.0)
-        .collect()
 }
 
 /// Follows every step of the free entries of the rows `batch` that moves no weight to a bound.
@@ -100,19 +100,25 @@ fn empty(
     gradient: &[f64],
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
-    let mut entries: Vec<Entry> = Vec::new();
+    let count = |i: &usize| free_entries(problem, dual, *i).count();
+    let most = batch.iter().map(count).sum();
+    let mut entries: Vec<Entry> = with_capacity(most)?;
     // Elementary steps: from a row's first free entry to another of its own.
-    let mut moves: Vec<(usize, usize)> = Vec::new();
-    let mut images: Vec<Vec<f64>> = Vec::new();
+    let mut moves: Vec<(usize, usize)> = with_capacity(most)?;
+    let mut images: Vec<Vec<f64>> = with_capacity(most)?;
     for i in batch {
-        let own = free_entries(problem, dual, *i);
-        let row = whole_row(problem, set[*i] as usize);
+        let row = whole_row(problem, set[*i] as usize)?;
         let first = entries.len();
-        for (at, entry) in own.iter().enumerate().skip(1) {
-            moves.push((first, first + at));
-            images.push(image(problem, &row, own[0].class, entry.class));
+        entries.extend(free_entries(problem, dual, *i));
+        for at in first + 1..entries.len() {
+            moves.push((first, at));
+            images.push(image(
+                problem,
+                &row,
+                entries[first].class,
+                entries[at].class,
+            )?);
         }
-        entries.extend(own);
     }
     let mut steps = null_steps(images, &moves, entries.len(), interrupt)?;
     while let Some(mut step) = steps.pop() {
@@ -171,26 +177,26 @@ fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
 }
 
 /// All entries of a row.
-fn whole_row(problem: &Problem<'_>, at: usize) -> Vec<f64> {
+fn whole_row(problem: &Problem<'_>, at: usize) -> Result<Vec<f64>> {
     let mut buffer = RowBuffer::default();
-    let mut row = vec![0.0; problem.columns];
+    let mut row = zeros(problem.columns)?;
     let stored = problem.store.row(at, &mut buffer);
     for (place, value) in stored.value.iter().enumerate() {
         let column = stored.index.get(place).map_or(place, |j| *j as usize);
         row[column] = f64::from(*value);
     }
-    row
+    Ok(row)
 }
 
 /// What moving one unit of a row's dual from class `from` to class `to` does to the weights.
-fn image(problem: &Problem<'_>, row: &[f64], from: usize, to: usize) -> Vec<f64> {
+fn image(problem: &Problem<'_>, row: &[f64], from: usize, to: usize) -> Result<Vec<f64>> {
     let columns = problem.columns;
-    let mut image = vec![0.0; problem.classes * columns];
+    let mut image = zeros(problem.classes * columns)?;
     for (j, value) in row.iter().enumerate() {
         image[from * columns + j] = -value;
         image[to * columns + j] = *value;
     }
-    image
+    Ok(image)
 }
 
 /// A basis of the combinations of elementary steps whose images cancel, each as a step of all
@@ -202,13 +208,13 @@ fn null_steps(
     interrupt: &dyn Interrupt,
 ) -> Result<Vec<Vec<f64>>> {
     let basis = eliminate(&mut images, interrupt)?;
-    let mut basic = vec![false; moves.len()];
+    let mut basic = zeros::<bool>(moves.len())?;
     for (step, _) in &basis {
         basic[*step] = true;
     }
-    let mut steps = Vec::new();
+    let mut steps = with_capacity(images.len() - basis.len())?;
     for (free, image) in images.iter().enumerate().filter(|(at, _)| !basic[*at]) {
-        let mut step = vec![0.0; n_entries];
+        let mut step = zeros(n_entries)?;
         let mut add = |at: usize, amount: f64| {
             let (from, to): (usize, usize) = moves[at];
             step[from] -= amount;
@@ -228,9 +234,9 @@ fn null_steps(
 /// Returns the basic columns with these rows.
 fn eliminate(columns: &mut [Vec<f64>], interrupt: &dyn Interrupt) -> Result<Vec<(usize, usize)>> {
     let n_rows = columns.first().map_or(0, Vec::len);
-    let mut basis: Vec<(usize, usize)> = Vec::new();
-    let mut row_used = vec![false; n_rows];
-    let mut column_used = vec![false; columns.len()];
+    let mut basis: Vec<(usize, usize)> = with_capacity(n_rows.min(columns.len()))?;
+    let mut row_used = zeros::<bool>(n_rows)?;
+    let mut column_used = zeros::<bool>(columns.len())?;
     let mut first = 0.0;
     loop {
         interrupt.check()?;
@@ -250,7 +256,7 @@ fn eliminate(columns: &mut [Vec<f64>], interrupt: &dyn Interrupt) -> Result<Vec<
         }
         let (at, row) = pivot;
         let scale = columns[at][row];
-        let direction = columns[at].clone();
+        let direction = copied(&columns[at])?;
         for (j, column) in columns.iter_mut().enumerate() {
             if j == at || column_used[j] || column[row] == 0.0 {
                 continue;
@@ -309,7 +315,7 @@ mod tests {
     fn sums(problem: &Problem<'_>, dual: &[f64]) -> Vec<f64> {
         let mut sums = vec![0.0; CLASSES * problem.columns];
         for (i, c) in dual.chunks_exact(CLASSES).enumerate() {
-            let row = whole_row(problem, i);
+            let row = whole_row(problem, i).unwrap();
             for k in 0..CLASSES {
                 for j in 0..problem.columns {
                     sums[k * problem.columns + j] += c[k] * row[j];

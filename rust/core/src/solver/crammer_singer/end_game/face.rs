@@ -16,6 +16,7 @@
 
 use crate::error::Result;
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{copied, filled, mapped, with_capacity, zeros};
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::crammer_singer::end_game::crossover;
 use crate::solver::crammer_singer::end_game::newton::{Free, Step};
@@ -42,28 +43,36 @@ pub struct Face<'p, 'd> {
 
 impl<'p, 'd> Face<'p, 'd> {
     /// The face of `set`, with `scores` (class-major) of the current `dual`.
-    pub fn new(problem: &'p Problem<'d>, set: &'p GramSet, scores: Vec<f64>, dual: &[f64]) -> Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(
+        problem: &'p Problem<'d>,
+        set: &'p GramSet,
+        scores: Vec<f64>,
+        dual: &[f64],
+    ) -> Result<Self> {
         let classes = problem.classes;
         let rows = &set.rows;
-        let mut own = Vec::with_capacity(rows.len() * classes);
+        let mut own = with_capacity(rows.len().saturating_mul(classes))?;
         for i in rows {
             own.extend_from_slice(&dual[*i as usize * classes..][..classes]);
         }
-        Self {
+        Ok(Self {
             problem,
             set: rows,
             gram: &set.products,
             scores,
             dual: own,
-            label: rows.iter().map(|i| problem.label[*i as usize]).collect(),
-        }
+            label: mapped(rows, |i| problem.label[*i as usize])?,
+        })
     }
 
     /// Descends until the set's own gap is at most `target`, or `rounds` Newton rounds are done.
     /// Returns the set's gap.
     ///
     /// # Errors
-    /// Interrupt.
+    /// Interrupt; no memory.
     pub fn descend(
         &mut self,
         target: f64,
@@ -71,7 +80,9 @@ impl<'p, 'd> Face<'p, 'd> {
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let mut gap = f64::INFINITY;
-        let mut rows = Vec::with_capacity(self.set.len());
+        let mut rows = with_capacity(self.set.len())?;
+        let classes = self.problem.classes;
+        let (mut next, mut gradient) = (zeros(classes)?, zeros(classes)?);
         for _ in 0..rounds {
             rows.clear();
             rows.extend(0..self.set.len() as u32);
@@ -80,6 +91,7 @@ impl<'p, 'd> Face<'p, 'd> {
                 gap = dispatch(Sweep {
                     face: self,
                     rows: &mut rows,
+                    room: (&mut next, &mut gradient),
                 });
                 if gap <= target {
                     return Ok(gap);
@@ -108,13 +120,13 @@ impl<'p, 'd> Face<'p, 'd> {
     /// One step on the face. Returns whether it went along a flat direction to a bound, and so
     /// made the face smaller.
     fn newton(&mut self, interrupt: &dyn Interrupt) -> Result<bool> {
-        let free = Free::new(&self.dual, self.problem.classes, self.gram);
+        let free = Free::new(&self.dual, self.problem.classes, self.gram)?;
         let n = free.row.len();
         if n == 0 {
             return Ok(false);
         }
-        let mut gradient = vec![0.0; n];
-        let mut position = vec![0.0; n];
+        let mut gradient = zeros(n)?;
+        let mut position = zeros(n)?;
         for k in 0..self.problem.classes {
             for at in free.start[k]..free.start[k + 1] {
                 let i = free.row[at] as usize;
@@ -126,20 +138,20 @@ impl<'p, 'd> Face<'p, 'd> {
             Step::Newton(step) => (step, false),
             Step::Flat(step) => (step, true),
         };
-        let mut step = raw.clone();
+        let mut step = copied(&raw)?;
         let mut limited = if flat {
-            stop_at_first_bound(&free, &mut step, &position)
+            stop_at_first_bound(&free, &mut step, &position)?
         } else {
-            clip_rows(&free, &mut step, &position)
+            clip_rows(&free, &mut step, &position)?
         };
-        let (mut length, gain) = line_search(&free, &gradient, &step);
+        let (mut length, gain) = line_search(&free, &gradient, &step)?;
         let promised = -0.5 * dot(&gradient, &raw);
         let mut pivot = flat;
         if !flat && free.is_wide() && gain < WORTHWHILE * promised {
             // Clipping bent the step too much: go straight to the first bound instead.
             step = raw;
-            limited = stop_at_first_bound(&free, &mut step, &position);
-            length = line_search(&free, &gradient, &step).0;
+            limited = stop_at_first_bound(&free, &mut step, &position)?;
+            length = line_search(&free, &gradient, &step)?.0;
             pivot = limited.iter().any(|at| *at != u32::MAX);
         }
         if length == 0.0 {
@@ -150,7 +162,7 @@ impl<'p, 'd> Face<'p, 'd> {
             &step,
             length,
             if length == 1.0 { &limited } else { &[] },
-        );
+        )?;
         Ok(pivot && length == 1.0)
     }
 
@@ -160,13 +172,14 @@ impl<'p, 'd> Face<'p, 'd> {
             return Ok(());
         }
         let (classes, m) = (self.problem.classes, self.set.len());
-        let gradient: Vec<f64> = (0..m * classes)
-            .map(|at| self.gradient(at % classes, at / classes))
-            .collect();
-        let before = self.dual.clone();
+        let mut gradient = with_capacity(m * classes)?;
+        gradient.extend((0..m * classes).map(|at| self.gradient(at % classes, at / classes)));
+        let before = copied(&self.dual)?;
         crossover::reduce(self.problem, self.set, &mut self.dual, &gradient, interrupt)?;
         // In exact arithmetic no score changes; what rounding did to the weights is kept track of.
-        let (mut row, mut start, mut moved) = (Vec::new(), vec![0], Vec::new());
+        let (mut row, mut moved) = (with_capacity(m * classes)?, with_capacity(m * classes)?);
+        let mut start = with_capacity(classes + 1)?;
+        start.push(0);
         for k in 0..classes {
             for i in 0..m {
                 let at = i * classes + k;
@@ -187,15 +200,16 @@ impl<'p, 'd> Face<'p, 'd> {
     }
 
     /// Moves `c` by `-length * step`, puts rows back on the simplex, and updates the scores.
-    fn take(&mut self, free: &Free, step: &[f64], length: f64, limited: &[u32]) {
+    fn take(&mut self, free: &Free, step: &[f64], length: f64, limited: &[u32]) -> Result<()> {
         let (classes, cost) = (self.problem.classes, self.problem.cost);
         let class_of = |at: usize| free.start.partition_point(|s| *s <= at) - 1;
-        let mut moved = vec![0.0; step.len()];
+        let mut moved = zeros(step.len())?;
+        let mut before = zeros(classes)?;
         for row in 0..free.row_start.len() - 1 {
             let entries = &free.of_row[free.row_start[row]..free.row_start[row + 1]];
             let i = free.row[entries[0] as usize] as usize;
             let c = &mut self.dual[i * classes..(i + 1) * classes];
-            let before = c.to_vec();
+            before.copy_from_slice(c);
             for at in entries {
                 let at = *at as usize;
                 let k = class_of(at);
@@ -218,21 +232,22 @@ impl<'p, 'd> Face<'p, 'd> {
             start: &free.start,
             moved: &moved,
         });
+        Ok(())
     }
 }
 
 /// The best length in [0, 1] of a step, 0 if it does not go down, and what it gains.
-fn line_search(free: &Free, gradient: &[f64], step: &[f64]) -> (f64, f64) {
-    let (slope, curvature) = (dot(gradient, step), free.curvature(step));
+fn line_search(free: &Free, gradient: &[f64], step: &[f64]) -> Result<(f64, f64)> {
+    let (slope, curvature) = (dot(gradient, step), free.curvature(step)?);
     if slope.is_nan() || slope >= 0.0 || curvature.is_nan() {
-        return (0.0, 0.0);
+        return Ok((0.0, 0.0));
     }
     let length = if curvature > 0.0 {
         (-slope / curvature).min(1.0)
     } else {
         1.0
     };
-    (length, -length * (slope + 0.5 * length * curvature))
+    Ok((length, -length * (slope + 0.5 * length * curvature)))
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -241,8 +256,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// `c` moves by `-step`: scales each row's step so that the row stays on its simplex. Returns the
 /// entry of each row that reaches 0.
-fn clip_rows(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u32> {
-    let mut limited = vec![u32::MAX; free.row_start.len() - 1];
+fn clip_rows(free: &Free, step: &mut [f64], position: &[f64]) -> Result<Vec<u32>> {
+    let mut limited = filled(free.row_start.len() - 1, u32::MAX)?;
     for (row, limited) in limited.iter_mut().enumerate() {
         let entries = &free.of_row[free.row_start[row]..free.row_start[row + 1]];
         let mut scale = 1.0;
@@ -257,12 +272,12 @@ fn clip_rows(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u32> {
             step[*at as usize] *= scale;
         }
     }
-    limited
+    Ok(limited)
 }
 
 /// Scales the whole step so that it ends where the first entry reaches 0.
-fn stop_at_first_bound(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u32> {
-    let mut limited = vec![u32::MAX; free.row_start.len() - 1];
+fn stop_at_first_bound(free: &Free, step: &mut [f64], position: &[f64]) -> Result<Vec<u32>> {
+    let mut limited = filled(free.row_start.len() - 1, u32::MAX)?;
     let (mut scale, mut first) = (f64::INFINITY, None);
     for (row, pair) in free.row_start.windows(2).enumerate() {
         for at in &free.of_row[pair[0]..pair[1]] {
@@ -279,7 +294,7 @@ fn stop_at_first_bound(free: &Free, step: &mut [f64], position: &[f64]) -> Vec<u
             *s *= scale;
         }
     }
-    limited
+    Ok(limited)
 }
 
 /// Scores change by `moved` times the Gram rows of the entries that moved: `row` of each, those of
@@ -312,6 +327,8 @@ struct Sweep<'f, 'p, 'd> {
     face: &'f mut Face<'p, 'd>,
     /// Rows to visit; those optimal at a vertex are removed.
     rows: &'f mut Vec<u32>,
+    /// Room for a row's duals and gradient.
+    room: (&'f mut [f64], &'f mut [f64]),
 }
 
 impl Kernel for Sweep<'_, '_, '_> {
@@ -322,8 +339,7 @@ impl Kernel for Sweep<'_, '_, '_> {
     fn run<S: Simd>(self, simd: S) -> f64 {
         let face = self.face;
         let (m, classes, cost) = (face.set.len(), face.problem.classes, face.problem.cost);
-        let mut next = vec![0.0; classes];
-        let mut gradient = vec![0.0; classes];
+        let (next, gradient) = self.room;
         let mut total = 0.0;
         let mut kept = 0;
         for at in 0..self.rows.len() {
@@ -349,7 +365,7 @@ impl Kernel for Sweep<'_, '_, '_> {
             if gap == 0.0 {
                 continue;
             }
-            project(&mut next, cost);
+            project(next, cost);
             let line = &face.gram[i * m..(i + 1) * m];
             for k in 0..classes {
                 let moved = dual[k] - next[k];

@@ -4,6 +4,7 @@
 
 use crate::error::Result;
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{copied, filled, mapped, reserve, with_capacity, zeros};
 use crate::simd::{Kernel, Real, Simd, add_scaled, dispatch};
 
 /// Conjugate-gradient iterations of one Newton step at most.
@@ -45,75 +46,89 @@ enum Blocks {
 }
 
 /// Matrices among the rows of each class in precision `T`.
-fn gather<T: Real>(by_class: &[Vec<u32>], gram: &[f64], m: usize) -> Vec<T> {
-    let mut blocks = Vec::new();
+fn gather<T: Real>(by_class: &[Vec<u32>], gram: &[f64], m: usize) -> Result<Vec<T>> {
+    let squares = by_class.iter().map(|rows| rows.len() * rows.len());
+    let mut blocks = with_capacity(squares.sum())?;
     for rows in by_class {
         for i in rows {
             let line = &gram[*i as usize * m..][..m];
             blocks.extend(rows.iter().map(|j| T::near(line[*j as usize])));
         }
     }
-    blocks
+    Ok(blocks)
+}
+
+/// Appends `entry`, with as much room again where there is none.
+fn push(entries: &mut Vec<u32>, entry: u32) -> Result<()> {
+    if entries.len() == entries.capacity() {
+        reserve(entries, entries.len().max(4))?;
+    }
+    entries.push(entry);
+    Ok(())
 }
 
 impl Free {
     /// Finds them in the duals of a set of rows (row-major) with Gram matrix `gram`.
-    pub fn new(dual: &[f64], classes: usize, gram: &[f64]) -> Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(dual: &[f64], classes: usize, gram: &[f64]) -> Result<Self> {
         let m = dual.len() / classes;
-        let mut by_class: Vec<Vec<u32>> = vec![Vec::new(); classes];
-        let mut free_row = vec![false; m];
+        let mut by_class: Vec<Vec<u32>> = filled(classes, Vec::new())?;
         for i in 0..m {
             let c = &dual[i * classes..(i + 1) * classes];
             if c.iter().filter(|c| **c > 0.0).count() < 2 {
                 continue;
             }
-            free_row[i] = true;
             for k in 0..classes {
                 if c[k] > 0.0 {
-                    by_class[k].push(i as u32);
+                    push(&mut by_class[k], i as u32)?;
                 }
             }
         }
-        let mut entries: Vec<Vec<u32>> = vec![Vec::new(); m];
-        let (mut row, mut start) = (Vec::new(), vec![0]);
+        let mut entries: Vec<Vec<u32>> = filled(m, Vec::new())?;
+        let free = by_class.iter().map(Vec::len).sum();
+        let (mut row, mut start) = (with_capacity(free)?, with_capacity(classes + 1)?);
+        start.push(0);
         for rows in &by_class {
             for i in rows {
-                entries[*i as usize].push(row.len() as u32);
+                push(&mut entries[*i as usize], row.len() as u32)?;
                 row.push(*i);
             }
             start.push(row.len());
         }
         let blocks = if row.len() <= WIDE_ENTRIES {
-            Blocks::Wide(gather(&by_class, gram, m))
+            Blocks::Wide(gather(&by_class, gram, m)?)
         } else {
-            Blocks::Narrow(gather(&by_class, gram, m))
+            Blocks::Narrow(gather(&by_class, gram, m)?)
         };
-        let (mut of_row, mut row_start) = (Vec::new(), vec![0]);
+        let (mut of_row, mut row_start) = (with_capacity(free)?, with_capacity(m + 1)?);
+        row_start.push(0);
         for entries in entries.iter().filter(|e| !e.is_empty()) {
             of_row.extend_from_slice(entries);
             row_start.push(of_row.len());
         }
-        Self {
+        Ok(Self {
             row,
             start,
             of_row,
             row_start,
             blocks,
-        }
+        })
     }
 
     /// Minimises `1/2 p'Hp + g'p` over steps that keep every row's sum: projected conjugate
     /// gradients from 0.
     ///
     /// # Errors
-    /// Interrupt.
+    /// Interrupt; no memory.
     pub fn solve(&self, gradient: &[f64], interrupt: &dyn Interrupt) -> Result<Step> {
         let n = gradient.len();
-        let mut solution = vec![0.0; n];
-        let mut residual: Vec<f64> = gradient.iter().map(|g| -g).collect();
+        let mut solution = zeros(n)?;
+        let mut residual = mapped(gradient, |g| -g)?;
         self.balance(&mut residual);
-        let mut direction = residual.clone();
-        let mut image = vec![0.0; n];
+        let mut direction = copied(&residual)?;
+        let mut image = zeros(n)?;
         let mut norm: f64 = residual.iter().map(|r| r * r).sum();
         let enough = norm * CG_TOLERANCE * CG_TOLERANCE;
         for _ in 0..CG_STEPS {
@@ -121,7 +136,7 @@ impl Free {
             if norm <= enough {
                 break;
             }
-            self.product(&direction, &mut image);
+            self.product(&direction, &mut image)?;
             self.balance(&mut image);
             let curvature: f64 = direction.iter().zip(&image).map(|(d, h)| d * h).sum();
             let square: f64 = direction.iter().map(|d| d * d).sum();
@@ -159,7 +174,7 @@ impl Free {
     }
 
     /// `out = H x`.
-    fn product(&self, x: &[f64], out: &mut [f64]) {
+    fn product(&self, x: &[f64], out: &mut [f64]) -> Result<()> {
         let free = self;
         match &self.blocks {
             Blocks::Narrow(blocks) => dispatch(Product {
@@ -178,10 +193,13 @@ impl Free {
     }
 
     /// `x' H x`.
-    pub fn curvature(&self, x: &[f64]) -> f64 {
-        let mut image = vec![0.0; x.len()];
-        self.product(x, &mut image);
-        image.iter().zip(x).map(|(h, x)| h * x).sum()
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn curvature(&self, x: &[f64]) -> Result<f64> {
+        let mut image = zeros(x.len())?;
+        self.product(x, &mut image)?;
+        Ok(image.iter().zip(x).map(|(h, x)| h * x).sum())
     }
 
     /// Subtracts each row's mean over its entries.
@@ -206,12 +224,12 @@ struct Product<'f, T> {
 }
 
 impl<T: Real> Kernel for Product<'_, T> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let x: Vec<T> = self.x.iter().map(|x| T::near(*x)).collect();
-        let mut out = vec![T::default(); x.len()];
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
+        let x = mapped(self.x, |x| T::near(*x))?;
+        let mut out = zeros(x.len())?;
         let mut blocks = self.blocks;
         for pair in self.free.start.windows(2) {
             let size = pair[1] - pair[0];
@@ -227,6 +245,7 @@ impl<T: Real> Kernel for Product<'_, T> {
         for (wide, narrow) in self.out.iter_mut().zip(&out) {
             *wide = narrow.wide();
         }
+        Ok(())
     }
 }
 
