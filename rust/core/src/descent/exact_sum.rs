@@ -8,11 +8,16 @@
 use crate::error::{Error, Result};
 use crate::numeric::float::Float;
 use crate::runtime::memory::{filled, zeros};
+use rayon::ThreadPool;
+use rayon::prelude::*;
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
 pub const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
 /// `1.5 * 2^52`.
 pub const ROUNDING: f64 = 3.0 * MOST_ROUNDED;
+
+/// Entries that one thread merges at a time.
+const CHUNK: usize = 1 << 14;
 
 /// A sum of vectors whose entries are multiples of `unit`.
 #[derive(Debug, Clone)]
@@ -33,7 +38,7 @@ fn too_large() -> Error {
     Error::invalid("clip", message)
 }
 
-impl<F: Float> ExactSum<F> {
+impl<F: Float + Send + Sync> ExactSum<F> {
     /// Zero, of `len` entries.
     ///
     /// # Errors
@@ -94,23 +99,46 @@ impl<F: Float> ExactSum<F> {
         Ok(())
     }
 
-    /// Adds another sum of the same unit and length.
+    /// Adds other sums of the same unit and length, some entries by each thread of `pool`.
     ///
     /// # Errors
     /// No memory.
-    pub fn merge(&mut self, other: &mut Self) -> Result<()> {
-        if other.large.is_some() || self.reached + other.reached > F::MOST_WHOLE {
+    pub fn merge(&mut self, others: &mut [&mut Self], pool: Option<&ThreadPool>) -> Result<()> {
+        let reached = |reached: F, other: &&mut Self| reached + other.reached;
+        let reached = others.iter().fold(self.reached, reached);
+        if others.iter().any(|other| other.large.is_some()) || reached > F::MOST_WHOLE {
             self.flush()?;
-            other.flush()?;
-        }
-        self.reached += other.reached;
-        for (mine, theirs) in self.small.iter_mut().zip(&other.small) {
-            *mine += *theirs;
-        }
-        if let (Some(mine), Some(theirs)) = (&mut self.large, &other.large) {
-            for (mine, theirs) in mine.iter_mut().zip(theirs) {
-                *mine += theirs;
+            for other in others.iter_mut() {
+                other.flush()?;
             }
+        } else {
+            self.reached = reached;
+        }
+        let add_small = |(chunk, mine): (usize, &mut [F])| {
+            for other in others.iter() {
+                let theirs = &other.small[chunk * CHUNK..];
+                for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                    *mine += *theirs;
+                }
+            }
+        };
+        let add_large = |(chunk, mine): (usize, &mut [i128])| {
+            for theirs in others.iter().filter_map(|other| other.large.as_ref()) {
+                for (mine, theirs) in mine.iter_mut().zip(&theirs[chunk * CHUNK..]) {
+                    *mine += theirs;
+                }
+            }
+        };
+        let large = self.large.as_deref_mut().unwrap_or(&mut []);
+        if let Some(pool) = pool.filter(|_| self.small.len() > CHUNK) {
+            pool.install(|| {
+                let chunks = self.small.par_chunks_mut(CHUNK).enumerate();
+                chunks.for_each(add_small);
+                large.par_chunks_mut(CHUNK).enumerate().for_each(add_large);
+            });
+        } else {
+            self.small.chunks_mut(CHUNK).enumerate().for_each(add_small);
+            large.chunks_mut(CHUNK).enumerate().for_each(add_large);
         }
         Ok(())
     }
@@ -158,10 +186,10 @@ mod tests {
         assert_eq!(sum.integer(1), -5);
         let mut other = ExactSum::new(2, unit)?;
         other.room(unit)?[1] += unit;
-        sum.merge(&mut other)?;
+        sum.merge(&mut [&mut other], None)?;
         assert_eq!(sum.integer(1), -4);
         let mut third = ExactSum::new(2, unit)?;
-        third.merge(&mut sum)?;
+        third.merge(&mut [&mut sum], None)?;
         assert_eq!(third.integer(0), 5 * 4_503_599_627_370_495);
         Ok(())
     }
@@ -231,7 +259,7 @@ mod tests {
         for a in &states {
             for b in states.iter().step_by(3) {
                 let (mut mine, mut theirs) = (sum::<MARGIN>(unit, *a), sum::<MARGIN>(unit, *b));
-                exact &= mine.merge(&mut theirs).is_ok();
+                exact &= mine.merge(&mut [&mut theirs], None).is_ok();
                 exact &= mine.integer(0) == (a.0 + b.0) as i128;
             }
         }

@@ -248,8 +248,10 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     fn pass(&mut self) -> Result<()> {
         let items = self.plan.items(&self.batch);
         let threads = self.workers.len();
-        for (at, worker) in self.workers.iter_mut().enumerate() {
+        each_block(self.share, self.workers, self.job.interrupt, |worker| {
             worker.sum.clear();
+        })?;
+        for (at, worker) in self.workers.iter_mut().enumerate() {
             worker.items = items * at / threads..items * (at + 1) / threads;
         }
         let records = self.batch.records(self.job.records).max(1);
@@ -268,9 +270,7 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
             }
         }
         let (first, rest) = self.workers.split_at_mut(1);
-        for worker in rest {
-            first[0].sum.merge(&mut worker.sum)?;
-        }
-        Ok(())
+        let mut sums: Vec<_> = rest.iter_mut().map(|worker| &mut worker.sum).collect();
+        first[0].sum.merge(&mut sums, self.share)
     }
 }

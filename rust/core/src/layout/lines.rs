@@ -142,8 +142,9 @@ fn add_part<S: Simd, T: Real, const V: usize>(
     for (index, value) in row.index.iter().zip(row.value) {
         let line = &mut w[*index as usize * stride + first..][..width];
         let x = T::splat(simd, *value);
-        for (w, a) in T::vectors_mut::<S>(line).0.iter_mut().zip(a) {
-            *w = T::fma(simd, x, a, *w);
+        let line = T::vectors_mut::<S>(line).0;
+        for v in 0..V {
+            line[v] = T::fma(simd, x, a[v], line[v]);
         }
     }
 }
@@ -185,22 +186,17 @@ fn part<S: Simd, U: Real, T: Real, const V: usize>(
 ) {
     let lanes = T::lanes::<S>();
     let mut sums = [[T::splat(simd, T::default()); V]; CHAINS];
-    let add = |sums: &mut [T::Vector<S>; V], index: u32, value: U| {
-        let line = &b[index as usize * stride + first..][..V * lanes];
-        let x = T::splat(simd, T::near(value.wide()));
-        for (sum, b) in sums.iter_mut().zip(T::vectors::<S>(line).0) {
-            *sum = T::fma(simd, x, *b, *sum);
-        }
-    };
     let (indices, index_rest) = index.as_chunks::<CHAINS>();
     let (values, value_rest) = value.as_chunks::<CHAINS>();
     for (index, value) in indices.iter().zip(values) {
         for chain in 0..CHAINS {
-            add(&mut sums[chain], index[chain], value[chain]);
+            let line = &b[index[chain] as usize * stride + first..][..V * lanes];
+            add_line(simd, line, value[chain], &mut sums[chain]);
         }
     }
     for (index, value) in index_rest.iter().zip(value_rest) {
-        add(&mut sums[0], *index, *value);
+        let line = &b[*index as usize * stride + first..][..V * lanes];
+        add_line(simd, line, *value, &mut sums[0]);
     }
     for v in 0..V {
         let low = T::add(simd, sums[0][v], sums[1][v]);
@@ -212,6 +208,21 @@ fn part<S: Simd, U: Real, T: Real, const V: usize>(
         } else {
             T::vectors_mut::<S>(out).0[0] = sum;
         }
+    }
+}
+
+/// `sums += value line`. A function of its own, as closures are not inlined for certain.
+#[inline(always)]
+fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
+    simd: S,
+    line: &[T],
+    value: U,
+    sums: &mut [T::Vector<S>; V],
+) {
+    let x = T::splat(simd, T::near(value.wide()));
+    let line = T::vectors::<S>(line).0;
+    for v in 0..V {
+        sums[v] = T::fma(simd, x, line[v], sums[v]);
     }
 }
 

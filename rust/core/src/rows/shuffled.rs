@@ -142,6 +142,9 @@ impl<'a> Store<'a> {
         let entries = match self {
             Self::Dense { columns, .. } => *columns,
             Self::Sparse { value, start, .. } => value.len() / (start.len() - 1).max(1),
+            Self::View {
+                rows, dense: false, ..
+            } => rows.n_stored() / rows.n_rows().max(1) + 1,
             Self::View { rows, .. } => rows.n_columns(),
         };
         entries * padded_classes
