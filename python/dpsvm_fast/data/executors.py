@@ -634,7 +634,7 @@ class LocalExecutor:
             return recipe
         found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
         again = Recipe(
-            n_features=recipe.n_features,
+            n_features=recipe.n_features + recipe.public.n_added,
             sparse=False,
             classes=np.arange(recipe.n_classes),
             public=PublicMap(unit=False, data_norm=1.0),
