@@ -22,8 +22,8 @@ from dpsvm_fast import PrivateLinearSVC, verify
 
 TITLE = "PrivateLinearSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits with fresh noise and several draws of it for small sets; stored are 20, of "
-    "usps and wisdm 8, of cornell and isolet 4. Adult has its official split and 4 draws of noise.",
+    "Random 80/20 splits with fresh noise and several draws of it for small sets; stored are 20, "
+    "of usps and wisdm 8, of cornell and isolet 4; Adult has its official split and 4 draws.",
     "Delta is 1e-5, one row more or fewer; bounds are public, rows are raw, and nothing is tuned.",
     "Of Adult's amounts of money either the values or their logarithms are taken.",
     "Balanced accuracy is the mean over classes, AUROC that of one class against the rest; "
