@@ -152,7 +152,7 @@ class PrivateKernelSVC(PipelineClassifier):
     n < 10 n_features. gamma = sqrt(q / 1000), between 1/4 and 1; for "laplacian" times sqrt(pi /
     n_features). With ``delta=0`` epsilon / sqrt(p + 1) takes the place of mu, p being the number of
     weights, and "auto" also stays linear if D < 20 n_features. The descent is that of
-    `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise, and m = 64.
+    `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise, and m = 64 always.
 
     The constants of the recipe were chosen on vehicle, wisdm, digits, usps, mnist, adult and
     synthetic data: expect a little less on others.

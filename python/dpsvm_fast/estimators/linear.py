@@ -321,8 +321,8 @@ class PrivateLinearSVC(PipelineClassifier):
     0.7; R = ``max_grad_norm_`` = 0.25; lambda = c R / mu; steps of 1 / (lambda T) on the sum of
     clipped gradients; no weight decay; the mean of the last 0.0875 T / c iterates. Whitened rows
     take c down to 0.25 and the last 0.15 T / c iterates. Steps are at most 4 m / n, with m = d + 1
-    for whitened rows and at least 16; where they would be x times as long, R is sqrt(x) times as
-    large, at most 0.7. For the one score of two classes R is divided by sqrt 2.
+    for whitened rows, at least 16, and 64 for others; where they would be x times as long, R is
+    sqrt(x) times as large, at most 0.7. For the one score of two classes R is divided by sqrt 2.
     The constants of the recipe were chosen on six data sets (vehicle, dermatology, isolet, usps,
     cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening on small versions of them, too:
     expect a little less on others.

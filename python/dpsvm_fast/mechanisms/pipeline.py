@@ -89,8 +89,8 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
 # side, which spoils the order of scores and makes them too large. And a clip that always acts has
 # no calibrated end. So steps have that bound, with m = d for whitened rows, at least 16, and 64 for
-# random features; of the factor x that it takes away the clip gets the square root, up to R = 0.7,
-# and as much goes into less noise.
+# others and random features; of the factor x that it takes away the clip gets the square root, up
+# to R = 0.7, and as much goes into less noise.
 
 
 # R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes. The larger
@@ -110,8 +110,8 @@ FEATURES_A_ROW = 6.0
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
-# Of the longest step, and over how many directions rows spread at least, and random features.
-LONGEST_STEP, FEWEST_DIRECTIONS, DIRECTIONS_OF_FEATURES = 4.0, 16, 64
+# Of the longest step, and over how many directions whitened rows spread at least, and others.
+LONGEST_STEP, FEWEST_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 64
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
 GRID_SHARE = 1e-6
@@ -207,9 +207,8 @@ class DescentRule:
     @property
     def _longest_step(self) -> float:
         """Beyond it gradients of many rows swing."""
-        directions = FEWEST_DIRECTIONS if self.fixed_c is None else DIRECTIONS_OF_FEATURES
-        if self.whitened:
-            directions = max(directions, self.n_features)
+        whitened = max(FEWEST_DIRECTIONS, self.n_features)
+        directions = whitened if self.whitened else PLAIN_DIRECTIONS
         return LONGEST_STEP * directions / self.count
 
     @property
