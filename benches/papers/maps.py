@@ -1,6 +1,7 @@
-"""Public maps of rows before PrivateLinearSVC: splines of columns.
+"""Public maps of rows before PrivateLinearSVC: splines of columns, directions of edges
+of images.
 
-The same splits and budgets with the map and without it. Knots and logarithms are public
+The same splits and budgets with the map and without it. Knots, logarithms and shapes are public
 facts and are not tuned for each set: nine knots, or five for fewer than 10,000 rows; amounts of
 money and weights of a census on a logarithmic scale.
 """
@@ -24,13 +25,14 @@ from benches.papers import cells
 from benches.papers.data import ADULT_RANGES, DataSet, load
 from benches.papers.drawing import Panel, Point, panels
 from benches.tables import Row, as_rows
-from dpsvm_fast import PrivateLinearSVC, PublicSplines
+from dpsvm_fast import PrivateLinearSVC, PublicImageFeatures, PublicSplines
 
 TITLE = "Public maps of rows"
 PROTOCOL = (
     "PrivateLinearSVC at its defaults, of the rows and of a public map of them, on the same "
-    "splits: the official one of Adult with fresh noise, random 80/20 splits of the others.",
-    "Delta is 1e-5, one row more or fewer; bounds and knots are public and are not tuned.",
+    "splits: the official ones of Adult and MNIST with fresh noise, random 80/20 splits of the "
+    "others.",
+    "Delta is 1e-5, one row more or fewer; bounds, knots and shapes are public and are not tuned.",
 )
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 DELTA = 1e-5
@@ -48,15 +50,20 @@ class Recipe:
     ----------
     splits : int
         Or fits with fresh noise, of an official split.
-    knots : int
+    knots : int, default=0
         Of columns that are more than zeros and ones.
+    shape : tuple of int, default=()
+        Of images.
     """
 
     splits: int
-    knots: int
+    knots: int = 0
+    shape: tuple[int, ...] = ()
 
     def map(self, data: DataSet) -> Any:
         """The public map."""
+        if self.shape:
+            return PublicImageFeatures(self.shape)
         wide = data.high - data.low != 1.0
         ranges = list(ADULT_RANGES) if wide.sum() == len(ADULT_RANGES) else []
         places = np.flatnonzero(wide)
@@ -69,6 +76,8 @@ RECIPES = {
     "adult": Recipe(5, 9),
     "wisdm": Recipe(20, 5),
     "vehicle": Recipe(20, 5),
+    "usps": Recipe(5, shape=(16, 16)),
+    "mnist": Recipe(3, shape=(28, 28)),
 }
 DATA = tuple(RECIPES)
 QUICK_DATA, QUICK_REPEATS = ("vehicle",), 1
@@ -117,8 +126,10 @@ def _fit(
         svc = PrivateLinearSVC(epsilon, DELTA, bounds=(data.low, data.high), classes=classes)
         model = make_pipeline(svc)
     else:
-        svc = PrivateLinearSVC(epsilon, DELTA, bounds=(0, 1), classes=classes)
-        model = make_pipeline(RECIPES[name].map(data), svc)
+        recipe = RECIPES[name]
+        bounds = None if recipe.shape else (0, 1)
+        svc = PrivateLinearSVC(epsilon, DELTA, bounds=bounds, classes=classes)
+        model = make_pipeline(recipe.map(data), svc)
     begin = time.perf_counter()
     model.fit(data.X[train].astype(np.float32), data.y[train])
     seconds = time.perf_counter() - begin
@@ -159,11 +170,11 @@ def _summary(name: str, epsilon: str, members: Sequence[Row]) -> Mapping[str, ob
 
 
 def failures(table: Sequence[Row]) -> list[str]:
-    """Adult has enough rows for curves."""
+    """Adult has enough rows for curves, and images have edges."""
     return [
         f"maps: {row['data']} at {row['epsilon']}: gain {row['gain']}"
         for row in table
-        if row["data"] == "adult" and float(row["gain"]) <= 0.0
+        if row["data"] in ("adult", "usps", "mnist") and float(row["gain"]) <= 0.0
     ]
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "objective_delta",
     "objective_profile",
     "objective_sigma",
+    "oriented_gradients",
     "projected_sgd",
     "projected_sgd_orders",
     "projected_sgd_parties",
@@ -183,6 +184,14 @@ def build_info() -> dict[str, Any]: ...
 def symmetric_eigen(
     matrix: NDArray[np.float64], n_components: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def oriented_gradients(
+    X: Any,
+    *,
+    shape: tuple[int, int, int],
+    cells: tuple[int, int],
+    n_orientations: int,
+    n_threads: int,
+) -> NDArray[Any]: ...
 def row_products(
     rows: NDArray[np.float64], matrix: NDArray[np.float64], n_threads: int
 ) -> NDArray[np.float64]: ...

@@ -101,13 +101,13 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that what it
     lists as public was public. A step counts as free when it is one of this library's without a
-    budget (``PublicScaler``, ``PublicSplines``, ``RandomFourierFeatures``, ``SchemaEncoder``), when
-    its scikit-learn tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``), or
-    when all that it uses is declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
+    budget (those named ``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), when its
+    scikit-learn tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``), or when
+    all that it uses is declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
     ``SimpleImputer`` with a constant and ``keep_empty_features=True``, ``SplineTransformer`` with
     positions of knots, ``PolynomialFeatures``. Names and types of columns are public. An estimator
-    that is
-    listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    that is listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section
+    "Pipelines".
 
     Searches over hyper-parameters fit many pipelines on the same rows; this is about one of them.
 

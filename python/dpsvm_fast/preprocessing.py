@@ -73,6 +73,7 @@ __all__ = [
     "PrivatePCA",
     "PrivateStandardScaler",
     "PrivateWhitener",
+    "PublicImageFeatures",
     "PublicScaler",
     "PublicSplines",
     "RandomFourierFeatures",
@@ -1207,6 +1208,181 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
             "cannot be told apart"
         )
     return np.asarray(knots)
+
+
+# Sides of images, cells along them and directions, as the core takes them.
+MOST_PIXELS = 1 << 12
+
+
+def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
+    """Two or three lengths: of an image, or of its cells."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected two or three whole numbers")
+    lengths = tuple(check.check_integer(name, length, 1, MOST_PIXELS) for length in value)
+    if len(lengths) not in (2, 3):
+        raise InvalidParameterError(f"{name}: got {len(lengths)} numbers, expected two or three")
+    return lengths
+
+
+def checked_cells(value: Any) -> int | tuple[int, int]:
+    """A number of cells along both sides, or one for the height and one for the width."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return check.check_integer("cells", value, 1, MOST_PIXELS)
+    lengths = checked_lengths("cells", value)
+    if len(lengths) != 2:
+        raise InvalidParameterError("cells: got three numbers, expected one or two")
+    return lengths[0], lengths[1]
+
+
+@dataclass(eq=False, repr=False)
+class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
+    r"""Histograms of the directions of edges over cells of an image: spends no budget.
+
+    At each pixel, with the differences of its neighbours along width and height as a vector of
+    length m and direction v, orientation k of K has :math:`m \max(0, \langle v, u_k \rangle)^8`, u
+    being K directions around the circle. It is shared among the nearest cells of a grid. Features
+    are square roots of the sums over their total, so that rows have norm 1.
+
+    Parameters
+    ----------
+    shape : tuple (height, width) or (height, width, channels)
+        Of one image. A row of X is an image of this shape, flattened in C order: rows of pixels one
+        after the other, the channels of a pixel side by side. Each at most 4096.
+    cells : int or tuple (vertical, horizontal), default=4
+        Number of cells along height and width, at most as many as pixels; one number stands for
+        both, and for as many as there are pixels along a shorter side.
+    n_orientations : int, default=8
+        Number K of directions, at most 4096.
+    n_threads : int or None, default=None
+        Threads; None is all cores that this process may use. Never changes the result.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    Notes
+    -----
+    Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
+    private after this transformer was as private before it; ``total_privacy`` counts it as free.
+    Proof: docs/proofs/private_scaling.md, section "Pipelines". Rows have norm 1 up to rounding, or
+    0 for an image of one value.
+
+    Neither the brightness of an image nor its contrast changes its features, so no bounds are
+    needed; a shift by a fraction of a cell changes them a little. Beyond X it takes the features.
+
+    References
+    ----------
+    .. [1] Dalal and Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
+    .. [2] Arandjelovic and Zisserman, "Three things everyone should know to improve object
+       retrieval", CVPR 2012 (square roots of histograms).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from dpsvm_fast import PrivateLinearSVC, PublicImageFeatures
+    >>> X, y = load_digits(return_X_y=True)
+    >>> svc = PrivateLinearSVC(2.0, classes=range(10))
+    >>> model = make_pipeline(PublicImageFeatures((8, 8)), svc).fit(X, y)
+    >>> model[:-1].transform(X).shape
+    (1797, 128)
+    """
+
+    shape: Annotated[Any, checked_lengths]
+    cells: Annotated[Any, param.plain(checked_cells)] = 4
+    n_orientations: Annotated[int, integer(1, MOST_PIXELS)] = 8
+    _: KW_ONLY
+    n_threads: param.Threads = None
+
+    def fit(self, X: Any, y: Any = None) -> PublicImageFeatures:
+        """Check the parameters and remember the number and names of the pixels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        PublicImageFeatures
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            Parameters that are none, or images of another number of pixels.
+        ValueError
+            X is invalid; the text does not quote it.
+        """
+        probe = checked_copy(self)
+        probe.grid(checked_training_rows(probe, X).shape[1])
+        self._remember(probe)
+        return self
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Features of images; works without ``fit``.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, channels * vertical * horizontal * n_orientations)
+            Of the precision of X, the orientations of a cell side by side.
+        """
+        checked = checked_copy(self)
+        X = checked_rows(self, X)
+        shape, cells = checked.grid(X.shape[1])
+        rows = compiled_rows(X) if sparse.issparse(X) else np.ascontiguousarray(X)
+        how: Any = {"n_orientations": checked.n_orientations, "n_threads": checked.n_threads}
+        return _core.oriented_gradients(rows, shape=shape, cells=cells, **how)
+
+    def grid(self, n_features: int) -> tuple[tuple[int, int, int], tuple[int, int]]:
+        """Height, width and channels of an image of so many pixels, and its cells.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        shape, cells : tuple of int
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            Parameters that are none, or for another number of pixels.
+        """
+        checked = checked_copy(self)
+        height, width, channels = (*checked.shape, 1)[:3]
+        if height * width * channels != n_features:
+            raise InvalidParameterError(
+                f"shape: got {tuple(checked.shape)}, expected one of {n_features} numbers, as many "
+                "as features"
+            )
+        if isinstance(checked.cells, int):
+            checked.cells = min(checked.cells, height), min(checked.cells, width)
+        vertical, horizontal = checked.cells
+        if vertical > height or horizontal > width:
+            raise InvalidParameterError.of(
+                "cells", got=checked.cells, accepted=f"at most {height} and {width}, the pixels"
+            )
+        return (height, width, channels), (vertical, horizontal)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of features."""
+        (_, _, channels), (vertical, horizontal) = self.grid(self.n_features_in_)
+        return channels * vertical * horizontal * self.n_orientations
+
+    def __sklearn_tags__(self) -> Any:
+        """No fit is needed; precision is kept."""
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 @dataclass(eq=False, repr=False)

@@ -210,6 +210,7 @@ CORE_MAY_USE = {
     "noise": _BASE,
     "layout": _BASE | {"rows", "linalg"},
     "fourier": _BASE | {"rows", "linalg", "noise"},
+    "images": _BASE | {"rows"},
     "records": _BASE | {"rows", "linalg", "fourier"},
     "solver": _BASE | {"rows", "linalg", "layout", "loss"},
     "descent": _BASE | {"rows", "linalg", "layout", "loss", "noise", "records"},

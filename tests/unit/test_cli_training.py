@@ -122,6 +122,8 @@ class TestFit:
             *(("--splines", "5"), ("--splines", "5", "--model", "kernel")),
             ("--splines", "5", "--mechanism", "objective"),
             ("--splines", "5", "--model", "gaussian"),
+            ("--image", "2x3"),
+            ("--image", "1x2x3", "--model", "output"),
         ],
     )
     def test_public_maps(
@@ -142,15 +144,28 @@ class TestFit:
         assert len({(folder / f"{name}.json").read_bytes() for name in ("memory", "parts")}) == 1
         done(capsys, "predict", "parts.json", "new.csv", "-o", "predicted.csv")
         fitted = load_model(folder / "parts.json")
-        assert fitted[0].knots == [1, 1, 5, 5, 5, 5]
-        assert fitted[0].log == [2]
-        knots = fitted[0].functions(6).knots
-        np.testing.assert_allclose(knots[2], 11.0 ** np.linspace(0, 1, 5) - 1.0)
-        np.testing.assert_allclose(knots[3], np.linspace(0, 10, 5))
+        if "--splines" in model:
+            assert fitted[0].knots == [1, 1, 5, 5, 5, 5]
+            assert fitted[0].log == [2]
+            knots = fitted[0].functions(6).knots
+            np.testing.assert_allclose(knots[2], 11.0 ** np.linspace(0, 1, 5) - 1.0)
+            np.testing.assert_allclose(knots[3], np.linspace(0, 10, 5))
 
-    def test_one_knot_is_refused(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["fit", "rows.csv", *FIT, "--splines", "1", "-o", "model.json"]) == 2
-        assert "--splines" in capsys.readouterr().err
+    @pytest.mark.parametrize(
+        ("given", "named"),
+        [
+            (("--splines", "3", "--image", "2x3"), "--image"),
+            (("--splines", "1"), "--splines"),
+            (("--image", "2x4"), "--image"),
+            (("--image", "6"), "--image"),
+            (("--image", "0x6"), "--image"),
+        ],
+    )
+    def test_public_maps_that_cannot_be(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], named: str
+    ) -> None:
+        assert main(["fit", "rows.csv", *FIT, *given, "-o", "model.json"]) == 2
+        assert named in capsys.readouterr().err
         assert not (folder / "model.json").exists()
 
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")

@@ -77,7 +77,7 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
 from dpsvm_fast.pipelines import planned_events
-from dpsvm_fast.preprocessing import PublicScaler, PublicSplines
+from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
 from dpsvm_fast.validation import ADJACENCIES
 
 # The estimators that the command line trains, and how each takes its rows.
@@ -112,6 +112,7 @@ def made(
     *,
     kernel: str | None = None,
     splines: int | None = None,
+    image: tuple[int, ...] | None = None,
     **settings: Any,
 ) -> Any:
     """An estimator for rows of a schema.
@@ -127,6 +128,8 @@ def made(
         Of "kernel" alone.
     splines : int or None, default=None
         Number of knots of each column with bounds.
+    image : tuple of int or None, default=None
+        Height, width and perhaps channels of the image that a row is.
     **settings
         Parameters that all estimators have.
 
@@ -138,10 +141,10 @@ def made(
     Raises
     ------
     CommandError
-        ``mechanism`` for a model that is one already, ``kernel`` for one that has none.
+        ``mechanism`` for a model that is one already, ``kernel`` for one that has none; two maps.
     """
     classes = list(schema.classes)
-    mapping = None if splines is None else _splines(schema, splines, model)
+    mapping = _public_map(schema, splines, image, model)
     if kernel is not None and model != "kernel":
         raise CommandError(
             f"--kernel: got {kernel!r} with --model {model}, expected --model kernel"
@@ -149,7 +152,7 @@ def made(
     if model in PIPELINES:
         given = {"mechanism": mechanism, "kernel": kernel}
         chosen = {name: value for name, value in given.items() if value is not None}
-        bounds = schema.bounds if mapping is None else (0, 1)
+        bounds = schema.bounds if mapping is None else (None if splines is None else (0, 1))
         svc = PIPELINES[model](bounds=bounds, classes=classes, **chosen, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
     if mechanism is not None:
@@ -165,9 +168,29 @@ def made(
     return Pipeline([first, ("normalizer", Normalizer()), (STEP, svc)])
 
 
-def _splines(schema: Any, splines: int, model: str) -> PublicSplines:
-    """Functions of the columns of numbers; others are left as they are."""
+def _public_map(
+    schema: Any, splines: int | None, image: tuple[int, ...] | None, model: str
+) -> PublicSplines | PublicImageFeatures | None:
+    """The public map of rows that is asked for.
+
+    Raises
+    ------
+    CommandError
+        Two are, or the schema has another number of features than an image has pixels.
+    """
+    if splines is not None and image is not None:
+        raise CommandError("--splines and --image: expected one of them")
+    if image is not None:
+        if math.prod(image) != schema.n_features:
+            raise CommandError(
+                f"--image: got {'x'.join(map(str, image))}, expected as many pixels as the schema "
+                f"has features, {schema.n_features}"
+            )
+        return PublicImageFeatures(image)
+    if splines is None:
+        return None
     columns = [column for column in schema.features for _ in range(column.width)]
+    # Of numbers; other columns are left as they are.
     knots = [splines if column.is_number else 1 for column in columns]
     log = [place for place, column in enumerate(columns) if column.log]
     dense = model in DENSE_ONLY
@@ -221,6 +244,19 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
         return int(float(found[1]) * unit)
 
 
+class Shape(click.ParamType):  # type: ignore[type-arg]
+    """Height, width and perhaps channels of an image: 28x28."""
+
+    name = "shape"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read two or three whole numbers."""
+        found = re.fullmatch(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){1,2}", str(value))
+        if found is None:
+            self.fail(f"got {str(value)!r}, expected HEIGHTxWIDTH such as 28x28", param, ctx)
+        return tuple(map(int, str(value).split("x")))
+
+
 def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command that trains the options of public maps of rows."""
     options = (
@@ -229,6 +265,12 @@ def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=Whole(2),
             metavar="K",
             help="Make K piecewise linear functions of each column with bounds.",
+        ),
+        click.option(
+            "--image",
+            type=Shape(),
+            metavar="HxW",
+            help="Rows are images, HxW or HxWxC: train on directions of edges.",
         ),
     )
     return _decorated(function, options)
@@ -919,15 +961,18 @@ FEATURES = 1000
 ROOM_FOR_FEATURES = 1024 * MIB
 
 
-def growth_of(estimator: Any) -> int:
+def growth_of(estimator: Any, n_features: int) -> int:
     """How many times the memory of rows their public map takes, at least 1."""
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else None
+    if isinstance(first, PublicImageFeatures):
+        names = first.fit(np.zeros((1, n_features))).get_feature_names_out()
+        return -(-len(names) // n_features)
     return 2 * ENTRY // NUMBER if isinstance(first, PublicSplines) else 1
 
 
 def copies_of(estimator: Any, n_features: int) -> int:
     """How many copies of the rows are in memory while it is fitted there."""
-    growth = growth_of(estimator)
+    growth = growth_of(estimator, n_features)
     if not needs_all_rows(estimator):
         return DESCENT * growth
     if isinstance(trainer_of(estimator), PrivateKernelSVC):
@@ -994,7 +1039,7 @@ def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> 
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
-        growth = growth_of(estimator)
+        growth = growth_of(estimator, rows.partitions.n_features)
         kept = room.kept_parts(growth * rows.n_bytes, len(parts))
         scratch = rows.folder / "mapped"
         scratch.mkdir(mode=0o700)
@@ -1195,6 +1240,7 @@ def _fit(task: Task) -> None:
         table.schema,
         kernel=options["kernel"],
         splines=options["splines"],
+        image=options["image"],
         epsilon=spending.epsilon,
         delta=spending.delta,
         adjacency=spending.adjacency,
@@ -1306,6 +1352,7 @@ def _search(schema: TableSchema, spending: Spending, options: dict[str, Any]) ->
         None,
         schema,
         splines=options["splines"],
+        image=options["image"],
         delta=spending.delta,
         adjacency=spending.adjacency,
         n_threads=options["n_threads"],

@@ -758,6 +758,12 @@ def _public_transformers() -> list[SavedClass]:
         ),
         SavedClass(ours.PublicScaler, scaler, FEATURES, fits=False),
         SavedClass(
+            ours.PublicImageFeatures,
+            declared_parameters(ours.PublicImageFeatures),
+            FEATURES,
+            fits=False,
+        ),
+        SavedClass(
             ours.PublicSplines, declared_parameters(ours.PublicSplines), FEATURES, fits=False
         ),
         SavedClass(
@@ -1121,6 +1127,8 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
         raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
     if isinstance(model, ours.PublicSplines):
         refused(model.functions, n_features, names, where=f"{where}: ")
+    if isinstance(model, ours.PublicImageFeatures):
+        refused(model.grid, n_features, where=f"{where}: ")
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:

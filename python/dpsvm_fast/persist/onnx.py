@@ -406,6 +406,56 @@ def _hats(graph: Graph, step: Any, rows: str) -> str:
     return graph.op("Max", graph.op("Min", above, below), 0.0)
 
 
+def _edges(graph: Graph, step: Any, rows: str) -> str:
+    """Of ``PublicImageFeatures``: planes of all channels, on which the last two axes are sides."""
+    known = getattr(step, "n_features_in_", graph.n_features)
+    (height, width, channels), cells = step.grid(known)
+    largest = graph.or_one(graph.op("ReduceMax", graph.op("Abs", rows), axes=[1], keepdims=1))
+    shape = graph.stored(np.array([0, height, width, channels], dtype=np.int64))
+    planes = graph.op("Reshape", graph.op("Div", rows, largest), shape)
+    planes = graph.op("Transpose", planes, perm=[0, 3, 1, 2])
+    dx, dy = (_differences(graph, planes, axis, n) for axis, n in ((3, width), (2, height)))
+    size = graph.op("Sqrt", graph.op("Add", graph.op("Mul", dx, dx), graph.op("Mul", dy, dy)))
+    dx, dy = (graph.op("Div", d, graph.or_one(size)) for d in (dx, dy))
+    left, right = (
+        graph.constant(_nearness(*sides)) for sides in zip((height, width), cells, strict=True)
+    )
+    right = graph.op("Transpose", right, perm=[1, 0])
+    last = graph.stored(np.array([4], dtype=np.int64))
+    cells_of = []
+    for angle in 2.0 * np.pi * np.arange(step.n_orientations) / step.n_orientations:
+        share = graph.op(
+            "Add",
+            graph.op("Mul", dx, graph.constant(np.cos(angle))),
+            graph.op("Mul", dy, graph.constant(np.sin(angle))),
+        )
+        share = graph.op("Max", share, graph.constant(0.0))
+        for _ in range(3):
+            share = graph.op("Mul", share, share)
+        cell = graph.op("MatMul", graph.op("MatMul", left, graph.op("Mul", size, share)), right)
+        cells_of.append(graph.op("Unsqueeze", cell, last))
+    width_out = channels * cells[0] * cells[1] * step.n_orientations
+    flat = graph.stored(np.array([0, width_out], dtype=np.int64))
+    sums = graph.op("Reshape", graph.op("Concat", *cells_of, axis=4), flat)
+    return graph.op("Sqrt", graph.op("Div", sums, graph.or_one(graph.row_sum(sums))))
+
+
+def _differences(graph: Graph, planes: str, axis: int, side: int) -> str:
+    """Of the neighbours of each pixel along an axis; pixels at the border are their own."""
+    places = np.arange(side)
+    after, before = (
+        graph.op("Gather", planes, graph.stored(np.clip(places + step, 0, side - 1)), axis=axis)
+        for step in (1, -1)
+    )
+    return graph.op("Sub", after, before)
+
+
+def _nearness(side: int, cells: int) -> NDArray[np.float64]:
+    """How near the pixels along a side are to the middles of its cells, shape (cells, side)."""
+    places = (np.arange(side) + 0.5) * cells / side - 0.5
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(places - np.arange(cells)[:, None])))
+
+
 def _normalized(graph: Graph, step: Any, rows: str) -> str:
     """Of scikit-learn's ``Normalizer``."""
     if step.norm == "l2":
@@ -646,6 +696,7 @@ def _categories(graph: Graph, column: Column, texts: Any) -> str:
 
 
 TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
+    ours.PublicImageFeatures: _edges,
     ours.PublicScaler: _scaled,
     ours.PublicSplines: _hats,
     ours.PrivateCenter: lambda g, step, rows: g.op("Sub", _clipped(g, step, rows), step.mean_),

@@ -6,7 +6,8 @@
 //! - [`error`], [`runtime`], [`simd`] and `numeric` serve all that compute;
 //! - [`rows`] are what a user gives, [`loss`] what is lost on one of them, `layout` how weights meet
 //!   them, [`linalg`] dense linear algebra;
-//! - [`noise`] is drawn, [`fourier`] draws public random features, [`records`] are rows ready for exact
+//! - [`noise`] is drawn, [`fourier`] draws public random features, [`images`] are
+//!   mapped to public ones, [`records`] are rows ready for exact
 //!   private sums;
 //! - [`solver`] minimises to a certified distance, [`descent`] takes noisy steps;
 //! - [`accounting`] says how much privacy noise buys, and uses `numeric` and [`runtime`] alone.
@@ -18,6 +19,7 @@ pub mod accounting;
 pub mod descent;
 pub mod error;
 pub mod fourier;
+pub mod images;
 mod layout;
 pub mod linalg;
 pub mod loss;

@@ -1,7 +1,9 @@
 //! The only file that reaches numpy memory: arrays cross without copies, checked for dtype and order.
 
 use crate::gate;
+use dpsvm_core::Result;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Interrupt;
 use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -242,4 +244,23 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, expected: &str) -> PyErr {
             .map_or_else(|_| "another object".to_owned(), |n| n.to_string()),
     };
     PyTypeError::new_err(format!("{name}: got {got}, expected {expected}"))
+}
+
+/// An array that `work` fills. numpy's memory comes in large pages, which are faster to touch; asked
+/// for through Python, a lack of it is an error and no panic.
+pub fn filled<T: numpy::Element + Send>(
+    py: Python<'_>,
+    shape: [usize; 2],
+    work: impl FnOnce(&mut [T], &dyn Interrupt) -> Result<()> + Send,
+) -> PyResult<Bound<'_, PyAny>> {
+    use numpy::PyArrayMethods;
+    let made = py.import("numpy")?;
+    let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
+    let array = made.cast_into::<numpy::PyArray2<T>>()?;
+    {
+        let mut view = array.try_readwrite()?;
+        let out = view.as_slice_mut()?;
+        gate::run(py, |interrupt| work(out, interrupt))?;
+    }
+    Ok(array.into_any())
 }

@@ -1,14 +1,13 @@
 //! Bindings of `dpsvm_core::fourier`.
 
-use crate::arrays::{Matrix, matrix};
+use crate::arrays::{Matrix, filled, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, Structure};
 use dpsvm_core::rows::view::{RowBounds, Rows};
-use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
-use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -51,24 +50,6 @@ impl FourierMap {
             transform(map, prepared, rows, out, n_threads, interrupt)
         })
     }
-}
-
-/// An array that `work` fills. numpy's memory comes in large pages, which are faster to touch; asked
-/// for through Python, a lack of it is an error and no panic.
-fn filled<T: numpy::Element + Send>(
-    py: Python<'_>,
-    shape: [usize; 2],
-    work: impl FnOnce(&mut [T], &dyn Interrupt) -> Result<()> + Send,
-) -> PyResult<Bound<'_, PyAny>> {
-    let made = py.import("numpy")?;
-    let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
-    let array = made.cast_into::<PyArray2<T>>()?;
-    {
-        let mut view = array.try_readwrite()?;
-        let out = view.as_slice_mut()?;
-        gate::run(py, |interrupt| work(out, interrupt))?;
-    }
-    Ok(array.into_any())
 }
 
 #[pymethods]

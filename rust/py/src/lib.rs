@@ -8,6 +8,7 @@ mod ellipsoids;
 mod errors;
 mod fourier;
 mod gate;
+mod images;
 mod linalg;
 mod moments;
 mod noise;
@@ -100,6 +101,7 @@ fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     moments::register(m)?;
     descent::register(m)?;
     fourier::register(m)?;
+    images::register(m)?;
     ellipsoids::register(m)?;
     linalg::register(m)?;
     noise::register(m)?;

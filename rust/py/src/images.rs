@@ -1,0 +1,42 @@
+//! Bindings of `dpsvm_core::images`.
+
+use crate::arrays::{Matrix, filled};
+use dpsvm_core::images::{ImageSettings, oriented_gradients as core};
+use dpsvm_core::rows::view::RowBounds;
+use pyo3::prelude::*;
+
+/// Histograms of the directions of edges over cells, one image a row, in the precision of the rows.
+#[pyfunction]
+#[pyo3(signature = (X, *, shape, cells, n_orientations, n_threads))]
+#[allow(non_snake_case)]
+fn oriented_gradients<'py>(
+    py: Python<'py>,
+    X: &Bound<'py, PyAny>,
+    shape: [usize; 3],
+    cells: [usize; 2],
+    n_orientations: usize,
+    n_threads: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let settings = ImageSettings {
+        shape,
+        cells,
+        directions: n_orientations,
+    };
+    settings.check().map_err(crate::errors::to_python)?;
+    let x = Matrix::extract(X)?;
+    let rows = x.rows(py, RowBounds::FREE)?;
+    let made = [rows.n_rows(), settings.outputs()];
+    if x.is_single() {
+        return filled(py, made, |out: &mut [f32], interrupt| {
+            core(settings, &rows, out, n_threads, interrupt)
+        });
+    }
+    filled(py, made, |out: &mut [f64], interrupt| {
+        core(settings, &rows, out, n_threads, interrupt)
+    })
+}
+
+/// Adds this file's function to the module.
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(oriented_gradients, m)?)
+}
