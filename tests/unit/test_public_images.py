@@ -206,7 +206,7 @@ def test_ctrl_c_ends_a_long_transform(n_threads: int) -> None:
 
 
 class Lines(PublicImageFeatures):
-    """Images of one line, as wide as the rows are: scikit-learn's checks have rows of all widths."""
+    """Images of one line, as wide as the rows are: rows of the checks have all widths."""
 
     def grid(self, n_features: int) -> Any:
         line = PublicImageFeatures((1, n_features), self.cells, self.n_orientations)
