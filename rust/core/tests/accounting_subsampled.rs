@@ -361,11 +361,11 @@ fn a_profile_from_below_zero_is_of_one_direction() -> Result<()> {
             profiles: vec![(known, 2)],
             ..Events::default()
         };
-        LossDistribution::new(&events, false)?.delta(0.0, &Never)
+        LossDistribution::new(&events, false)?.delta(0.5, &Never)
     };
-    let exact = 0.25 * 0.75 + 0.5 * 0.25;
-    assert!((one(low)? - exact).abs() < 1e-4, "{}", one(low)?);
-    assert!(one(0.0)? > exact + 0.01, "both directions are worse");
+    let exact = 0.25 * (1.0 - 0.25 * 0.5_f64.exp());
+    assert!((one(low)? - exact).abs() < 1e-6, "{}", one(low)?);
+    assert!(one(0.0)? > exact + 0.04, "both directions are worse");
     Ok(())
 }
 
