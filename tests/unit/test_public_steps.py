@@ -207,7 +207,7 @@ def test_what_is_fitted_does_not_depend_on_values(kind: str) -> None:
             "Name its columns",
         ),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_steps_that_learn_are_refused_with_what_to_take_instead(step: Any, advice: str) -> None:
     with pytest.raises(InvalidParameterError) as caught:
@@ -244,7 +244,7 @@ def test_a_column_without_values_is_what_makes_an_imputer_learn() -> None:
             categories=[[1, 2]], feature_name_combiner=lambda a, b: a, sparse_output=False
         ),
     ],
-    ids=str,
+    ids=lambda step: type(step).__name__,
 )
 def test_what_is_not_saved(step: Any, tmp_path: Path) -> None:
     rows = NUMBERS[["plan"]].clip(1, 1)
