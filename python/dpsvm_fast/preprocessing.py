@@ -96,8 +96,10 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
     n_features_in_: int
     privacy_: PrivacyStatement
 
+    _takes = ("groups",)
+
     @in_usual_arithmetic
-    def fit(self: Fitted, X: Any, y: Any = None) -> Fitted:
+    def fit(self: Fitted, X: Any, y: Any = None, groups: Any = None) -> Fitted:
         """Spend the budget on private rows and publish what came out.
 
         Parameters
@@ -105,6 +107,9 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Finite numbers; rows longer than ``data_norm`` are scaled down to it, silently.
         y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to: ints, strings or bools. Whole persons are then
+            protected. Ids are private, and forgotten.
 
         Returns
         -------
@@ -122,7 +127,8 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         """
         self._forget()
         checked = self.checked()
-        self.__dict__.update(private_fit(checked, ArrayRows(checked, X, labelled=False)))
+        rows = ArrayRows(checked, X, labelled=False, groups=groups)
+        self.__dict__.update(private_fit(checked, rows))
         return self
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:

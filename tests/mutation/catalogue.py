@@ -643,4 +643,59 @@ CATALOGUE = (
         ),
         ("test_with_a_key_every_forgery_is_noticed",),
     ),
+    Mutant(
+        "clip of rows alone",
+        "rows are clipped one by one, and a person of many contributes their whole sum",
+        (
+            Edit(
+                "let factor = shortening(squares(person), person.len(), bound) / unit;",
+                "let factor = 1.0 / unit;",
+            ),
+            Edit(
+                "let factor = shortening(square, len, (bound - lost).max(0.0)) / unit;",
+                "let factor = 1.0 / unit;",
+            ),
+        ),
+        (
+            "test_rows_that_agree_reach_the_bound_and_no_more",
+            "test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may",
+        ),
+    ),
+    Mutant(
+        "the sum of a person for its mean",
+        "a person of many rows contributes them all to the centre",
+        (
+            Edit(
+                "let scale = 1.0 / ROW_GRID / f64::max(total, 1.0);",
+                "let scale = 1.0 / ROW_GRID;",
+            ),
+            Edit(
+                "let shorter = if square > LONGEST * LONGEST {",
+                "let shorter = if square < 0.0 {",
+            ),
+        ),
+        ("test_a_person_moves_the_sum_of_rows_by_no_more_than_one",),
+    ),
+    Mutant(
+        "weights of a person added up",
+        "persons count by the sum of their weights, however large",
+        (
+            Edit(
+                "own = np.minimum(np.add.reduceat(share, starts), 1.0)",
+                "own = np.add.reduceat(share, starts)",
+            ),
+        ),
+        ("test_a_person_counts_once_whatever_its_weights",),
+    ),
+    Mutant(
+        "weights after the bound",
+        "weights are scaled by the largest that there is, not by the public bound",
+        (
+            Edit(
+                "share = np.minimum(share, max_weight)[kept] / max_weight",
+                "share = share[kept] / share.max()",
+            ),
+        ),
+        ("test_weights_are_clipped_to_the_largest",),
+    ),
 )

@@ -321,7 +321,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
     for part, count in runs.items():
         at = parts.index(part)
         price = shares[at] if at < len(shares) else ""
-        lines.append((f"{count} times " if count > 1 else "") + _part(part, price))
+        lines.append((f"{count} times " if count > 1 else "") + _part(part, price, statement.unit))
         if part.last_iterate is not None:
             lines.append(_last_iterate(part, part.last_iterate))
     # What all parts share is said once.
@@ -336,12 +336,12 @@ def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, 
     return tuple(dict.fromkeys(drawn(part, random_source) for part in parts))
 
 
-def _part(part: ReleasePart, price: str) -> str:
+def _part(part: ReleasePart, price: str, unit: str) -> str:
     """One part, from its bound to its noise."""
-    return f"{part.name}: {_sums(part)}; {_bound(part)}; {_noise(part)}{price}"
+    return f"{part.name}: {_sums(part, unit)}; {_bound(part, unit)}; {_noise(part)}{price}"
 
 
-def _sums(part: ReleasePart) -> str:
+def _sums(part: ReleasePart, unit: str) -> str:
     """What was summed, how often, over which records."""
     total = part.what
     if not total.removeprefix("the ").startswith("sum"):
@@ -352,14 +352,14 @@ def _sums(part: ReleasePart) -> str:
     if part.sampling_rate == 1.0:
         return f"{steps} over all rows, each {total}"
     return (
-        f"{steps}, each on a fresh sample that every row joins with probability "
+        f"{steps}, each on a fresh sample that every {unit} joins with probability "
         f"{part.sampling_rate:.6g}, independently of all others: {total}"
     )
 
 
-def _bound(part: ReleasePart) -> str:
+def _bound(part: ReleasePart, unit: str) -> str:
     """How far the sums of neighbours can be apart."""
-    bound = f"one row contributes a norm of at most {part.clip_norm:.6g}"
+    bound = f"one {unit} contributes a norm of at most {part.clip_norm:.6g}"
     if part.rounding:
         bound += f", {part.contribution:.6g} with rounding"
     if part.relation_factor != 1.0:

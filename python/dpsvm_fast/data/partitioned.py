@@ -82,6 +82,9 @@ class ShardedRows:
         estimator: Any,
         on_step: Callable[[int, int], None] | None = None,
     ) -> None:
+        for name, default in (("class_weight", None), ("max_weight", 1.0)):
+            if getattr(estimator, name, default) != default:
+                raise InvalidParameterError(f"{name}: expected {default} for rows in partitions")
         classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
         self.executor, self.on_step = executor, on_step
         self._recipe = Recipe(partitions.n_features, partitions.sparse, classes)
@@ -124,6 +127,9 @@ class ShardedRows:
             self._records.run(Count())
         assert self._n_rows is not None
         return self._n_rows
+
+    def weigh(self, records: Any) -> None:
+        """Rows and classes have no weights here."""
 
     def records(self, public: PublicMap) -> ShardedRecords:
         """What stands for the records of the mapped rows."""

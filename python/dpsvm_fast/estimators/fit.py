@@ -89,6 +89,7 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
+    estimator._refuse_owners(facts)
     plan = estimator.plan(facts)
     if ledger is not None:
         ledger.check(plan.events, unit=facts.unit)
@@ -121,10 +122,6 @@ class FitRows(Rows, Protocol):
     # Attributes about them: number and names of the features, the label set.
     published: dict[str, Any]
 
-    @property
-    def n_here(self) -> int:
-        """Number of rows in this process; 0 for rows elsewhere, of which only sums come here."""
-
     def read(self) -> None:
         """Check all values, where they are here; rows elsewhere are checked when they are summed.
 
@@ -146,6 +143,20 @@ class PrivateEstimator(Released):
     random_state: int | None
     ledger: PrivacyLedger | None
     n_threads: int | None
+
+    # What a fit takes beside rows and labels: "groups", "sample_weight".
+    _takes: tuple[str, ...] = ()
+
+    def _refuse_owners(self, facts: Facts) -> None:
+        """Refuse persons and weights where nothing is proved about them."""
+        refused = {"groups": facts.unit == "person", "sample_weight": facts.weighted}
+        for name, given in refused.items():
+            if given and name not in self._takes:
+                raise InvalidParameterError(
+                    f"{name}: {type(self).__name__} with these parameters protects single rows of "
+                    "equal weight; PrivateLinearSVC with mechanism='gradient' protects persons "
+                    "and takes weights"
+                )
 
     @property
     def _rests_on(self) -> str:
@@ -217,7 +228,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         return found | {"_fitted_loss": plan.score_loss}
 
     @in_usual_arithmetic
-    def fit(self: Trained, X: Any, y: Any) -> Trained:
+    def fit(self: Trained, X: Any, y: Any, groups: Any = None) -> Trained:
         """Train on private rows, spend the budget and publish noisy weights.
 
         Parameters
@@ -226,6 +237,10 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
             Finite numbers.
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to: ints, strings or bools. Whole persons are then
+            protected, however many rows they own: neighbouring data sets differ by all rows of one
+            person. Ids are private, and forgotten. Not every estimator takes them.
 
         Returns
         -------
@@ -239,7 +254,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
+            X, y or groups are invalid; the text does not quote them. Nothing was spent.
         CertificationError
             ``max_iter`` was not enough, or double precision was not with a tiny ``tol`` and
             extreme settings. The budget is spent and nothing is released; this event is not
@@ -247,14 +262,60 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
+        return self._trained(X, y, groups=groups)
+
+    def _trained(self: Trained, X: Any, y: Any, **owners: Any) -> Trained:
+        """Fit on rows with these owners and weights."""
         self._forget()
         checked = self.checked()
-        rows = ArrayRows(checked, X, y, classes=checked.classes)
+        rows = ArrayRows(checked, X, y, classes=checked.classes, **owners)
         self.__dict__.update(private_fit(checked, rows))
         return self
 
 
 Trained = TypeVar("Trained", bound="PrivatelyTrained")
+
+
+class TrainedOnWeights(PrivatelyTrained):
+    """Base of classifiers whose rows may have weights."""
+
+    @in_usual_arithmetic
+    def fit(
+        self: Trained, X: Any, y: Any, groups: Any = None, sample_weight: Any = None
+    ) -> Trained:
+        """Train on private rows, spend the budget and publish noisy weights.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers.
+        y : array-like of shape (n_samples,)
+            Labels, each one of ``classes``.
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to: ints, strings or bools. Whole persons are then
+            protected, however many rows they own: neighbouring data sets differ by all rows of one
+            person. Ids are private, and forgotten.
+        sample_weight : array-like of shape (n_samples,), optional
+            Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
+            is not there.
+
+        Returns
+        -------
+        object
+            This estimator.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range, or groups or weights are invalid. Nothing was spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X or y are invalid; the text does not quote them. Nothing was spent.
+        KeyboardInterrupt
+            The budget is spent and nothing is released.
+        """
+        return self._trained(X, y, groups=groups, sample_weight=sample_weight)
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:

@@ -13,7 +13,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained, private_fit
+from dpsvm_fast.estimators.fit import TrainedOnWeights, private_fit
 from dpsvm_fast.estimators.inputs import ArrayRows, public_classes
 from dpsvm_fast.estimators.parameters import (
     auto_or,
@@ -72,6 +72,8 @@ class Continuation(NamedTuple):
     # The label set as the user gave it, None where it was read from labels.
     classes: NDArray[Any] | None
     n_calls: int
+    # "row" or "person".
+    unit: str
 
 
 def may_continue(estimator: Any) -> bool:
@@ -148,7 +150,7 @@ Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 
 
 @dataclass(eq=False, repr=False)
-class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
+class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
     r"""Multi-class linear SVM made private by noise on the gradients it descends along.
 
     All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
@@ -243,6 +245,12 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     max_samples : int or None, default=None
         Public bound of the number of rows, for the rules in Notes and ``"last_iterate"``, which
         refuses more. Must be None with ``replace_one``, where the number of rows takes its place.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. Only their
+        ratios count: the largest is 1, and the noise is for that.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -349,15 +357,26 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     average: Annotated[float | str, auto_or(real(0.0, 1.0))] = "auto"
     accountant: Annotated[str, one_of("auto", "composition", "last_iterate")] = "auto"
     max_samples: Annotated[int | None, or_word(None, integer(1, 2**40))] = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
     noise_grid: param.NoiseGrid = "exact"
     verbose: param.Verbose = 0
 
+    _takes = ("groups", "sample_weight")
+
     @available_if(may_continue)  # type: ignore[untyped-decorator]
     @in_usual_arithmetic
-    def partial_fit(self: Fitted, X: Any, y: Any, classes: Any = None) -> Fitted:
+    def partial_fit(
+        self: Fitted,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        groups: Any = None,
+        sample_weight: Any = None,
+    ) -> Fitted:
         """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
 
         It goes on from where the last ``fit`` or ``partial_fit`` ended, moments included; without
@@ -370,6 +389,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,) or None, default=None
             The public label set; needed in the first call if the parameter ``classes`` is None.
+        groups, sample_weight : array-like of shape (n_samples,), optional
+            As in ``fit``; groups in all calls or in none.
 
         Returns
         -------
@@ -400,7 +421,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             known = checked.classes_
             if checked.random_state is not None:
                 checked.random_state = next_seed(checked.random_state, before.n_calls)
-        found = private_fit(checked, ArrayRows(checked, X, y, classes=known))
+        own = {"groups": groups, "sample_weight": sample_weight}
+        found = private_fit(checked, ArrayRows(checked, X, y, classes=known, **own))
         found["_continuation"] = found["_continuation"]._replace(parameters=asked)
         self.__dict__.update(found)
         return self
@@ -421,6 +443,10 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             n_records = facts.n_samples or 1
         n_steps = number_or_none(self.n_steps)
         before = before_of(self)
+        if before is not None and before.unit != facts.unit:
+            raise InvalidParameterError(
+                f"groups: the calls before protected each {before.unit}, expected the same"
+            )
         return GradientPerturbation(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -430,7 +456,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             n_features=facts.n_columns,
             data_norm=self.data_norm,
             intercept_scaling=scaling if self.fit_intercept else 0.0,
-            C=number_or_none(self.C),
+            C=self._scaled_C(facts.n_classes),
             optimizer=self.optimizer,
             n_steps=None if n_steps is None else int(n_steps),
             sampling_rate=number_or_none(self.sampling_rate),
@@ -444,12 +470,30 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             stabilizer=number_or_none(self.stabilizer),
             noise_correction=self.noise_correction,
             average=number_or_none(self.average),
-            accountant=self.accountant,
+            accountant=self._accountant(facts),
             n_records=n_records,
+            unit=facts.unit,
             continues=None if before is None else self.privacy_,
             state=None if before is None else before.state,
             steps_before=0 if before is None else before.n_steps,
         )
+
+    def _scaled_C(self, n_classes: int) -> float | None:
+        """C for weights over the largest."""
+        C, named = number_or_none(self.C), self.class_weight or {}
+        others = 1.0 if len(named) < n_classes else 0.0
+        return None if C is None else C * self.max_weight * max(others, *named.values(), 0.0)
+
+    def _accountant(self, facts: Facts) -> str:
+        """Which accountants hold: that of the last iterate is about rows of equal weight."""
+        owned = facts.unit == "person" or facts.weighted
+        if owned and self.accountant == "last_iterate":
+            raise InvalidParameterError.of(
+                "accountant",
+                got=self.accountant,
+                accepted="'auto' or 'composition' with groups or weights",
+            )
+        return "composition" if owned else self.accountant
 
     def _refuse_unused(self) -> None:
         """Refuse values that would be ignored."""
@@ -489,6 +533,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
                 parameters=self._compared(),
                 classes=self.classes,
                 n_calls=1 if before is None else before.n_calls + 1,
+                unit=plan.unit,
             )
         return found
 

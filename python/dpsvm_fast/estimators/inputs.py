@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,10 @@ from dpsvm_fast.estimators.frames import (
     tabular,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
 from dpsvm_fast.mechanisms.noise import LARGEST
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows
+from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
 
 # From what the user passed to what the solvers take, without a data value in any message.
 #
@@ -374,6 +376,148 @@ def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | Non
     return y.astype(np.int64), classes.astype(np.int64)
 
 
+class Owners(NamedTuple):
+    """Who owns rows and what they weigh, without any id."""
+
+    # Rows that are there, those of persons of one row first; None for all in their order.
+    order: NDArray[np.intp] | None
+    # First row in this order of each person of several, and the number of rows; empty for none.
+    persons: NDArray[np.int64]
+    # In units of the largest; empty for 1 each.
+    weights: NDArray[np.float64]
+    # Number of persons, and of their weights, at most 1 a person.
+    n_persons: int
+    total: float
+
+
+NO_ROWS = np.empty(0, dtype=np.int64)
+# Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
+WEIGHT_GRID = 2.0**-19
+
+
+def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
+    """Persons of one row and of several, by their first rows, and weights over the largest.
+
+    Raises
+    ------
+    InvalidParameterError
+        Ids or weights that are none, or not one for each row; the text does not quote them.
+    """
+    kept = None
+    share = np.full(0 if max_weight <= 1.0 else n_rows, 1.0 / max_weight)
+    if weights is not None:
+        share = checked_weights(weights, n_rows)
+        kept = np.flatnonzero(share > 0.0)
+        share = np.minimum(share, max_weight)[kept] / max_weight
+    ids = None if groups is None else checked_groups(groups, n_rows)
+    if ids is not None and kept is not None:
+        ids = ids[kept]
+    n = n_rows if kept is None else kept.size
+    order, persons, sizes = (None, NO_ROWS, np.ones(n, np.int64)) if ids is None else _sorted(ids)
+    if order is not None and share.size:
+        share = share[order]
+    total = float(sizes.size)
+    if share.size:
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        own = np.minimum(np.add.reduceat(share, starts), 1.0)
+        total = float(np.sum(np.floor(own / WEIGHT_GRID)) * WEIGHT_GRID)
+    if kept is not None and kept.size < n_rows:
+        order = kept if order is None else kept[order]
+    return Owners(order, persons, share, sizes.size, total)
+
+
+def _sorted(
+    ids: NDArray[Any],
+) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64]]:
+    """Order of the rows, first rows of persons of several, and sizes of all persons."""
+    _, first, codes, counts = np.unique(
+        ids, return_index=True, return_inverse=True, return_counts=True
+    )
+    sizes = counts[codes]
+    if counts.size == ids.size:
+        return None, NO_ROWS, sizes
+    singles, several = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
+    several = several[np.argsort(first[codes[several]], kind="stable")]
+    order = np.concatenate([singles, several])
+    # One size a person: where another begins.
+    begins = np.flatnonzero(np.diff(codes[several], prepend=-1)) + singles.size
+    persons = np.append(begins, ids.size).astype(np.int64)
+    sizes = np.concatenate([sizes[singles], np.diff(persons)])
+    return order, persons, sizes
+
+
+def _rising(order: NDArray[np.intp], n_rows: int) -> bool:
+    """Whether an order is that of all rows as they are."""
+    return order.size == n_rows and bool((np.diff(order) > 0).all())
+
+
+def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
+    """Ids of persons, one for each row.
+
+    Raises
+    ------
+    InvalidParameterError
+        Another number of them, missing ones, or ones of another kind.
+    """
+    kinds = "ints, strings, bools or whole floats, none of them missing"
+    try:
+        ids = np.asarray(label_values(groups))
+        if ids.ndim == 1 and ids.dtype.kind == "O" and len({_kind(item) for item in ids}) == 1:
+            ids = np.asarray(list(ids))
+    except (TypeError, ValueError, OverflowError):
+        ids = np.empty(0, dtype=object)
+    usual = ids.dtype.kind in "biuU" or (
+        ids.dtype.kind == "f" and bool(np.all(np.isfinite(ids) & (ids == np.floor(ids))))
+    )
+    if ids.ndim != 1 or not usual:
+        raise InvalidParameterError(f"groups: expected one id for each row: {kinds}")
+    if ids.size != n_rows:
+        raise InvalidParameterError("groups: expected one id for each row, got another number")
+    return ids
+
+
+def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
+    """Weights of rows, one for each.
+
+    Raises
+    ------
+    InvalidParameterError
+        Another number of them, ones that are negative or not finite, or none but zeros.
+    """
+    try:
+        found = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.full(n_rows, np.nan)
+    if found.shape != (n_rows,):
+        raise InvalidParameterError("sample_weight: expected one number for each row")
+    if not (np.isfinite(found).all() and (found >= 0.0).all() and found.any()):
+        raise InvalidParameterError(
+            "sample_weight: expected finite numbers that are not negative, and not all zero"
+        )
+    return found
+
+
+def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights of the classes over the largest; 1 for those that are not named.
+
+    Raises
+    ------
+    InvalidParameterError
+        A class that is none.
+    """
+    factors = np.ones(classes.size)
+    try:
+        places = encoded_labels(np.asarray(list(weights)), classes)
+    except ValueError:
+        raise InvalidParameterError(
+            "class_weight: expected a dict whose keys are labels of `classes`"
+        ) from None
+    factors[places] = list(weights.values())
+    if not factors.any():
+        raise InvalidParameterError("class_weight: expected a weight other than 0")
+    return np.asarray(factors / factors.max())
+
+
 # What scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
@@ -396,10 +540,20 @@ class ArrayRows:
         The label set; None where it is to be read from the labels.
     labelled : bool, default=True
         Otherwise ``y`` is ignored and every row is of class 0.
+    groups, sample_weight : object, optional
+        Persons and weights, as they were passed to ``fit``.
     """
 
     def __init__(
-        self, estimator: Any, X: Any, y: Any = None, *, classes: Any = None, labelled: bool = True
+        self,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        classes: Any = None,
+        labelled: bool = True,
+        groups: Any = None,
+        sample_weight: Any = None,
     ) -> None:
         self.X, self.classes = X, classes
         self.n_threads: int = estimator.n_threads
@@ -408,6 +562,13 @@ class ArrayRows:
         self._names = feature_names(X)
         self._y, self._labelled = y, labelled
         self._counted = estimator.adjacency == "replace_one"
+        self._groups, self._weights = groups, sample_weight
+        self._max_weight = float(getattr(estimator, "max_weight", 1.0))
+        self._class_weight = getattr(estimator, "class_weight", None)
+        self._unit = "row" if groups is None else "person"
+        own = sample_weight is not None or self._max_weight != 1.0
+        self._weighted = own or self._class_weight is not None
+        self._owners: Owners | None = None
         # Validation writes what it learns about X onto the copy.
         self._probe = copy.copy(estimator)
         # Index of the class of every row, once they are read.
@@ -418,15 +579,20 @@ class ArrayRows:
     def facts(self) -> Facts:
         """What is public; reads no values where the label set is given and X has a shape."""
         shape = public_shape(self.X)
-        if shape is None or (self._labelled and self.classes is None):
+        owned = self._groups is not None or self._weights is not None
+        unknown = (self._labelled and self.classes is None) or (self._counted and owned)
+        if shape is None or unknown:
             self.read()
             shape = self.X.shape
+        n_samples = shape[0] if self._owners is None else self._owners.n_persons
         return Facts(
             n_features=shape[1],
             n_classes=self.classes.size if self._labelled else 2,
-            n_samples=shape[0] if self._counted else None,
+            n_samples=n_samples if self._counted else None,
             sparse=sparse_table(self.X),
             feature_names=self._names,
+            unit=self._unit,
+            weighted=self._weighted,
         )
 
     def read(self) -> None:
@@ -448,33 +614,57 @@ class ArrayRows:
         else:
             self.X = checked_training_rows(probe, self.X)
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
+        if self._class_weight is not None:
+            class_factors(self._class_weight, self.classes)
+        if self._groups is not None or self._weighted:
+            found = owners(self._groups, self._weights, self.n_here, self._max_weight)
+            if found.order is not None and not _rising(found.order, self.n_here):
+                self.X, self.codes = _canonical(self.X[found.order]), self.codes[found.order]
+            self._owners = found._replace(order=None)
+            self._groups = self._weights = None
         self.published = feature_facts(probe)
         if self._labelled:
             self.published["classes_"] = self.classes
         self._y = None
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(self.X.shape[0])
+    def n_rows(self) -> float:
+        """Number of rows, or of persons; where it is private, that of their weights."""
+        if self._owners is None:
+            return int(self.X.shape[0])
+        return self._owners.n_persons if self._counted else self._owners.total
 
     @property
     def n_here(self) -> int:
-        """All of them are in this process."""
-        return self.n_rows
+        """All rows are in this process."""
+        return int(self.X.shape[0])
 
     def records(self, public: PublicMap) -> _core.Records:
         """The mapped rows, whose sums are exact."""
         X, n_classes = self.X, self.classes.size if self._labelled else 2
         if public.offset is not None and sparse.issparse(X):
             X = X.toarray()
-        return public.records(X, self.codes, n_classes, self.n_threads)
+        records = public.records(X, self.codes, n_classes, self.n_threads)
+        if self._owners is not None:
+            records.own(self._owners.persons, self._owners.weights)
+        return records
+
+    def weigh(self, records: _core.Records) -> None:
+        """Give rows the weights of their classes."""
+        if self._class_weight is not None:
+            records.weigh(class_factors(self._class_weight, self.classes))
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
         how: Any = {"offset": public.offset, "scale": public.scale, "n_threads": self.n_threads}
-        X = self.X
-        return _core.column_moments(compiled_rows(X), **how)
+        X, persons = self.X, NO_ROWS if self._owners is None else self._owners.persons
+        if persons.size == 0:
+            return _core.column_moments(compiled_rows(X), **how)
+        first, second = _person_moments(X, persons, public.offset, public.scale)
+        if persons[0] == 0:
+            return first, second
+        single = _core.column_moments(compiled_rows(_canonical(X[: persons[0]])), **how)
+        return first + single[0], second + single[1]
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""
@@ -490,6 +680,36 @@ class ArrayRows:
     ) -> None:
         """Take steps on records."""
         descent.run(records, source, n_steps, self.n_threads)
+
+
+# What averages over rows are drawn to zero, and their squares to the offset, before they are
+# rounded: by as much as rounding could take them apart again (docs/proofs/persons.md, "Moments of
+# columns").
+DRAWN = 2**18
+
+
+def _person_moments(
+    X: Any, persons: NDArray[np.int64], offset: Any, scale: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20."""
+    middle = int(SQUARE_OFFSET * 2**20)
+    first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
+    for start, end in pairwise(persons):
+        total, squares = np.zeros((2, X.shape[1]), dtype=np.int64)
+        for block in row_blocks(X[start:end]):
+            rows = X[start:end][block]
+            rows = rows.toarray() if sparse.issparse(rows) else rows
+            with np.errstate(over="ignore"):
+                entries = np.clip((rows.astype(np.float64) - offset) * scale, -1.0, 1.0)
+            units = np.rint(entries * 2**20).astype(np.int64)
+            total += units.sum(axis=0)
+            squares += (-(-units * units // 2**20)).sum(axis=0)
+        size = int(end - start)
+        means = np.sign(total) * (np.abs(total) // size)
+        apart = -(-squares // size) - middle
+        first += np.sign(means) * (np.abs(means) * (DRAWN - 1) // DRAWN)
+        second += middle + np.sign(apart) * (np.abs(apart) * (DRAWN - 1) // DRAWN)
+    return first, second
 
 
 # Lower and upper ones, as numbers or one for each feature.

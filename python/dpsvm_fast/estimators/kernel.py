@@ -101,6 +101,12 @@ class PrivateKernelSVC(PipelineClassifier):
         Whether features are computed anew, block by block, in every pass over the rows, instead of
         being kept (8 D bytes a row). "auto" keeps up to 256 MiB. Never changes the result; of
         "gradient" only, the other mechanisms keep them.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. Only their
+        ratios count: the largest is 1, and the noise is for that.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -200,6 +206,8 @@ class PrivateKernelSVC(PipelineClassifier):
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities, linear_attributes
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import TrainedOnWeights
 from dpsvm_fast.estimators.inputs import (
     Bounds,
     broadcast_bounds,
@@ -39,7 +39,7 @@ from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 
 
-class PipelineClassifier(Probabilities, PrivatelyTrained):
+class PipelineClassifier(Probabilities, TrainedOnWeights):
     """Base of classifiers that map rows by released numbers before they train on them."""
 
     # What a fit publishes.
@@ -64,6 +64,11 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     def _rests_on(self) -> str:
         """The public parameter on which the sensitivity rests."""
         return "bounds"
+
+    @property
+    def _takes(self) -> tuple[str, ...]:  # type: ignore[override]
+        """What a fit takes beside rows and labels."""
+        return ("groups", "sample_weight") if self._trainer() == "gradient" else ()
 
     def _trainer(self) -> str:
         """How the weights are trained."""
@@ -246,6 +251,12 @@ class PrivateLinearSVC(PipelineClassifier):
         rows and up to 0.01 less for few. "auto" is 1 for "objective" and "output".
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. Only their
+        ratios count: the largest is 1, and the noise is for that.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -360,6 +371,8 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten: param.AutoFlag = "auto"
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None

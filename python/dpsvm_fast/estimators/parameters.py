@@ -98,6 +98,18 @@ within = real(SMALLEST, LARGEST)
 # What the solvers take.
 smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 
+
+def class_weights(name: str, value: Any) -> dict[Any, float]:
+    """Accept a dict of public weights, one a label."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected None or a dict of numbers")
+    found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
+    if not any(found.values()):
+        raise InvalidParameterError(f"{name}: expected a weight other than 0")
+    return found
+
+
+ClassWeight = Annotated[Any, or_word(None, class_weights)]
 Epsilon = Annotated[float, plain(check.check_epsilon)]
 Delta = Annotated[float, plain(check.check_delta)]
 Adjacency = Annotated[str, plain(check.check_adjacency)]

@@ -657,6 +657,7 @@ class GradientPerturbation(Plan):
     state : dict or None
         In which they left the descent, and after how many steps.
     steps_before : int
+    unit : {"row", "person"}
 
     Raises
     ------
@@ -705,6 +706,7 @@ class GradientPerturbation(Plan):
     continues: PrivacyStatement | None = None
     state: dict[str, Any] | None = None
     steps_before: int = 0
+    unit: str = "row"
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -939,6 +941,7 @@ class GradientPerturbation(Plan):
         """Weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
         records = rows.records(self.public)
+        rows.weigh(records)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
         for share in shares_with_progress(self.steps, most=most, shown=rows.verbose):
             rows.descend(records, descent, options, source, share)

@@ -135,17 +135,17 @@ class NoisyMean:
         return self.sum.event
 
     def release(
-        self, total: NDArray[np.float64], n_rows: int, source: _core.NoiseSource, n_threads: int
+        self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedMean:
         """Noisy mean of ``n_rows`` rows with the exact sum ``total``."""
         exact = self.exact(total, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
-    def exact(self, total: NDArray[np.float64], n_rows: int) -> NDArray[np.float64]:
+    def exact(self, total: NDArray[np.float64], n_rows: float) -> NDArray[np.float64]:
         """What noise is added to: the sum and, where it is private, half the number of rows."""
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
-    def finished(self, noisy: NDArray[np.float64], n_rows: int) -> ReleasedMean:
+    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
         """Post-processing; the number of rows is used only where it is public."""
         if not self.counts:
             return self._mean(noisy, float(n_rows))
@@ -305,7 +305,7 @@ class NoisyColumnMoments:
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
         """Means and variances of the mapped columns."""
         first, second = rows.column_moments(public)
-        return self.release(first, second, rows.n_rows, source, rows.n_threads)
+        return self.release(first, second, int(rows.n_rows), source, rows.n_threads)
 
     @property
     def event(self) -> PrivacyEvent:

@@ -269,6 +269,7 @@ class DescentRule:
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> Array:
         """Weights of the row before it was shortened to make room for the constant feature."""
         descent = self.descent()
+        rows.weigh(records)
         rows.descend(records, descent, self.descent_options(), source, self.n_steps)
         return np.asarray(self.row_scale * descent.weights())
 
@@ -963,7 +964,7 @@ class NoisyCount:
         """What a ledger records."""
         return self.sum.event
 
-    def release(self, n_rows: int, source: _core.NoiseSource, n_threads: int) -> float:
+    def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
         """The noisy number of rows, at least 1."""
         noisy = self.sum.release(np.array([float(n_rows)]), source, n_threads)
         return max(1.0, float(noisy[0]))
@@ -1135,7 +1136,7 @@ class PrivateKernel(PrivateLinear):
         assert features is not None
         rule = ready.training.rule
         if rule is not None:
-            size = BYTES_A_NUMBER * 2 * features.n_components * rows.n_rows
+            size = BYTES_A_NUMBER * 2 * features.n_components * max(rows.n_here, rows.n_rows)
             automatic = self.low_memory == "auto"
             stored = size <= LARGEST_STORE if automatic else not self.low_memory
             rows.lift(ready.records, features, stored=stored)

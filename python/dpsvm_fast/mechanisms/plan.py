@@ -34,12 +34,14 @@ class Facts:
     n_classes : int >= 2
         Size of the label set.
     n_samples : int >= 1 or None
-        Number of rows; None where it is private.
+        Number of rows, or of persons; None where it is private.
     sparse : bool
     feature_names : tuple of str or None
         Where columns have names.
     unit : {"row", "person"}
         What neighbouring data sets differ by.
+    weighted : bool
+        Whether rows or classes have weights.
     """
 
     n_features: int | None = None
@@ -48,6 +50,7 @@ class Facts:
     sparse: bool = False
     feature_names: tuple[str, ...] | None = None
     unit: str = "row"
+    weighted: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -74,14 +77,21 @@ class Rows(Protocol):
         """What is public; reads no values where the label set is given."""
 
     @property
-    def n_rows(self) -> int:
-        """Their number."""
+    def n_rows(self) -> float:
+        """Their number; of persons where those are protected, of weights if there are any."""
+
+    @property
+    def n_here(self) -> int:
+        """Number of rows in this process; 0 for rows elsewhere, of which only sums come here."""
 
     def records(self, public: PublicMap) -> Any:
         """The mapped rows, whose sums are exact."""
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
+
+    def weigh(self, records: Any) -> None:
+        """Give rows the weights of their classes, before they are trained on."""
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""

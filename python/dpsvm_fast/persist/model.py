@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 # Of `set_output`: kinds of data frames.
 OUTPUTS = ("default", "pandas", "polars")
+# Parameters that earlier files lack; they have the constructor's defaults then.
+LATER = {"class_weight", "max_weight"}
 
 SEARCH = "PrivateGridSearch"
 
@@ -347,9 +349,13 @@ def _made(
 ) -> Any:
     """The object before it was fitted."""
     inside = f"{where}.parameters"
-    records = refused(exactly, inside, record["parameters"], set(saved.parameters))
+    given = record["parameters"] if isinstance(record["parameters"], dict) else {}
+    names = set(saved.parameters) - (LATER - set(given))
+    records = refused(exactly, inside, record["parameters"], names)
     parameters: dict[str, Any] = {}
     for name, parameter in saved.parameters.items():
+        if name not in records:
+            continue
         try:
             parameters[name] = parameter.read_from(name, records[name])
         except ModelFormatError as error:

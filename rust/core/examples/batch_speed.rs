@@ -8,6 +8,7 @@ use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::{DescentBatch, DescentStreams};
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
+use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{RecordRows, Records};
 use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
@@ -78,6 +79,7 @@ fn descent_time(shape: &Shape, steps: u32, rate: f64) -> f64 {
         centre: None,
         norm: vec![1.0; shape.n],
         n_classes: shape.k,
+        owners: Owners::default(),
     };
     let noise = (0.5, Some(2f64.powi(-30)));
     let scores = if shape.k == 2 { 1 } else { shape.k };

@@ -7,6 +7,7 @@ use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::DescentStreams;
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
+use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
 use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
@@ -55,6 +56,7 @@ fn records(n: usize, d: usize, k: usize, seed: u64) -> [Records; 2] {
         centre: None,
         norm: vec![1.0; n],
         n_classes: k,
+        owners: Owners::default(),
     })
 }
 

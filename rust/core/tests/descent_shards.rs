@@ -8,6 +8,7 @@ use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::{DescentStreams, ShardStreams};
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::{Key, poisson_batch};
+use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{Centre, ROW_GRID, RecordRows, Records};
 use dpsvm_core::records::sums::gram_values;
 use dpsvm_core::runtime::interrupt::Never;
@@ -98,6 +99,7 @@ impl Table {
             centre: if dense { None } else { self.centre_of(rows) },
             norm: vec![1.0; rows.len()],
             n_classes: self.classes,
+            owners: Owners::default(),
         }
     }
 

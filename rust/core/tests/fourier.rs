@@ -9,6 +9,7 @@ use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap, FourierSettings, Structure};
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
+use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
 use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
@@ -173,6 +174,7 @@ fn records(n: usize, d: usize) -> Records {
         centre: None,
         norm: vec![1.0; n],
         n_classes: 3,
+        owners: Owners::default(),
     }
 }
 

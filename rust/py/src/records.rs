@@ -173,7 +173,30 @@ impl Records {
         self.read(|store| Ok(store.columns))
     }
 
-    /// The exact sum of the rows.
+    /// Says who owns the rows and what they weigh: `persons` has the first row of each person of
+    /// several, and the number of rows at the end; persons of one row come before. Weights are from 0
+    /// to 1; none is 1 each.
+    #[allow(clippy::needless_pass_by_value)]
+    fn own(
+        &self,
+        py: Python<'_>,
+        persons: PyReadonlyArray1<'_, i64>,
+        weights: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        let (persons, weights) = (persons.as_slice()?, weights.as_slice()?);
+        state.change(py, |store, _| (store.own(persons, weights), false))
+    }
+
+    /// Multiplies the weight of every row by the factor, from 0 to 1, of its class.
+    #[allow(clippy::needless_pass_by_value)]
+    fn weigh(&self, py: Python<'_>, factors: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        let factors = factors.as_slice()?;
+        state.change(py, |store, _| (store.weigh(factors), false))
+    }
+
+    /// The exact sum of the rows, or of the means of persons.
     fn sums<'py>(&self, py: Python<'py>, n_threads: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let state = self.state.try_read().map_err(in_use)?;
         Self::require_mapped(&state, "sums")?;

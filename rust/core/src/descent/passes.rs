@@ -11,8 +11,10 @@ use crate::layout::weights::{WeightLayout, typed};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
+use crate::records::persons::shortening;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::rows::view::Row;
+use crate::runtime::memory::resize;
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -80,6 +82,7 @@ pub struct LeafScratch<T> {
     scores: Vec<T>,
     label: Vec<u32>,
     norm: Vec<f32>,
+    weight: Vec<f32>,
     row: Vec<T>,
     state: Vec<f32>,
     rows: Vec<T>,
@@ -88,6 +91,11 @@ pub struct LeafScratch<T> {
     wide: Vec<f64>,
     coefficient: Vec<f64>,
     tile: Tile,
+    /// Sum of one person.
+    person: Vec<f64>,
+    /// Columns that it touches, and whether a column is one.
+    touched: Vec<u32>,
+    seen: Vec<bool>,
 }
 
 impl<T: Precision> LeafScratch<T> {
@@ -96,11 +104,15 @@ impl<T: Precision> LeafScratch<T> {
     fn gradients(&mut self, rule: &Rule, records: &Records, members: impl Iterator<Item = usize>) {
         self.label.clear();
         self.norm.clear();
+        self.weight.clear();
         self.label.reserve(LEAF);
         self.norm.reserve(LEAF);
         for i in members {
             self.label.push(records.label[i]);
             self.norm.push(records.norm[i]);
+            if records.weighted() {
+                self.weight.push(records.weight(i));
+            }
         }
         self.norm.resize(LEAF, 1.0);
         let norm: &Lanes = self.norm.first_chunk().unwrap_or(&[1.0; LEAF]);
@@ -110,6 +122,12 @@ impl<T: Precision> LeafScratch<T> {
         };
         let scores = self.scores.as_chunks_mut().0;
         T::gradients(rule, members, scores, (&mut self.row, &mut self.state));
+        // After the clip of a row, before that of a person: no product is longer than its factor.
+        for line in scores.iter_mut() {
+            for (c, weight) in line.iter_mut().zip(&self.weight) {
+                *c = T::near(c.wide() * f64::from(*weight));
+            }
+        }
     }
 }
 
@@ -121,6 +139,8 @@ pub struct DensePass<'p, T> {
     pub order: &'p [u32],
     /// The leaves.
     pub leaves: &'p [Range<usize>],
+    /// Persons of several rows.
+    pub persons: &'p [u32],
     /// Whether nothing is rounded in the sums.
     pub exact: bool,
     /// Public numbers.
@@ -148,20 +168,21 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
         self.scratch.scores.resize(LEAF * k, T::default());
         for leaf in self.leaves {
             let members = &self.order[leaf.clone()];
-            let rows = self.rows(simd, members, &mut lifted);
-            let rows = &rows[..members.len()];
-            let mut lines: [&[T]; LEAF] = [&[]; LEAF];
-            if T::borrow(&[]).is_none() {
-                room.clear();
-                for row in rows {
-                    room.extend(row.iter().map(|x| T::near(f64::from(*x))));
-                }
-            }
-            let d = self.records.columns;
-            for (at, row) in rows.iter().enumerate() {
-                lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
-            }
-            self.leaf(simd, members, (&lines[..members.len()], rows))?;
+            self.group(simd, members, (&mut room, &mut lifted), &[])?;
+        }
+        if !self.persons.is_empty() {
+            let size = k * self.stride();
+            resize(&mut self.scratch.person, size)?;
+            self.scratch.person.fill(0.0);
+        }
+        let mut groups = Groups::new(self.records, self.persons);
+        while groups.advance() {
+            self.group(
+                simd,
+                &groups.members,
+                (&mut room, &mut lifted),
+                &groups.parts,
+            )?;
         }
         self.scratch.rows = room;
         self.scratch.lifted = lifted;
@@ -170,6 +191,50 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
 }
 
 impl<'p, T: Precision> DensePass<'p, T> {
+    fn stride(&self) -> usize {
+        self.records.columns + usize::from(self.rule.clip.intercept > 0.0)
+    }
+
+    /// The contributions of at most [`LEAF`] records: to the sum, or to those of persons.
+    #[inline(always)]
+    fn group<S: Simd>(
+        &mut self,
+        simd: S,
+        members: &[u32],
+        (room, lifted): (&mut Vec<T>, &mut Vec<f32>),
+        parts: &[Part],
+    ) -> Result<()> {
+        let rows = self.rows(simd, members, lifted);
+        let rows = &rows[..members.len()];
+        let mut lines: [&[T]; LEAF] = [&[]; LEAF];
+        if T::borrow(&[]).is_none() {
+            room.clear();
+            for row in rows {
+                room.extend(row.iter().map(|x| T::near(f64::from(*x))));
+            }
+        }
+        let d = self.records.columns;
+        for (at, row) in rows.iter().enumerate() {
+            lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
+        }
+        self.leaf(simd, members, (&lines[..members.len()], rows), parts)
+    }
+
+    /// Adds the sum of a person, of norm at most the bound, and forgets it.
+    #[inline(always)]
+    fn person(&mut self) -> Result<()> {
+        let (person, bound, unit) = (&self.scratch.person, self.rule.clip.bound, self.sum.unit());
+        let factor = shortening(squares(person), person.len(), bound) / unit;
+        let total = self.sum.room(bound)?;
+        if factor > 0.0 {
+            for (total, x) in total.iter_mut().zip(person) {
+                *total += (x * factor).trunc() * unit;
+            }
+        }
+        self.scratch.person.fill(0.0);
+        Ok(())
+    }
+
     /// The rows of a leaf: as they are stored, or made in `room`.
     #[inline(always)]
     fn rows<'r, S: Simd>(
@@ -209,9 +274,8 @@ impl<'p, T: Precision> DensePass<'p, T> {
         simd: S,
         members: &[u32],
         (lines, rows): (&[&[T]], &[&[f32]]),
+        parts: &[Part],
     ) -> Result<()> {
-        let (k, d) = (self.rule.loss.scores, self.records.columns);
-        let clip = self.rule.clip;
         let scratch = &mut *self.scratch;
         leaf_scores(
             simd,
@@ -222,20 +286,24 @@ impl<'p, T: Precision> DensePass<'p, T> {
         );
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
-        if self.exact {
-            return self.exact_leaf(simd, rows);
+        let stride = self.stride();
+        if parts.is_empty() {
+            if self.exact {
+                return self.exact_leaf(simd, rows);
+            }
+            let magic = ROUNDING * self.sum.unit();
+            let size = lines.len() as f64 * self.rule.clip.bound * LEAF_SLACK;
+            let rows = (lines, &self.scratch.scores[..]);
+            let sums = (self.sum.room(size)?, stride);
+            add_leaf(simd, rows, &self.rule, sums, magic);
         }
-        let scores = &scratch.scores;
-        let magic = ROUNDING * self.sum.unit();
-        let size = lines.len() as f64 * clip.bound * LEAF_SLACK;
-        let stride = d + usize::from(clip.intercept > 0.0);
-        let total = self.sum.room(size)?;
-        leaf_sum(simd, lines, scores, k, (total, stride), magic);
-        if clip.intercept > 0.0 {
-            for class in 0..k {
-                let line = &scores[class * LEAF..][..lines.len()];
-                let sum: f64 = line.iter().map(|c| c.wide()).sum();
-                total[class * stride + d] += (sum * clip.intercept + magic) - magic;
+        for part in parts {
+            let LeafScratch { scores, person, .. } = &mut *self.scratch;
+            let rows = (&lines[part.rows.clone()], &scores[part.rows.start..]);
+            // What a person's sum is rounded to decides nothing.
+            add_leaf(simd, rows, &self.rule, (&mut person[..], stride), 0.0);
+            if part.last {
+                self.person()?;
             }
         }
         Ok(())
@@ -247,7 +315,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     fn exact_leaf<S: Simd>(&mut self, simd: S, rows: &[&[f32]]) -> Result<()> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
-        let inverse = 1.0 / grid;
+        let (inverse, stride) = (1.0 / grid, self.stride());
         let scratch = &mut *self.scratch;
         let scores = scratch.scores.as_chunks::<LEAF>().0;
         scratch.coefficient.resize(LEAF * k, 0.0);
@@ -257,7 +325,6 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 coefficients[i] = (scores[i].wide() * inverse).trunc() * grid;
             }
         }
-        let stride = d + usize::from(clip.intercept > 0.0);
         let total = self.sum.room(rows.len() as f64 * clip.bound)?;
         let coefficients = &scratch.coefficient;
         let sums = (&mut *total, stride);
@@ -272,6 +339,94 @@ impl<'p, T: Precision> DensePass<'p, T> {
     }
 }
 
+/// Rows of one person in a group.
+struct Part {
+    rows: Range<usize>,
+    /// Whether these are its last ones.
+    last: bool,
+}
+
+/// Rows of persons in groups of at most [`LEAF`]. Where a person is cut depends on its own number of
+/// rows alone.
+struct Groups<'g> {
+    records: &'g Records,
+    persons: &'g [u32],
+    /// Rows taken of the first of them.
+    taken: usize,
+    members: Vec<u32>,
+    parts: Vec<Part>,
+}
+
+impl<'g> Groups<'g> {
+    fn new(records: &'g Records, persons: &'g [u32]) -> Self {
+        Self {
+            records,
+            persons,
+            taken: 0,
+            members: Vec::with_capacity(LEAF),
+            parts: Vec::with_capacity(LEAF),
+        }
+    }
+
+    /// Makes the next group, if there is one.
+    fn advance(&mut self) -> bool {
+        self.members.clear();
+        self.parts.clear();
+        while let Some((person, others)) = self.persons.split_first() {
+            let rows = self.records.person(*person as usize);
+            let (first, before) = (rows.start + self.taken, self.members.len());
+            if before > 0 && rows.end - first > LEAF - before {
+                break;
+            }
+            let end = rows.end.min(first + LEAF);
+            self.members.extend((first..end).map(|i| i as u32));
+            let last = end == rows.end;
+            let rows = before..self.members.len();
+            self.parts.push(Part { rows, last });
+            if !last {
+                self.taken += LEAF;
+                break;
+            }
+            self.taken = 0;
+            self.persons = others;
+        }
+        !self.members.is_empty()
+    }
+}
+
+/// Adds contributions of dense rows to lines of a sum, a score each with the intercept last.
+#[inline(always)]
+fn add_leaf<S: Simd, T: Precision>(
+    simd: S,
+    (lines, scores): (&[&[T]], &[T]),
+    rule: &Rule,
+    (total, stride): (&mut [f64], usize),
+    magic: f64,
+) {
+    let (k, s) = (rule.loss.scores, rule.clip.intercept);
+    leaf_sum(simd, lines, scores, k, (&mut *total, stride), magic);
+    if s > 0.0 {
+        for class in 0..k {
+            let line = &scores[class * LEAF..][..lines.len()];
+            let sum: f64 = line.iter().map(|c| c.wide()).sum();
+            total[class * stride + stride - 1] += (sum * s + magic) - magic;
+        }
+    }
+}
+
+/// The sum of the squares, in an order that depends on their number alone.
+#[inline(always)]
+fn squares(values: &[f64]) -> f64 {
+    let mut lanes = [0.0_f64; 16];
+    let (chunks, rest) = values.as_chunks::<16>();
+    for chunk in chunks {
+        for lane in 0..16 {
+            lanes[lane] += chunk[lane] * chunk[lane];
+        }
+    }
+    lanes.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
+}
+
 /// Some sparse rows.
 pub struct SparsePass<'p, T, L> {
     /// The records; their rows are sparse.
@@ -282,6 +437,8 @@ pub struct SparsePass<'p, T, L> {
     pub places: Range<usize>,
     /// The records of the batch; `None` for all.
     pub order: Option<&'p [u32]>,
+    /// Persons of several rows.
+    pub persons: &'p [u32],
     /// Public numbers.
     pub rule: Rule,
     /// Layout of the weights and of the sum.
@@ -300,7 +457,12 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Result<()> {
-        let RecordRows::Sparse { value, start, .. } = &self.records.rows else {
+        let RecordRows::Sparse {
+            value,
+            start,
+            index: columns,
+        } = &self.records.rows
+        else {
             return Ok(());
         };
         let index = self.index;
@@ -318,6 +480,7 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
         };
         for first in self.places.clone().step_by(LEAF) {
             let places = first..end.min(first + LEAF);
+            // The gradients use it too.
             self.scratch.row.resize(padded, T::default());
             for (at, i) in places.clone().map(record).enumerate() {
                 self.scores(simd, at, i, row(i));
@@ -326,6 +489,36 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
             self.scratch.gradients(&self.rule, self.records, members);
             for (at, i) in places.map(record).enumerate() {
                 self.contribute(simd, at, i, row(i))?;
+            }
+        }
+        if self.persons.is_empty() {
+            return Ok(());
+        }
+        let len = self.layout.stored() + 2 * padded;
+        resize(&mut self.scratch.person, len)?;
+        self.scratch.person.fill(0.0);
+        resize(&mut self.scratch.seen, self.records.columns)?;
+        self.scratch.seen.fill(false);
+        // Squares of whole multiples of the grid, below 2^53 in all: exact.
+        let centre = self.records.centre.as_ref();
+        let length: f64 = centre.map_or(0.0, |c| c.point.iter().map(|m| m * m).sum());
+        let mut groups = Groups::new(self.records, self.persons);
+        while groups.advance() {
+            let members = groups.members.iter().map(|i| *i as usize);
+            self.scratch.row.resize(padded, T::default());
+            for (at, i) in members.clone().enumerate() {
+                self.scores(simd, at, i, row(i));
+            }
+            self.scratch.gradients(&self.rule, self.records, members);
+            for part in &groups.parts {
+                for at in part.rows.clone() {
+                    let i = groups.members[at] as usize;
+                    let columns = &columns[start[i]..start[i + 1]];
+                    self.collect(simd, (at, i), row(i), columns);
+                }
+                if part.last {
+                    self.person(length)?;
+                }
             }
         }
         Ok(())
@@ -406,6 +599,139 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
                 shifted[class] += q[class] * ROW_GRID;
             }
             constant[class] += p[class] * rule.clip.intercept;
+        }
+        Ok(())
+    }
+
+    /// Adds the contribution of a record to that of its person.
+    ///
+    /// `columns` are those of its entries as they came: how they are numbered depends on all records.
+    #[inline(always)]
+    fn collect<S: Simd>(
+        &mut self,
+        simd: S,
+        (at, i): (usize, usize),
+        row: Row<'_>,
+        columns: &[u32],
+    ) {
+        let (k, clip) = (self.rule.loss.scores, self.rule.clip);
+        let stretch = self.stretch(i).unwrap_or(1.0);
+        let scratch = &mut *self.scratch;
+        let padded = self.layout.padded_classes();
+        let (main, rest) = scratch.person.split_at_mut(self.layout.stored());
+        let (shifted, constant) = rest.split_at_mut(padded);
+        let q = &mut scratch.coefficient[..padded];
+        for class in 0..k {
+            let c = scratch.scores[class * LEAF + at].wide();
+            q[class] = c * stretch;
+            shifted[class] += q[class];
+            constant[class] += c * clip.intercept;
+        }
+        for j in columns {
+            let seen = &mut scratch.seen[*j as usize];
+            if !*seen {
+                *seen = true;
+                scratch.touched.push(*j);
+            }
+        }
+        let wide = typed(row, &mut scratch.wide);
+        self.layout.update(simd, wide, main, q);
+    }
+
+    /// Adds the sum of a person, of norm at most the bound, and forgets it. `length` is the squared
+    /// norm of the centre.
+    ///
+    /// Beside a centre three sums are kept, each truncated by itself, and the contribution is what
+    /// they amount to: its norm is bounded by that before, rounded outwards, and all that is truncated.
+    #[inline(always)]
+    fn person(&mut self, length: f64) -> Result<()> {
+        let (k, stored, layout) = (self.rule.loss.scores, self.layout.stored(), self.layout);
+        let (bound, unit, width) = (self.rule.clip.bound, self.sum.unit(), layout.line());
+        let LeafScratch {
+            person,
+            touched,
+            seen,
+            ..
+        } = &mut *self.scratch;
+        let (main, rest) = person.split_at_mut(stored);
+        let (shifted, constant) = rest.split_at_mut(layout.padded_classes());
+        let q_square = squares(shifted);
+        let (mut square, mut terms, mut lost) = (squares(constant), 0.0, 0.0);
+        let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
+        for first in (0..k).step_by(width) {
+            let q = &shifted[first..first + width];
+            for j in &*touched {
+                let j = *j as usize;
+                let line = &main[layout.position(first, j)..][..width];
+                if let Some(m) = centre.map(|point| point[j]) {
+                    for (x, q) in line.iter().zip(q) {
+                        let moved = x - q * m;
+                        square += moved * moved;
+                        terms += x * x;
+                    }
+                } else {
+                    square += squares(line);
+                }
+            }
+        }
+        if let Some(point) = centre {
+            let near = touched.iter().map(|j| point[*j as usize]);
+            // A difference of whole multiples.
+            square += q_square * (length - near.map(|m| m * m).sum::<f64>());
+            let roots =
+                ((k * (touched.len() + 1)) as f64).sqrt() + (length * k as f64).sqrt() / ROW_GRID;
+            // What is truncated, and differences of rounded terms.
+            lost = roots * unit * (1.0 + 1e-9);
+            terms = (terms.sqrt() + (q_square * length).sqrt()) * (8.0 * f64::EPSILON);
+        }
+        let len = k * (touched.len() + 2);
+        let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();
+        let factor = shortening(square, len, (bound - lost).max(0.0)) / unit;
+        // Coefficients are kept as multiples of the unit over the grid of rows, times that.
+        let fine = if centre.is_some() {
+            factor * ROW_GRID
+        } else {
+            0.0
+        };
+        let mut largest: f64 = 0.0;
+        let mut whole = |values: &mut [f64], factor: f64| {
+            for x in values {
+                *x = (*x * factor).trunc() * unit;
+                largest = if x.abs() > largest { x.abs() } else { largest };
+            }
+        };
+        whole(&mut *shifted, fine);
+        whole(&mut *constant, factor);
+        for first in (0..k).step_by(width) {
+            for j in &*touched {
+                whole(
+                    &mut main[layout.position(first, *j as usize)..][..width],
+                    factor,
+                );
+            }
+        }
+        // A function of the person and the weights alone, and shorter.
+        let kept = factor > 0.0 && largest <= self.sum.largest();
+        let total = self.sum.room(if kept { largest } else { 0.0 })?;
+        for first in (0..k).step_by(width) {
+            for j in &*touched {
+                let at = layout.position(first, *j as usize);
+                let line = main[at..at + width].iter_mut();
+                for (x, total) in line.zip(&mut total[at..at + width]) {
+                    *total += if kept { *x } else { 0.0 };
+                    *x = 0.0;
+                }
+            }
+        }
+        let (coefficients, ends) = total[stored..].split_at_mut(k);
+        for (sums, values) in [(coefficients, &mut *shifted), (ends, &mut *constant)] {
+            for (total, x) in sums.iter_mut().zip(&*values) {
+                *total += if kept { *x } else { 0.0 };
+            }
+            values.fill(0.0);
+        }
+        for j in touched.drain(..) {
+            seen[j as usize] = false;
         }
         Ok(())
     }

@@ -17,37 +17,47 @@ pub struct Batch {
     /// Every record in its own order, unless [`Self::order`] is another.
     all: bool,
     order: Vec<u32>,
+    /// Persons of several rows.
+    persons: Vec<u32>,
     leaves: Vec<Range<usize>>,
     keys: Vec<(u64, u32)>,
     tags: Vec<u32>,
 }
 
 impl Batch {
-    /// All of `n` records.
+    /// All records.
     ///
     /// # Errors
     /// No memory.
-    pub fn take_all(&mut self, n: usize) -> Result<()> {
+    pub fn take_all(&mut self, records: &Records) -> Result<()> {
         self.all = true;
-        self.order.clear();
-        reserve(&mut self.order, n)?;
-        self.order.extend(0..n as u32);
+        for (list, n) in [
+            (&mut self.order, records.singles()),
+            (&mut self.persons, records.several()),
+        ] {
+            list.clear();
+            reserve(list, n)?;
+            list.extend(0..n as u32);
+        }
         Ok(())
     }
 
-    /// The list to be filled with the records of a step.
-    pub fn chosen(&mut self) -> &mut Vec<u32> {
+    /// The persons that `fill` lists, those of several rows numbered behind all others.
+    pub fn choose(&mut self, records: &Records, fill: impl FnOnce(usize, &mut Vec<u32>)) {
         self.all = false;
-        &mut self.order
+        let singles = records.singles();
+        fill(singles + records.several(), &mut self.order);
+        let first = self.order.partition_point(|p| (*p as usize) < singles);
+        self.persons.clear();
+        let several = self.order.drain(first..);
+        self.persons.extend(several.map(|p| p - singles as u32));
     }
 
     /// Number of records.
     pub fn records(&self, records: &Records) -> usize {
-        if self.all {
-            records.label.len()
-        } else {
-            self.order.len()
-        }
+        let persons = self.persons.iter();
+        let several = persons.map(|p| records.person(*p as usize).len());
+        self.order.len() + several.sum::<usize>()
     }
 
     /// Cuts the batch into groups in its own order: for sums that do not depend on them.
@@ -70,6 +80,13 @@ impl Batch {
             &mut self.leaves,
         );
     }
+}
+
+/// The items below `split`, and the others counted from it.
+fn parted(items: Range<usize>, split: usize) -> (Range<usize>, Range<usize>) {
+    let (first, end) = (items.start, items.end);
+    let others = first.max(split) - split..end.max(split) - split;
+    (first.min(split)..end.min(split), others)
 }
 
 /// A way to sum contributions.
@@ -200,7 +217,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     }
 
     fn items(&self, batch: &Batch) -> usize {
-        batch.leaves.len()
+        batch.leaves.len() + batch.persons.len()
     }
 
     fn pass(
@@ -211,10 +228,12 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()> {
+        let (leaves, persons) = parted(items, batch.leaves.len());
         dispatch(DensePass {
             records: self.records,
             order: &batch.order,
-            leaves: &batch.leaves[items],
+            leaves: &batch.leaves[leaves],
+            persons: &batch.persons[persons],
             exact: self.exact,
             rule: self.rule,
             view,
@@ -309,7 +328,7 @@ impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
     }
 
     fn items(&self, batch: &Batch) -> usize {
-        batch.records(self.records)
+        batch.order.len() + batch.persons.len()
     }
 
     fn pass(
@@ -320,10 +339,12 @@ impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()> {
+        let (places, persons) = parted(items, batch.order.len());
         dispatch(SparsePass {
             records: self.records,
             index: self.index,
-            places: items,
+            places,
+            persons: &batch.persons[persons],
             order: (!batch.all).then_some(&batch.order),
             rule: self.rule,
             layout: self.layout,
@@ -399,7 +420,7 @@ mod tests {
         };
         let plan = SparseSummation::new(&records, index, rule, Lines::new(3, 40, None));
         let (mut batch, mut view) = (Batch::default(), View::default());
-        batch.take_all(ROWS)?;
+        batch.take_all(&records)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;
         let mut sum = Summation::<f32>::sum(&plan)?;
         let mut scratch = LeafScratch::default();

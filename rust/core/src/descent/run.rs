@@ -155,11 +155,12 @@ impl Run<'_> {
         step: u32,
         batch: &mut Batch,
     ) -> Result<()> {
-        let n = self.records.label.len();
         if self.randomness.full_batch() {
-            batch.take_all(n)?;
+            batch.take_all(self.records)?;
         } else {
-            self.randomness.batch(step, n, batch.chosen());
+            batch.choose(self.records, |n, chosen| {
+                self.randomness.batch(step, n, chosen);
+            });
         }
         if plan.wants_leaves() && self.settings.exact_sums {
             batch.cut();

@@ -63,6 +63,10 @@ impl WeightLayout for ClassMajor {
         self.classes
     }
 
+    fn line(&self) -> usize {
+        1
+    }
+
     #[inline(always)]
     fn position(&self, class: usize, column: usize) -> usize {
         class * self.columns + column

@@ -87,6 +87,10 @@ impl WeightLayout for Lines<'_> {
         self.classes.next_multiple_of(SPARE)
     }
 
+    fn line(&self) -> usize {
+        self.classes
+    }
+
     #[inline(always)]
     fn position(&self, class: usize, column: usize) -> usize {
         let place = self.place.map_or(column, |place| place[column] as usize);

@@ -96,6 +96,10 @@ impl<const P: usize> WeightLayout for Panels<P> {
         self.panels * P
     }
 
+    fn line(&self) -> usize {
+        P
+    }
+
     #[inline(always)]
     fn position(&self, class: usize, column: usize) -> usize {
         (class / P * self.columns + column) * P + class % P

@@ -28,6 +28,10 @@ impl WeightLayout for SingleScore {
         1
     }
 
+    fn line(&self) -> usize {
+        1
+    }
+
     fn position(&self, _class: usize, column: usize) -> usize {
         column
     }

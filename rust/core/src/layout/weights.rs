@@ -40,6 +40,8 @@ pub trait WeightLayout: Copy + Send + Sync {
     fn padded_classes(&self) -> usize;
     /// Where weight `(class, column)` is stored.
     fn position(&self, class: usize, column: usize) -> usize;
+    /// Classes whose weights of one column lie beside each other, from multiples of it on.
+    fn line(&self) -> usize;
     /// `scores[k] = <w_k, row>`; padding is written with zeros.
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]);
     /// `w_k += coefficient[k] * row`; padding of `coefficient` must be zero.

@@ -9,6 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::records::map::norm_above;
+use crate::records::persons::Owners;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::reserve;
@@ -68,6 +69,7 @@ impl Records {
         fit(value, entries)?;
         fit(&mut self.norm, n)?;
         fit(&mut self.label, n)?;
+        self.owners = Owners::default();
         for wave in waves(n, entries, threads) {
             let rows =
                 value[wave.start * columns..wave.end * columns].chunks_mut(PART_ROWS * columns);

@@ -10,6 +10,7 @@
 use crate::error::{Error, Result};
 use crate::fourier::FourierMap;
 use crate::fourier::lift::{Features, LiftScratch, Prepared, TILE};
+use crate::records::persons::Owners;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::reserve;
@@ -73,6 +74,7 @@ impl Records {
                 centre: self.centre.take(),
                 norm: Vec::new(),
                 n_classes: self.n_classes,
+                owners: Owners::default(),
             };
             RecordRows::Lifted(LiftedRows {
                 base: Box::new(base),

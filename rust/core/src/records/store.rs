@@ -10,6 +10,7 @@
 use crate::error::{Error, Result};
 use crate::records::lift::LiftedRows;
 use crate::records::map::{MapPart, Prepared, RowMap};
+use crate::records::persons::Owners;
 use crate::rows::labels::check_labels;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
@@ -72,6 +73,8 @@ pub struct Records {
     pub norm: Vec<f32>,
     /// Number of classes.
     pub n_classes: usize,
+    /// Who owns the rows.
+    pub owners: Owners,
 }
 
 /// Rows mapped by one thread at a time.
@@ -121,6 +124,7 @@ impl Records {
             centre: None,
             norm: source.norm,
             n_classes,
+            owners: Owners::default(),
         })
     }
 

@@ -5,10 +5,12 @@
 //! [`EXACT_ROWS`] rows of norm at most 1 no partial sum exceeds `2^13`: exact again, with or
 //! without fused multiply-adds; such sums are then added as integers. So the results depend
 //! neither on the number of threads nor on the layout, and one record moves them by exactly its own
-//! contribution: norm at most 1 for rows, and `||u u^T||_F = ||u||^2 <= 1` for outer products.
+//! contribution: norm at most 1 for rows, and `||u u^T||_F = ||u||^2 <= 1` for outer products. A person
+//! of several rows contributes the mean of them, and the sum of their outer products shortened to norm 1.
 
 use crate::error::{Error, Result};
 use crate::linalg::gemm::Product;
+use crate::records::persons::shortening;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{matrix, zeros};
@@ -28,7 +30,8 @@ const BLOCK_ROWS: usize = 512;
 const TILE: usize = 128;
 
 impl Records {
-    /// The sum of the rows, exact. One record moves it by at most 1 in Euclidean norm.
+    /// The sum of the rows, exact; of persons, of their means. One person moves it by at most 1 in
+    /// Euclidean norm.
     ///
     /// # Errors
     /// Records with a centre; threads out of range; no memory; an interrupt.
@@ -43,12 +46,9 @@ impl Records {
         for _ in 0..threads {
             shares.push((zeros::<f64>(self.columns)?, 0..0));
         }
-        for wave in waves(self.len(), self.n_stored(), threads) {
-            let length = wave.len().div_ceil(threads).max(1);
-            for (thread, (_, range)) in shares.iter_mut().enumerate() {
-                let first = wave.end.min(wave.start + thread * length);
-                *range = first..wave.end.min(first + length);
-            }
+        let plain = if self.weighted() { 0 } else { self.singles() };
+        for wave in waves(plain, self.n_stored(), threads) {
+            share_out(&wave, &mut shares, |share| &mut share.1);
             each_block(pool.as_deref(), &mut shares, interrupt, |(sum, range)| {
                 dispatch(AddRows {
                     records: self,
@@ -57,6 +57,7 @@ impl Records {
                 });
             })?;
         }
+        self.add_means(plain, &mut shares, (pool.as_deref(), interrupt))?;
         let mut total = zeros::<f64>(self.columns)?;
         for (sum, _) in shares {
             total.iter_mut().zip(sum).for_each(|(t, s)| *t += s);
@@ -64,10 +65,43 @@ impl Records {
         Ok(total)
     }
 
+    /// Adds the means of the persons from number `first` on.
+    fn add_means(
+        &self,
+        first: usize,
+        shares: &mut [(Vec<f64>, Range<usize>)],
+        (pool, interrupt): (Option<&ThreadPool>, &dyn Interrupt),
+    ) -> Result<()> {
+        let persons = self.singles() + self.several() - first;
+        if persons == 0 {
+            return Ok(());
+        }
+        let mut rooms = Vec::new();
+        for _ in &*shares {
+            rooms.push((zeros::<f64>(self.columns)?, Vec::new()));
+        }
+        let mut shares: Vec<_> = shares.iter_mut().zip(&mut rooms).collect();
+        // Time goes into the columns of every person as well.
+        let work = self.n_stored().max(persons.saturating_mul(self.columns));
+        for wave in waves(persons, work, shares.len()) {
+            share_out(&wave, &mut shares, |share| &mut share.0.1);
+            each_block(pool, &mut shares, interrupt, |((sum, range), room)| {
+                for p in range.clone().map(|p| first + p) {
+                    let rows = match p.checked_sub(self.singles()) {
+                        None => p..p + 1,
+                        Some(p) => self.person(p),
+                    };
+                    self.add_mean(rows, sum, (&mut room.0, &mut room.1));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
     /// The sum of `u u^T` over the effective rows u rounded towards zero to the grid, `d x d`.
     ///
     /// The sum is exact; a last rounding to the nearest double-precision number happens only to
-    /// entries above `2^13`. One record moves the exact sum by at most 1 in Frobenius norm.
+    /// entries above `2^13`. One person moves the exact sum by at most 1 in Frobenius norm.
     ///
     /// # Errors
     /// Threads out of range; no memory; an interrupt.
@@ -85,11 +119,148 @@ impl Records {
         let work = self.len().saturating_mul(self.columns);
         let pool = pool_above(n_threads, work, PARALLEL_ENTRIES)?;
         let mut gram = Gram::new(self, pool.as_deref())?;
-        for first in (0..self.len()).step_by(BLOCK_ROWS) {
-            gram.add(first..self.len().min(first + BLOCK_ROWS), interrupt)?;
+        let singles = self.singles();
+        for first in (0..singles).step_by(BLOCK_ROWS) {
+            gram.add(first..singles.min(first + BLOCK_ROWS), interrupt)?;
         }
-        gram.finish(interrupt)
+        let mut sum = gram.finish(interrupt)?;
+        self.add_persons(&mut sum, pool.as_deref(), interrupt)?;
+        Ok(sum)
     }
+
+    /// Adds the outer products of persons of several rows.
+    fn add_persons(
+        &self,
+        sum: &mut [i128],
+        pool: Option<&ThreadPool>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        let persons = self.several();
+        if persons == 0 {
+            return Ok(());
+        }
+        let d = self.columns;
+        let mut shares = Vec::new();
+        for _ in 0..pool.map_or(1, ThreadPool::current_num_threads) {
+            shares.push(PersonGrams {
+                next: 0..0,
+                rows: 0..0,
+                block: zeros(BLOCK_ROWS * d)?,
+                own: matrix(d, d)?,
+                partial: matrix(d, d)?,
+                added: 0,
+                total: matrix(d, d)?,
+            });
+        }
+        share_out(&(0..persons), &mut shares, |share| &mut share.next);
+        while shares.iter().any(PersonGrams::has_work) {
+            each_block(pool, &mut shares, interrupt, |share| {
+                share.advance(self);
+            })?;
+        }
+        for share in &mut shares {
+            share.flush();
+            let units = sum.iter_mut().zip(&share.total);
+            units.for_each(|(sum, units)| *sum += units);
+        }
+        Ok(())
+    }
+}
+
+/// Cuts `wave` into one range a share.
+fn share_out<T>(
+    wave: &Range<usize>,
+    shares: &mut [T],
+    range: impl Fn(&mut T) -> &mut Range<usize>,
+) {
+    let length = wave.len().div_ceil(shares.len()).max(1);
+    for (at, share) in shares.iter_mut().enumerate() {
+        let first = wave.end.min(wave.start + at * length);
+        *range(share) = first..wave.end.min(first + length);
+    }
+}
+
+/// One thread's persons, and the sum of their shortened sums of outer products.
+struct PersonGrams {
+    /// Persons to come.
+    next: Range<usize>,
+    /// Rows to come of the present one.
+    rows: Range<usize>,
+    block: Vec<f64>,
+    /// Its sum of outer products, in integers.
+    own: Vec<f64>,
+    /// Of the last persons before, at most [`EXACT_ROWS`], in units of [`GRAM_UNIT`].
+    partial: Vec<f64>,
+    added: usize,
+    /// Of all before those.
+    total: Vec<i128>,
+}
+
+/// `2^40`: the bound of a person's outer products in units.
+const LONGEST_GRAM: f64 = 1.0 / GRAM_UNIT;
+
+impl PersonGrams {
+    fn has_work(&self) -> bool {
+        !(self.next.is_empty() && self.rows.is_empty())
+    }
+
+    /// Goes on for some milliseconds.
+    fn advance(&mut self, records: &Records) {
+        let (mut left, d) = (2 * BLOCK_ROWS, records.columns);
+        while left > 0 && self.has_work() {
+            let person = if self.rows.is_empty() {
+                self.rows = records.person(self.next.start);
+                self.own.fill(0.0);
+                self.rows.clone()
+            } else {
+                records.person(self.next.start)
+            };
+            // So coarse that all sums of the integers stay below 2^53.
+            let grid = coarser(person.len());
+            let rows = self.rows.start..self.rows.end.min(self.rows.start + left.min(BLOCK_ROWS));
+            let block = &mut self.block[..rows.len() * d];
+            for (i, row) in rows.clone().zip(block.chunks_exact_mut(d.max(1))) {
+                records.effective(i, 0..d, row);
+                let scale = f64::from(records.weight(i)).sqrt() / (ROW_GRID * grid);
+                for x in row {
+                    *x = (*x * scale).trunc();
+                }
+            }
+            f64::add_transposed_times(block, block, &mut self.own, (rows.len(), d, d));
+            left -= rows.len();
+            self.rows.start = rows.end;
+            if self.rows.is_empty() {
+                self.next.start += 1;
+                let square = self.own.iter().map(|x| x * x).sum();
+                let unit = grid * grid;
+                let factor = unit * shortening(square, self.own.len(), LONGEST_GRAM / unit);
+                for (sum, x) in self.partial.iter_mut().zip(&self.own) {
+                    *sum += (x * factor).trunc();
+                }
+                self.added += 1;
+                if self.added == EXACT_ROWS {
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.added = 0;
+        for (total, partial) in self.total.iter_mut().zip(&mut self.partial) {
+            *total += i128::from(*partial as i64);
+            *partial = 0.0;
+        }
+    }
+}
+
+/// The least power of two b with `rows / b^2` at most [`EXACT_ROWS`].
+fn coarser(rows: usize) -> f64 {
+    let mut grid: usize = 1;
+    while rows.div_ceil(grid * grid) > EXACT_ROWS {
+        grid *= 2;
+    }
+    grid as f64
 }
 
 /// Unit of sums of outer products: `2^-40`.
@@ -257,6 +428,13 @@ impl Kernel for FillStrip<'_> {
         let width = self.strip.range.len();
         for (i, row) in self.range.zip(self.strip.value.chunks_exact_mut(width)) {
             self.records.effective(i, self.strip.range.clone(), row);
+            if self.records.weighted() {
+                // Towards zero: the square of what is left is no more than the weight.
+                let root = f64::from(self.records.weight(i)).sqrt() / ROW_GRID;
+                for x in row {
+                    *x = (*x * root).trunc() * ROW_GRID;
+                }
+            }
         }
     }
 }

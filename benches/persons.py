@@ -1,0 +1,95 @@
+"""Whole persons: one fit that knows them, beside what one does without.
+
+Rows are dealt to persons at random, so that each owns so many, or by a law in which a few own most;
+those of wisdm also to the 36 people who wore the phone. ``python -m benches.persons`` prints a
+table of accuracies on rows of other persons, with DPSVM_DATA set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benches.papers.data import load
+from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
+
+EPSILON, DELTA = 1.0, 1e-5
+SIZES: dict[str, int] = {"5 rows": 5, "20 rows": 20, "50 rows": 50, "1 to 50 rows": 0}
+MOST, TEST_SHARE = 50, 0.25
+METHODS = ("groups=", "groups of rows", "one row each", "rows", "ε = 1000")
+
+
+def owners(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """The person of each row: of one size, or of sizes as frequent as their inverse squares."""
+    sizes = np.full(n, max(size, 1))
+    if not size:
+        law = 1.0 / np.arange(1, MOST + 1) ** 2.0
+        sizes = rng.choice(np.arange(1, MOST + 1), size=n, p=law / law.sum())
+    return rng.permutation(np.repeat(np.arange(n), sizes)[:n])
+
+
+def users(name: str) -> NDArray[np.int64] | None:
+    """Who made each row, where the file says so."""
+    with np.load(Path(os.environ["DPSVM_DATA"]) / f"{name}.npz", allow_pickle=False) as stored:
+        return stored["group"] if "group" in stored.files else None
+
+
+def group_epsilon(size: int) -> float:
+    """The epsilon of rows at which so many of them together are protected by the budget."""
+    return gaussian_epsilon(DELTA, gaussian_sigma(EPSILON, DELTA) * size)
+
+
+def accuracies(
+    X: NDArray[np.float32],
+    y: NDArray[np.int64],
+    ids: NDArray[np.int64],
+    low_high: object,
+    seed: int,
+) -> list[float]:
+    """Of each method, on the rows of a quarter of the persons."""
+    rng = np.random.default_rng(seed)
+    people = rng.permutation(np.unique(ids))
+    test = np.isin(ids, people[: max(1, int(TEST_SHARE * people.size))])
+    X_test, y_test, X, y, ids = X[test], y[test], X[~test], y[~test], ids[~test]
+    order = rng.permutation(y.size)
+    one = order[np.unique(ids[order], return_index=True)[1]]
+    largest = int(np.unique(ids, return_counts=True)[1].max())
+    found = []
+    for method in METHODS:
+        epsilon = {"groups of rows": group_epsilon(largest), "ε = 1000": 1e3}.get(method, EPSILON)
+        kept = one if method == "one row each" else slice(None)
+        model = PrivateLinearSVC(epsilon, DELTA, classes=np.unique(y), bounds=low_high)
+        model.fit(X[kept], y[kept], groups=ids if method == "groups=" else None)
+        found.append(float(model.score(X_test, y_test)))
+    return found
+
+
+def main(n_seeds: int = 5) -> None:
+    """Print the table."""
+    warnings.simplefilter("ignore")
+    print(f"| data | rows a person | number of persons | {' | '.join(METHODS)} |")
+    print("|" + "---|" * (len(METHODS) + 3))
+    for name in ("usps", "adult", "wisdm"):
+        data = load(name)
+        if data is None:
+            continue
+        X, y = data.X.astype(np.float32), data.y
+        real = users(name)
+        for kind, size in (SIZES if real is None else SIZES | {"as they are": -1}).items():
+            runs = []
+            for seed in range(n_seeds):
+                dealt = owners(y.size, size, np.random.default_rng(seed)) if size >= 0 else real
+                ids = np.asarray(dealt)
+                runs.append(accuracies(X, y, ids, (data.low, data.high), seed))
+            cells = [f"{a:.3f}" for a in np.mean(runs, axis=0)]
+            print(f"| {name} | {kind} | {np.unique(ids).size} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

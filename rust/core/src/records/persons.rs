@@ -1,0 +1,213 @@
+//! Who owns the rows, and what they weigh.
+//!
+//! A person of several rows adds one vector to a sum, and that vector is bounded as a whole: the
+//! rows of a person are summed in their order, what came out is shortened to the bound, rounded
+//! towards zero and added exactly. How the first sum was rounded decides nothing. Persons of one row
+//! go the way of rows. Proved in `docs/proofs/persons.md`.
+
+use crate::error::{Error, Result};
+use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::runtime::memory::{mapped, reserve};
+use std::ops::Range;
+
+/// Owners and weights of rows; persons of one row come before those of several.
+#[derive(Debug, Default)]
+pub struct Owners {
+    /// First row of each person of several rows, and the end; empty where there is none.
+    several: Vec<usize>,
+    /// Weights from 0 to 1; empty where all are 1.
+    weight: Vec<f32>,
+}
+
+impl Owners {
+    /// Of `rows` rows: the first row of each person of several, in order, with `rows` at the end;
+    /// and all weights, none for 1 each.
+    ///
+    /// # Errors
+    /// Starts that do not increase to the number of rows; weights of another number, or outside
+    /// `[0, 1]`; no memory.
+    pub fn new(rows: usize, several: &[i64], weight: &[f64]) -> Result<Self> {
+        let starts = mapped(several, |start| {
+            usize::try_from(*start).unwrap_or(usize::MAX)
+        })?;
+        let rising = starts.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || starts.last().is_some_and(|end| *end != rows) || starts.len() == 1 {
+            let message = "expected increasing numbers of rows, the last one that of all";
+            return Err(Error::invalid("persons", message));
+        }
+        let all = weight.is_empty() || weight.len() == rows;
+        if !all || !weight.iter().all(|w| (0.0..=1.0).contains(w)) {
+            let message = "expected a number from 0 to 1 for each row";
+            return Err(Error::invalid("weights", message));
+        }
+        Ok(Self {
+            several: starts,
+            weight: mapped(weight, |w| *w as f32)?,
+        })
+    }
+}
+
+/// Norm 1 in units of the grid.
+const LONGEST: f64 = 1.0 / ROW_GRID;
+
+impl Records {
+    /// Number of persons of one row; their rows come first.
+    pub fn singles(&self) -> usize {
+        self.owners
+            .several
+            .first()
+            .map_or(self.len(), |first| *first)
+    }
+
+    /// Number of persons of several rows.
+    pub fn several(&self) -> usize {
+        self.owners.several.len().saturating_sub(1)
+    }
+
+    /// The rows of person `p` of several.
+    pub(crate) fn person(&self, p: usize) -> Range<usize> {
+        self.owners.several[p]..self.owners.several[p + 1]
+    }
+
+    /// Whether rows have weights.
+    pub(crate) fn weighted(&self) -> bool {
+        !self.owners.weight.is_empty()
+    }
+
+    /// Weight of a row.
+    #[inline(always)]
+    pub(crate) fn weight(&self, i: usize) -> f32 {
+        self.owners.weight.get(i).copied().unwrap_or(1.0)
+    }
+
+    /// Names owners and weights.
+    ///
+    /// # Errors
+    /// Owners of another number of rows.
+    pub fn own(&mut self, several: &[i64], weight: &[f64]) -> Result<()> {
+        self.owners = Owners::new(self.len(), several, weight)?;
+        Ok(())
+    }
+
+    /// Multiplies the weight of every row by the factor of its class.
+    ///
+    /// # Errors
+    /// Factors of another number, or outside `[0, 1]`; no memory.
+    pub fn weigh(&mut self, factor: &[f64]) -> Result<()> {
+        let inside = factor.iter().all(|f| (0.0..=1.0).contains(f));
+        if factor.len() != self.n_classes || !inside {
+            let message = "expected a number from 0 to 1 for each class";
+            return Err(Error::invalid("class_weight", message));
+        }
+        let mut weight = Vec::new();
+        reserve(&mut weight, self.len())?;
+        let labels = self.label.iter().enumerate();
+        weight.extend(labels.map(|(i, y)| self.weight(i) * factor[*y as usize] as f32));
+        self.owners.weight = weight;
+        Ok(())
+    }
+
+    /// Adds the mean of some rows of one person to `sum`, times their weight together where that is
+    /// below 1; `room` holds a zero for every column and `touched` is overwritten.
+    ///
+    /// A multiple of the grid of norm at most 1, as exact squares of integers show.
+    pub(crate) fn add_mean(
+        &self,
+        rows: Range<usize>,
+        sum: &mut [f64],
+        (room, touched): (&mut [f64], &mut Vec<u32>),
+    ) {
+        let mut total = 0.0;
+        touched.clear();
+        for i in rows {
+            let weight = f64::from(self.weight(i));
+            total += weight;
+            match &self.rows {
+                RecordRows::Dense { value } => {
+                    let row = &value[i * self.columns..][..self.columns];
+                    let entries = room.iter_mut().zip(row);
+                    entries.for_each(|(room, x)| *room += weight * f64::from(*x));
+                }
+                RecordRows::Sparse {
+                    value,
+                    index,
+                    start,
+                } => {
+                    let range = start[i]..start[i + 1];
+                    touched.extend_from_slice(&index[range.clone()]);
+                    for (x, j) in value[range.clone()].iter().zip(&index[range]) {
+                        room[*j as usize] += weight * f64::from(*x);
+                    }
+                }
+                // Refused before.
+                RecordRows::Lifted(_) => {}
+            }
+        }
+        if let RecordRows::Dense { .. } = &self.rows {
+            touched.extend(0..self.columns as u32);
+        } else {
+            touched.sort_unstable();
+            touched.dedup();
+        }
+        let scale = 1.0 / ROW_GRID / f64::max(total, 1.0);
+        let mut square = 0.0;
+        for j in &*touched {
+            let x = &mut room[*j as usize];
+            *x = (*x * scale).trunc();
+            square += *x * *x;
+        }
+        let shorter = if square > LONGEST * LONGEST {
+            LONGEST / square.sqrt() * (1.0 - 4.0 * f64::EPSILON)
+        } else {
+            1.0
+        };
+        for j in &*touched {
+            let x = &mut room[*j as usize];
+            sum[*j as usize] += (*x * shorter).trunc() * ROW_GRID;
+            *x = 0.0;
+        }
+    }
+}
+
+/// Factor of at most 1 that brings a vector of computed squared norm `square`, the sum of `len`
+/// squares, to a norm of at most `bound`, whatever was rounded; 0 where the norm is not finite.
+#[inline(always)]
+pub(crate) fn shortening(square: f64, len: usize, bound: f64) -> f64 {
+    let norm = square.sqrt() * (1.0 + (len as f64 + 16.0) * f64::EPSILON);
+    if norm <= bound {
+        1.0
+    } else if norm.is_finite() {
+        bound / norm * (1.0 - 4.0 * f64::EPSILON)
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Owners, shortening};
+
+    #[test]
+    fn owners_are_checked() {
+        assert!(Owners::new(5, &[1, 3, 5], &[]).is_ok());
+        assert!(Owners::new(5, &[], &[0.5, 1.0, 0.0, 1.0, 1.0]).is_ok());
+        for several in [&[1, 3][..], &[3, 3, 5], &[5], &[-1, 5], &[2, 6]] {
+            assert!(Owners::new(5, several, &[]).is_err());
+        }
+        for weight in [&[1.0; 4][..], &[1.0, 1.0, 1.0, 1.0, 1.5], &[f64::NAN; 5]] {
+            assert!(Owners::new(5, &[], weight).is_err());
+        }
+    }
+
+    // Proof: persons, "Sums of gradients"
+    #[test]
+    fn what_was_shortened_is_short() {
+        for norm in [1e-30_f64, 0.1, 0.25, 0.250_000_000_000_000_1, 3.0, 1e100] {
+            let factor = shortening(norm * norm, 1, 0.25);
+            assert!(factor <= 1.0 && norm * factor <= 0.25);
+            assert!(norm < 0.25 - 1e-12 || norm * factor > 0.25 * (1.0 - 1e-12) || norm < 0.25);
+        }
+        assert_eq!(shortening(f64::INFINITY, 3, 1.0), 0.0);
+        assert_eq!(shortening(f64::NAN, 3, 1.0), 0.0);
+    }
+}

@@ -1,0 +1,224 @@
+"""Whole persons never move a sum by more than one row may, however many rows they own.
+
+Persons of several rows stand at the end, so that the others keep their tags where one leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpsvm_fast.estimators.inputs import ArrayRows
+from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
+from dpsvm_fast.mechanisms.rows import PublicMap
+from dpsvm_fast.preprocessing import PrivateStandardScaler
+from oracles.noisy_descent import STEEP, clipped_sum, distance_bound, kernel, records_of, run
+
+Array = NDArray[Any]
+NO_WEIGHTS: Array = np.empty(0)
+FORMS: dict[str, Any] = {"dense": np.asarray, "csr": sparse.csr_matrix}
+LOSSES = [("softmax_margin", 4), ("huber", 2), ("logistic", 3), ("m3", 5)]
+POINT = np.rint(np.linspace(-0.3, 0.4, 9) * 2**20) / 2**20
+
+
+def person_rows(kind: str, m: int, d: int, n_classes: int, rng: Any) -> tuple[Array, Array]:
+    """Rows of one person: alike, in pairs that cancel, long, or of any kind."""
+    x, label = rng.normal(size=d), rng.integers(0, n_classes)
+    if kind == "equal":
+        return np.tile(x, (m, 1)), np.full(m, label)
+    if kind == "cancelling":
+        return np.outer((-1.0) ** np.arange(m), x), np.full(m, label)
+    rows = rng.normal(size=(m, d)) * (1e6 if kind == "long" else 0.5)
+    return rows, rng.integers(0, n_classes, m)
+
+
+class Case:
+    """Persons of one row, then of several, and the settings of a step."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        loss, self.n_classes = draw(st.sampled_from(LOSSES))
+        self.d = d = draw(st.integers(1, 9))
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        n = draw(st.sampled_from([0, 1, 63, 64, 130]))
+        parts = [(rng.normal(size=(n, d)), rng.integers(0, self.n_classes, n))]
+        kinds = st.sampled_from(["equal", "cancelling", "long", "any"])
+        sizes = draw(st.lists(st.integers(2, 50), min_size=1, max_size=4))
+        parts += [person_rows(draw(kinds), m, d, self.n_classes, rng) for m in sizes]
+        self.X = np.concatenate([X for X, _ in parts])
+        self.X *= rng.random(self.X.shape) < draw(st.sampled_from([0.3, 1.0]))
+        self.y = np.concatenate([y for _, y in parts])
+        self.starts = n + np.cumsum([0, *sizes])
+        self.weights = NO_WEIGHTS
+        if draw(st.booleans()):
+            self.weights = rng.random(len(self.X)) ** draw(st.sampled_from([0, 1, 8]))
+        self.form = FORMS[draw(st.sampled_from(sorted(FORMS)))]
+        self.unit, self.centred = draw(st.booleans()), draw(st.booleans())
+        self.options = kernel(loss, self.n_classes, draw(st.sampled_from([0.01, 0.5])))
+        self.options |= {
+            "clip": draw(st.sampled_from([1e-6, 0.1, 1.0, 100.0])),
+            "intercept": draw(st.sampled_from([0.0, 0.25, 3.0])),
+            "row_scale": draw(st.sampled_from([0.7, 20.0])),
+            "precision": draw(st.sampled_from(["f32", "f64"])),
+        }
+        power = draw(st.sampled_from([None, 20]))
+        exponent = math.floor(math.log2(self.options["clip"]))
+        self.options["grid"] = None if power is None else 2.0 ** (exponent - power)
+
+    def records(self, n_persons: int, *, centred: bool | None = None) -> Any:
+        """With so many of the persons of several rows."""
+        starts = self.starts[: n_persons + 1]
+        kept = slice(0, starts[-1])
+        records = records_of(self.form(self.X[kept]), self.y[kept], self.n_classes, unit=self.unit)
+        own = np.array(starts if n_persons else [], dtype=np.int64)
+        records.own(own, np.ascontiguousarray(self.weights[kept]))
+        if self.centred if centred is None else centred:
+            records.centre(POINT[: self.d], 1)
+        return records
+
+    def moved(self, number: Any, **how: Any) -> tuple[float, float]:
+        """How far the last person moves a sum, and the size of the larger one."""
+        several = len(self.starts) - 1
+        whole = number(self.records(several, **how))
+        part = number(self.records(several - 1, **how))
+        return float(np.linalg.norm(whole - part)), float(np.abs(whole).max(initial=0.0))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    return Case(draw)
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@given(case=cases())
+def test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may(case: Case) -> None:
+    columns = case.d + (case.options["intercept"] > 0.0)
+    n_weights = case.options["n_scores"] * columns
+    moved, size = case.moved(lambda records: clipped_sum(records, **case.options))
+    bound = distance_bound(case.options["clip"], n_weights, case.options["grid"])
+    assert moved <= bound + 2.0**-50 * size * math.sqrt(n_weights)
+
+
+@pytest.mark.proof("persons", "Sums of rows")
+@given(case=cases())
+def test_a_person_moves_the_sum_of_rows_by_no_more_than_one(case: Case) -> None:
+    moved, _ = case.moved(lambda records: records.sums(1), centred=False)
+    assert moved <= 1.0
+
+
+@pytest.mark.proof("persons", "Second moments")
+@given(case=cases())
+def test_a_person_moves_second_moments_by_no_more_than_one(case: Case) -> None:
+    moved, _ = case.moved(lambda records: records.gram(1))
+    assert moved <= 1.0
+
+
+@pytest.mark.proof("persons", "Second moments")
+@given(sizes=st.tuples(st.integers(2, 50), st.integers(2, 50)), seed=st.integers(0, 2**32 - 1))
+def test_a_person_exchanged_moves_second_moments_by_no_more_than_root_two(
+    sizes: tuple[int, int], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    grams = []
+    for m in sizes:
+        X = rng.normal(size=(m, 4)) * rng.random(4) ** 4
+        records = records_of(X, np.zeros(m), unit=True)
+        records.own(np.array([0, m]), NO_WEIGHTS)
+        grams.append(records.gram(1))
+    assert float(np.linalg.norm(grams[0] - grams[1])) <= math.sqrt(2.0) * (1.0 + 1e-10)
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("m", [2, 50, 200])
+def test_rows_that_agree_reach_the_bound_and_no_more(form: str, m: int) -> None:
+    """A clip of single rows would let m of them through; an average of them would not be near."""
+    X = np.full((m, 6), 6.0**-0.5)
+    labels = np.ones(m, dtype=np.int64)
+    none = records_of(FORMS[form](X[:0].reshape(0, 6)), labels[:0])
+    for clip, grid in ((0.05, None), (0.6, 2.0**-26)):
+        options = STEEP | {"clip": clip, "grid": grid}
+        records = records_of(FORMS[form](X), labels)
+        records.own(np.array([0, m]), NO_WEIGHTS)
+        moved = float(
+            np.linalg.norm(clipped_sum(records, **options) - clipped_sum(none, **options))
+        )
+        assert 0.999 * clip <= moved <= distance_bound(clip, 6, grid)
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_that_differ_leave_more_than_their_average(form: str) -> None:
+    """Sixteen orthogonal rows, each clipped: their sum is shortened by 4, not by 16."""
+    records = records_of(FORMS[form](np.eye(16)), np.ones(16))
+    records.own(np.array([0, 16]), NO_WEIGHTS)
+    total = clipped_sum(records, **(STEEP | {"clip": 0.5}))
+    np.testing.assert_allclose(np.abs(total), 0.5 / 4.0, rtol=1e-5)
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_come_before_the_clip_of_the_person(form: str) -> None:
+    """A weight never makes a contribution longer than the clip."""
+    X, labels = np.eye(3), np.ones(3, dtype=np.int64)
+    for own, weights, expected in (
+        ([], [0.25, 1.0, 0.0], [0.125, 0.5, 0.0]),
+        ([0, 3], [0.5, 0.5, 0.0], [0.25, 0.25, 0.0]),
+        ([0, 3], [1.0, 1.0, 1.0], [0.5 / 3**0.5] * 3),
+    ):
+        records = records_of(FORMS[form](X), labels)
+        records.own(np.array(own, dtype=np.int64), np.array(weights))
+        total = clipped_sum(records, **(STEEP | {"clip": 0.5}))
+        np.testing.assert_allclose(np.abs(total[0]), expected, rtol=1e-5)
+
+
+@pytest.mark.proof("persons", "Moments of columns")
+@given(
+    sizes=st.tuples(st.integers(1, 50), st.integers(1, 50)),
+    kind=st.sampled_from(["ends", "middle", "any"]),
+    form=st.sampled_from(sorted(FORMS)),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_persons_move_moments_of_columns_as_rows_do(
+    sizes: tuple[int, int], kind: str, form: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    exact = []
+    for adjacency in ("add_remove", "replace_one"):
+        total = NoisyColumnMoments(n_features=3, adjacency=adjacency, noise_grid="exact", mu=1.0)
+        for m in sizes:
+            X = rng.uniform(-1.0, 1.0, size=(m, 3))
+            X = {"ends": np.sign(X), "middle": X * 1e-6, "any": X}[kind]
+            scaler = PrivateStandardScaler(bounds=(-1.0, 1.0), adjacency=adjacency).checked()
+            rows = ArrayRows(scaler, FORMS[form](X), labelled=False, groups=np.zeros(m, dtype=int))
+            rows.read()
+            public = PublicMap(offset=np.zeros(3), scale=np.ones(3))
+            exact.append(total.exact(*rows.column_moments(public), int(rows.n_rows)))
+            assert float(np.linalg.norm(exact[-1])) <= total.sum.contribution
+        if adjacency == "replace_one":
+            moved = float(np.linalg.norm(exact[-1] - exact[-2]))
+            assert moved <= total.sum.sensitivity
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_draw_persons(form: str) -> None:
+    """In every step all rows of a person are there, or none is, as often as the rate says."""
+    m, n = 5, 400
+    X = np.tile(np.eye(2), (n * m, 1))[: n * m]
+    starts = np.arange(0, n * m + 1, m)
+    records = records_of(FORMS[form](X[:, :1] + 1.0), np.ones(n * m))
+    records.own(starts, NO_WEIGHTS)
+    drawn = []
+    for seed in range(20):
+        options = STEEP | {"clip": 0.25, "sampling_rate": 0.3, "row_scale": 1.0}
+        moved = -run(records, 1, seed=seed, **options).weights().item() / 0.25
+        assert abs(moved - round(moved)) < 1e-4
+        drawn.append(abs(moved))
+    assert abs(np.mean(drawn) - 0.3 * n) < 5.0 * math.sqrt(0.21 * n / 20)
