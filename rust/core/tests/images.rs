@@ -100,7 +100,9 @@ fn threads_precisions_and_sparse_rows_give_the_same() {
     let settings = SHAPES[1];
     let (n, d) = (3000, settings.inputs());
     let mut x = images(n, &settings);
-    x.iter_mut().for_each(|x| *x = x.max(0.0));
+    for x in &mut x {
+        *x = x.max(0.0);
+    }
     let whole = features(&x, n, settings, 1);
     assert_eq!(whole, features(&x, n, settings, 4));
     assert_eq!(
