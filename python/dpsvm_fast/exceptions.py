@@ -78,7 +78,7 @@ class ModelFormatError(ValueError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something that should have been public was taken from the data."""
+    """A fact that must be public was read from the data."""
 
 
 class NotPrivateWarning(UserWarning):
@@ -159,7 +159,7 @@ class SecureSumAborted(RuntimeError):
 
 
 class InconsistentSumError(RuntimeError):
-    """What came out of the sum is not a sum of what parties may contribute; nothing was released.
+    """A secure sum gave no valid sum of contributions; nothing was released.
 
     Parties with another version of the protocol, or a sum that lost one of them, look like this.
     """

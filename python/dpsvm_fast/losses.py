@@ -82,12 +82,12 @@ class Loss:
 
     @property
     def joint(self) -> bool:
-        """Whether the scores meet inside one term rather than in a sum of one-score terms."""
+        """Whether all scores enter one term, rather than a sum of one-score terms."""
         return self.n_scores > 1 and self.name in (*_PAIRWISE, "softmax_margin")
 
     @property
     def is_likelihood(self) -> bool:
-        """Whether the loss is a negative log-likelihood up to its temperature."""
+        """Whether the loss is a negative log-likelihood, up to its temperature."""
         return self.name == "logistic" or (self.name in LIKELIHOODS and self.margin == 0.0)
 
     @property

@@ -304,7 +304,7 @@ def gaussian_on_grid(
 def gamma_ball(
     shape: int | Sequence[int], beta: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """One array b with density proportional to exp(-beta ||b||), ndarray of shape ``shape``.
+    """Draw one array b with density proportional to exp(-beta ||b||), of shape ``shape``.
 
     Parameters
     ----------

@@ -238,7 +238,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 
     @property
     def privacy_(self) -> PipelineStatement:
-        """What all steps promise together."""
+        """Privacy statement of all steps together."""
         check_is_fitted(self)
         return total_privacy(self)
 
@@ -329,7 +329,7 @@ STATELESS = ("FeatureHasher", "HashingVectorizer")
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One estimator that is not made of others.
+    """One step that is not itself a pipeline.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ class Step:
 
     @property
     def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
-        """What its fit promised."""
+        """Privacy statement of its fit."""
         found = getattr(self.estimator, "privacy_", None)
         kinds = (PrivacyStatement, SelectionStatement, FederatedStatement)
         return found if isinstance(found, kinds) else None
@@ -370,7 +370,7 @@ class Step:
 
     @property
     def maps_by_function(self) -> bool:
-        """Whether what it does to a row is up to a function that nobody can look into."""
+        """Return whether it maps rows by a function that cannot be inspected."""
         step = self.estimator
         return isinstance(step, FunctionTransformer) and step.func is not None
 

@@ -99,7 +99,7 @@ class Whitening:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFeatures:
-    """What the rule of `PrivateKernelSVC` chooses.
+    """Choices of the rule of `PrivateKernelSVC`.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class OutputNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What the noise means for a prediction.
+    """Effect of the noise on a prediction.
 
     Attributes
     ----------
@@ -229,13 +229,13 @@ class Decision:
 
     @property
     def drowned(self) -> bool | None:
-        """Whether the noise drowns every decision; None without a number of rows."""
+        """Whether noise dominates every decision; None if the number of rows is unknown."""
         return None if self.largest_lead is None else self.largest_lead < self.lead
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisePlan:
-    """Everything about the noise of a fit that follows from public facts.
+    """Noise of a fit, as far as public facts determine it.
 
     Attributes
     ----------
@@ -293,7 +293,7 @@ class NoisePlan:
     decision: Decision | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers as plain values, for JSON."""
+        """Return all numbers as plain values, for JSON."""
         record = dataclasses.asdict(self)
         if self.decision is not None:
             record["decision"] |= {"room": self.decision.room, "drowned": self.decision.drowned}

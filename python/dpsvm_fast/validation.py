@@ -116,7 +116,7 @@ def check_bool(name: str, value: object) -> bool:
 
 
 def check_option(name: str, value: object, options: Sequence[str]) -> str:
-    """One of a few strings, spelled exactly."""
+    """Check that a value is one of a few strings, spelled exactly."""
     accepted = "one of " + ", ".join(map(repr, options)) if len(options) > 1 else repr(options[0])
     if not isinstance(value, str):
         raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")

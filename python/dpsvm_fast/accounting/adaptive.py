@@ -50,7 +50,7 @@ ERROR = 1e-12
 
 
 class Size(NamedTuple):
-    """What an event counts as.
+    """Size of one event.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Size(NamedTuple):
         )
 
     def told_by_gaussian(self, mu: float) -> Fraction:
-        """What is told with the distances, of releases that are Gaussian of at most that size.
+        """Return the loss with distances of Gaussian releases of at most that size.
 
         What one of them tells is concave in its distance, so their mean costs at least as much.
         """
@@ -97,12 +97,12 @@ class Size(NamedTuple):
         return self.told + self.n_distances * most
 
     def told_by_pure(self, epsilon: float) -> Fraction:
-        """What is told with the distances, of releases that are all pure, of at most that size."""
+        """Return the loss with distances of pure releases of at most that size."""
         return self.told + Fraction(distance_delta(self.distance, epsilon))
 
 
 class Limits(NamedTuple):
-    """What sizes may add up to: B squared, D, and the budget's epsilon."""
+    """Limits on sums of sizes: B squared, D, and the budget's epsilon."""
 
     square: Fraction
     told: Fraction
@@ -171,7 +171,7 @@ class AdaptiveComposition:
         self._size = self._size.plus(_size_of(event, self._pair))
 
     def fits(self) -> bool:
-        """Whether all events together are within the limits, by one of the two rules."""
+        """Return whether all events together stay within the limits under one of the two rules."""
         return _is_basic(self._size, self._wider_limits) or _is_gaussian(
             self._size, self._wider_limits
         )

@@ -501,7 +501,7 @@ LARGEST_SEARCHED = 1e5
 
 @dataclass(frozen=True)
 class Curve:
-    """One event that is known by its profile."""
+    """An event given by its privacy profile."""
 
     profile: Function
 
@@ -897,7 +897,7 @@ class Composition:
 
     @property
     def has_distance(self) -> bool:
-        """Whether some release is known up to a distance only."""
+        """Return whether some release is known only up to a distance."""
         return any(choice.distance for choice in choices(self._totals))
 
     def room(self, epsilon: float, delta: float) -> float:

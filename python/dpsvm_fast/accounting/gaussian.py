@@ -348,7 +348,7 @@ def sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_o
 
 
 def is_hopeless(z: float, q: float, n_steps: int) -> bool:
-    """Whether steps tell so much that no bound is of any use, and none is worth computing.
+    """Return whether the steps leak so much that every bound is vacuous.
 
     A record that is in a step has there a loss of about 1/(2 z^2) + log q.
     """

@@ -272,12 +272,12 @@ def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] |
 
 
 def is_quick(event: ObjectiveEvent) -> bool:
-    """Whether many points of the profile cost little: one score, or one law for many of them."""
+    """Return whether many points of the profile are cheap: one score, or one shared law."""
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
 
 
 def point_cost(event: ObjectiveEvent) -> float:
-    """About the milliseconds that one point of the profile costs."""
+    """Estimate the milliseconds that one point of the profile takes."""
     if is_quick(event):
         return 0.1
     if event.law == "weston_watkins":

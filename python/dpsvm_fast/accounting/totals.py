@@ -90,7 +90,7 @@ class Totals:
     parallel: Counter[ParallelEvent | Grouped] = field(default_factory=Counter)
 
     def plus(self, *others: Totals) -> Totals:
-        """All of it, as new totals."""
+        """Return the sum as new totals."""
         whole = Totals()
         for part in (self, *others):
             whole.adjacency = whole.adjacency or part.adjacency
@@ -111,7 +111,7 @@ class Totals:
         return other
 
     def within(self, other: Totals) -> bool:
-        """Whether ``other`` has at least as much of everything, and so the weaker guarantee."""
+        """Return whether ``other`` is at least as large in everything."""
         return (
             self.adjacency in (None, other.adjacency)
             and all(getattr(self, name) <= getattr(other, name) for name in SUMS)
@@ -181,7 +181,7 @@ class Totals:
 
     @property
     def is_pure(self) -> bool:
-        """Whether there is a guarantee with delta = 0, infinite losses and distances apart."""
+        """Whether delta = 0 holds, infinite losses and distances aside."""
         return not (self.mu_squared or self.sampled or self.rho or self.objective or self.curved)
 
     @property
@@ -266,7 +266,7 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
 
 
 def at_most(one: Counter[float], other: Counter[float]) -> bool:
-    """Whether each size of ``one`` has a partner in ``other`` that is no smaller."""
+    """Return whether each size of ``one`` has a partner in ``other`` that is no smaller."""
     if one <= other:
         return True
     # From the largest size on, there must never be more of one than of the other.

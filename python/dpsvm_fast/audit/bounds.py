@@ -47,7 +47,7 @@ def proportion_above(inside: int, n: int, alpha: float) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many runs of each world fell into an event that had been fixed before them.
+    """Counts of runs in each world that fell into an event fixed beforehand.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ _POWERS = {"sigma": 1, "noise_multiplier": 1, "epsilon": -1, "rho": -2}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What is promised.
+    """The claim under test.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
 
 
 def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
-    """What an event would prove, for many at once: larger is better, units do not matter.
+    """Score many events by what each would prove: larger is better, units are arbitrary.
 
     Its arguments are lower bounds of the one world's probabilities and upper bounds of the other's.
     """

@@ -173,7 +173,7 @@ def _of_step(mechanism: Any, delta: float) -> float:
         return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
 
     def root(level: float) -> float:
-        """Where the rising ratio of both worlds passes a level; an end of the range otherwise."""
+        """Find where the rising ratio of both worlds passes a level, or an end of the range."""
         reach = 50.0 * z + 2.0
         return boundary(
             lambda x: log_tilt(x, means[1]) - log_tilt(x, means[0]) < level, -reach, reach

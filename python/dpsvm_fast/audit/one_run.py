@@ -100,12 +100,12 @@ def tail_refuted(
 
 
 def gaussian_inverse(mu: float) -> Inverse:
-    """Of Gaussian differential privacy."""
+    """Return the inverse trade-off curve of Gaussian differential privacy."""
     return lambda y: float(ndtr(ndtri(y) - mu))
 
 
 def profile_inverse(epsilons: Array, deltas: Array) -> Inverse:
-    """Of a privacy profile: ``deltas`` at ``epsilons``, or of one (epsilon, delta)."""
+    """Return the inverse trade-off curve of a profile, or of one (epsilon, delta)."""
     shrunk = np.exp(-epsilons)
     return lambda y: max(0.0, float(((y - deltas) * shrunk).max()))
 

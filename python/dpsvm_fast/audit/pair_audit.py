@@ -124,11 +124,11 @@ class AuditReport:
 
     @property
     def exceeds_claim(self) -> bool:
-        """Whether the program was caught: what is certified is more than what is claimed."""
+        """Return whether the certified loss exceeds the claim."""
         return self.certified > self.epsilon * (1.0 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields with the format's name and version; numbers of JSON only."""
+        """Return all fields as plain JSON values, with the format's name and version."""
         fields = dataclasses.asdict(self) | {"counts": list(self.counts)}
         return {"format": FORMAT, "version": VERSION, **fields, "exceeds_claim": self.exceeds_claim}
 
@@ -158,7 +158,7 @@ class AuditReport:
 
 
 def alpha_of(confidence: float) -> float:
-    """What is left of 1: the probability that a bound is wrong.
+    """Return one minus the confidence: the probability that a bound is wrong.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def tight_minimisers(
 def margin_pair(
     adjacency: str, labels: Rows, *, data_norm: float, intercept_scaling: float
 ) -> Pair:
-    """One record of the largest norm, added to a row of zeros or with its label changed.
+    """Return neighbours: a record of the largest norm, added or with its label changed.
 
     A row of zeros has no gradient but that of the constant feature, and keeps the training set from
     being empty. While the record is far from its margin, its gradient is the longest there is.
@@ -269,7 +269,7 @@ def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
 
 
 def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
-    """One more row on an axis, or a row turned by a right angle: both move the sum most."""
+    """Return neighbours: one more row on an axis, or a row turned by a right angle."""
     base = data_norm * np.repeat(np.vstack([np.eye(2), -np.eye(2)]), 5, axis=0)
     if adjacency == "add_remove":
         return _with_canary(base, adjacency, [data_norm, 0.0], None)
@@ -297,7 +297,7 @@ RUNNING: dict[str, Any] = {"ledger": None, "random_state": None, "n_threads": 1,
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What is audited.
+    """The subject of an audit.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def claim_of(
     given: tuple[float, float] | None,
     part: str | None,
 ) -> Claim:
-    """What the statement of one fit promises, or what the caller says."""
+    """Return what the statement of a fit promises, or the caller's claim."""
     if given is not None:
         return Claim(float(given[0]), float(given[1]), adjacency)
     fitted = clone(estimator).fit(*pair.first)
@@ -513,7 +513,7 @@ class World(ABC):
 
 
 def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
-    """All noisy numbers of a fitted object as one row; of a pipeline, of all its steps."""
+    """Return all noisy numbers of a fitted object, or of all steps of a pipeline, as one row."""
     if hasattr(fitted, "steps"):
         return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
     if hasattr(fitted, "best_estimator_"):
@@ -544,7 +544,7 @@ class CalledWorld(World):
         self._subject, self._data, self._names = subject, (X, y), names
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Whole calls; the source is not used."""
+        """Draw by whole calls; the source is not used."""
         return np.array([self._vector() for _ in range(n)])
 
     def _vector(self) -> Array:
@@ -557,7 +557,7 @@ class CalledWorld(World):
 
 
 class PlannedWorld(World):
-    """One of our estimators: everything up to the run of its plan is done once."""
+    """An estimator of this package; everything before the run of its plan is done once."""
 
     chunk = 50
 
@@ -721,7 +721,7 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
 
 
 class PartWorld(PlannedWorld):
-    """One release of a pipeline alone, as if the ones before it had come out without effect.
+    """One release of a pipeline alone, as if earlier releases had no effect.
 
     Composition lets the later releases depend on the earlier ones in any way, so any outcome of
     those may be fixed: the centre is 0, the number of rows is right, nothing is whitened.
@@ -843,7 +843,7 @@ class Event:
     likely: int
 
     def count(self, values: Array) -> int:
-        """How many of the numbers are inside."""
+        """Count the numbers inside."""
         inside = values > self.threshold if self.above else values < self.threshold
         return int(inside.sum())
 

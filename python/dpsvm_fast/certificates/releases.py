@@ -63,7 +63,7 @@ SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity(Record):
-    """How far apart neighbouring data sets can hand their weights to the noise, and why.
+    """Largest distance between the weights of neighbouring data sets before noise, and its source.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class LastIterate(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasePart(Record):
-    """One of the noisy sums that a release is made of.
+    """One noisy sum of a release.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class ReleasePart(Record):
 
     @property
     def n_numbers(self) -> Count:
-        """How many numbers each sum has, the product of the shape."""
+        """Numbers in each sum: the product of the shape."""
         return math.prod(self.shape)
 
     def event(self, adjacency: str) -> PrivacyEvent:
@@ -566,13 +566,13 @@ class SecureRound(Record):
 
     @property
     def distance(self) -> float:
-        """How far the sum is from the Gaussian mechanism altogether, rounded up."""
+        """Total distance of the sum from the Gaussian mechanism, rounded up."""
         parts = (self.discreteness, self.overflow, self.computational)
         return fraction_up(sum(map(Fraction, parts), Fraction(0)))
 
     @property
     def events(self) -> tuple[GaussianEvent, DistanceEvent]:
-        """What the sum charges to a ledger, at once."""
+        """Events that the sum charges to a ledger."""
         return (
             GaussianEvent(self.sigma, self.total, ADJACENCY),
             DistanceEvent(self.distance, ADJACENCY),

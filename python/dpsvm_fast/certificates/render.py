@@ -157,7 +157,7 @@ def _several(statement: PrivacyStatement) -> str:
 
 
 def odds(epsilon: float, delta: float) -> str:
-    """What epsilon and delta say, in a sentence."""
+    """Say in one sentence what epsilon and delta mean."""
     factor = f"e^{epsilon:g} = {math.exp(epsilon):.3g}" if epsilon < LARGEST else f"e^{epsilon:g}"
     rest = f", plus {delta:g}" if delta else ""
     weak = " That is so much that it says little." if epsilon > MEANINGFUL else ""
@@ -306,7 +306,7 @@ SOURCES = {
 
 
 def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
-    """What was summed, what one record can change, how much noise, and at what price."""
+    """Describe each sum: its sensitivity, its noise and its cost."""
     parts = statement.parts
     if not parts:
         return ()

@@ -100,7 +100,7 @@ ACCOUNTANT = "dpsvm_fast.accounting"
 
 
 class Statement(Record):
-    """What a release promises, of any kind; printed it is prose, ``to_json`` the certificate."""
+    """Privacy statement of a release. Print it for prose; ``to_json`` gives the certificate."""
 
     tag_field: ClassVar[str] = "format"
     VERSION: ClassVar[int] = 3
@@ -115,7 +115,7 @@ class Statement(Record):
 
         @property
         def events(self) -> Events:
-            """What a ledger is to be charged."""
+            """Events that a ledger is charged."""
 
         @property
         def protected(self) -> str:
@@ -123,7 +123,7 @@ class Statement(Record):
 
         @property
         def not_private_reasons(self) -> tuple[str, ...]:
-            """Why the promise does not hold; empty where it does."""
+            """Reasons why the guarantee does not hold; empty if it does."""
 
         @property
         def assumed_public(self) -> tuple[str, ...]:
@@ -131,11 +131,11 @@ class Statement(Record):
 
         @property
         def caveats(self) -> tuple[str, ...]:
-            """What the promise does not cover."""
+            """What the guarantee does not cover."""
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds; false exactly where there is a reason."""
+        """Whether the guarantee holds: there is no reason against it."""
         return not self.not_private_reasons
 
     def _repr_html_(self) -> str:
@@ -233,7 +233,7 @@ class Statement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(Statement):
-    """What one release promises. Printing it gives prose; ``to_json`` gives the certificate.
+    """Privacy statement of one fit. Print it for prose; ``to_json`` gives the certificate.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ class PrivacyStatement(Statement):
 
     @property
     def events(self) -> Events:
-        """What a ledger is to be charged: for sums, objective, weights and what is reserved."""
+        """Events for a ledger: of sums, objective, weights, and what is reserved."""
         found = tuple(part.event(self.adjacency) for part in self.parts)
         if self.objective is not None:
             found += (self.objective.event(self.adjacency),)
@@ -434,7 +434,7 @@ def caveats_of(trust: str, weighting: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedStatement(Statement):
-    """What training across parties promises. Printing it gives prose, ``to_json`` the certificate.
+    """Privacy statement of federated training. Print it; ``to_json`` gives the certificate.
 
     Parameters
     ----------
@@ -561,18 +561,18 @@ class FederatedStatement(Statement):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the whole training charges to a ledger, at once."""
+        """Events that the whole training charges to a ledger."""
         summed = tuple(event for part in self.rounds for event in part.events)
         return (*summed, *self.local_events)
 
     @property
     def sent_events(self) -> tuple[PrivacyEvent, ...]:
-        """What one party's messages cost, for somebody to whom no sum hides them."""
+        """Events of one party's messages, for an observer from whom no sum hides them."""
         return (*(part.local_event for part in self.rounds), *self.local_events)
 
     @property
     def protected(self) -> str:
-        """What neighbours differ in, as other statements say it."""
+        """The unit of privacy, in the words of the other statements."""
         return {
             "row": PROTECTED["row"],
             "person": f"one person with at most {self.group_size} rows",
@@ -643,11 +643,11 @@ class SelectionNoise(Record):
 
     @property
     def gaussian(self) -> bool:
-        """Whether it is Gaussian noise."""
+        """Whether the noise is Gaussian."""
         return self.mechanism == "gaussian_on_grid"
 
     def event(self, adjacency: str) -> PrivacyEvent:
-        """What it costs the records that are scored."""
+        """Event of scoring, charged to the scored records."""
         if self.sigma is not None:
             return GaussianEvent(self.sigma, float(self.sensitivity), adjacency)
         assert self.rate is not None
@@ -769,7 +769,7 @@ class SelectionStatement(Statement):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What the whole search charges to a ledger, at once."""
+        """Events that the whole search charges to a ledger."""
         return selection_events(
             self.branches, self.selection, self.stopping, self.refit, self.adjacency
         )
@@ -887,7 +887,7 @@ class PipelineStep(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineStatement(Statement):
-    """What the fits of all steps together promise; ``verify`` recomputes it.
+    """Privacy statement of a pipeline: the fits of all steps together.
 
     Parameters
     ----------
@@ -952,12 +952,12 @@ class PipelineStatement(Statement):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What all steps together charge to a ledger."""
+        """Events that all steps together charge to a ledger."""
         return tuple(event for statement in self.statements for event in statement.events)
 
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
-        """Why the whole is not private; empty when it is."""
+        """Reasons why the whole is not private; empty if it is."""
         reasons = [f"{step.title} {LEARNED_REASON}" for step in self.steps if step.learned]
         return (*reasons, *self._of_steps("not_private_reasons"))
 
@@ -968,7 +968,7 @@ class PipelineStatement(Statement):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the promise does not cover."""
+        """What the guarantee does not cover."""
         return tuple(dict.fromkeys(text for s in self.statements for text in s.caveats))
 
     def _of_steps(self, field: str) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 class Shown(NamedTuple):
-    """What the models came to."""
+    """Results of the models."""
 
     scores: NDArray[np.float64]
     ceiling: float

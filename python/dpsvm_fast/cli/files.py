@@ -220,7 +220,7 @@ SIZE, DPI = (6.4, 4.4), 150
 
 
 def has_matplotlib() -> bool:
-    """Whether figures can be drawn."""
+    """Return whether Matplotlib is installed."""
     try:
         return importlib.util.find_spec("matplotlib") is not None
     except ValueError:
@@ -263,7 +263,7 @@ LARGEST_FILE = 1 << 25
 
 @dataclass(frozen=True)
 class Document:
-    """What a file promises.
+    """The statement that a file holds.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class Document:
 
     @property
     def text(self) -> str:
-        """What ``verify`` takes: with the digest of a model where there is one."""
+        """Return the text for ``verify``, with the model's digest if there is one."""
         return self.certificate if self.whole is None else self.whole
 
     @property
@@ -396,7 +396,7 @@ def certificate_text(statement: Any, model: Path, key: Path | None = None) -> st
 
 
 def plain_model(path: Path) -> dict[str, Any]:
-    """What the file of a model holds, as ``verify`` compares it.
+    """Return the content of a model file as ``verify`` compares it.
 
     Raises
     ------

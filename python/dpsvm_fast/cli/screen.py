@@ -74,7 +74,7 @@ class Interrupted(Exception):
 
 
 class ReaderLeft(Exception):
-    """Whoever read standard output has closed it."""
+    """Standard output was closed by its reader."""
 
 
 def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
@@ -316,7 +316,7 @@ class Whole(click.ParamType):  # type: ignore[type-arg]
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """One of some words."""
+    """A choice among words."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Find the word."""
@@ -357,7 +357,7 @@ BETWEEN = "  "
 
 
 class Progress:
-    """How far some work has come; shown on a terminal and nowhere else."""
+    """Progress of some work, shown only on a terminal."""
 
     def __init__(self, advance: Callable[[float, float | None], None] | None = None) -> None:
         self._advance = advance
@@ -573,7 +573,7 @@ def _bars(unit: str, *, redirect_stdout: bool) -> Any:
     from rich.text import Text
 
     class Counted(MofNCompleteColumn):
-        """Nothing as long as nobody knows of how many."""
+        """Count column, empty while the total is unknown."""
 
         def render(self, task: Task) -> Text:
             return super().render(task) if task.total is not None else Text()

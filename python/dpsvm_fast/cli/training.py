@@ -203,7 +203,7 @@ def trainer_of(estimator: Any) -> Any:
 
 
 def needs_all_rows(estimator: Any) -> bool:
-    """Whether the training walks through all rows again and again, and not only sums over them."""
+    """Return whether training passes over all rows repeatedly."""
     trainer = trainer_of(estimator)
     if not isinstance(trainer, (PrivateLinearSVC, PrivateKernelSVC)):
         return not isinstance(trainer, GradientPerturbationSVC)
@@ -407,7 +407,7 @@ USUAL_COMPRESSION = 5
 
 
 class Room:
-    """How much memory is left for rows.
+    """Memory left for rows.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ class Room:
         return max(LEAST_ROOM // 4, self.left // 2)
 
     def holds(self, n_bytes: float, copies: int) -> bool:
-        """Whether so many copies of so many bytes fit."""
+        """Return whether so many copies of so many bytes fit."""
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
@@ -449,7 +449,7 @@ class Room:
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
     def kept_parts(self, n_bytes: int, n_parts: int) -> int:
-        """How many parts of equal size can be kept beside the work on one."""
+        """Return how many equal parts fit in memory beside the one being worked on."""
         size = -(-n_bytes // n_parts)
         return max(0, min(n_parts, self.left // size - PART_COPIES))
 
@@ -476,7 +476,7 @@ class TrainingRows:
 
     @property
     def n_bytes(self) -> int:
-        """About what records of the rows take."""
+        """Estimate the bytes of the records."""
         if self.X is not None and not sparse.issparse(self.X):
             return int(self.X.shape[0] * (self.X.shape[1] * NUMBER + 16))
         if self.folder is None:
@@ -484,7 +484,7 @@ class TrainingRows:
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
     def whole(self) -> tuple[Any, Any]:
-        """All rows and labels: in memory, mapped, or put together from parts."""
+        """Return all rows and labels: in memory, mapped, or joined from parts."""
         if self.X is not None:
             return self.X, self.y
         parts = [loader() for loader in self.partitions.loaders]
@@ -737,7 +737,7 @@ class Spending:
 
     @property
     def spent(self) -> bool:
-        """Whether this process has charged the ledger."""
+        """Return whether this process has charged the ledger."""
         if not self.ledger.asked:
             return False
         own = os.getpid()
@@ -765,7 +765,7 @@ class Spending:
 
     @contextmanager
     def among_rows(self) -> Iterator[None]:
-        """Where private rows are at hand: a text that is not of this package may quote a cell.
+        """Hide texts of other packages while private rows are in memory: they may quote a cell.
 
         Raises
         ------
@@ -795,7 +795,7 @@ class Spending:
         return f"the budget{where} is spent ({amount}){end}"
 
     def record(self) -> dict[str, Any] | None:
-        """What is left in the budget file, for ``--json``."""
+        """Return what is left in the budget file, for ``--json``."""
         if self.path is None:
             return None
         return {
@@ -872,7 +872,7 @@ def _rounded_down(value: float, least: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a command that trains has before it reads a row.
+    """Settings of a training command before it reads a row.
 
     Parameters
     ----------
@@ -908,7 +908,7 @@ class Task:
 
 @contextmanager
 def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
-    """What a command that trains needs before it reads a row; its failures say what was spent.
+    """Prepare a training command; its failures say what was spent.
 
     Parameters
     ----------
@@ -971,7 +971,7 @@ def growth_of(estimator: Any, n_features: int) -> int:
 
 
 def copies_of(estimator: Any, n_features: int) -> int:
-    """How many copies of the rows are in memory while it is fitted there."""
+    """Return how many copies of the rows a fit in memory holds."""
     growth = growth_of(estimator, n_features)
     if not needs_all_rows(estimator):
         return DESCENT * growth

@@ -216,7 +216,7 @@ def checked_schema(value: Any) -> TableSchema:
 
 
 def frame_template(frame: Any, *, target: str | None, public: Sequence[str]) -> str:
-    """As ``TableSchema.from_frame``."""
+    """Implement ``TableSchema.from_frame``."""
     columns = _columns(frame)
     if unknown := [name for name in (*public, *filter(None, [target])) if name not in columns]:
         raise TableError(f"X: it has no column {quoted(str(unknown[0]))}")

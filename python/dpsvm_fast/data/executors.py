@@ -187,7 +187,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How what a loader returns becomes records.
+    """Turns what a loader returns into records.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ class Share:
 
 
 def merged(shares: Sequence[Share]) -> Share:
-    """One share of all partitions that are in some of ``shares``."""
+    """Return the union of some shares of the partitions."""
     total = Share()
     for share in shares:
         total.add(share)
@@ -314,7 +314,7 @@ _LOCK = threading.Lock()
 
 
 def build() -> str:
-    """What the bits of a record's contribution depend on: this library and the processor's kind."""
+    """Return what the bits of a contribution depend on: library and processor kind."""
     info = _core.build_info()
     return f"dpsvm-fast {info['version']} for {info['simd']}"
 
@@ -413,7 +413,7 @@ def _share(
 
 
 def unsummed(partition: int, error: Exception) -> Share:
-    """Why there is no sum over a partition, without what an error says: it may quote a row."""
+    """Say why a partition has no sum, without the error's text: it may quote a row."""
     if isinstance(error, MemoryError):
         return Share(failure=(partition, NO_MEMORY))
     if isinstance(error, RefusedError):
@@ -575,7 +575,7 @@ class Executor(Protocol):
 
 
 class LocalExecutor:
-    """One partition after the other, in this process.
+    """Runs one partition after another in this process.
 
     Parameters
     ----------

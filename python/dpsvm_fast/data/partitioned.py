@@ -132,7 +132,7 @@ class ShardedRows:
         """Rows and classes have no weights here."""
 
     def records(self, public: PublicMap) -> ShardedRecords:
-        """What stands for the records of the mapped rows."""
+        """Return a stand-in for the records of the mapped rows."""
         n_classes = self.facts.n_classes
         recipe = dataclasses.replace(self._recipe, public=public, n_classes=n_classes)
         self._records = ShardedRecords(self, recipe)

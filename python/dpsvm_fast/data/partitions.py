@@ -31,7 +31,7 @@ from dpsvm_fast.validation import optional_module
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MemoryRows:
-    """Some rows of an array or CSR matrix in memory; only they are pickled."""
+    """Rows of an array or CSR matrix in memory; only these are pickled."""
 
     rows: Any
     start: int
@@ -39,7 +39,7 @@ class MemoryRows:
 
     @property
     def nbytes(self) -> int:
-        """About what a pickle holds."""
+        """Estimate the bytes of a pickle."""
         share = (self.stop - self.start) / max(1, self.rows.shape[0])
         if sparse.issparse(self.rows):
             return int((self.rows.data.nbytes + self.rows.indices.nbytes) * share)
@@ -59,7 +59,7 @@ class MemoryRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FileRows:
-    """Some rows of a memory map, mapped anew by each call.
+    """Rows of a memory map, which each call maps again.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class FileRows:
         return cls(str(path), rows.dtype, rows.shape, rows.strides, int(offset))
 
     def part(self, start: int, stop: int) -> FileRows:
-        """Some of these rows."""
+        """Return some of these rows."""
         shape = (stop - start, *self.shape[1:])
         offset = self.offset + start * self.strides[0]
         return FileRows(self.path, self.dtype, shape, self.strides, offset)
@@ -113,7 +113,7 @@ class Pair:
 
     @property
     def nbytes(self) -> int:
-        """About what a pickle holds."""
+        """Estimate the bytes of a pickle."""
         return getattr(self.rows, "nbytes", 0) + getattr(self.labels, "nbytes", 0)
 
     def __call__(self) -> tuple[Any, Any]:
@@ -123,7 +123,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """Which columns of a table are features, and which one is the label."""
+    """Feature columns and label column of a table."""
 
     features: tuple[str, ...]
     label: str | None
@@ -131,7 +131,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """All that have to be read."""
+        """Return all columns to read."""
         return [*self.features, *(() if self.label is None else (self.label,))]
 
     def of(self, table: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -202,14 +202,14 @@ class DaskBlock:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedRows:
-    """What a loader returns, with its rows under a fitted transformer."""
+    """A loader whose rows pass through a fitted transformer."""
 
     loader: Any
     transformer: Any
 
     @property
     def nbytes(self) -> int:
-        """About what a pickle holds, without the transformer."""
+        """Estimate the bytes of a pickle, without the transformer."""
         return getattr(self.loader, "nbytes", 0)
 
     def __call__(self) -> Any:
@@ -240,7 +240,7 @@ def parts_of(values: Any, cuts: range, step: int) -> list[Any]:
 
 
 def is_path(value: Any) -> bool:
-    """Whether it is the name of a file."""
+    """Return whether it is a file name."""
     return isinstance(value, (str, os.PathLike))
 
 
@@ -262,7 +262,7 @@ def files_of(paths: Any, suffix: str) -> list[str]:
 def columns_of(
     schema: Any, label: str | None, features: Sequence[str] | None, before: Columns | None = None
 ) -> Columns:
-    """Which columns are read, and as what; files must agree."""
+    """Return the columns to read and their types; files must agree."""
     from pyarrow import types
 
     counts = Counter(schema.names)
@@ -286,7 +286,7 @@ def columns_of(
 
 
 def is_persisted(collection: Any) -> bool:
-    """Whether blocks are on a cluster already."""
+    """Return whether blocks are already on a cluster."""
     try:
         from distributed.client import futures_of
     except ImportError:
@@ -348,7 +348,7 @@ class Partitions:
         return f"Partitions({len(self)} parts of {kind} rows of {self.n_features} features)"
 
     def transformed(self, transformer: Any) -> Partitions:
-        """The same rows under a fitted transformer, applied whenever a partition is loaded.
+        """Return the same rows under a fitted transformer, applied at each load.
 
         Parameters
         ----------

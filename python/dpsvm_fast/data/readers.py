@@ -123,7 +123,7 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def is_compressed(path: str) -> bool:
-    """Whether the name says gzip."""
+    """Return whether the name ends like a gzip file."""
     return path.lower().endswith(".gz")
 
 
@@ -257,7 +257,7 @@ class RowDecoder:
         return len(self._columns) + (self.labels is not None)
 
     def is_number(self, number: int) -> bool:
-        """Whether a column holds numbers, and not values that have codes."""
+        """Return whether a column holds numbers, not coded values."""
         return number < len(self._columns) and self._columns[number][2] is None
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
@@ -786,7 +786,7 @@ class Records:
         self._n_open, self._before = 0, b"\n"
 
     def ends(self, text: bytes) -> tuple[int, int]:
-        """Where the first and the last record that end in this piece do; 0 where none does."""
+        """Return where the first and the last record in this piece end; 0 if none ends."""
         if not (self._quote and (self._inside or self._n_open or self._quote in text)):
             if text:
                 self._before = text[-1:]
@@ -809,7 +809,7 @@ class Records:
         return first + (text[first - 1 : first + 1] == b"\r\n"), last
 
     def end_inside(self) -> bool:
-        """Whether the text ends within a quoted cell."""
+        """Return whether the text ends inside a quoted cell."""
         if self._n_open % 2 == 0:
             return self._inside
         return not self._inside and self._before[0] in self._separators

@@ -148,12 +148,12 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether the feature is a number that cells hold, and no code of one."""
+        """Whether cells hold the feature's number itself, not a code."""
         return self.bounds is not None or self.dates is not None
 
     @property
     def is_indicated(self) -> bool:
-        """Whether each category has a feature of its own."""
+        """Whether each category has its own feature."""
         return self.categories is not None and not self.ordered
 
     @property
@@ -284,7 +284,7 @@ def repeated(names: Sequence[str]) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number and no truth value."""
+    """Return whether it is a number, not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -666,7 +666,7 @@ class Words(Lookup):
 
 
 def is_missing(value: Any) -> bool:
-    """Whether it is None, NaN, NaT or pandas' NA, of which none may be asked for equality."""
+    """Return whether it is None, NaN, NaT or pandas' NA, without comparing it."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, Decimal)) and math.isnan(value)
@@ -785,12 +785,12 @@ def _is_encoding(value: Any) -> bool:
 
 
 def other_delimiter(names: Sequence[str]) -> str:
-    """What seems to separate the cells of a header that was read as one name, or nothing."""
+    """Guess the delimiter of a header that was read as one name; empty if none fits."""
     return next((mark for mark in ";\t|," if len(names) == 1 and mark in names[0]), "")
 
 
 def may_be_a_row(names: Sequence[str]) -> bool:
-    """Whether names of columns may be cells, which no message quotes: some are numbers.
+    """Return whether column names may be cells (some are numbers), so no message may quote them.
 
     Numbers that say the place of a column, from 0, from 1 or behind an index, are names.
     """
@@ -1037,7 +1037,7 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class TableSchema:
-    """What is public of a table. Nothing here is ever learned from rows.
+    """Public facts about a table; none is learned from rows.
 
     Made by :meth:`load` from a TOML or JSON file, or by :meth:`from_dict`. ``open_table`` returns
     it with every column named, as ``table.schema``: that is what goes with a model.
@@ -1201,12 +1201,12 @@ class TableSchema:
 
     @property
     def is_positional(self) -> bool:
-        """Whether features are told apart by their place only: x0, x1, ..."""
+        """Whether features are known by position only: x0, x1, ..."""
         return self.declared_width is not None and self.all_other_columns is not None
 
     @property
     def is_uniform(self) -> bool:
-        """Whether nothing is said of any one of them."""
+        """Whether no single feature is described."""
         return self.is_positional and not self.columns
 
     @cached_property

@@ -48,7 +48,7 @@ from dpsvm_fast.exceptions import InvalidParameterError, TableError
 
 
 def template(path: str | os.PathLike[str], *, target: str | None, format: str | None) -> str:
-    """As ``TableSchema.template``."""
+    """Implement ``TableSchema.template``."""
     path = os.fspath(path)
     kind = table_format(path, format)
     if kind in ("npz", "libsvm"):
@@ -146,7 +146,7 @@ class NpyWriter:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsrRows:
-    """Some rows of a CSR matrix whose three arrays are in files, opened anew by each call.
+    """Rows of a CSR matrix in three files, which each call opens again.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class Table:
         progress(self.n_bytes_total)
 
     def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, Any]:
-        """All rows at once.
+        """Return all rows at once.
 
         Parameters
         ----------
@@ -405,7 +405,7 @@ class _GrowingArray:
         self._n_rows = stop
 
     def whole(self, n_features: int) -> NDArray[np.float32]:
-        """One array."""
+        """Return one array."""
         if self._array is None:
             return np.empty((0, n_features), dtype=np.float32)
         self._array.resize((self._n_rows, self._array.shape[1]), refcheck=False)

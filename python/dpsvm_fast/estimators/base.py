@@ -159,7 +159,7 @@ def _is_likelihood(estimator: Probabilities) -> bool:
 
 
 class Probabilities(PrivateLinearClassifier):
-    """Adds ``predict_proba`` to an estimator that knows its loss."""
+    """Mixin that adds ``predict_proba``, from the loss."""
 
     def _used_loss(self) -> Loss:
         """The loss of the fitted model, or the one that a fit would use for two classes."""

@@ -178,7 +178,7 @@ class PrivateEstimator(Released):
 
     @abstractmethod
     def plan(self, facts: Facts) -> Plan:
-        """All releases of a fit with these parameters, which have been checked.
+        """Plan all releases of a fit; the parameters have been checked.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ def _is_limited(estimator: Any) -> bool:
 
 
 def not_private_reasons(estimator: Any) -> tuple[str, ...]:
-    """Why a fit with these parameters is not private; known before any data are read."""
+    """Return why a fit with these parameters is not private; reads no data."""
     reasons = []
     if getattr(estimator, "classes", ()) is None:
         reasons.append(CLASSES_REASON)
@@ -430,7 +430,7 @@ def label_source(estimator: Any) -> str | None:
 
 
 def spend_label(estimator: Any, reasons: tuple[str, ...]) -> str:
-    """What a ledger lists a fit as: its class, and whether no budget covers it."""
+    """Return how a ledger lists a fit: its class, marked if no budget covers it."""
     return f"{type(estimator).__name__}{', NOT PRIVATE' if reasons else ''}"
 
 
@@ -443,7 +443,7 @@ def promise_facts(
     seeded: bool,
     reasons: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What every statement says about one fit, by the statement's names.
+    """Return the fields about one fit that every statement has.
 
     Parameters
     ----------

@@ -58,14 +58,14 @@ def public_shape(X: Any) -> tuple[int, int] | None:
 
 
 def sparse_table(X: Any) -> bool:
-    """Whether ``X`` is a sparse matrix, or a frame of pandas of which one is made."""
+    """Return whether ``X`` is a sparse matrix, or a pandas frame of sparse columns."""
     if _is(X, "pandas", "DataFrame"):
         return len(X.columns) > 0 and all(map(_is_sparse, X.dtypes))
     return bool(sparse.issparse(X))
 
 
 def refuse_columns(table: Any) -> None:
-    """Refuses, from metadata alone, the first column that does not hold numbers or booleans.
+    """Refuse the first column that holds neither numbers nor booleans, from metadata alone.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 
 
 def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
-    """Some rows of an array, a matrix, a table or a list."""
+    """Return some rows of an array, a matrix, a table or a list."""
     # Of an Arrow table, older scikit-learn takes none.
     return X.take(positions) if _is(X, "pyarrow", "Table") else _safe_indexing(X, positions)
 

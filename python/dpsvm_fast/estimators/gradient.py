@@ -61,7 +61,7 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 
 
 class Continuation(NamedTuple):
-    """What a call of ``partial_fit`` goes on from: noisy numbers and public facts."""
+    """State that ``partial_fit`` continues from: noisy numbers and public facts."""
 
     # Of the descent.
     state: dict[str, Any]
@@ -77,7 +77,7 @@ class Continuation(NamedTuple):
 
 
 def may_continue(estimator: Any) -> bool:
-    """Whether a model with these parameters can be continued; says what would let it."""
+    """Check that a model with these parameters can be continued."""
     if estimator.accountant == "last_iterate":
         raise AttributeError(
             "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
@@ -87,13 +87,13 @@ def may_continue(estimator: Any) -> bool:
 
 
 def before_of(estimator: Any) -> Continuation | None:
-    """What the calls before have left."""
+    """Return the state that earlier calls left."""
     before: Continuation | None = vars(estimator).get("_continuation")
     return before
 
 
 def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | None:
-    """What the calls before have left for a call with these parameters, if it may go on."""
+    """Return the state that a call with these parameters continues from, if it may."""
     before = before_of(estimator)
     if before is None:
         if "privacy_" in vars(estimator):

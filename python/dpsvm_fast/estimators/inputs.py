@@ -577,7 +577,7 @@ class ArrayRows:
 
     @property
     def facts(self) -> Facts:
-        """What is public; reads no values where the label set is given and X has a shape."""
+        """Return the public facts; reads no values if classes are given and X has a shape."""
         shape = public_shape(self.X)
         owned = self._groups is not None or self._weights is not None
         unknown = (self._labelled and self.classes is None) or (self._counted and owned)

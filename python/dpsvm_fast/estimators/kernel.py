@@ -224,7 +224,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return "bounds" if self.normalize else "data_norm"
 
     def plan(self, facts: Facts) -> PrivateKernel:
-        """All releases for rows with these public facts."""
+        """Plan all releases for rows with these public facts."""
         self._check_norm()
         shared = self._shared(facts)
         n_components = self.n_components

@@ -380,7 +380,7 @@ class PrivateLinearSVC(PipelineClassifier):
     verbose: param.Verbose = 0
 
     def plan(self, facts: Facts) -> PrivateLinear:
-        """All releases for rows with these public facts."""
+        """Plan all releases for rows with these public facts."""
         return PrivateLinear(**self._shared(facts))
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -114,7 +114,7 @@ MOST_EPSILON = 200.0
 def statement_of(
     spec: FederatedSpec, trust: str, random_source: str, reasons: tuple[str, ...]
 ) -> FederatedStatement:
-    """What is promised about all sums of one training together.
+    """Return the statement about all sums of one training.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Ar
 
 
 def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array | None:
-    """What the next round takes from the sums so far: post-processing of released numbers.
+    """Return what the next round needs from the sums so far, by post-processing.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def fit_objective(
     seed: int,
     n_threads: int,
 ) -> Array:
-    """One party's weights with noise of their own; what was known before the noise is dropped."""
+    """Fit one party's weights with their own noise; noiseless values are dropped."""
     mechanism = training.mechanism
     weights, _ = _core.solve_smooth(
         X,
@@ -177,7 +177,7 @@ class Records:
         return [int(n) for n in np.diff(self.offsets)]
 
     def rows(self, i: int) -> slice:
-        """Where party i's are."""
+        """Return where party i's numbers are."""
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
 
     def of_each(self) -> Iterator[NDArray[Any]]:
@@ -191,7 +191,7 @@ class Records:
 
     @classmethod
     def joined(cls, parts: Sequence[Records]) -> Records:
-        """All parties of several."""
+        """Join the parties of several groups."""
         sizes = [n for part in parts for n in part.sizes]
         if len(parts) == 1:
             return parts[0]
@@ -203,7 +203,7 @@ class Records:
 
 
 def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
-    """One party's rows and labels, as agreed on.
+    """Return one party's rows and labels, checked against the specification.
 
     Raises
     ------
@@ -401,7 +401,7 @@ TRUSTS = ("secure_sum", "trusted_curator")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalUpdate:
-    """What a party puts into a sum. For nobody's eyes but the sum's.
+    """A party's contribution to a sum; only the sum may see it.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ class LocalUpdate:
 
 @dataclass(eq=False, repr=False)
 class PartyState:
-    """What a party has paid for and released under one specification, so that it does so once.
+    """What a party has paid and released under one specification, so nothing happens twice.
 
     Before its vector has been sent, a round that is restarted gets the same noisy vector again;
     another question under the same name gets none. Once it has been sent, say so by
@@ -527,7 +527,7 @@ def local_update(
     trust: str = "secure_sum",
     n_threads: int = 1,
 ) -> LocalUpdate:
-    """One party's vector for one round.
+    """Compute one party's vector for one round.
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Party:
-    """One party of secure sums.
+    """A party in secure sums.
 
     Parameters
     ----------

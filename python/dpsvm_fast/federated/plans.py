@@ -65,7 +65,7 @@ ROUNDING_PER_WEIGHT = 2.0**-51
 
 @dataclass(frozen=True, kw_only=True)
 class LocalTraining:
-    """One party's training, the same for all parties but for the number of their rows.
+    """One party's training; parties differ only in the number of rows.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class LocalTraining:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the weights."""
+        """Bound on the norm of the weights."""
         return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
 
     @property
@@ -167,13 +167,13 @@ class LocalTraining:
 
     @cached_property
     def by_record(self) -> float:
-        """What one record moves by strong convexity, ``2 L C kt``."""
+        """Sensitivity by strong convexity, ``2 L C kt``."""
         factor = RELATION_FACTOR[ADJACENCY]
         return factor * mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
 
     @cached_property
     def diameter(self) -> float:
-        """What a party's contribution moves at most, whatever its records."""
+        """Largest change of a party's contribution, whatever its records."""
         return mul_up(2.0 * self.most_weight, self.model_norm)
 
     @cached_property
@@ -200,7 +200,7 @@ class LocalTraining:
 
     @cached_property
     def distance(self) -> float:
-        """What a unit moves, errors of every affected party included; rounded up."""
+        """Sensitivity to one unit, errors of every affected party included, rounded up."""
         if self.unit == "party":
             return self.diameter
         parties = self.n_affected
@@ -236,7 +236,7 @@ class LocalTraining:
         return fraction_down(1 / (Fraction(self.regularization) * n_records))
 
     def accurate(self, n_records: int) -> bool:
-        """Whether rounding errors of the run are within the tolerance."""
+        """Whether rounding errors of the run stay within the tolerance."""
         return _sgd_rounding(self, n_records) <= self.own_radius(n_records)
 
     def projected(self, weights: Array) -> Array:
@@ -328,7 +328,7 @@ class SumNoise:
 
     @property
     def codec(self) -> FixedPointCodec:
-        """How contributions become integers."""
+        """Codec from contributions to integers."""
         return FixedPointCodec(step=self.step)
 
     @property
@@ -343,17 +343,17 @@ class SumNoise:
 
     @property
     def fits(self) -> bool:
-        """Whether noise of ``DEVIATIONS`` standard deviations stays in the range."""
+        """Whether noise of ``DEVIATIONS`` standard deviations fits the range."""
         return self.bound_steps + DEVIATIONS * self.sigma_steps <= LIMIT - 1
 
     @cached_property
     def rounding(self) -> float:
-        """How far encoding moves the sums of neighbours apart, rounded up."""
+        """Largest distance that encoding adds between sums of neighbours, rounded up."""
         return mul_up(float(self.n_affected), self.codec.rounding(self.size))
 
     @cached_property
     def total(self) -> float:
-        """How far the sums of integers of neighbours can be apart, in units of the numbers."""
+        """Largest distance between integer sums of neighbours, in units of the numbers."""
         return add_up(self.distance, self.rounding)
 
     @cached_property
@@ -549,7 +549,7 @@ class RoundPlan:
         return 0 if self.noise is None else self.noise.sigma_steps
 
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged for this round."""
+        """Events that a ledger is charged for this round."""
         summed = self.secure_round(trust)
         return (*(() if summed is None else summed.events), *self.local_events)
 
@@ -680,7 +680,7 @@ class ObjectiveTraining:
 
     @property
     def bound(self) -> float:
-        """Of a contribution."""
+        """Bound on the norm of a contribution."""
         return self.radius * self.weight(self.max_records)
 
 

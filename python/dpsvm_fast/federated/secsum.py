@@ -245,12 +245,12 @@ class FixedPointCodec:
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1
 
     def rounding(self, size: int) -> float:
-        """How far encoding can move two vectors of ``size`` numbers apart, rounded up."""
+        """Return what encoding adds to the distance of two vectors of ``size`` numbers."""
         return mul_up(self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
 
 
 def whole_numbers(total: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One row of int64, as sums are.
+    """Return one row of int64.
 
     Raises
     ------
@@ -280,7 +280,7 @@ class SumResult:
 
 @runtime_checkable
 class SecureSum(Protocol):
-    """Adds vectors of several parties and tells nothing but the sum."""
+    """Adds vectors of several parties and reveals only the sum."""
 
     @property
     def trust(self) -> str:

@@ -100,7 +100,7 @@ def sum_of_parties(
 
 
 class ServerRound:
-    """One attempt at one round.
+    """A server's attempt at one round.
 
     Parameters
     ----------

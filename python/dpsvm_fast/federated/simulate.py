@@ -117,7 +117,7 @@ def simulate(
 
 
 def party_sources(n: int, seed: int | None) -> list[_core.NoiseSource]:
-    """One stream of noise a party: keys from the operating system, or from a seed."""
+    """Return one noise stream a party, keyed by the operating system or by a seed."""
     if seed is None:
         return [_core.NoiseSource(None) for _ in range(n)]
     root = _core.NoiseSource(seed)

@@ -363,7 +363,7 @@ class FederatedSpec:
 
     @cached_property
     def training(self) -> LocalTraining | None:
-        """What parties fit under one common noise; None where each has noise of its own."""
+        """Training under one common noise, or None if each party adds its own."""
         if self.params["local"] == "objective":
             return None
         names = {f.name for f in fields(LocalTraining)} & set(self.params)
@@ -383,7 +383,7 @@ class FederatedSpec:
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
-        """What parties send, in order."""
+        """Rounds in order: what parties send."""
         if self.plan is not None:
             return self.plan.rounds
         assert self.training is not None

@@ -247,7 +247,7 @@ class PrivacyLedger:
 
     @property
     def adaptive(self) -> bool:
-        """Whether sizes of events may be chosen by looking at earlier results."""
+        """Whether event sizes may depend on earlier results."""
         return self._budget.adaptive
 
     @property
@@ -262,7 +262,7 @@ class PrivacyLedger:
 
     @property
     def history(self) -> tuple[SpendRecord, ...]:
-        """All spends so far, in their order."""
+        """All spends so far, in order."""
         with self._lock, self._up_to_date():
             return tuple(self._records)
 
@@ -422,7 +422,7 @@ class PrivacyLedger:
         return composed.odometer(delta, tuned)
 
     def to_dp_accounting(self) -> Any:
-        """All spends as one event of the ``dp-accounting`` library, to check with its accountants.
+        """Return all spends as one event of the ``dp-accounting`` library.
 
         As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`.
 

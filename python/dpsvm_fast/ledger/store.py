@@ -227,7 +227,7 @@ class SpendStore:
 
     @contextmanager
     def transaction(self, known: int = 0) -> Iterator[Session]:
-        """One exclusive look at the file, committed on success and undone on any error.
+        """Hold the file exclusively; commit on success, roll back on any error.
 
         Parameters
         ----------
@@ -262,7 +262,7 @@ class SpendStore:
         return f"{count}-{self._chain[count].hex()}"
 
     def continues(self, mark: str) -> bool:
-        """Whether the spends, or the first of them, are those of a mark."""
+        """Return whether the spends begin with those of a mark."""
         count = int(mark.partition("-")[0])
         return count < len(self._chain) and self.mark(count) == mark
 
@@ -374,7 +374,7 @@ class SpendStore:
 
 
 class Session:
-    """What may be done inside one transaction.
+    """Operations inside one transaction.
 
     Attributes
     ----------
@@ -496,7 +496,7 @@ class Session:
 
 
 def is_mark(text: object) -> bool:
-    """Whether it is what a store calls a mark."""
+    """Return whether it is a mark of a store."""
     return isinstance(text, str) and _MARK.fullmatch(text) is not None
 
 

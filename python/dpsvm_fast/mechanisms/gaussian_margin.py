@@ -136,7 +136,7 @@ class NoisyAnchors:
 
     @property
     def sums(self) -> tuple[NoisySum, ...]:
-        """All steps, for the statement and the ledger."""
+        """All sums, for statement and ledger."""
         return (self.sum,) * STEPS
 
     def release(
@@ -266,7 +266,7 @@ class MatrixPerturbation(ObjectivePerturbation):
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianMargin(Plan):
-    """All releases of one fit, known in full before any data are read.
+    """Plan of all releases of one fit.
 
     Parameters
     ----------
@@ -438,17 +438,17 @@ class GaussianMargin(Plan):
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self._before + self.solver.events
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned values."""
         return self.n_classes * (self.n_features + 1)
 
     @property
     def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
+        """Numbers kept for each row while training."""
         return self.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
@@ -473,7 +473,7 @@ class GaussianMargin(Plan):
 
     @property
     def problem(self) -> dict[str, Any]:
-        """What is minimised, as the compiled solver takes it; all but rows and linear term."""
+        """Return the problem for the compiled solver, without rows and linear term."""
         return {
             "loss": self.loss,
             "n_classes": self.n_classes,
@@ -493,7 +493,7 @@ class GaussianMargin(Plan):
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """What is promised about all releases together.
+        """Return the statement about all releases together.
 
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.

@@ -284,7 +284,7 @@ class ClippedSums:
 
     @property
     def factor(self) -> int:
-        """By how many contributions the sums of neighbours differ."""
+        """Number of contributions by which sums of neighbours differ."""
         return RELATION_FACTOR[self.adjacency]
 
     @cached_property
@@ -309,7 +309,7 @@ class ClippedSums:
 
     @cached_property
     def rounding(self) -> float:
-        """What rounding adds to a contribution."""
+        """Bound on what rounding adds to a contribution."""
         distance = _core.clipped_sum_distance(self.clip, self.n_weights, self.grid)
         return max(0.0, add_up(distance, -self.clip))
 
@@ -327,7 +327,7 @@ class ClippedSums:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.part.event(self.adjacency)
 
     @property
@@ -424,7 +424,7 @@ class LastIterateSums:
 
     @property
     def factor(self) -> int:
-        """By how many gradients the sums of neighbours differ."""
+        """Number of gradients by which sums of neighbours differ."""
         return RELATION_FACTOR[self.adjacency]
 
     @cached_property
@@ -469,7 +469,7 @@ class LastIterateSums:
 
     @property
     def refusal(self) -> str:
-        """Why the guarantee does not hold for these settings, or nothing."""
+        """Return why the guarantee does not hold for these settings, or None."""
         asked = "with accountant='last_iterate'"
         if self.learning_rate > self.largest_step or not self.contraction < 1.0:
             return (
@@ -491,7 +491,7 @@ class LastIterateSums:
 
     @cached_property
     def effective_steps(self) -> float:
-        """As how many steps the run counts, rounded up."""
+        """Number of steps that the run counts as, rounded up."""
         c, T = self.contraction, self.n_steps
         if c == 0.0:
             return 1.0
@@ -525,12 +525,12 @@ class LastIterateSums:
 
     @property
     def acting_clip(self) -> float:
-        """Where the compiled descent clips: just beyond the longest gradient."""
+        """Clip norm of the compiled descent: just beyond the longest gradient."""
         return self.clip * UNCLIPPED
 
     @cached_property
     def rounding(self) -> float:
-        """What rounding adds to a contribution.
+        """Bound on what rounding adds to a contribution.
 
         Both runs round: twice what one step of one of them is off by, in units of the sum, shared
         by the contributions by which sums differ.
@@ -567,7 +567,7 @@ class LastIterateSums:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.part.event(self.adjacency)
 
     @property
@@ -826,7 +826,7 @@ class GradientPerturbation(Plan):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether what the run knows in the end may be kept, and the run continued."""
+        """Whether the final state may be kept and the run continued."""
         return isinstance(self.noise, ClippedSums)
 
     @cached_property
@@ -918,7 +918,7 @@ class GradientPerturbation(Plan):
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned values."""
         return self.loss.n_classes * (self.n_features + 1)
 
     def check_rows(self, rows: Rows) -> None:
@@ -1006,7 +1006,7 @@ class GradientPerturbation(Plan):
         caveats: tuple[str, ...] = (),
         not_private_reasons: tuple[str, ...] = (),
     ) -> PrivacyStatement:
-        """What is promised about this run and all that it continues."""
+        """Return the statement about this run and all runs that it continues."""
         own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
         if isinstance(self.noise, LastIterateSums):
             own += (MAX_SAMPLES_CAVEAT,) * (self.adjacency == "add_remove")

@@ -53,7 +53,7 @@ COUNT_SCALE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ReleasedMean:
-    """What was released, and what follows from it.
+    """A released mean and what follows from it.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class NoisyMean:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.sum.event
 
     def release(
@@ -142,7 +142,7 @@ class NoisyMean:
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
     def exact(self, total: NDArray[np.float64], n_rows: float) -> NDArray[np.float64]:
-        """What noise is added to: the sum and, where it is private, half the number of rows."""
+        """Return what noise is added to: the sum and, if private, half the number of rows."""
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
@@ -214,7 +214,7 @@ BELIEVED = 2.0
 
 @dataclass(frozen=True, eq=False)
 class ReleasedColumns:
-    """What follows from the release, in units of half the width of the bounds, from their middle.
+    """Released means and deviations, in half widths of the bounds from their middle.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class NoisyColumnMoments:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.sum.event
 
     def release(
@@ -399,7 +399,7 @@ JUST_BELOW_ONE = 1.0 - 2.0**-40
 
 @dataclass(frozen=True, eq=False)
 class ReleasedComponents:
-    """What follows from the noisy matrix A of the sum of outer products of rows of norm at most 1.
+    """Components from A, the noisy sum of outer products of rows of norm at most 1.
 
     Parameters
     ----------
@@ -572,11 +572,11 @@ class NoisyMoments(SecondMoments):
 
     @property
     def ridge(self) -> float:
-        """What is added to every eigenvalue: a part of the typical spectral norm of the noise."""
+        """Ridge on every eigenvalue: a part of the typical spectral norm of the noise."""
         return RIDGE * self.spectral_noise
 
     def worthwhile(self, count: float) -> bool:
-        """Whether the noise would be small beside the moments of so many rows."""
+        """Return whether the noise would be small beside the moments of so many rows."""
         enough = count >= ROWS_A_SQUARE * self.n_features**2
         return enough and self.spectral_noise <= LARGEST_NOISE * count
 
@@ -610,7 +610,7 @@ class NoisyMoments(SecondMoments):
 def releases_of(
     shares: tuple[float, ...], mu: float, n_features: int, adjacency: str, noise_grid: str
 ) -> tuple[NoisyMoments, ...]:
-    """One release for each share of the squared Gaussian parameter ``mu`` of a whole budget."""
+    """Return one release for each share of the squared ``mu`` of a budget."""
     return tuple(
         NoisyMoments(
             n_features=n_features,
@@ -630,7 +630,7 @@ NoisyTotal = NoisyMean | NoisyMoments | NoisyComponents | NoisyColumnMoments
 
 @dataclass(frozen=True, kw_only=True)
 class SumPlan(Plan):
-    """One noisy sum over all rows, and what follows from it.
+    """Plan of one noisy sum over all rows.
 
     Parameters
     ----------
@@ -653,7 +653,7 @@ class SumPlan(Plan):
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned values."""
         d = self.total.n_features
         return d * d if isinstance(self.total, SecondMoments) else d
 
@@ -671,7 +671,7 @@ class SumPlan(Plan):
         return f"{self.total.sum.size} noisy numbers"
 
     def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
-        """What is promised; ``occasion`` holds the fields that are about the fit."""
+        """Return the statement; ``occasion`` holds the fields about the fit."""
         released = self.total.sum
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
         if released.grid is None:

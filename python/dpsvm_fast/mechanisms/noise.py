@@ -55,7 +55,7 @@ SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
 def check_range(
     name: str, value: float, what: str, low: float = SMALLEST, high: float = LARGEST
 ) -> None:
-    """Refuses settings so large or small that products of them leave the floats."""
+    """Refuse settings so large or small that their products overflow or underflow."""
     if not low <= value <= high:
         raise InvalidParameterError(
             f"{name}: {what} is {value!r}, expected a number in [{low:g}, {high:g}]"
@@ -63,7 +63,7 @@ def check_range(
 
 
 def check_solvable(regularization: float, row_norm: float) -> None:
-    """Refuses what the smooth solver would refuse once the budget is spent."""
+    """Refuse what the smooth solver would refuse once the budget is spent."""
     check_range("C", regularization, "the whole regularisation", SMALLEST_RATIO, LARGEST_RATIO)
     ratio = regularization / row_norm / row_norm
     check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
@@ -79,7 +79,7 @@ def check_delta_of_gaussian(delta: float) -> None:
 
 
 def check_row_norm(data_norm: float, intercept_scaling: float, row_norm: float) -> None:
-    """Refuses bounds of the rows whose squares, or whose constant feature, would be lost."""
+    """Refuse row bounds whose squares, or whose constant feature, would underflow."""
     check_range("data_norm", data_norm, "the bound of the rows' norm")
     check_range("data_norm", row_norm, "sqrt(data_norm^2 + intercept_scaling^2)")
     if 0.0 < intercept_scaling < SMALLEST_INTERCEPT * data_norm:
@@ -134,7 +134,7 @@ def grid_of_sums(unit: float, largest_scale: float, size: int) -> tuple[float, f
 
 
 def rounding_distance(grid: float, n_weights: int) -> float:
-    """How far rounding both to the grid can move two weight matrices apart, rounded up."""
+    """Return what rounding to the grid adds to the distance of two weight matrices."""
     return mul_up(grid, sqrt_up(float(n_weights)))
 
 
@@ -224,7 +224,7 @@ class WeightNoise:
 
     @cached_property
     def rounding(self) -> float:
-        """How far rounding before the noise can move two weight matrices apart."""
+        """Distance that rounding before the noise adds between two weight matrices."""
         if self.noise == "gamma" or not self.exact or self.grid is None:
             # Noise is added before the rounding, which is then post-processing.
             return 0.0
@@ -256,7 +256,7 @@ class WeightNoise:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.record.events(self.total, self.adjacency)[0]
 
     @property
@@ -324,11 +324,11 @@ class Release(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """Of the whole release."""
+        """Epsilon of the whole release."""
 
     @property
     def delta(self) -> float:
-        """Of the whole release; unused by Gamma noise."""
+        """Delta of the whole release; unused by Gamma noise."""
 
     @property
     def noise(self) -> str:
@@ -336,7 +336,7 @@ class Release(Protocol):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records."""
+        """Event that a ledger records."""
 
 
 def statement_of(
@@ -408,7 +408,7 @@ def scale_for(sensitivity: float, mu: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySum:
-    """One noisy sum over the records, or several of one kind.
+    """Plan of one noisy sum over the records, or of several of one kind.
 
     Parameters
     ----------
@@ -491,12 +491,12 @@ class NoisySum:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.part.event(self.adjacency)
 
     @property
     def part(self) -> ReleasePart:
-        """The same for the statement."""
+        """Return the same for the statement."""
         gaussian = self.mu is not None
         return ReleasePart(
             name=self.name,
@@ -620,12 +620,12 @@ class SecondMoments:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.sum.event
 
     @property
     def spectral_noise(self) -> float:
-        """About the spectral norm of the noise."""
+        """Estimate the spectral norm of the noise."""
         return math.sqrt(2.0 * self.n_features) * self.sum.scale
 
     def noisy(
@@ -692,7 +692,7 @@ def epsilon_left(
     events: Callable[[float], Sequence[PrivacyEvent]],
     guess: float,
 ) -> float:
-    """About the largest own epsilon of a mechanism that keeps the whole within (epsilon, delta).
+    """Estimate the largest epsilon of one mechanism that keeps the whole within (epsilon, delta).
 
     Parameters
     ----------

@@ -246,7 +246,7 @@ class LinearNoise:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.record.event(self.adjacency)
 
     @property
@@ -735,7 +735,7 @@ class ObjectivePerturbation(WeightsPlan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records: the noise in the objective and the noise on the weights."""
+        """Events that a ledger records: noise in the objective and noise on the weights."""
         return (self.inside.event, self.output.event)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
@@ -779,7 +779,7 @@ class ObjectivePerturbation(WeightsPlan):
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """What is promised about one release, with every number needed to recompute it.
+        """Return the statement about one release, with every number needed to recompute it.
 
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.

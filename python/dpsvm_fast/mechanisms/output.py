@@ -130,7 +130,7 @@ HARMONIC_SLACK = 1e-11
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedSGD:
-    """One run, known in full before any data are read.
+    """Plan of one run.
 
     Parameters
     ----------
@@ -293,12 +293,12 @@ class WeightsPlan(Plan):
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned values."""
         return self.score_loss.n_classes * (self.n_features + 1)
 
     @property
     def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
+        """Numbers kept for each row while training."""
         return self.score_loss.n_classes
 
     def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
@@ -479,7 +479,7 @@ class OutputPerturbation(WeightsPlan):
 
     @property
     def rounding(self) -> float:
-        """How far rounding to the grid before the noise can move two weight matrices apart."""
+        """Distance that rounding to the grid adds between two weight matrices."""
         return self.weight_noise.rounding
 
     @property
@@ -494,7 +494,7 @@ class OutputPerturbation(WeightsPlan):
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.weight_noise.event
 
     @property
@@ -577,7 +577,7 @@ class OutputPerturbation(WeightsPlan):
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """What is promised about one release, with every number needed to recompute it.
+        """Return the statement about one release, with every number needed to recompute it.
 
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.

@@ -309,7 +309,7 @@ Solver = ObjectivePerturbation | OutputPerturbation
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What is done after the first release, as that decides.
+    """Training as the first release decides it.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class Training:
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Everything that is released on this path, and what is reserved."""
+        """Events of this path, and what is reserved."""
         own = () if self.solver is None else self.n_releases * self.solver.events
         kept = tuple(part.event for part in self.reserved)
         return tuple(part.event for part in self.sums) + own + kept
@@ -429,7 +429,7 @@ SMALLEST_EXACT_MU = 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """What is there before the training: releases, and rows mapped by them.
+    """State before training: releases, and rows mapped by them.
 
     Parameters
     ----------
@@ -455,14 +455,14 @@ class Prepared:
         return ReleasedMap(self.centre, self.whitening)
 
     def released(self, weights: Array, scaling: float, **kernel: Any) -> ReleasedPipeline:
-        """The same with noisy weights, and without the rows."""
+        """Return the same with noisy weights and without the rows."""
         kept = {name: value for name, value in vars(self).items() if name != "records"}
         return ReleasedPipeline(weights=weights, scaling=scaling, **kept, **kernel)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReleasedPipeline:
-    """Everything that was released.
+    """All releases of one fit.
 
     Parameters
     ----------
@@ -495,7 +495,7 @@ class ReleasedPipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateLinear(Plan):
-    """All releases of one fit, known in full before any data are read.
+    """Plan of all releases of one fit.
 
     Parameters
     ----------
@@ -626,7 +626,7 @@ class PrivateLinear(Plan):
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records: it covers the releases of either path."""
+        """Events that a ledger records; they cover either path."""
         own = self.pure or self.trainer == "objective" or not self._before
         if own and self.trainer != "gradient":
             return (*self._before, *self._solver(1.0).events)
@@ -714,7 +714,7 @@ class PrivateLinear(Plan):
 
     @property
     def n_releases(self) -> int:
-        """How often noisy weights are released."""
+        """Number of releases of noisy weights."""
         several = self.trainer == "output" and not self.pure and self._before
         return WEIGHT_RELEASES if several else 1
 
@@ -768,12 +768,12 @@ class PrivateLinear(Plan):
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are learned; a kernel has a frequency for every feature."""
+        """Number of learned values; a kernel has a frequency for every feature."""
         return self.loss.n_classes * (self.n_columns + 1) + self.n_features
 
     @property
     def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
+        """Numbers kept for each row while training."""
         return 0 if self.trainer == "gradient" else self.loss.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
@@ -844,7 +844,7 @@ class PrivateLinear(Plan):
         caveats: tuple[str, ...] = (),
         not_private_reasons: tuple[str, ...] = (),
     ) -> PrivacyStatement:
-        """What is promised about all releases of one path together."""
+        """Return the statement about all releases of one path."""
         facts: dict[str, Any] = {
             "library_version": library_version,
             "random_source": random_source,
@@ -961,7 +961,7 @@ class NoisyCount:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a ledger records."""
+        """Event that a ledger records."""
         return self.sum.event
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
@@ -972,7 +972,7 @@ class NoisyCount:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelChoice:
-    """What the rule decides before the training.
+    """Choices of the kernel rule before training.
 
     Parameters
     ----------
@@ -990,7 +990,7 @@ class KernelChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateKernel(PrivateLinear):
-    """All releases of one fit, known in full before any data are read.
+    """Plan of all releases of one fit.
 
     Parameters
     ----------
@@ -1062,7 +1062,7 @@ class PrivateKernel(PrivateLinear):
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records; settings that the noise of features refuses are refused here."""
+        """Events that a ledger records; refuses settings that the features' noise refuses."""
         own = super().events
         if self.kernel == "linear" or self.lifted:
             return own

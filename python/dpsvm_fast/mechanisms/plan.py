@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is public about the rows of a fit.
+    """Public facts about the rows of a fit.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Rows(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """What is public; reads no values where the label set is given."""
+        """Return the public facts; reads no values if classes are given."""
 
     @property
     def n_rows(self) -> float:
@@ -108,7 +108,7 @@ class Rows(Protocol):
 
 
 class Plan(ABC):
-    """All releases of one fit; a frozen record of public numbers.
+    """All releases of one fit, as a frozen record of public numbers.
 
     A subclass has ``run``, which makes the releases, and ``statement``, which says what they
     promise.
@@ -117,7 +117,7 @@ class Plan(ABC):
     @property
     @abstractmethod
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger records before anything is drawn."""
+        """Events that a ledger records before anything is drawn."""
 
     @abstractmethod
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
@@ -130,11 +130,11 @@ class Plan(ABC):
     @property
     @abstractmethod
     def n_learned(self) -> int:
-        """How many numbers are learned."""
+        """Number of learned values."""
 
     @property
     def n_kept(self) -> int:
-        """How many numbers are kept for each row while training."""
+        """Numbers kept for each row while training."""
         return 0
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027

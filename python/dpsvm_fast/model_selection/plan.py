@@ -55,7 +55,7 @@ class Budget:
         return cls(search.epsilon, search.delta, search.adjacency)
 
     def covers(self, events: Events) -> bool:
-        """Whether the accountant shows that events cost no more, as a ledger decides."""
+        """Return whether the accountant shows that events cost no more, as a ledger decides."""
         epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
         composed = Composition.of(events)
         if self.delta == 0.0:
@@ -77,7 +77,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Allotment:
-    """One candidate with a budget.
+    """A candidate with its budget.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Allotment:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """What a search spends on what.
+    """How a search splits its budget.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Budgets:
 
     @property
     def refit(self) -> Events:
-        """What fitting the winner again costs at most, whichever it is.
+        """Events that cover fitting any winner again.
 
         The largest of the composed guarantees of fixed choices would not be enough: the choice may
         follow the loss so far.
@@ -127,7 +127,7 @@ class Budgets:
 
     @property
     def events(self) -> Events:
-        """What a ledger is charged, all at once."""
+        """Events that a ledger is charged at once."""
         return self.events_of(tuple(branch.events for branch in self.branches))
 
     def events_of(self, branches: tuple[Events, ...]) -> Events:
@@ -323,7 +323,7 @@ def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) ->
 
 
 def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
-    """Whether the accountant has a formula for these, so that questions about them are cheap."""
+    """Return whether the accountant has a closed formula for these events."""
     kinds, either = set(), False
     for event in events:
         either |= isinstance(event, AlternativesEvent)
@@ -336,7 +336,7 @@ def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
 def largest_epsilon(
     allowed: Callable[[float], bool], guess: float, most: float, *, cheap: bool = True
 ) -> float:
-    """About the largest epsilon that is allowed, and surely one that is.
+    """Return an allowed epsilon close to the largest.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ LARGER = ("sigma", "noise_multiplier")
 
 
 def covers(planned: PrivacyEvent, spent: PrivacyEvent) -> bool:
-    """Whether one event is known to promise no more privacy than another of the same kind."""
+    """Return whether one event dominates another of the same kind."""
     if type(planned) is not type(spent):
         return False
     if isinstance(planned, GaussianEvent) and isinstance(spent, GaussianEvent):

@@ -146,7 +146,7 @@ def _check_step(step: Step, adjacency: str) -> None:
 
 
 def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
-    """Whether there is a label set among the parameters, and what it is where it is given."""
+    """Return whether there is a label set among the parameters, and the one given."""
     steps = [label_step(candidate) for candidate in candidates]
     found = [None if step is None else step.classes for step in steps]
     if any(step is None for step in steps):
@@ -201,7 +201,7 @@ class SearchRows:
 
     @property
     def facts(self) -> Facts:
-        """What is public; labels are read where they are the label set, rows where they count."""
+        """Return the public facts; reads labels only without classes, rows only to count them."""
         counted = self._search.adjacency == "replace_one"
         if counted or (self.classes is None and self._search.labelled):
             self.read()
@@ -218,7 +218,7 @@ class SearchRows:
 
     @property
     def n_here(self) -> int:
-        """All of them are in this process."""
+        """Return the number of rows in this process."""
         return self.n_rows
 
     def read(self) -> None:
@@ -832,7 +832,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """What the model predicts, ndarray of shape (n_samples,)."""
+        """Predict labels, ndarray of shape (n_samples,)."""
         check_is_fitted(self)
         return np.asarray(self.model_.predict(X))
 
@@ -843,7 +843,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return checked
 
     def plan(self, facts: Facts | None = None) -> Declared:
-        """What one call is declared to cost, with these parameters, which have been checked."""
+        """Plan one call; the parameters have been checked."""
         events = self.events
         if callable(events):
             events = events(**self._arguments(budget=True))

@@ -42,7 +42,7 @@ _looking = 0
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is released.
+    """What a search releases.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def seeds(seed: int | None, n: int) -> list[int | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan(Plan):
-    """Everything that a search will do.
+    """Plan of a search.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class SearchPlan(Plan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged, all at once."""
+        """Events that a ledger is charged at once."""
         return self.budgets.events
 
     def summary(self) -> str:
@@ -169,7 +169,7 @@ class SearchPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan(SearchPlan):
-    """One fit for each candidate on its own part, and a noisy choice by errors on another."""
+    """Plan: one fit for each candidate on its own part, a noisy choice on another."""
 
     def check_rows(self, rows: Any) -> None:
         """Refuse a partition into parts that are too small.
@@ -333,7 +333,7 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
 def score_noise(
     selection: SelectionNoise, size: int, source: _core.NoiseSource
 ) -> NDArray[np.int64]:
-    """Whole numbers of noise."""
+    """Return integer noise."""
     if selection.sigma is not None:
         return np.asarray(source.gaussian_on_grid(size, selection.sigma, 1.0, 1))
     assert selection.rate is not None
@@ -346,7 +346,7 @@ def score_noise(
 
 @dataclass(frozen=True)
 class Fit:
-    """How a candidate is to be fitted.
+    """Settings of a candidate's fit.
 
     Parameters
     ----------
@@ -454,7 +454,7 @@ LARGEST_SCORE = 2**32 - 1
 
 
 class Scoring:
-    """How errors are counted.
+    """Rule that counts errors.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ class LossRecord(Record):
 
 @dataclass(frozen=True)
 class FourierRecord(Record):
-    """Everything that random Fourier features are drawn from; all of it is public.
+    """Public facts that random Fourier features are drawn from.
 
     Parameters
     ----------
@@ -464,7 +464,7 @@ def _checked_float_type(value: Any) -> Any:
 
 
 def hashing_parameters() -> dict[str, Parameter]:
-    """Of scikit-learn's ``HashingVectorizer``, as far as they are plain.
+    """Return the plain parameters of scikit-learn's ``HashingVectorizer``.
 
     Functions of the user's, files and regular expressions of one's own are refused: they would let
     a file decide what is run or read when the model is used.
@@ -524,7 +524,7 @@ Attributes = dict[str, Attribute]
 
 @dataclass(frozen=True)
 class SavedClass:
-    """What is saved of the objects of one class.
+    """What is saved of a class's objects.
 
     Parameters
     ----------
@@ -999,7 +999,7 @@ def _verified(text: str) -> Verification:
 
 
 def check_promise(where: str, mechanism: str, model: Any, statement: Statement) -> None:
-    """Whether a certificate is about a release with the parameters of this model.
+    """Check that a certificate is about a release with the model's parameters.
 
     Parameters
     ----------
@@ -1065,7 +1065,7 @@ def _check_same(where: str, name: str, promised: object, parameter: object) -> N
 
 
 def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any) -> None:
-    """Whether fitted attributes, parameters and the certificate are about the same weights.
+    """Check that attributes, parameters and certificate are about the same weights.
 
     Shapes of attributes among each other have been checked.
     """
@@ -1132,7 +1132,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:
-    """Whether a label set, as the user gives it, is that of a model."""
+    """Return whether a label set, as the user gives it, is that of a model."""
     known = public_classes(list(given))
     kinds = {labels.dtype.kind for labels in (known, classes)}
     same: bool = known.tolist() == classes.tolist()

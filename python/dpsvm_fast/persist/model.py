@@ -85,7 +85,7 @@ MOST_STEPS = 1000
 
 @dataclass
 class Reading:
-    """What is found while a model is read.
+    """State while a model is read.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Reading:
 
 
 def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
-    """What is saved of a model.
+    """Return what is saved of a model.
 
     Parameters
     ----------
@@ -493,7 +493,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """What a file holds.
+    """Content of a model file.
 
     Parameters
     ----------

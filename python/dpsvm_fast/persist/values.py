@@ -61,7 +61,7 @@ class NumbersRecord(Record):
 
 
 def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
-    """What a function returns; what it refuses is an error of the file."""
+    """Return a function's result; what it refuses is an error in the file."""
     try:
         return function(*arguments)
     except (TypeError, InvalidParameterError) as error:
@@ -220,7 +220,7 @@ OTHER_FILES = {
 
 
 def shown(value: object) -> str:
-    """Something from a file for a message: short, and without control characters."""
+    """Return a value from a file for a message: short, without control characters."""
     if isinstance(value, str):
         value = value[:50]
     if isinstance(value, int) and value.bit_length() > 200:

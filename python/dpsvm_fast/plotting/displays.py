@@ -906,7 +906,7 @@ MANY_BARS = 8
 
 
 class NoisePlanDisplay(Display):
-    """What the noise will be at several epsilons, from plans that looked at no data.
+    """Noise at several epsilons, from plans that read no data.
 
     ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
     noise of a prediction with probability 95 %, beside the largest that so many rows can bring

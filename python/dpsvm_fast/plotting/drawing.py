@@ -57,7 +57,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassStyle:
-    """How one class is drawn: no two of the first seventy have colour and hatching in common.
+    """Style of one class; the first seventy differ in colour or hatching.
 
     Parameters
     ----------

@@ -103,12 +103,12 @@ class Choice:
 
     @property
     def is_pure(self) -> bool:
-        """Whether there are randomised responses alone."""
+        """Return whether all events are randomised responses."""
         others = self.stays or self.sampled or self.rho or self.curved or self.distances
         return not (self.squares or others)
 
     def composable(self) -> Choice:
-        """The same, without the curves that are too many, or of too much, to be composed here."""
+        """Return the same without curves that are too many or too large to compose here."""
         within = [event for event in self.curved if _is_within_reach(event)]
         return replace(self, curved=within[:MOST_CURVES])
 
@@ -142,7 +142,7 @@ def _is_within_reach(event: CurvedEvent) -> bool:
 
 
 def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
-    """What a record can meet; None where there is too much of it."""
+    """Return the finite laws a record can meet; None if there are too many."""
     counts = Counter(events)
     ways = 1
     options: list[list[tuple[PrivacyEvent, ...]]] = []

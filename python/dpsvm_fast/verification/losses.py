@@ -563,7 +563,7 @@ class Curve:
         below: Callable[[Array], Array],
         points: float,
     ) -> Curve:
-        """The same with more points where it counts for a sum of losses at ``epsilon``.
+        """Return the same with more points where they matter for losses near ``epsilon``.
 
         ``below``: distribution function of the other losses. A chord between points that differ by
         f in log delta exceeds by f^2 / 12, and counts by how probable it makes the sum.
@@ -591,7 +591,7 @@ class Curve:
 
     @classmethod
     def hopeless(cls) -> Curve:
-        """Nothing is known."""
+        """Return the law of which nothing is known."""
         return cls(np.array([0.0, 1.0]), np.ones(2))
 
     @property

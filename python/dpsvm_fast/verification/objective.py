@@ -203,7 +203,7 @@ class _Bound:
         return float(levels[place]), math.exp(min(float(sums[place]), 0.0))
 
     def about(self, epsilon: float) -> float:
-        """About the bound, where it was made for, to compare it with others."""
+        """Estimate the bound where it was made for, to compare it with others."""
         if self._setting.rate == 1.0 or epsilon <= self._price:
             return self.at(epsilon)
         return self.split(epsilon)[1]

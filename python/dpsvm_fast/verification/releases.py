@@ -145,7 +145,7 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
 def follows(
     name: str, stated: float, recomputed: float, slack: float = ROUNDING_SLACK
 ) -> list[str]:
-    """One problem when ``stated`` is less than it must be, or much more."""
+    """Report a problem if ``stated`` is less than it must be, or much more."""
     if not stated >= recomputed * (1.0 - slack):
         return [f"{name} is {stated!r}, less than the {recomputed!r} that follows"]
     if stated > recomputed * (1.0 + EXCESS):
@@ -974,7 +974,7 @@ def zcdp_log_delta(rho: float, epsilon: float) -> float:
 
 
 def check_pipeline(statement: PipelineStatement) -> list[str]:
-    """Nothing by itself: what its steps say is checked, and what they add up to."""
+    """Check a pipeline: what its steps state and what they add up to."""
     return []
 
 
