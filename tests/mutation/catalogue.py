@@ -327,22 +327,23 @@ CATALOGUE = (
         "large one: with none at all the objective has no minimum",
         (
             Edit(
-                "            *g += self.rows.share * (problem.lambda * w + b);\n        }\n",
-                "            *g += self.rows.share * (problem.lambda * w + b);\n"
+                "            *g += rows.share * (problem.lambda * w + b);\n        }\n",
+                "            *g += rows.share * (problem.lambda * w + b);\n"
                 "        }\n"
                 "        for score in 0..problem.loss.scores {\n"
-                "            let at = problem.design.position(score, problem.columns - 1);\n"
-                "            let less = 0.999 * self.rows.share * problem.lambda;\n"
-                "            gradient[at] -= less * weights[at];\n"
+                "            let place = self.passes.place(problem.columns - 1);\n"
+                "            let at = self.passes.position(score, place);\n"
+                "            gradient[at] -= 0.999 * rows.share * problem.lambda * weights[at];\n"
                 "        }\n",
             ),
             Edit(
-                "            *out = *out * up + rows.share * problem.lambda * x;\n        }\n",
-                "            *out = *out * up + rows.share * problem.lambda * x;\n"
+                "            *out = *out * up + pass.rows.share * pass.problem.lambda * x;\n"
+                "        }\n",
+                "            *out = *out * up + pass.rows.share * pass.problem.lambda * x;\n"
                 "        }\n"
-                "        for score in 0..problem.loss.scores {\n"
-                "            let at = problem.design.position(score, problem.columns - 1);\n"
-                "            out[at] -= 0.999 * rows.share * problem.lambda * v[at];\n"
+                "        for score in 0..pass.problem.loss.scores {\n"
+                "            let at = self.sweep.design.position(score, pass.problem.columns - 1);\n"
+                "            image[at] -= 0.999 * pass.rows.share * pass.problem.lambda * v[at];\n"
                 "        }\n",
             ),
         ),
