@@ -355,7 +355,7 @@ fn a_profile_from_below_zero_is_of_one_direction() -> Result<()> {
     // Laws (1/2, 1/2) and (1/4, 3/4), twice: losses ln 4, ln 4/3 and -ln 9/4.
     let (low, high) = (-(1.5_f64.ln()), 2.0_f64.ln());
     let one = |first: f64| {
-        let points = [(first, 1.0 / 3.0), (0.0, 0.25), (high, 0.0)];
+        let points = [(low, 1.0 / 3.0), (0.0, 0.25), (high, 0.0)];
         let known = points.into_iter().filter(|(at, _)| *at >= first).collect();
         let events = Events {
             profiles: vec![(known, 2)],
