@@ -56,7 +56,7 @@ class SchemaEncoder(PublicTransformer):
         The schema with every column named.
     n_features_in_ : int
         Number of columns that are read.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_columns,)
         Their names, in the order of the features.
 
     Notes
