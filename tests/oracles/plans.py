@@ -19,6 +19,7 @@ class PlainRows(ArrayRows):
         self.X, self.codes, self.classes = X, codes, np.arange(n_classes)
         self.n_threads, self.low_memory, self.verbose = n_threads, False, False
         self._labelled, self._counted = True, False
+        self._owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
 
 
 def planned(estimator: Any, X: Any, y: Any = None) -> tuple[Any, ArrayRows]:

@@ -219,7 +219,7 @@ def test_public_rows_have_a_marker_for_each_class() -> None:
     assert len(plain.points_) == 1
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:.* promises next to nothing")
 def test_names_of_features() -> None:
     frame = pd.DataFrame(X, columns=["alcohol", "ash"])
     by_name = make_column_transformer((dp.PublicScaler(BOUNDS), ["ash", "alcohol"]))
@@ -232,7 +232,7 @@ def test_names_of_features() -> None:
     assert (np.array(CLASSES)[drawn_class(display, inner)] == expected).mean() > 0.95
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:.* promises next to nothing")
 def test_names_without_the_library_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     model = models()["linear"].fit(pd.DataFrame(X, columns=["p", "q"]), Y)
     expected = BoundaryDisplay.from_estimator(model, **COARSE).codes

@@ -27,6 +27,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
         ("SchemaError", InvalidParameterError),
         ("SecureSumAborted", RuntimeError),
         ("TableError", ValueError),
+        ("WeakPrivacyWarning", UserWarning),
     ],
 )
 def test_parents_and_pickling(name: str, parent: type[Exception]) -> None:

@@ -84,7 +84,7 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         All fitted attributes, to be set at once: noisy numbers, and the statement about them.
     """
     ledger = estimator.ledger
-    warn_not_private(estimator, stacklevel=5)
+    warn_not_private(estimator, stacklevel=6)
     facts = rows.facts
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
