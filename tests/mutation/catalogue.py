@@ -342,7 +342,8 @@ CATALOGUE = (
                 "            *out = *out * up + pass.rows.share * pass.problem.lambda * x;\n"
                 "        }\n"
                 "        for score in 0..pass.problem.loss.scores {\n"
-                "            let at = self.sweep.design.position(score, pass.problem.columns - 1);\n"
+                "            let last = pass.problem.columns - 1;\n"
+                "            let at = self.sweep.design.position(score, last);\n"
                 "            image[at] -= 0.999 * pass.rows.share * pass.problem.lambda * v[at];\n"
                 "        }\n",
             ),

@@ -68,7 +68,9 @@ CHARGED = "; the ledger is charged all the same, and lists the spend as NOT PRIV
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
 
-def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
+def private_fit(
+    estimator: PrivateEstimator, rows: FitRows, *, stacklevel: int = 5
+) -> dict[str, Any]:
     """Plan, spend, run: the only place where a fit spends budget.
 
     Parameters
@@ -77,6 +79,8 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         A checked copy of the one that is being fitted.
     rows : FitRows
         Its training rows.
+    stacklevel : int
+        Where warnings point: the line that called ``fit``.
 
     Returns
     -------
@@ -84,7 +88,7 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         All fitted attributes, to be set at once: noisy numbers, and the statement about them.
     """
     ledger = estimator.ledger
-    warn_not_private(estimator, stacklevel=6)
+    warn_not_private(estimator, stacklevel=stacklevel)
     facts = rows.facts
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
@@ -269,7 +273,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         self._forget()
         checked = self.checked()
         rows = ArrayRows(checked, X, y, classes=checked.classes, **owners)
-        self.__dict__.update(private_fit(checked, rows))
+        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
         return self
 
 
