@@ -6,6 +6,7 @@ What they publish is noisy; everything that they compute from it is post-process
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -648,6 +649,38 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
     _learns_from_rows = False
     n_features_in_: int
 
+    def fit(self: PublicFitted, X: Any, y: Any = None) -> PublicFitted:
+        """Check the parameters and remember the number and names of the features.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers.
+        y : ignored
+
+        Returns
+        -------
+        object
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range, or for another number of features.
+        ValueError
+            X is invalid; the text does not quote it.
+        """
+        # Validation writes what it learns about X onto the copy, whether or not X is refused.
+        probe = checked_copy(self)
+        made = probe._made(checked_training_rows(probe, X))
+        self._remember(probe)
+        self.__dict__.update(made)
+        return self
+
+    @abstractmethod
+    def _made(self, X: Any) -> dict[str, Any]:
+        """Check the parameters against the rows' width; return further attributes of a fit."""
+
     def _remember(self, probe: Any) -> None:
         """Set what validation has written onto a copy about the features, and nothing else."""
         for name in FEATURE_FACTS:
@@ -655,11 +688,15 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         self.__dict__.update(feature_facts(probe))
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted."""
+        """Sparse rows are accepted, precision is kept and no fit is needed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.requires_fit = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+
+PublicFitted = TypeVar("PublicFitted", bound=PublicTransformer)
 
 # Scaling of features: by public bounds alone, or by noisy means and variances.
 
@@ -703,31 +740,10 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     bounds: param.GivenBounds
 
-    def fit(self, X: Any, y: Any = None) -> PublicScaler:
-        """Check the bounds and remember the number and names of the features.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        PublicScaler
-            This transformer.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            Bounds that are none, or as many as X has no features.
-        ValueError
-            X is invalid; the text does not quote it.
-        """
-        # Validation writes what it learns about X onto the copy, whether or not X is refused.
-        probe = checked_copy(self)
-        probe._map(checked_training_rows(probe, X))
-        self._remember(probe)
-        return self
+    def _made(self, X: Any) -> dict[str, Any]:
+        """Check the bounds; nothing else is kept."""
+        self._map(X)
+        return {}
 
     def transform(self, X: Any) -> Any:
         """Rows under the map of the bounds; works without ``fit``.
@@ -770,13 +786,6 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         names = vars(self).get("feature_names_in_", names)
         bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
-
-    def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted, and no fit is needed."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.requires_fit = False
-        return tags
 
 
 @dataclass(eq=False, repr=False)
@@ -1073,30 +1082,10 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
     log: Annotated[Any, checked_columns] = False
     sparse_output: param.Flag = True
 
-    def fit(self, X: Any, y: Any = None) -> PublicSplines:
-        """Check the parameters and remember the number and names of the features.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        PublicSplines
-            This transformer.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            Parameters that are none, or for another number of features.
-        ValueError
-            X is invalid; the text does not quote it.
-        """
-        probe = checked_copy(self)
-        probe.functions(checked_training_rows(probe, X).shape[1])
-        self._remember(probe)
-        return self
+    def _made(self, X: Any) -> dict[str, Any]:
+        """Check the knots; nothing else is kept."""
+        self.functions(X.shape[1])
+        return {}
 
     def transform(self, X: Any) -> Any:
         """Values of the functions; works without ``fit``.
@@ -1186,13 +1175,6 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
             for column, entry in enumerate(knots)
         )
         return SplineMap(placed, tuple(isinstance(entry, int) and entry == 1 for entry in knots))
-
-    def __sklearn_tags__(self) -> Any:
-        """No fit is needed; precision is kept."""
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
@@ -1301,30 +1283,10 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     _: KW_ONLY
     n_threads: param.Threads = None
 
-    def fit(self, X: Any, y: Any = None) -> PublicImageFeatures:
-        """Check the parameters and remember the number and names of the pixels.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-        y : ignored
-
-        Returns
-        -------
-        PublicImageFeatures
-            This transformer.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            Parameters that are none, or images of another number of pixels.
-        ValueError
-            X is invalid; the text does not quote it.
-        """
-        probe = checked_copy(self)
-        probe.grid(checked_training_rows(probe, X).shape[1])
-        self._remember(probe)
-        return self
+    def _made(self, X: Any) -> dict[str, Any]:
+        """Check the shape; nothing else is kept."""
+        self.grid(X.shape[1])
+        return {}
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Features of images; works without ``fit``.
@@ -1382,13 +1344,6 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         """Number of features."""
         (_, _, channels), (vertical, horizontal) = self.grid(self.n_features_in_)
         return channels * vertical * horizontal * self.n_orientations
-
-    def __sklearn_tags__(self) -> Any:
-        """No fit is needed; precision is kept."""
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 @dataclass(eq=False, repr=False)
@@ -1474,45 +1429,25 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     structure_: str = field(init=False)
     _features: FourierFeatures = field(init=False)
 
-    def fit(self, X: Any, y: Any = None) -> RandomFourierFeatures:
-        """Draw the frequencies; of X only the number and names of the features matter.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-        y : ignored
-
-        Returns
-        -------
-        RandomFourierFeatures
-            This transformer.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range.
-        ValueError
-            X is invalid; the text does not quote it.
-        """
-        # Validation writes what it learns about X onto the copy: until the map is drawn this object
-        # stays as it is.
-        probe = checked_copy(self)
-        d, seed = checked_training_rows(probe, X).shape[1], probe.random_state
+    def _made(self, X: Any) -> dict[str, Any]:
+        """Draw the frequencies."""
+        d, seed = X.shape[1], self.random_state
         features = FourierFeatures(
             n_features=d,
-            n_components=probe.n_components,
-            gamma=probe.gamma,
-            kernel=probe.kernel,
-            structure=structure_of(probe.kernel, d, orthogonal=probe.orthogonal),
+            n_components=self.n_components,
+            gamma=self.gamma,
+            kernel=self.kernel,
+            structure=structure_of(self.kernel, d, orthogonal=self.orthogonal),
             centre="none",
             seed=_core.NoiseSource(None).public_seed() if seed is None else seed,
         )
         # Memory that is lacking for the frequencies is lacking now.
         features.map()
-        self._remember(probe)
-        self.__dict__.update(_features=features, seed_=features.seed, structure_=features.structure)
-        return self
+        return {
+            "_features": features,
+            "seed_": features.seed,
+            "structure_": features.structure,
+        }
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Features of rows.
@@ -1549,8 +1484,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return "seed_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted; precision is kept."""
+        """Frequencies are drawn by a fit."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.requires_fit = True
         return tags

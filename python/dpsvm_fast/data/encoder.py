@@ -170,6 +170,7 @@ class SchemaEncoder(PublicTransformer):
         """Tables of any cells; a fit is needed where the schema does not name all columns."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse, tags.input_tags.two_d_array = False, False
+        tags.transformer_tags.preserves_dtype = []
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         given = self.schema
         other = given.get("all_other_columns") if isinstance(given, Mapping) else None
