@@ -787,6 +787,12 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
+    def __sklearn_tags__(self) -> Any:
+        """Features are scaled in double precision."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
 
 @dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
