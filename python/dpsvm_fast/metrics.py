@@ -1,8 +1,8 @@
 """Private evaluation: how good a model is on private rows, with noise and intervals.
 
 Everything that is asked of some rows is released in one noisy sum: a row is counted in one cell of
-each table, and adds one clipped loss. All else is computed from that sum. Proof:
-docs/proofs/evaluation.md.
+each table, and adds one clipped loss; with groups a person counts with the mean of its rows. All
+else is computed from that sum. Proof: docs/proofs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpsvm_fast.certificates.words import EVALUATED, RUNNING_TIME_CAVEAT, summed
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit, promise_facts
 from dpsvm_fast.estimators.frames import label_values
-from dpsvm_fast.estimators.inputs import encoded_labels
+from dpsvm_fast.estimators.inputs import checked_groups, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, grid_of_sums, share_of
@@ -50,7 +50,8 @@ TABLES = {
 # Weights of the tables beside each other, before they are scaled to a joint norm of at most 1.
 # Areas and curves add up many cells, so that the table of scores has the largest.
 WEIGHTS = {"outcomes": 0.5, "confusion": 0.75, "scores": 1.0, "losses": 0.5}
-# Weights are multiples of 2**-10 and losses of 2**-14, so sums are multiples of 2**-24.
+# Weights are multiples of 2**-10, losses and shares of a person's rows of 2**-14, so sums are
+# multiples of 2**-24.
 WEIGHT_UNITS, LOSS_UNITS, UNIT = 2**10, 2**14, 2.0**-24
 # Cells of scores for each of two outcomes, and how many of them make one point of a calibration.
 CELLS, POINT_CELLS = 32, 4
@@ -190,7 +191,7 @@ class Evaluation:
     positive : object or None
         The label that scores are about.
     n_samples : int or None
-        Number of rows where it is public, with "replace_one".
+        Number of rows, or of persons, where it is public, with "replace_one".
     tables : dict of ndarrays
         Noisy counts; shape (2,) of right and wrong "outcomes", (n_classes, n_classes) of true and
         predicted labels, (2, 32) of outcomes and scores, and the noisy sum of losses.
@@ -252,7 +253,8 @@ class Evaluation:
     def confusion_matrix(self) -> Estimate:
         """Numbers of rows by true label (down) and predicted one (across).
 
-        The interval is that of the mean number in samples of this size.
+        The interval is that of the mean number in samples of this size. With groups each person
+        counts 1, shared out among its rows.
         """
         cells, variance = self._table("confusion_matrix")
         middle = cells + 0.5 * DEVIATIONS**2
@@ -424,6 +426,7 @@ class EvaluationPlan(Plan):
     -----
     Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
     squares of the weights add up to at most 1. One row exchanged moves a table by sqrt(2) weights.
+    A person adds the mean of what its rows would, which is no longer and no further from another.
     """
 
     epsilon: float
@@ -502,8 +505,8 @@ class EvaluationPlan(Plan):
         """Make the releases; returns fields of an `Evaluation`."""
         edges = None
         if self.coarse is not None:
-            counts = np.bincount(coarse_cells(rows.scores), minlength=self.coarse.size)
-            noisy = self.coarse.release(counts.astype(np.float64), source, rows.n_threads)
+            counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
+            noisy = self.coarse.release(counts, source, rows.n_threads)
             edges = cell_edges(noisy, self.coarse.scale)
         flat = [float(self.weights[name]) * self._exact(name, rows, edges) for name in self.tables]
         noisy = self.sum.release(np.concatenate(flat), source, rows.n_threads)
@@ -517,9 +520,9 @@ class EvaluationPlan(Plan):
         }
 
     def _exact(self, name: str, rows: Any, edges: Array | None) -> Array:
-        """A table before its weight; private. Whole numbers, or multiples of 2**-14."""
+        """A table before its weight; private. Multiples of 2**-14."""
         if name == "losses":
-            return np.array([float(rows.losses.sum()) / LOSS_UNITS])
+            return np.array([rows.total_loss()])
         if name == "outcomes":
             cells = (rows.codes != rows.predicted).astype(np.int64)
         elif name == "confusion":
@@ -527,8 +530,8 @@ class EvaluationPlan(Plan):
         else:
             assert edges is not None
             cells = rows.outcomes * CELLS + np.searchsorted(edges, rows.scores, side="right")
-        counts = np.bincount(cells, minlength=math.prod(self.shapes[name]))
-        return np.asarray(counts, dtype=np.float64)
+        found: Array = rows.counts(cells, math.prod(self.shapes[name]))
+        return found
 
     def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
         """What is promised; ``occasion`` holds the fields that are about the evaluation."""
@@ -570,39 +573,80 @@ class EvaluatedRows:
     evaluation : PrivateEvaluation
         With checked parameters.
     batches : callable
-        Returns pairs of rows and labels.
+        Returns rows, labels and, with ``grouped``, the persons that rows belong to.
+    grouped : bool, default=False
     """
 
     verbose = False
     low_memory = False
     n_here = 0
 
-    def __init__(self, evaluation: PrivateEvaluation, batches: Callable[[], Iterable[Any]]) -> None:
-        self._asker, self._batches = evaluation, batches
+    def __init__(
+        self,
+        evaluation: PrivateEvaluation,
+        batches: Callable[[], Iterable[Any]],
+        *,
+        grouped: bool = False,
+    ) -> None:
+        self._asker, self._batches, self._grouped = evaluation, batches, grouped
         self.n_threads: int = evaluation.n_threads  # type: ignore[assignment]
         self.published: dict[str, Any] = {}
         # Of each row: class and predicted class, whether scores count it as positive, score, loss.
         self.codes = self.predicted = self.outcomes = np.empty(0, dtype=np.int64)
         self.losses = np.empty(0, dtype=np.int64)
         self.scores = np.empty(0)
+        # Number of the person of each row, and the row's share of it in units of 2**-14.
+        self._persons: NDArray[np.int64] | None = None
+        self._shares = np.empty(0)
 
     @property
     def facts(self) -> Facts:
-        """The number of classes alone."""
-        return Facts(n_classes=self._asker.classes.size)
+        """The number of classes and the unit alone."""
+        unit = "person" if self._grouped else "row"
+        return Facts(n_classes=self._asker.classes.size, unit=unit)
 
     @property
     def n_rows(self) -> int:
-        """Their number."""
-        return int(self.codes.size)
+        """Number of rows, or of persons."""
+        return int(self.codes.size if self._persons is None else self._persons.max() + 1)
 
     def read(self) -> None:
-        """Ask the model about all rows."""
-        found = [self._asker.judged(X, y) for X, y in self._batches() if len(y)]
+        """Ask the model about all rows, and forget who they belong to but for a number."""
+        found, ids = [], []
+        for X, y, *groups in self._batches():
+            if len(y):
+                found.append(self._asker.judged(X, y))
+                ids += [checked_groups(one, len(y)) for one in groups]
         if not found:
             raise ValueError("X: got no rows, expected one or more")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
+        if self._grouped:
+            self._persons = np.unique(np.concatenate(ids), return_inverse=True)[1].ravel()
+            self._shares = shares_of(self._persons)
+
+    def counts(self, cells: NDArray[np.int64], size: int) -> Array:
+        """Rows in each cell, or persons of which each row is a share. Exact."""
+        if self._persons is None:
+            return np.bincount(cells, minlength=size).astype(np.float64)
+        return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
+
+    def total_loss(self) -> float:
+        """The sum of the losses of rows, or of the mean losses of persons. Exact."""
+        if self._persons is None:
+            return float(self.losses.sum()) / LOSS_UNITS
+        means = np.bincount(self._persons, self._shares * self.losses) // LOSS_UNITS
+        return float(means.sum()) / LOSS_UNITS
+
+
+def shares_of(persons: NDArray[np.int64]) -> Array:
+    """Shares of rows in their persons: about equal whole numbers that add up to 2**14 each."""
+    order, sizes = np.argsort(persons, kind="stable"), np.bincount(persons)
+    before = np.empty_like(persons)
+    before[order] = np.arange(persons.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    m = sizes[persons]
+    found = (before + 1) * LOSS_UNITS // m - before * LOSS_UNITS // m
+    return np.asarray(found, dtype=np.float64)
 
 
 def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
@@ -619,6 +663,8 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 @dataclass(eq=False, repr=False)
 class PrivateEvaluation(PrivateEstimator):
     """An evaluation that spends like a fit; its parameters are those of `evaluate`."""
+
+    _takes = ("groups",)
 
     model: Any
     epsilon: param.Epsilon = 1.0
@@ -772,6 +818,7 @@ def evaluate(
     X: Any,
     y: Any,
     *,
+    groups: Any = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     metrics: Sequence[str] | None = None,
@@ -793,6 +840,10 @@ def evaluate(
         What ``model.predict`` takes.
     y : array-like of shape (n_samples,)
         Labels, each one of ``model.classes_``.
+    groups : array-like of shape (n_samples,), optional
+        The person that each row belongs to: ints, strings or bools. Whole persons are then
+        protected, and each counts once, with the mean of its rows: metrics are those of a random
+        row of a random person. Ids are private, and forgotten.
     epsilon : float, default=1.0
         Privacy parameter of everything together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
@@ -808,7 +859,7 @@ def evaluate(
         Terms of the log-loss are cut here, from 0.5 to 40; its noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
-        number of rows is public.
+        number of rows is public. With groups persons take the place of rows.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the numbers reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -830,7 +881,7 @@ def evaluate(
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     ValueError
-        X or y are invalid; the text does not quote them. Nothing was spent.
+        X, y or groups are invalid; the text does not quote them. Nothing was spent.
 
     Notes
     -----
@@ -866,5 +917,6 @@ def evaluate(
         ledger=ledger,
         n_threads=n_threads,
     ).checked()
-    rows: Any = EvaluatedRows(asker, lambda: [(X, y)])
+    batch = (X, y) if groups is None else (X, y, groups)
+    rows: Any = EvaluatedRows(asker, lambda: [batch], grouped=groups is not None)
     return Evaluation(**private_fit(asker, rows))

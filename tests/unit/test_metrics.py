@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import pickle
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
 import dpsvm_fast as dp
-from dpsvm_fast import PrivacyLedger, _core, verify
+from dpsvm_fast import PrivacyLedger, _core, metrics, verify
 from dpsvm_fast.accounting import gaussian_delta
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
+    LedgerError,
     NotPrivateWarning,
 )
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter
@@ -32,6 +35,7 @@ from dpsvm_fast.metrics import (
     cell_edges,
     coarse_cells,
     evaluate,
+    shares_of,
 )
 
 RELATIONS = ("add_remove", "replace_one")
@@ -61,10 +65,24 @@ def sample(
     return (rng.normal(size=n) + gap * (y - 0.5))[:, None], y
 
 
-def read(model: Any, X: Any, y: Any, **options: Any) -> tuple[EvaluationPlan, EvaluatedRows]:
+def visits(
+    n: int, rng: np.random.Generator, *, prior: float, gap: float
+) -> tuple[Any, Any, NDArray[Any]]:
+    """Persons of 1 to 30 rows that are alike, each row with the law of `sample`."""
+    persons = np.repeat(np.arange(n), rng.integers(1, 31, n))
+    own, theirs = rng.random(persons.size), rng.random(n)[persons]
+    y = (np.where(rng.random(persons.size) < 0.5, own, theirs) < prior).astype(int)
+    noise = math.sqrt(0.3) * rng.normal(size=persons.size)
+    noise += math.sqrt(0.7) * rng.normal(size=n)[persons]
+    return (noise + gap * (y - 0.5))[:, None], y, persons
+
+
+def read(
+    model: Any, X: Any, y: Any, *groups: Any, **options: Any
+) -> tuple[EvaluationPlan, EvaluatedRows]:
     """The plan of an evaluation, and its rows once they are read."""
     asker = PrivateEvaluation(model, **options).checked()
-    rows = EvaluatedRows(asker, lambda: [(X, y)])
+    rows = EvaluatedRows(asker, lambda: [(X, y, *groups)], grouped=bool(groups))
     rows.read()
     return asker.plan(rows.facts), rows
 
@@ -73,7 +91,7 @@ def exact(plan: EvaluationPlan, rows: EvaluatedRows, edges: Any) -> tuple[Any, A
     """What noise is added to: coarse cells, and the weighted tables."""
     coarse = np.zeros(0)
     if plan.coarse is not None:
-        coarse = np.bincount(coarse_cells(rows.scores), minlength=plan.coarse.size)
+        coarse = rows.counts(coarse_cells(rows.scores), plan.coarse.size)
     weighed = [float(plan.weights[name]) * plan._exact(name, rows, edges) for name in plan.tables]
     return coarse, np.concatenate(weighed)
 
@@ -107,11 +125,27 @@ def largest_moves(plan: EvaluationPlan, pairs: Any) -> tuple[float, float]:
     return found[0], found[1]
 
 
-def neighbours(classes: int, adjacency: str, **options: Any) -> tuple[EvaluationPlan, list[Any]]:
+def neighbours(
+    classes: int, adjacency: str, *, persons: bool = False, **options: Any
+) -> tuple[EvaluationPlan, list[Any]]:
     """A plan and rows of neighbours that are read, each by itself."""
     rng = np.random.default_rng(classes)
     model, found = Scored(range(classes)), []
-    for _ in range(60):
+    for k in range(60):
+        if persons:
+            # Two persons like the others, or the last two: of rows that differ, or are copies.
+            ids = np.repeat(np.arange(6), [1, 3, 70, 2, *rng.integers(1, 51, 2)])
+            X, y = rows_of(ids.size, classes, rng)
+            if k % 2:
+                X, y = X[ids], y[ids]
+            mixed = rng.permutation(ids.size)
+            X, y, ids = X[mixed], y[mixed], ids[mixed]
+            pair = [ids < 5, ids < 6] if adjacency == "add_remove" else [ids != 4, ids != 5]
+            options["adjacency"] = adjacency
+            both = [read(model, X[one], y[one], ids[one], **options) for one in pair]
+            plan = both[0][0]
+            found.append((both[0][1], both[1][1]))
+            continue
         X, y = rows_of(6, classes, rng)
         # One of the last two rows, or none of them.
         other = slice(0, 5) if adjacency == "add_remove" else [0, 1, 2, 3, 5]
@@ -122,10 +156,14 @@ def neighbours(classes: int, adjacency: str, **options: Any) -> tuple[Evaluation
 
 
 @pytest.mark.proof("evaluation", "Cells")
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_neighbours_move_the_sum_by_at_most_the_sensitivity(classes: int, adjacency: str) -> None:
-    plan, pairs = neighbours(classes, adjacency, largest_loss=2.0)
+def test_neighbours_move_the_sum_by_at_most_the_sensitivity(
+    classes: int, adjacency: str, persons: bool
+) -> None:
+    plan, pairs = neighbours(classes, adjacency, persons=persons, largest_loss=2.0)
     coarse, tables = largest_moves(plan, pairs)
     assert coarse <= plan.coarse.sensitivity
     assert 0.9 * plan.sum.sensitivity < tables <= plan.sum.sensitivity
@@ -141,6 +179,63 @@ def test_unscaled_weights_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EvaluationPlan, "weights", dict(WEIGHTS))
     plan, pairs = neighbours(3, "add_remove")
     assert largest_moves(plan, pairs)[1] > 1.2 * plan.sum.sensitivity
+
+
+@pytest.mark.proof("evaluation", "Persons")
+def test_persons_that_count_with_all_their_rows_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Negative control."""
+    monkeypatch.setattr(metrics, "shares_of", lambda p: np.full(p.size, 2.0**14))
+    plan, pairs = neighbours(3, "add_remove", persons=True)
+    assert largest_moves(plan, pairs)[1] > 10.0 * plan.sum.sensitivity
+
+
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("sizes", [[1], [3, 1, 7], [2**14 + 5, 2], [40_000, 16_383, 16_385]])
+def test_shares_of_a_person_add_up_to_one(sizes: list[int]) -> None:
+    persons = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    shares = shares_of(persons)
+    assert np.bincount(persons, shares).tolist() == [2.0**14] * len(sizes)
+    apart = [np.ptp(shares[persons == k]) for k in range(len(sizes))]
+    assert max(apart) <= 1.0
+    assert shares.min() >= 0.0
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_persons_of_one_row_count_like_rows_and_others_once(adjacency: str) -> None:
+    X, y, persons = visits(400, np.random.default_rng(0), prior=0.4, gap=2.0)
+    first = np.unique(persons, return_index=True)[1]
+    how: dict[str, Any] = {"adjacency": adjacency, "random_state": 1}
+    rows = evaluate(Scored(), X[first], y[first], **how)
+    single = evaluate(Scored(), X[first], y[first], groups=persons[first].astype(str), **how)
+    # All rows of a person alike: they count like one.
+    alike = evaluate(Scored(), X[first][persons], y[first][persons], groups=persons, **how)
+    for found in (single, alike):
+        for name, table in rows.tables.items():
+            assert np.array_equal(table, found.tables[name])
+        assert found.n_samples == rows.n_samples
+        assert found.privacy_.unit == "person"
+        assert found.privacy_.events == rows.privacy_.events
+    ids = np.array([f"patient {p}" for p in persons])
+    own = evaluate(Scored(), X, y, groups=ids, epsilon=50.0, adjacency=adjacency)
+    right = (Scored().predict(X) == y).astype(float)
+    means = np.bincount(persons, right) / np.bincount(persons)
+    assert own.accuracy.value == pytest.approx(means.mean(), abs=5e-3)
+    assert verify(own.privacy_.to_json()).ok
+    assert "person and all their rows" in own.privacy_.protected
+    assert b"patient" not in pickle.dumps(own)
+
+
+@pytest.mark.parametrize("groups", [[1] * 49, [float("nan")] * 50, [(1, 2)] * 50, None])
+def test_bad_persons_and_a_ledger_of_rows_cost_nothing(groups: Any) -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    ledger = PrivacyLedger(1.0, 1e-5, unit="row" if groups is None else "person")
+    with pytest.raises((InvalidParameterError, LedgerError)) as told:
+        evaluate(Scored(), X, y, groups=[1] * 50 if groups is None else groups, ledger=ledger)
+    assert groups is None or told.value.parameter == "groups"
+    assert ledger.history == ()
 
 
 def right_guesses(n_runs: int) -> tuple[float, float]:
@@ -321,23 +416,26 @@ def population(prior: float, gap: float) -> dict[str, Any]:
 @pytest.mark.proof("evaluation", "Intervals")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.parametrize(
-    ("n", "epsilon", "prior", "gap"),
+    ("n", "epsilon", "prior", "gap", "persons"),
     [
-        (10_000, 0.5, 0.5, 2.0),
-        (10_000, 0.5, 0.1, 2.0),
-        (10_000, 0.5, 0.5, 6.0),
-        (1000, 2.0, 0.3, 3.0),
-        (300, 1.0, 0.5, 2.0),
+        (10_000, 0.5, 0.5, 2.0, False),
+        (10_000, 0.5, 0.1, 2.0, False),
+        (10_000, 0.5, 0.5, 6.0, False),
+        (1000, 2.0, 0.3, 3.0, False),
+        (300, 1.0, 0.5, 2.0, False),
+        (1000, 2.0, 0.3, 3.0, True),
+        (300, 1.0, 0.5, 2.0, True),
     ],
 )
-def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float) -> None:
+def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float, persons: bool) -> None:
     """At least 95 % of a thousand samples, each with new noise."""
     truth, n_runs = population(prior, gap), 1000
     covered: dict[str, list[float]] = {}
     rng = np.random.default_rng(n)
     for seed in range(n_runs):
-        X, y = sample(n, rng, prior=prior, gap=gap)
-        found = evaluate(Scored(), X, y, epsilon=epsilon, random_state=seed)
+        X, y, *ids = (visits if persons else sample)(n, rng, prior=prior, gap=gap)
+        groups = ids[0] if ids else None
+        found = evaluate(Scored(), X, y, groups=groups, epsilon=epsilon, random_state=seed)
         pairs = [(name, getattr(found, name), truth[name]) for name in list(truth)[:4]]
         for name in ("recall", "precision"):
             each = zip(getattr(found, name).items(), truth[name], strict=True)
